@@ -1,0 +1,382 @@
+"""The words of the house: requests, replies and records of the group protocol, without versions.
+
+An API file reshapes what arrives on the wire into these and back, so that a rule sees one form, whatever the age of
+the client. Where an old version behaves differently, the difference is a field here: `needs_member_id`, not a version.
+
+Requests and replies are not frozen: a frozen one costs four times as much to build, and they are on the hot path.
+Nobody changes one after it was built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from coterie.errors import ErrorCode
+
+__all__ = [
+    "NO_GENERATION",
+    "CommitPartition",
+    "CommittedOffset",
+    "DeleteGroup",
+    "DeletedPartition",
+    "DescribeGroup",
+    "DescribedGroup",
+    "DescribedMember",
+    "FetchedOffset",
+    "GroupRecord",
+    "Heartbeat",
+    "JoinGroup",
+    "JoinedGroup",
+    "JoinedMember",
+    "LeaveGroup",
+    "LeavingMember",
+    "LeftGroup",
+    "LeftMember",
+    "ListGroups",
+    "ListedGroup",
+    "OffsetCommit",
+    "OffsetDelete",
+    "OffsetFetch",
+    "OffsetRecord",
+    "OffsetsCommitted",
+    "OffsetsDeleted",
+    "OffsetsFetched",
+    "Protocol",
+    "Record",
+    "StoredGroup",
+    "StoredMember",
+    "SyncGroup",
+    "SyncedGroup",
+    "Token",
+    "TopicsDeleted",
+    "TransactionMarker",
+]
+
+Token = Hashable
+"""What a reply is addressed to. Opaque here; only the broker's node knows which connection and version it means."""
+
+NO_GENERATION = -1
+
+
+# --- requests -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Protocol:
+    """One assignor a member can use, with the subscription it would use it with."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(slots=True)
+class JoinGroup:
+    token: Token
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    protocol_type: str
+    protocols: Sequence[Protocol]
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    fresh_id: str
+    """A new UUID, should the member need an id: dice are thrown outside."""
+    client_id: str = ""
+    client_host: str = ""
+    reason: str | None = None
+    needs_member_id: bool = True
+    """Version 4 and later (KIP-394): a dynamic newcomer is given its id first and has to come back with it."""
+    can_skip_assignment: bool = True
+    """Version 9 and later (KIP-814): a returning static leader is told that it leads and need not assign."""
+
+
+@dataclass(slots=True)
+class SyncGroup:
+    token: Token
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation_id: int
+    assignments: Sequence[tuple[str, bytes]] = ()
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    needs_protocol: bool = False
+    """Version 5 and later: protocol type and name must be given."""
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    token: Token
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation_id: int
+
+
+@dataclass(slots=True)
+class LeavingMember:
+    member_id: str
+    instance_id: str | None = None
+    reason: str | None = None
+
+
+@dataclass(slots=True)
+class LeaveGroup:
+    token: Token
+    group_id: str
+    members: Sequence[LeavingMember]
+
+
+@dataclass(slots=True)
+class CommitPartition:
+    """One partition of a commit. `error` is set by whoever knows the topics, before the group is asked (rule 21)."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = ""
+    topic_id: UUID | None = None
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(slots=True)
+class OffsetCommit:
+    """OffsetCommit, and TxnOffsetCommit if `producer_id` is given: that one is invisible until its marker (rule 22)."""
+
+    token: Token
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation_id: int
+    partitions: Sequence[CommitPartition]
+    retention_ms: int | None = None
+    producer_id: int | None = None
+    producer_epoch: int = -1
+    knows_group_id_not_found: bool = True
+    """OffsetCommit version 9 and later; before, a missing group is ILLEGAL_GENERATION."""
+
+
+@dataclass(slots=True)
+class OffsetFetch:
+    token: Token
+    group_id: str
+    topics: Sequence[tuple[str, Sequence[int]]] | None
+    """None: everything the group has committed."""
+    require_stable: bool = False
+
+
+@dataclass(slots=True)
+class OffsetDelete:
+    token: Token
+    group_id: str
+    topics: Sequence[tuple[str, Sequence[int]]]
+
+
+@dataclass(slots=True)
+class DeleteGroup:
+    token: Token
+    group_id: str
+
+
+@dataclass(slots=True)
+class DescribeGroup:
+    token: Token
+    group_id: str
+
+
+@dataclass(slots=True)
+class ListGroups:
+    token: Token
+    states: Sequence[str] = ()
+    types: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class TransactionMarker:
+    """The end of a transaction, for one partition of `__consumer_offsets`."""
+
+    token: Token
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+
+
+@dataclass(slots=True)
+class TopicsDeleted:
+    """Topics are gone; so are the offsets committed for them (rule 23)."""
+
+    topics: frozenset[str]
+
+
+# --- replies --------------------------------------------------------------------------------------------------------
+# Heartbeat, DeleteGroup and TransactionMarker are answered by an ErrorCode alone.
+
+
+@dataclass(slots=True)
+class JoinedMember:
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(slots=True)
+class JoinedGroup:
+    error: ErrorCode
+    member_id: str
+    generation_id: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str = ""
+    members: Sequence[JoinedMember] = ()
+    skip_assignment: bool = False
+
+
+@dataclass(slots=True)
+class SyncedGroup:
+    error: ErrorCode
+    assignment: bytes = b""
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+
+
+@dataclass(slots=True)
+class LeftMember:
+    member_id: str
+    instance_id: str | None
+    error: ErrorCode
+
+
+@dataclass(slots=True)
+class LeftGroup:
+    error: ErrorCode
+    members: Sequence[LeftMember] = ()
+
+
+@dataclass(slots=True)
+class OffsetsCommitted:
+    """One error per partition, in the order of the request."""
+
+    partitions: Sequence[CommitPartition]
+    errors: Sequence[ErrorCode]
+
+
+@dataclass(slots=True)
+class FetchedOffset:
+    topic: str
+    partition: int
+    error: ErrorCode = ErrorCode.NONE
+    offset: int = -1
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@dataclass(slots=True)
+class OffsetsFetched:
+    group_id: str
+    error: ErrorCode
+    partitions: Sequence[FetchedOffset] = ()
+
+
+@dataclass(slots=True)
+class DeletedPartition:
+    topic: str
+    partition: int
+    error: ErrorCode
+
+
+@dataclass(slots=True)
+class OffsetsDeleted:
+    error: ErrorCode
+    partitions: Sequence[DeletedPartition] = ()
+
+
+@dataclass(slots=True)
+class DescribedMember:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(slots=True)
+class DescribedGroup:
+    """`exists` is False for a group nobody knows: `Dead` to old clients, GROUP_ID_NOT_FOUND from version 6 on."""
+
+    group_id: str
+    state: str
+    protocol_type: str = ""
+    protocol_name: str = ""
+    members: Sequence[DescribedMember] = ()
+    error: ErrorCode = ErrorCode.NONE
+    exists: bool = True
+
+
+@dataclass(slots=True)
+class ListedGroup:
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str = "classic"
+
+
+# --- records of __consumer_offsets (semantics 10) ---------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class CommittedOffset:
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp_ms: int = -1
+    expire_timestamp_ms: int | None = None
+    """Only when the commit brought a retention of its own (OffsetCommit 2-4)."""
+    topic_id: UUID | None = None
+
+
+@dataclass(slots=True)
+class OffsetRecord:
+    """An offset of a group; None is a tombstone."""
+
+    group_id: str
+    topic: str
+    partition: int
+    value: CommittedOffset | None
+
+
+@dataclass(slots=True)
+class StoredMember:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(slots=True)
+class StoredGroup:
+    protocol_type: str
+    generation_id: int
+    protocol_name: str | None = None
+    leader_id: str | None = None
+    state_timestamp_ms: int = -1
+    members: Sequence[StoredMember] = field(default_factory=tuple)
+
+
+@dataclass(slots=True)
+class GroupRecord:
+    """A group as it was last made durable; None is a tombstone."""
+
+    group_id: str
+    value: StoredGroup | None
+
+
+Record = OffsetRecord | GroupRecord
+Assignments = Mapping[str, bytes]
