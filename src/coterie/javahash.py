@@ -23,7 +23,7 @@ def java_hash(text: str) -> int:
         units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H").tolist()[::-1]
     while len(_POWERS) < len(units):
         _POWERS.append(_POWERS[-1] * 31 & 0xFFFFFFFF)
-    total = sum(map(mul, units, _POWERS)) & 0xFFFFFFFF
+    total: int = sum(map(mul, units, _POWERS)) & 0xFFFFFFFF
     return total - (1 << 32) if total & 0x80000000 else total
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "DescribedMember",
     "FetchedOffset",
     "GroupRecord",
+    "GroupsListed",
     "Heartbeat",
     "JoinGroup",
     "JoinedGroup",
@@ -324,6 +325,12 @@ class ListedGroup:
     group_type: str = "classic"
 
 
+@dataclass(slots=True)
+class GroupsListed:
+    error: ErrorCode
+    groups: Sequence[ListedGroup] = ()
+
+
 # --- records of __consumer_offsets (semantics 10) ---------------------------------------------------------------------
 
 
@@ -336,6 +343,8 @@ class CommittedOffset:
     expire_timestamp_ms: int | None = None
     """Only when the commit brought a retention of its own (OffsetCommit 2-4)."""
     topic_id: UUID | None = None
+    position: int = field(default=-1, compare=False)
+    """Where in the log it stands; not part of the record. Of two commits the later one counts (rule 22)."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,26 @@
 """All groups of one partition of `__consumer_offsets`, still without I/O.
 
-Turns the effects of groups into appends, timers and replies, and records back into groups. Read `shard.py` first.
+Turns the effects of groups into appends, timers and replies, and records back into groups. Read `shard.py` first;
+`coordinator.py` holds the shards of a node, `replay.py` reads a log back, `timers.py` rings.
 """
+
+from __future__ import annotations
+
+from coterie.coordinator.coordinator import Coordinator, find_coordinator, partition_of
+from coterie.coordinator.effects import Append, Appended
+from coterie.coordinator.replay import Replay
+from coterie.coordinator.settings import CoordinatorSettings
+from coterie.coordinator.shard import Shard
+from coterie.coordinator.timers import Timers
+
+__all__ = [
+    "Append",
+    "Appended",
+    "Coordinator",
+    "CoordinatorSettings",
+    "Replay",
+    "Shard",
+    "Timers",
+    "find_coordinator",
+    "partition_of",
+]

@@ -1,5 +1,104 @@
-"""The rules of one consumer group, pure: `Group.handle(event, now_ms)` returns effects.
+"""The rules of one consumer group, pure: `handle(group, event, now_ms)` returns effects.
 
 Knows no clock, no disk, no network and no other group. Read `states.py` first (the tables), then `group.py` (what a
-group is), then the file named after the request you are interested in.
+group is), then the file named after the request you are interested in. RULES says which function handles what.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from coterie.errors import ErrorCode
+from coterie.group import effects
+from coterie.group.delete_group import delete_group, deletion_written
+from coterie.group.describe_group import describe_group, listed
+from coterie.group.effects import Effects
+from coterie.group.group import Group, Member
+from coterie.group.heartbeat import heartbeat
+from coterie.group.join_group import creation_written, join_group, join_precheck, static_member_written
+from coterie.group.join_phase import join_phase_due
+from coterie.group.leave_group import leave_group
+from coterie.group.lifecycle import empty_written, loaded, restore, unload
+from coterie.group.offset_commit import offset_commit, offsets_written, transaction_ended
+from coterie.group.offset_delete import offset_delete, tombstones_written, topics_deleted
+from coterie.group.offset_expiry import expiry_due
+from coterie.group.offset_fetch import offset_fetch
+from coterie.group.session import session_due
+from coterie.group.settings import GroupSettings
+from coterie.group.states import State
+from coterie.group.sync_group import assignment_written, sync_group, sync_phase_due, sync_precheck
+from coterie.messages import (
+    DeleteGroup,
+    DescribeGroup,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    SyncGroup,
+    TopicsDeleted,
+)
+
+__all__ = [
+    "RULES",
+    "Effects",
+    "Group",
+    "GroupSettings",
+    "Member",
+    "State",
+    "handle",
+    "listed",
+    "loaded",
+    "restore",
+    "unload",
+]
+
+RULES: Mapping[type, Callable[[Group, Any, int], Effects]] = {
+    # requests
+    JoinGroup: join_group,
+    SyncGroup: sync_group,
+    Heartbeat: heartbeat,
+    LeaveGroup: leave_group,
+    OffsetCommit: offset_commit,
+    OffsetFetch: offset_fetch,
+    OffsetDelete: offset_delete,
+    DeleteGroup: delete_group,
+    DescribeGroup: describe_group,
+    # timers that rang
+    effects.SessionDue: session_due,
+    effects.JoinPhaseDue: join_phase_due,
+    effects.SyncPhaseDue: sync_phase_due,
+    effects.ExpiryDue: expiry_due,
+    # writes that ended
+    effects.CreationWritten: creation_written,
+    effects.EmptyWritten: empty_written,
+    effects.AssignmentWritten: assignment_written,
+    effects.StaticMemberWritten: static_member_written,
+    effects.OffsetsWritten: offsets_written,
+    effects.TombstonesWritten: tombstones_written,
+    effects.DeletionWritten: deletion_written,
+    # news from elsewhere
+    effects.TransactionEnded: transaction_ended,
+    TopicsDeleted: topics_deleted,
+}
+
+
+def _needs_group_id(request: Any, _settings: GroupSettings) -> ErrorCode:
+    return ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
+
+
+# What is wrong with a request whoever coordinates its group: answered before that question is asked (section 2).
+PRECHECKS: Mapping[type, Callable[[Any, GroupSettings], ErrorCode]] = {
+    JoinGroup: join_precheck,
+    SyncGroup: sync_precheck,
+    Heartbeat: _needs_group_id,
+    LeaveGroup: _needs_group_id,
+    OffsetDelete: _needs_group_id,
+}
+
+
+def handle(group: Group, event: Any, now_ms: int) -> Effects:
+    """What follows from `event` at `now_ms`. A refused event leaves the group as it was."""
+    return RULES[type(event)](group, event, now_ms)

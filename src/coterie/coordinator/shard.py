@@ -1,0 +1,282 @@
+"""A shard: all groups of one partition of `__consumer_offsets`.
+
+Finds the group, lets its rules decide, and follows the effects: timers are armed, records are joined into appends,
+replies and facts go up. One append is under way at a time; what comes meanwhile is joined into the next (group commit).
+State changes in the order of the log: a write that ended goes back to the very group that asked for it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import Any
+
+from coterie.coordinator.effects import Append, Appended, ExpiryCheckDue, MarkerWritten, Outward, WriteLate
+from coterie.coordinator.settings import CoordinatorSettings
+from coterie.coordinator.timers import Timers
+from coterie.errors import ErrorCode
+from coterie.group import RULES, Group, State, handle, listed, loaded, unload
+from coterie.group.effects import (
+    Arm,
+    Disarm,
+    Effects,
+    ExpiryDue,
+    OffsetsWritten,
+    Persist,
+    Reply,
+    Tell,
+    TransactionEnded,
+    Written,
+)
+from coterie.group.write_errors import error_for_client
+from coterie.messages import GroupsListed, ListGroups, OffsetsCommitted, TopicsDeleted, TransactionMarker
+from coterie.wire.offsets_topic import write_record
+
+__all__ = ["Shard"]
+
+
+class _Unwritten:
+    """Something to be written, with the group it goes back to (none for a marker)."""
+
+    __slots__ = ("asked_ms", "group", "marker", "producer", "records", "size", "then")
+
+    def __init__(self, group: Group | None, then: Written, asked_ms: int) -> None:
+        self.group = group
+        self.then = then
+        self.asked_ms = asked_ms
+        self.records: list[tuple[bytes, bytes | None]] = []
+        self.size = 0
+        self.producer: tuple[int, int] | None = None
+        self.marker: bool | None = None
+
+
+class Shard:
+    def __init__(
+        self, partition: int, settings: CoordinatorSettings, timers: Timers[Any], tickets: Iterator[int] | None = None
+    ) -> None:
+        self.partition = partition
+        self.settings = settings
+        self.timers = timers
+        self.groups: dict[str, Group] = {}
+        self.open_transactions: dict[int, dict[str, None]] = {}  # producer -> its groups, until the marker
+        self._queue: deque[_Unwritten] = deque()
+        self._under_way: list[_Unwritten] = []
+        self._tickets = tickets or count(1)  # never used twice, not even by the next shard of this partition
+        self._ticket = 0
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def handle(self, event: Any, now_ms: int) -> list[Outward]:
+        """Anything a group has a rule for, and what concerns the shard as a whole."""
+        if type(event) in RULES and type(event) is not TopicsDeleted:
+            group = self.groups.get(event.group_id)
+            if group is None:
+                group = Group(event.group_id, self.settings.group)  # Dead, unless the event gives it life
+            effects = handle(group, event, now_ms)
+            if len(effects) == 1 and type(effects[0]) is Reply:
+                return effects  # type: ignore[return-value]
+            out: list[Outward] = []
+            self._follow(group, effects, out, now_ms)
+            self._start_append(out)
+            return out
+        out = []
+        if isinstance(event, Appended):
+            self._appended(event, out, now_ms)
+        elif isinstance(event, WriteLate):
+            self._write_late(out, now_ms)
+        elif isinstance(event, ExpiryCheckDue):
+            self._check_expiry(out, now_ms)
+        elif isinstance(event, TopicsDeleted):
+            self._ask_all(event, out, now_ms)
+        elif isinstance(event, TransactionMarker):
+            self._mark(event, now_ms)
+        elif isinstance(event, ListGroups):
+            rows = [listed(group, event.states, event.types) for group in self.groups.values()]
+            out.append(Reply(event.token, GroupsListed(ErrorCode.NONE, [row for row in rows if row is not None])))
+        else:
+            raise TypeError(f"a shard has no rule for {type(event).__name__}")
+        self._start_append(out)
+        return out
+
+    def load(self, groups: Iterable[Group], now_ms: int) -> list[Outward]:
+        """Take over what was read from the log: everybody's session starts now (C4)."""
+        out: list[Outward] = []
+        for group in groups:
+            self.groups[group.group_id] = group
+            for producer_id in group.pending_offsets:
+                self.open_transactions.setdefault(producer_id, {})[group.group_id] = None
+            self._follow(group, loaded(group, now_ms), out, now_ms)
+        self._arm_expiry(now_ms)
+        self._start_append(out)
+        return out
+
+    def unload(self, now_ms: int) -> list[Outward]:
+        """The partition is no longer ours: everybody who waits is told so, and all is forgotten (C4)."""
+        out: list[Outward] = []
+        for group in list(self.groups.values()):
+            self._disarm_all(group)
+            self._follow(group, unload(group, now_ms), out, now_ms)
+        for item in [*self._under_way, *self._queue]:  # may still reach the log; nobody here will know
+            item.then.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            self._ended(item, out, now_ms)
+        self._under_way, self._queue = [], deque()
+        self.groups.clear()
+        self.open_transactions.clear()
+        for key in (self._late_key(), self._expiry_key()):
+            self.timers.disarm(key)
+        return out
+
+    # --- effects ------------------------------------------------------------------------------------------------------
+
+    def _follow(self, group: Group, effects: Effects, out: list[Outward], now_ms: int) -> None:
+        too_large: list[_Unwritten] = []
+        for effect in effects:
+            if isinstance(effect, Reply | Tell):
+                out.append(effect)
+            elif isinstance(effect, Arm):
+                self.timers.arm(effect.key, effect.at_ms, effect.then)
+            elif isinstance(effect, Disarm):
+                self.timers.disarm(effect.key)
+            else:
+                item = self._encode(group, effect, now_ms)
+                if item.size > self.settings.max_record_bytes:
+                    too_large.append(item)
+                else:
+                    self._queue.append(item)
+        self._keep(group)
+        for item in too_large:
+            item.then.error = ErrorCode.MESSAGE_TOO_LARGE
+            self._ended(item, out, now_ms)
+
+    def _keep(self, group: Group) -> None:
+        """A group is kept while it is not Dead; a Dead one makes room for a namesake."""
+        kept = self.groups.get(group.group_id)
+        if group.state is not State.DEAD:
+            if kept is None:
+                self.groups[group.group_id] = group
+        elif kept is group:
+            del self.groups[group.group_id]
+
+    @staticmethod
+    def _encode(group: Group, effect: Persist, now_ms: int) -> _Unwritten:
+        item = _Unwritten(group, effect.then, now_ms)
+        item.records = [write_record(record) for record in effect.records]
+        item.size = sum(len(key) + len(value or b"") for key, value in item.records)
+        if effect.producer_id is not None:
+            item.producer = (effect.producer_id, effect.producer_epoch)
+        return item
+
+    # --- the log ------------------------------------------------------------------------------------------------------
+
+    def _start_append(self, out: list[Outward]) -> None:
+        if self._under_way or not self._queue:
+            return
+        first = self._queue.popleft()
+        batch, size = [first], first.size
+        while self._queue and first.marker is None:
+            item = self._queue[0]
+            size += item.size
+            if item.marker is not None or item.producer != first.producer or size > self.settings.max_append_bytes:
+                break
+            batch.append(self._queue.popleft())
+        self._under_way = batch
+        self._ticket = next(self._tickets)
+        producer_id, producer_epoch = first.producer or (None, -1)
+        out.append(
+            Append(
+                self.partition,
+                [record for item in batch for record in item.records],
+                Appended(self.partition, self._ticket),
+                producer_id,
+                producer_epoch,
+                first.marker,
+            )
+        )
+        late_ms = first.asked_ms + self.settings.offsets_commit_timeout_ms
+        self.timers.arm(self._late_key(), late_ms, WriteLate(self.partition))
+
+    def _appended(self, event: Appended, out: list[Outward], now_ms: int) -> None:
+        if event.ticket != self._ticket:
+            return  # of an earlier life of this shard
+        position = event.base_offset
+        for item in self._under_way:
+            item.then.error = event.error
+            item.then.position = position
+            position += len(item.records)
+            self._ended(item, out, now_ms)
+        self._under_way = []
+        self.timers.disarm(self._late_key())
+
+    def _ended(self, item: _Unwritten, out: list[Outward], now_ms: int) -> None:
+        then = item.then
+        if item.group is None:
+            assert isinstance(then, MarkerWritten)
+            self._marked(then, out, now_ms)
+            return
+        if isinstance(then, OffsetsWritten) and then.producer_id is not None and not then.error:
+            self.open_transactions.setdefault(then.producer_id, {})[then.group_id] = None
+        self._follow(item.group, handle(item.group, then, now_ms), out, now_ms)
+
+    def _write_late(self, out: list[Outward], now_ms: int) -> None:
+        """Commits that waited too long are answered; when the write ends they count all the same (rule 22)."""
+        timeout_ms = self.settings.offsets_commit_timeout_ms
+        oldest_ms: int | None = None
+        for item in [*self._under_way, *self._queue]:
+            then = item.then
+            if not isinstance(then, OffsetsWritten) or then.token is None:
+                continue
+            if item.asked_ms + timeout_ms > now_ms:
+                oldest_ms = item.asked_ms if oldest_ms is None else oldest_ms
+                continue
+            late = error_for_client(ErrorCode.REQUEST_TIMED_OUT)
+            out.append(Reply(then.token, OffsetsCommitted(then.partitions, [error or late for error in then.errors])))
+            then.token = None
+        if oldest_ms is not None:
+            self.timers.arm(self._late_key(), oldest_ms + timeout_ms, WriteLate(self.partition))
+
+    # --- transactions -------------------------------------------------------------------------------------------------
+
+    def _mark(self, event: TransactionMarker, now_ms: int) -> None:
+        then = MarkerWritten(token=event.token, producer_id=event.producer_id, committed=event.committed)
+        item = _Unwritten(None, then, now_ms)
+        item.producer = (event.producer_id, event.producer_epoch)
+        item.marker = event.committed
+        item.records = [(b"", None)]  # a control batch holds one record
+        self._queue.append(item)
+
+    def _marked(self, then: MarkerWritten, out: list[Outward], now_ms: int) -> None:
+        if not then.error:
+            for group_id in self.open_transactions.pop(then.producer_id, {}):
+                group = self.groups.get(group_id)
+                if group is not None:
+                    ended = TransactionEnded(group_id, then.producer_id, then.committed)
+                    self._follow(group, handle(group, ended, now_ms), out, now_ms)
+        out.append(Reply(then.token, error_for_client(then.error)))
+
+    # --- all groups ---------------------------------------------------------------------------------------------------
+
+    def _ask_all(self, event: TopicsDeleted, out: list[Outward], now_ms: int) -> None:
+        for group in list(self.groups.values()):
+            self._follow(group, handle(group, event, now_ms), out, now_ms)
+
+    def _check_expiry(self, out: list[Outward], now_ms: int) -> None:
+        for group in list(self.groups.values()):
+            self._follow(group, handle(group, ExpiryDue(group.group_id), now_ms), out, now_ms)
+        self._arm_expiry(now_ms)
+
+    def _arm_expiry(self, now_ms: int) -> None:
+        at_ms = now_ms + self.settings.offsets_retention_check_interval_ms
+        self.timers.arm(self._expiry_key(), at_ms, ExpiryCheckDue(self.partition))
+
+    def _disarm_all(self, group: Group) -> None:
+        for member_id in [*group.members, *group.pending]:
+            self.timers.disarm(group.session_key(member_id))
+        self.timers.disarm(group.join_key())
+        self.timers.disarm(group.sync_key())
+
+    def _late_key(self) -> tuple[int, str]:
+        return (self.partition, "late")
+
+    def _expiry_key(self) -> tuple[int, str]:
+        return (self.partition, "expiry")

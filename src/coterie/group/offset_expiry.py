@@ -1,0 +1,53 @@
+"""Expiry: offsets nobody needs any more go, and with the last of them an Empty group (rule 23, KIP-211)."""
+
+from __future__ import annotations
+
+from coterie.group.delete_group import end_group
+from coterie.group.effects import Effects, ExpiryDue, Persist, TombstonesWritten
+from coterie.group.group import CONSUMER, Group
+from coterie.group.offset_delete import tombstones
+from coterie.group.states import EMPTY, STABLE
+from coterie.messages import CommittedOffset
+
+__all__ = ["expiry_due"]
+
+
+def expiry_due(group: Group, _event: ExpiryDue, now_ms: int) -> Effects:
+    if group.unwritten_commits:
+        return []  # a commit is on its way to the log; the next check will know its outcome
+    expired = _expired(group, now_ms)
+    left = len(expired) < sum(map(len, group.offsets.values()))
+    if group.state is EMPTY and not left and not group.pending_offsets:
+        return end_group(group, now_ms, expired=expired)
+    if not expired:
+        return []
+    written = TombstonesWritten(group_id=group.group_id, partitions=expired, expired=True)
+    return [Persist(tombstones(group, expired), written)]
+
+
+def _expired(group: Group, now_ms: int) -> list[tuple[str, int]]:
+    if not _may_expire(group):
+        return []
+    return [
+        (topic, partition)
+        for topic, offsets in group.offsets.items()
+        if not group.subscribes_to(topic)
+        for partition, offset in offsets.items()
+        if _is_over(group, offset, now_ms) and not group.has_pending_offset(topic, partition)
+    ]
+
+
+def _may_expire(group: Group) -> bool:
+    """Empty groups, simple ones among them; and Stable consumers, for the topics they no longer read."""
+    if group.state is EMPTY:
+        return True
+    return group.state is STABLE and group.protocol_type == CONSUMER and group.subscribed_topics is not None
+
+
+def _is_over(group: Group, offset: CommittedOffset, now_ms: int) -> bool:
+    if offset.expire_timestamp_ms is not None:
+        return now_ms >= offset.expire_timestamp_ms
+    was_in_use = offset.commit_timestamp_ms
+    if group.state is EMPTY and group.protocol_type is not None and group.state_timestamp_ms >= 0:
+        was_in_use = group.state_timestamp_ms  # until the last member went
+    return now_ms - was_in_use >= group.settings.offsets_retention_ms
