@@ -24,7 +24,7 @@ from typing import Self
 
 import pytest
 
-__all__ = ["ApacheKafka", "jars", "needs_apache_kafka", "run_java", "why_not"]
+__all__ = ["ApacheKafka", "jars", "java_command", "needs_apache_kafka", "run_java", "why_not"]
 
 VERSION = "4.3.1"
 CLUSTER_ID = "Q290ZXJpZSBpbiB0ZXN0cw"  # any 16 bytes in URL-safe base64
@@ -121,13 +121,15 @@ def _fetch(libs: Path) -> None:
 
 def run_java(*arguments: str | Path, timeout_seconds: float = 120) -> str:
     """What a Java program on Kafka's class path prints: a tool's main class or a source file, and its arguments."""
-    done = subprocess.run(_java(*arguments), capture_output=True, text=True, timeout=timeout_seconds, check=False)
+    done = subprocess.run(
+        java_command(*arguments), capture_output=True, text=True, timeout=timeout_seconds, check=False
+    )
     if done.returncode:
         raise RuntimeError(f"{arguments[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout
 
 
-def _java(*arguments: str | Path) -> list[str]:
+def java_command(*arguments: str | Path) -> list[str]:
     return ["java", "-Dlog4j2.level=ERROR", "-cp", f"{jars()}/*", *map(str, arguments)]
 
 
@@ -181,7 +183,7 @@ class ApacheKafka:
     def start(self) -> None:
         """Start, or start again on what the last run left behind; returns when the node answers."""
         assert self._process is None, "Kafka is running already"
-        command = _java("kafka.Kafka", self.home / "server.properties")
+        command = java_command("kafka.Kafka", self.home / "server.properties")
         command[1:2] = [f"-Xmx{self.heap}", "-XX:+UseG1GC", f"-Dlog4j2.configurationFile={self.home}/log4j2.properties"]
         with (self.home / "server.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=self.home)

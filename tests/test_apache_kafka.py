@@ -43,5 +43,5 @@ def test_a_machine_without_jars_and_maven_is_told_where_to_put_them(
 
 def test_a_directory_without_kafka_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COTERIE_KAFKA_LIBS", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="holds no kafka_2.13"):
+    with pytest.raises(FileNotFoundError, match="holds no kafka_2"):
         jars()
