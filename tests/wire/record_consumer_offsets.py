@@ -22,9 +22,8 @@ from uuid import UUID
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from apache_kafka import ApacheKafka, java_command, run_java
-from raw_kafka import RawConnection
-
 from coterie.wire import Reader
+from raw_kafka import RawConnection
 
 DATA = Path(__file__).parent / "data" / "consumer_offsets.jsonl"
 DAY_MS = 86_400_000
@@ -62,11 +61,11 @@ def prepare(connection: RawConnection) -> UUID:
         for name, partitions in (("orders", 4), ("payments", 3))
     ]
     created = connection.ask("create_topics", 7, topics=topics, timeout=30_000)
-    while True:
-        (coordinator,) = connection.ask("find_coordinator", 6, key_type=0, coordinator_keys=["any"]).coordinators
-        listed = connection.ask("list_groups", 5) if coordinator.node_id >= 0 else None
-        if listed and not listed.error_code:
-            break
+    error: Any = True
+    while error:  # the first question creates `__consumer_offsets`; until it is loaded, answers are errors
+        connection.ask("find_coordinator", 6, key_type=0, coordinator_keys=["any"])
+        group = {"group_id": "any", "member_id": None, "topics": ()}
+        error = connection.ask("offset_fetch", 9, groups=[group], require_stable=False).groups[0].error_code
     topic_id: UUID = created.topics[0].topic_id
     return topic_id
 
@@ -191,7 +190,7 @@ def new_kinds_of_groups(connection: RawConnection) -> None:
 
 
 def real_consumers(bootstrap: str) -> None:
-    """Kafka's own consumer, with each assignor: a dynamic member leaves when it is told to end, a static one does not."""
+    """Kafka's own consumer, with each assignor; told to end, a dynamic member leaves and a static one does not."""
     produce = ["--topic", "orders", "--max-messages", "40", "--bootstrap-server", bootstrap]
     run_java("org.apache.kafka.tools.VerifiableProducer", *produce)
     assignors = {"range": "Range", "round-robin": "RoundRobin", "sticky": "Sticky", "cooperative": "CooperativeSticky"}
