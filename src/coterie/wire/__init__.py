@@ -3,3 +3,35 @@
 Knows nothing of groups, brokers or versions of APIs. Read `buffer.py` first, then the format you need:
 `offsets_topic.py` (the records of `__consumer_offsets`), `subscription.py` (what members tell each other).
 """
+
+from __future__ import annotations
+
+from coterie.wire.buffer import Buffer, Reader, Writer
+from coterie.wire.offsets_topic import Skipped, read_key, read_record, write_key, write_record
+from coterie.wire.subscription import (
+    Assignment,
+    Subscription,
+    read_assignment,
+    read_subscription,
+    subscribed_topics,
+    write_assignment,
+    write_subscription,
+)
+
+__all__ = [
+    "Assignment",
+    "Buffer",
+    "Reader",
+    "Skipped",
+    "Subscription",
+    "Writer",
+    "read_assignment",
+    "read_key",
+    "read_record",
+    "read_subscription",
+    "subscribed_topics",
+    "write_assignment",
+    "write_key",
+    "write_record",
+    "write_subscription",
+]

@@ -1,0 +1,104 @@
+"""Single requests to any broker, any version, with nothing done behind the caller's back.
+
+    with RawConnection(kafka.bootstrap) as connection:
+        answer = connection.ask("find_coordinator", 6, key_type=0, coordinator_keys=("orders",))
+
+Field names are kio's. Nested entities are given as dicts, durations as milliseconds. `send` and `receive` are apart, so
+that a test can park a request; a broker answers the requests of one connection in order.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import struct
+from dataclasses import fields
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self, get_args, get_type_hints
+
+from kio.index import load_entity_schema
+from kio.serial import entity_reader, entity_writer
+from kio.static.constants import EntityType
+
+__all__ = ["RawConnection"]
+
+
+class RawConnection:
+    def __init__(self, bootstrap: str, client_id: str | None = "raw", timeout_seconds: float = 60) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self.client_id = client_id
+        self._socket = socket.create_connection((host, int(port)), timeout=timeout_seconds)
+        self._waiting: list[tuple[str, int]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def ask(self, api: str, version: int, **values: Any) -> Any:
+        self.send(api, version, **values)
+        return self.receive()
+
+    def send(self, api: str, version: int, **values: Any) -> None:
+        schema: Any = load_entity_schema(api, version, EntityType.request)
+        header = schema.__header_schema__(
+            request_api_key=schema.__api_key__,
+            request_api_version=schema.__version__,
+            correlation_id=len(self._waiting),
+            client_id=self.client_id,
+        )
+        frame = io.BytesIO()
+        entity_writer(schema.__header_schema__)(frame, header)
+        entity_writer(schema)(frame, _entity(schema, values))
+        self._socket.sendall(struct.pack(">i", len(frame.getvalue())) + frame.getvalue())
+        self._waiting.append((api, version))
+
+    def receive(self) -> Any:
+        """The answer to the oldest request that has none yet."""
+        schema: Any = load_entity_schema(*self._waiting.pop(0), EntityType.response)
+        (size,) = struct.unpack(">i", self._read(4))
+        frame = self._read(size)
+        _, header_size = entity_reader(schema.__header_schema__)(frame, 0)
+        answer, _ = entity_reader(schema)(frame, header_size)
+        return answer
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            part = self._socket.recv(size - len(data))
+            if not part:
+                raise ConnectionError(f"the broker closed the connection; waiting for {self._waiting}")
+            data += part
+        return data
+
+
+def _entity(schema: Any, values: dict[str, Any]) -> Any:
+    hints = get_type_hints(schema)
+    unknown = values.keys() - {field.name for field in fields(schema)}
+    if unknown:
+        raise TypeError(f"{schema.__name__} has no {', '.join(unknown)}; it has {', '.join(hints)}")
+    return schema(**{name: _value(hints[name], value) for name, value in values.items()})
+
+
+def _value(hint: Any, value: Any) -> Any:
+    """Dicts become the entities the schema asks for, at any depth, and numbers durations."""
+    if isinstance(value, (tuple, list)):
+        return tuple(_value(_element(hint), each) for each in value)
+    if isinstance(value, dict):
+        return _entity(_one_of(hint, lambda each: hasattr(each, "__flexible__")), value)
+    if isinstance(value, int) and "Timedelta" in repr(hint):
+        return timedelta(milliseconds=value)
+    return value
+
+
+def _element(hint: Any) -> Any:
+    return get_args(_one_of(hint, lambda each: bool(get_args(each))))[0]
+
+
+def _one_of(hint: Any, wanted: Any) -> Any:
+    """The wanted part of `X` or of `X | None`."""
+    return next(each for each in (hint, *get_args(hint)) if wanted(each) and type(None) not in get_args(each))

@@ -1,0 +1,47 @@
+"""The launcher itself: a Kafka that was killed comes back on its own data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from apache_kafka import ApacheKafka, jars, needs_apache_kafka, run_java, why_not
+
+
+@needs_apache_kafka
+@pytest.mark.real_time
+def test_a_killed_kafka_comes_back_on_the_same_port_with_its_data() -> None:
+    with ApacheKafka() as kafka:
+        topics = ("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", kafka.bootstrap)
+        run_java(*topics, "--create", "--topic", "kept", "--partitions", "2")
+        assert (kafka.data_dir / "kept-1").is_dir()
+        first = kafka.pid
+        kafka.kill()
+        kafka.start()
+        assert kafka.pid != first
+        assert "kept" in run_java(*topics, "--list").split()
+        home = kafka.home
+    assert not home.exists()
+
+
+def test_a_machine_without_java_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "needs Java 17" in (why_not() or "")
+
+
+def test_a_machine_without_jars_and_maven_is_told_where_to_put_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "java").write_text("")
+    (tmp_path / "java").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("COTERIE_KAFKA_LIBS", raising=False)
+    assert "COTERIE_KAFKA_LIBS" in (why_not() or "")
+
+
+def test_a_directory_without_kafka_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COTERIE_KAFKA_LIBS", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="holds no kafka_2"):
+        jars()
