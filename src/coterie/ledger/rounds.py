@@ -1,0 +1,189 @@
+"""Facts folded into rounds: why each began, who was behind it, who was late, what moved, what it cost."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from coterie import facts
+from coterie.facts import Cause, Fact
+from coterie.ledger.ownership import Move, Ownership
+
+__all__ = ["Ledger", "Outcome", "Round", "fold"]
+
+
+class Outcome(StrEnum):
+    RUNNING = "running"
+    STABLE = "stable"
+    EMPTY = "empty"
+    SUPERSEDED = "superseded by the next round"
+    LOST = "lost with its coordinator"
+
+
+@dataclass(slots=True)
+class Round:
+    group_id: str
+    cause: Cause
+    culprit: str
+    """The member behind it; empty where there is none."""
+    reason: str | None
+    """The client's own words, if it gave any."""
+    began_ms: int
+    old_generation_id: int
+    waits_for: list[str]
+    """Who had to join again when it began."""
+    generation_id: int | None = None
+    protocol_name: str = ""
+    leader_id: str = ""
+    joined_ms: int | None = None
+    """When the join phase was over."""
+    ended_ms: int | None = None
+    outcome: Outcome = Outcome.RUNNING
+    joined_after_ms: dict[str, int] = field(default_factory=dict)
+    """How long after the beginning each member's join came in."""
+    dropped: dict[str, str] = field(default_factory=dict)
+    """Members that were lost on the way, and why."""
+    moves: list[Move] = field(default_factory=list)
+    kept: int = 0
+    """Partitions whose owner stayed the same."""
+    unowned_ms: int = 0
+    """Partition-milliseconds without an owner that this round ended; one partition for one second is 1 000."""
+
+    @property
+    def last_to_join(self) -> str | None:
+        """Whom all the others were waiting for."""
+        return max(self.joined_after_ms, key=lambda member: self.joined_after_ms[member], default=None)
+
+    @property
+    def join_ms(self) -> int | None:
+        return None if self.joined_ms is None else self.joined_ms - self.began_ms
+
+    @property
+    def sync_ms(self) -> int | None:
+        return None if self.ended_ms is None or self.joined_ms is None else self.ended_ms - self.joined_ms
+
+
+class Ledger:
+    """The rounds of any number of groups, the last `keep` of each."""
+
+    def __init__(self, keep: int = 1_000) -> None:
+        self._keep = keep
+        self._books: dict[str, _Book] = {}
+
+    def tell(self, fact: Fact) -> None:
+        entry = _ENTRIES.get(type(fact))
+        if entry is None:
+            return
+        book = self._books.get(fact.group_id)
+        if book is None:
+            book = self._books[fact.group_id] = _Book(deque(maxlen=self._keep))
+        entry(book, fact)
+
+    def rounds_of(self, group_id: str) -> list[Round]:
+        book = self._books.get(group_id)
+        return list(book.rounds) if book else []
+
+    @property
+    def rounds(self) -> list[Round]:
+        """Of all groups, in order of their beginning."""
+        rounds = [one for book in self._books.values() for one in book.rounds]
+        return sorted(rounds, key=lambda one: one.began_ms)
+
+
+def fold(told: Iterable[Fact]) -> list[Round]:
+    ledger = Ledger()
+    for fact in told:
+        ledger.tell(fact)
+    return ledger.rounds
+
+
+@dataclass(slots=True)
+class _Book:
+    rounds: deque[Round]
+    ownership: Ownership = field(default_factory=Ownership)
+
+    def running(self) -> Round | None:
+        last = self.rounds[-1] if self.rounds else None
+        return last if last is not None and last.outcome is Outcome.RUNNING else None
+
+    def close(self, outcome: Outcome, at_ms: int) -> Round | None:
+        current = self.running()
+        if current is not None:
+            current.outcome = outcome
+            current.ended_ms = at_ms
+        return current
+
+    def dropped(self, member_id: str, why: str, at_ms: int) -> None:
+        self.ownership.gone(member_id, at_ms)
+        current = self.running()
+        if current is not None:
+            current.dropped[member_id] = why
+
+
+def _started(book: _Book, fact: facts.RoundStarted) -> None:
+    book.close(Outcome.SUPERSEDED, fact.at_ms)
+    book.rounds.append(
+        Round(
+            fact.group_id,
+            fact.cause,
+            fact.member_id,
+            fact.reason,
+            fact.at_ms,
+            fact.generation_id,
+            list(fact.waits_for),
+        )
+    )
+
+
+def _joined(book: _Book, fact: facts.JoinPhaseCompleted) -> None:
+    current = book.running()
+    if current is not None:
+        current.joined_ms = fact.at_ms
+        current.generation_id = fact.generation_id
+        current.protocol_name = fact.protocol_name
+        current.leader_id = fact.leader_id
+        current.joined_after_ms = dict(fact.joined_after_ms)
+
+
+def _stored(book: _Book, fact: facts.AssignmentStored) -> None:
+    moves, kept, gap_ms = book.ownership.assigned(fact.assignments, fact.at_ms)
+    current = book.close(Outcome.STABLE, fact.at_ms)
+    if current is not None:
+        current.moves, current.kept, current.unowned_ms = moves, kept, gap_ms
+
+
+def _emptied(book: _Book, fact: facts.GroupEmptied) -> None:
+    book.ownership.emptied()
+    current = book.close(Outcome.EMPTY, fact.at_ms)
+    if current is not None:
+        current.generation_id = fact.generation_id
+
+
+def _died(book: _Book, fact: facts.GroupDied) -> None:
+    book.ownership.emptied()
+    book.close(Outcome.LOST, fact.at_ms)
+
+
+def _loaded(book: _Book, fact: facts.GroupLoaded) -> None:
+    book.close(Outcome.LOST, fact.at_ms)
+    book.ownership.assigned(fact.assignments, fact.at_ms)
+
+
+_ENTRIES: Mapping[type[Fact], Callable[[_Book, Any], None]] = {
+    facts.RoundStarted: _started,
+    facts.JoinPhaseCompleted: _joined,
+    facts.AssignmentStored: _stored,
+    facts.GroupEmptied: _emptied,
+    facts.GroupDied: _died,
+    facts.GroupLoaded: _loaded,
+    facts.MemberRejoined: lambda book, fact: book.ownership.rejoined(fact.member_id, fact.metadata, fact.at_ms),
+    facts.MemberReplaced: lambda book, fact: book.ownership.renamed(fact.old_member_id, fact.member_id),
+    facts.MemberLeft: lambda book, fact: book.dropped(fact.member_id, "left", fact.at_ms),
+    facts.MemberExpired: lambda book, fact: book.dropped(fact.member_id, "session expired", fact.at_ms),
+    facts.MemberMissedJoin: lambda book, fact: book.dropped(fact.member_id, "did not join in time", fact.at_ms),
+    facts.MemberMissedSync: lambda book, fact: book.dropped(fact.member_id, "did not sync in time", fact.at_ms),
+    facts.MemberTurnedAway: lambda book, fact: book.dropped(fact.member_id, "turned away: group is full", fact.at_ms),
+}

@@ -1,0 +1,129 @@
+"""A world for one shard: a clock that is moved by hand, a log in memory, and every reply kept by its token.
+
+It performs effects and nothing else. A token answered twice is an error here, in every test that uses it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from coterie.coordinator import Append, Appended, CoordinatorSettings, Replay, Shard, Timers
+from coterie.errors import CoterieError, ErrorCode
+from coterie.facts import Fact
+from coterie.group import Group
+from coterie.group.effects import Reply, Tell
+from coterie.ledger import Ledger
+
+__all__ = ["LogEntry", "World"]
+
+
+@dataclass(slots=True)
+class LogEntry:
+    """A record of the log, or, with a marker, the end of a transaction."""
+
+    key: bytes
+    value: bytes | None
+    producer_id: int | None
+    marker: bool | None
+
+
+@dataclass
+class World:
+    settings: CoordinatorSettings = field(default_factory=CoordinatorSettings)
+    now_ms: int = 0
+    holds_writes: bool = False
+    """While set, appends wait for `end_writes`; else they are durable at once."""
+
+    def __post_init__(self) -> None:
+        self.log: list[LogEntry] = []
+        self.facts: list[Fact] = []
+        self.ledger = Ledger()
+        self.replies: dict[int, Any] = {}
+        self.lost_tokens: set[int] = set()
+        """Tokens the rules never answer (10, 13); kept by whoever knows."""
+        self._appends: deque[Append] = deque()
+        self._tokens = 0
+        self.timers: Timers[Any] = Timers()
+        self.shard = Shard(0, self.settings, self.timers)
+        self._perform(self.shard.load([], self.now_ms))
+
+    def token(self) -> int:
+        self._tokens += 1
+        return self._tokens
+
+    def send(self, event: Any) -> None:
+        self._perform(self.shard.handle(event, self.now_ms))
+
+    def group(self, group_id: str) -> Group | None:
+        return self.shard.groups.get(group_id)
+
+    def advance(self, ms: int) -> None:
+        """Let time pass; every timer on the way rings at its own time."""
+        until_ms = self.now_ms + ms
+        while (next_ms := self.timers.next_ms()) is not None and next_ms <= until_ms:
+            self.now_ms = max(self.now_ms, next_ms)
+            for event in self.timers.due(self.now_ms):
+                self.send(event)
+        self.now_ms = until_ms
+
+    @property
+    def writes_under_way(self) -> int:
+        return len(self._appends)
+
+    def end_writes(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        """Everything given to the log so far, and what follows from it, is durable (or failed)."""
+        while self._appends:
+            self.end_write(error)
+
+    def end_write(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        append = self._appends.popleft()
+        append.then.error = error
+        if not error:
+            append.then.base_offset = len(self.log)
+            entries = [LogEntry(key, value, append.producer_id, append.marker) for key, value in append.records]
+            self.log += entries
+        self._perform(self.shard.handle(append.then, self.now_ms))
+
+    def move_coordinator(self) -> None:
+        """The partition goes elsewhere and comes back: whoever waits is told, then the log is read again (C4)."""
+        self._perform(self.shard.unload(self.now_ms))
+        self._appends.clear()
+        self.shard = Shard(0, self.settings, self.timers)
+        self._perform(self.shard.load(self.replay().groups(self.settings.group, self.now_ms), self.now_ms))
+
+    def crash(self) -> None:
+        """Like `move_coordinator`, but nobody is told anything."""
+        self._appends.clear()
+        self.timers = Timers()
+        self.shard = Shard(0, self.settings, self.timers)
+        self._perform(self.shard.load(self.replay().groups(self.settings.group, self.now_ms), self.now_ms))
+
+    def replay(self) -> Replay:
+        replay = Replay()
+        for position, entry in enumerate(self.log):
+            if entry.marker is not None:
+                assert entry.producer_id is not None
+                replay.marker(entry.producer_id, committed=entry.marker)
+            else:
+                replay.record(position, entry.key, entry.value, entry.producer_id)
+        return replay
+
+    def _perform(self, effects: list[Any]) -> None:
+        for effect in effects:
+            if isinstance(effect, Reply):
+                self._deliver(effect)
+            elif isinstance(effect, Tell):
+                self.facts.append(effect.fact)
+                self.ledger.tell(effect.fact)
+            else:
+                assert isinstance(effect, Append) and isinstance(effect.then, Appended)
+                self._appends.append(effect)
+        if not self.holds_writes:
+            self.end_writes()
+
+    def _deliver(self, reply: Reply) -> None:
+        if not isinstance(reply.token, int) or reply.token in self.replies:
+            raise CoterieError(f"token {reply.token!r} was answered twice: {reply.answer!r}")
+        self.replies[reply.token] = reply.answer
