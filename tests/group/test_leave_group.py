@@ -1,0 +1,111 @@
+"""Rules 16, 17: members leave, alone or in a batch, by id or by instance."""
+
+from __future__ import annotations
+
+from coterie.errors import ErrorCode
+from coterie.facts import Cause, MemberLeft
+from coterie.group import State
+from coterie.messages import LeaveGroup, LeavingMember, LeftGroup, LeftMember
+from coterie.stories import Story
+
+
+def leave(story: Story, *members: LeavingMember) -> LeftGroup:
+    token = story.world.token()
+    story.world.send(LeaveGroup(token, story.group_id, members))
+    answer = story.world.replies[token]
+    assert isinstance(answer, LeftGroup)
+    return answer
+
+
+def test_a_leave_starts_a_round_that_names_the_member_and_its_reason(group: Story) -> None:
+    """Rules 12 (causes), 16; KIP-800."""
+    a, b = group.stable("a", "b")
+    b.leaves(reason="the consumer is being closed", expect="ok")
+    group.expect(state=State.PREPARING_REBALANCE, members=["a"])
+    last = group.rounds[-1]
+    assert (last.cause, last.culprit, last.reason) == (
+        Cause.MEMBER_LEFT,
+        b.member_id,
+        "the consumer is being closed",
+    )
+    group.told(MemberLeft, member_id="b", reason="the consumer is being closed")
+    a.joins(expect="leads gen 2")
+
+
+def test_a_batch_is_answered_entry_by_entry_with_one_round_for_all(group: Story) -> None:
+    """Rule 16: in request order, with the ids of the request; a second entry for the same member is unknown."""
+    a, b, c = group.stable("a", "b", "c")
+    rounds = len(group.rounds)
+    answer = leave(
+        group,
+        LeavingMember(b.member_id),
+        LeavingMember("nobody"),
+        LeavingMember(c.member_id),
+        LeavingMember(b.member_id),
+        LeavingMember(""),
+    )
+    assert answer.error is ErrorCode.NONE
+    assert answer.members == [
+        LeftMember(b.member_id, None, ErrorCode.NONE),
+        LeftMember("nobody", None, ErrorCode.UNKNOWN_MEMBER_ID),
+        LeftMember(c.member_id, None, ErrorCode.NONE),
+        LeftMember(b.member_id, None, ErrorCode.UNKNOWN_MEMBER_ID),
+        LeftMember("", None, ErrorCode.UNKNOWN_MEMBER_ID),
+    ]
+    assert len(group.rounds) == rounds + 1
+    group.expect(members=["a"])
+    assert a.member_id == group.group.leader_id
+
+
+def test_a_static_member_goes_by_its_instance_alone_or_by_its_id_alone(group: Story) -> None:
+    """Rules 16, 17: an admin names the instance."""
+    group.member("a").joins(instance="i")
+    b = group.member("b").joins(instance="j")
+    group.settle()
+    answer = leave(group, LeavingMember("", "i", "admin says so"), LeavingMember(b.member_id))
+    assert [one.error for one in answer.members] == [ErrorCode.NONE, ErrorCode.NONE]
+    group.expect(state=State.EMPTY, members=[])
+
+
+def test_instance_and_id_of_a_leave_must_belong_together(group: Story) -> None:
+    """Rule 16: checked as everywhere."""
+    (a,) = group.stable("a", instance="i")
+    answer = leave(group, LeavingMember("nobody", "i"), LeavingMember(a.member_id, "j"), LeavingMember("", "j"))
+    assert [one.error for one in answer.members] == [
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    ]
+    group.expect(state=State.STABLE)
+
+
+def test_a_static_member_that_falls_silent_goes_by_its_session(group: Story) -> None:
+    """Rule 17: it does not leave by itself when it closes."""
+    group.stable("a", instance="i", session=10_000)
+    group.advance(ms=10_000)
+    group.expect(members=[], state=State.EMPTY)
+
+
+def test_an_empty_list_and_an_absent_group(group: Story) -> None:
+    """Rule 16, KAFKA-8221: the same errors per member, none at the top."""
+    assert leave(group) == LeftGroup(ErrorCode.NONE, [])
+    absent = leave(group, LeavingMember("nobody"))
+    assert absent.error is ErrorCode.NONE
+    assert absent.members == [LeftMember("nobody", None, ErrorCode.UNKNOWN_MEMBER_ID)]
+    group.expect(state=State.DEAD)
+    empty_id = Story(group_id="")
+    assert leave(empty_id, LeavingMember("a")).error is ErrorCode.INVALID_GROUP_ID
+
+
+def test_the_leave_of_a_pending_id_starts_a_round_in_stable(group: Story) -> None:
+    """Rule 3: and re-checks a join phase."""
+    (a,) = group.stable("a")
+    b = group.member("b").joins()
+    b.leaves(expect="ok")
+    group.expect(state=State.PREPARING_REBALANCE)
+    assert group.rounds[-1].cause is Cause.PENDING_MEMBER_LEFT
+    c = group.member("c").joins()
+    a.joins()
+    group.expect(state=State.PREPARING_REBALANCE)
+    c.leaves()
+    group.expect(state=State.COMPLETING_REBALANCE, members=["a"])
