@@ -125,7 +125,7 @@ def run_java(*arguments: str | Path, timeout_seconds: float = 120) -> str:
         java_command(*arguments), capture_output=True, text=True, timeout=timeout_seconds, check=False
     )
     if done.returncode:
-        raise RuntimeError(f"{arguments[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        raise RuntimeError(f"{arguments[0]} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-4000:]}")
     return done.stdout
 
 
