@@ -69,11 +69,16 @@ _PROPERTIES = {
 _API_VERSIONS_V0 = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "coterie" / f"kafka-{VERSION}"
+
+
 def why_not() -> str | None:
     """Why this machine cannot run Apache Kafka; None if it can."""
     if not shutil.which("java"):
         return f"Apache Kafka {VERSION} needs Java 17 or later, and there is no `java` on the PATH"
-    if "COTERIE_KAFKA_LIBS" in os.environ or _cache().is_dir() or shutil.which("mvn"):
+    if os.environ.get("COTERIE_KAFKA_LIBS") or _cache().is_dir() or shutil.which("mvn"):
         return None
     return (
         f"the jars of Apache Kafka {VERSION} are not here: set COTERIE_KAFKA_LIBS to a directory of them, "
@@ -95,11 +100,6 @@ def jars() -> Path:
     if not libs.is_dir():
         _fetch(libs)
     return libs
-
-
-def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "coterie" / f"kafka-{VERSION}"
 
 
 def _fetch(libs: Path) -> None:

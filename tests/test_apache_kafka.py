@@ -10,20 +10,25 @@ from apache_kafka import ApacheKafka, jars, needs_apache_kafka, why_not
 from raw_kafka import RawConnection
 
 
-def topics_of(kafka: ApacheKafka, *, ask_for: str | None = None) -> set[str]:
-    """The names of all topics; asking for one that is missing creates it."""
+def topics_of(kafka: ApacheKafka) -> set[str]:
     with RawConnection(kafka.bootstrap) as connection:
-        wanted = None if ask_for is None else [{"name": ask_for}]
         return {
-            topic.name for topic in connection.ask("metadata", 4, topics=wanted, allow_auto_topic_creation=True).topics
+            topic.name for topic in connection.ask("metadata", 4, topics=None, allow_auto_topic_creation=False).topics
         }
+
+
+def create(kafka: ApacheKafka, name: str) -> None:
+    topic = {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": (), "configs": ()}
+    with RawConnection(kafka.bootstrap) as connection:
+        (answer,) = connection.ask("create_topics", 7, topics=[topic], timeout=30_000).topics
+        assert not answer.error_code, answer
 
 
 @needs_apache_kafka
 @pytest.mark.real_time
 def test_a_killed_kafka_comes_back_on_the_same_port_with_its_data() -> None:
     with ApacheKafka() as kafka:
-        topics_of(kafka, ask_for="kept")
+        create(kafka, "kept")
         first, bootstrap = kafka.pid, kafka.bootstrap
         kafka.kill()
         with pytest.raises(ConnectionRefusedError):

@@ -190,6 +190,21 @@ def test_a_group_comes_back_from_every_version_with_all_that_version_can_say(ver
     assert read_group_value(write_group_value(value, version)) == group_in(version, value)
 
 
+@pytest.mark.parametrize("version", GROUP_VALUE_VERSIONS)
+def test_the_smallest_members_there_can_be_are_read(version: int) -> None:
+    """The check against absurd counts must not refuse a count that is true."""
+    smallest = StoredMember("", None, "", "", 0, 0, b"", b"")
+    group = StoredGroup("", 0, None, None, 0, (smallest,) * 40)
+    assert read_group_value(write_group_value(group, version)) == group_in(version, group)
+
+
+def test_a_topic_id_of_zero_is_none_and_not_written() -> None:
+    """Kafka leaves a tagged field out that has its default value."""
+    zero, none = CommittedOffset(1, topic_id=UUID(int=0)), CommittedOffset(1)
+    assert write_offset_value(zero, 4) == write_offset_value(none, 4)
+    assert read_offset_value(write_offset_value(none, 4)[:-1] + b"\1\0\x10" + bytes(16)) == none
+
+
 @given(record=records)
 def test_a_record_is_read_as_it_was_written_and_its_key_alone_is_its_tombstone(record: Record) -> None:
     key, value = write_record(record)

@@ -134,6 +134,12 @@ def test_a_topic_named_twice_has_the_partitions_of_both() -> None:
     }
 
 
+def test_the_smallest_entries_there_can_be_are_read() -> None:
+    """The check against absurd counts must not refuse a count that is true."""
+    assert read_subscription(b"\0\0\0\0\0\x28" + b"\0\0" * 40 + b"\xff" * 4).topics == [""] * 40
+    assert read_assignment(b"\0\0\0\0\0\x28" + bytes(6) * 40 + b"\xff" * 4).partitions == {"": []}
+
+
 # --- other versions, other bytes ------------------------------------------------------------------------------------
 
 
