@@ -65,6 +65,9 @@ _PROPERTIES = {
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
+    # A killed broker may not register again before its old session has ended: 9 s if nothing is said.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
 }
 _API_VERSIONS_V0 = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
