@@ -65,15 +65,23 @@ _PROPERTIES = {
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
+    # A killed broker may not register again before its old session has ended: 9 s if nothing is said.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
 }
 _API_VERSIONS_V0 = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "coterie" / f"kafka-{VERSION}"
 
 
 def why_not() -> str | None:
     """Why this machine cannot run Apache Kafka; None if it can."""
     if not shutil.which("java"):
         return f"Apache Kafka {VERSION} needs Java 17 or later, and there is no `java` on the PATH"
-    if "COTERIE_KAFKA_LIBS" in os.environ or _cache().is_dir() or shutil.which("mvn"):
+    if os.environ.get("COTERIE_KAFKA_LIBS") or _cache().is_dir() or shutil.which("mvn"):
         return None
     return (
         f"the jars of Apache Kafka {VERSION} are not here: set COTERIE_KAFKA_LIBS to a directory of them, "
@@ -95,11 +103,6 @@ def jars() -> Path:
     if not libs.is_dir():
         _fetch(libs)
     return libs
-
-
-def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "coterie" / f"kafka-{VERSION}"
 
 
 def _fetch(libs: Path) -> None:
@@ -125,7 +128,7 @@ def run_java(*arguments: str | Path, timeout_seconds: float = 120) -> str:
         java_command(*arguments), capture_output=True, text=True, timeout=timeout_seconds, check=False
     )
     if done.returncode:
-        raise RuntimeError(f"{arguments[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        raise RuntimeError(f"{arguments[0]} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-4000:]}")
     return done.stdout
 
 

@@ -6,21 +6,37 @@ from pathlib import Path
 
 import pytest
 
-from apache_kafka import ApacheKafka, jars, needs_apache_kafka, run_java, why_not
+from apache_kafka import ApacheKafka, jars, needs_apache_kafka, why_not
+from raw_kafka import RawConnection
+
+
+def topics_of(kafka: ApacheKafka) -> set[str]:
+    with RawConnection(kafka.bootstrap) as connection:
+        return {
+            topic.name for topic in connection.ask("metadata", 4, topics=None, allow_auto_topic_creation=False).topics
+        }
+
+
+def create(kafka: ApacheKafka, name: str) -> None:
+    topic = {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": (), "configs": ()}
+    with RawConnection(kafka.bootstrap) as connection:
+        (answer,) = connection.ask("create_topics", 7, topics=[topic], timeout=30_000).topics
+        assert not answer.error_code, answer
 
 
 @needs_apache_kafka
 @pytest.mark.real_time
 def test_a_killed_kafka_comes_back_on_the_same_port_with_its_data() -> None:
     with ApacheKafka() as kafka:
-        topics = ("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", kafka.bootstrap)
-        run_java(*topics, "--create", "--topic", "kept", "--partitions", "2")
-        assert (kafka.data_dir / "kept-1").is_dir()
-        first = kafka.pid
+        create(kafka, "kept")
+        first, bootstrap = kafka.pid, kafka.bootstrap
         kafka.kill()
+        with pytest.raises(ConnectionRefusedError):
+            topics_of(kafka)
         kafka.start()
-        assert kafka.pid != first
-        assert "kept" in run_java(*topics, "--list").split()
+        assert (kafka.pid != first, kafka.bootstrap) == (True, bootstrap)
+        assert topics_of(kafka) == {"kept"}
+        assert (kafka.data_dir / "kept-0").is_dir()
         home = kafka.home
     assert not home.exists()
 

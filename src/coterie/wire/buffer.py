@@ -245,10 +245,16 @@ class Writer:
         self._parts.append(uvarint(value))
 
     def varint(self, value: int) -> None:
-        self._parts.append(uvarint((value << 1) ^ (value >> 31)))
+        self._zigzag(value, 32)
 
     def varlong(self, value: int) -> None:
-        self._parts.append(uvarint((value << 1) ^ (value >> 63)))
+        self._zigzag(value, 64)
+
+    def _zigzag(self, value: int, bits: int) -> None:
+        zigzag = (value << 1) ^ (value >> bits - 1)
+        if zigzag >> bits:
+            raise MalformedError(f"{value} does not fit into {bits} bits")
+        self._parts.append(uvarint(zigzag))
 
     def string(self, value: str) -> None:
         data = value.encode()

@@ -118,7 +118,7 @@ def read_group_value(value: Buffer) -> StoredGroup:
         leader_id=nullable_string(),
         state_timestamp_ms=reader.int64() if version >= 2 else NONE,
     )
-    smallest_member = 11 if flexible else 18  # seven or eight empty fields
+    smallest_member = 15 if flexible else 18  # every field empty; in versions 1 to 3 a little more
     group.members = tuple([_read_member(reader, version) for _ in range(array_length(smallest_member))])
     if flexible:
         reader.tagged_fields()
