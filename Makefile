@@ -1,13 +1,13 @@
 # What CI runs is `make test`. Every target sets up what it needs; `make help` lists them.
 PYTHON ?= python3
 BIN := .venv/bin
-SEEDS ?= 1
+ONLY ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test style format types imports tests mutants bench clean
+.PHONY: help venv test style format types imports tests mutants bench-core docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: .venv/installed ## .venv with the package and its tools; .venv/bin/coterie runs
 
@@ -35,6 +35,15 @@ imports: venv ## import contracts: which room may know which
 
 tests: venv ## pytest, in random order
 	$(BIN)/pytest
+
+mutants: venv ## break each rule on purpose, in a copy: some test must notice (ONLY="10 11" for some rules)
+	$(BIN)/python tests/mutants.py $(ONLY)
+
+bench-core: venv ## what a heartbeat, a commit and a round cost in the core, and the bytes of a member
+	$(BIN)/python bench/core.py --json bench/results/core.json
+
+docs: venv ## print the generated pages of docs/ anew from the code
+	$(BIN)/python docs/generate.py
 
 clean: ## remove what the other targets made
 	rm -rf .venv build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from coterie.group import State
@@ -21,7 +23,7 @@ from coterie.stories import Story
         ({"instance": "i", "gen": 0}, "UNKNOWN_MEMBER_ID"),
     ],
 )
-def test_a_heartbeat_is_checked_in_kafkas_order(group: Story, options: dict[str, object], heard: str) -> None:
+def test_a_heartbeat_is_checked_in_kafkas_order(group: Story, options: dict[str, Any], heard: str) -> None:
     """Section 2, order of checks: an unknown member beats an old generation."""
     (a,) = group.stable("a")
     a.beats(expect=heard, **options)

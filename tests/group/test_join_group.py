@@ -197,7 +197,7 @@ def test_a_pending_id_that_comes_back_as_a_static_member_is_unknown(group: Story
     a.joins(instance="i", expect="UNKNOWN_MEMBER_ID")
 
 
-# --- known members (section 2) ------------------------------------------------------------------------------------------
+# --- known members (section 2) ----------------------------------------------------------------------------------------
 
 
 def test_an_unchanged_rejoin_of_a_follower_repeats_its_answer_and_changes_nothing(group: Story) -> None:
@@ -256,12 +256,12 @@ def test_a_join_again_takes_over_the_parked_place(group: Story) -> None:
     assert group.group.parked_joins == 0
 
 
-# --- static members (rules 18, 19) --------------------------------------------------------------------------------------
+# --- static members (rules 18, 19) ------------------------------------------------------------------------------------
 
 
 def test_a_static_member_comes_back_to_a_stable_group_without_a_round(group: Story) -> None:
     """Rules 18, 19: its place and assignment go to the new id; the old one is fenced."""
-    a, b = group.stable("a", "b", instance=None)
+    _a, _b = group.stable("a", "b", instance=None)
     group.advance(ms=0)
     c = group.member("c").joins(instance="i")
     group.settle()
@@ -378,7 +378,7 @@ def test_a_round_that_begins_while_a_static_id_is_written_takes_the_join_along(g
     group.expect(state=State.COMPLETING_REBALANCE, generation=2)
 
 
-# --- the record of a group's birth (section 10) -------------------------------------------------------------------------
+# --- the record of a group's birth (section 10) -----------------------------------------------------------------------
 
 
 def test_a_group_is_written_down_at_its_first_join_even_if_that_only_gets_an_id(group: Story) -> None:

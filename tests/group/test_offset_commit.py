@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from coterie.errors import ErrorCode
@@ -70,7 +72,7 @@ def test_an_empty_group_takes_what_has_no_generation_and_nothing_else(group: Sto
         ({"instance": "i"}, "UNKNOWN_MEMBER_ID"),
     ],
 )
-def test_a_group_with_members_takes_only_theirs(group: Story, options: dict[str, object], heard: str) -> None:
+def test_a_group_with_members_takes_only_theirs(group: Story, options: dict[str, Any], heard: str) -> None:
     """Rule 21: instance and member, generation, state, in this order."""
     (a,) = group.stable("a")
     a.commits({"t:0": 1}, expect=heard, **options)

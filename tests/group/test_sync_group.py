@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from coterie.errors import ErrorCode
@@ -12,7 +14,7 @@ from coterie.stories import PARKED, Story, check_story
 from coterie.stories.story import Actor
 
 
-def completing(story: Story, *names: str, **options: object) -> list[Actor]:
+def completing(story: Story, *names: str, **options: Any) -> list[Actor]:
     """A group that has just been told its generation."""
     actors = [story.member(name).enters(**options) for name in names]
     while story.state is not State.COMPLETING_REBALANCE:
@@ -93,7 +95,7 @@ def test_a_second_sync_of_the_leader_does_not_overtake_its_first(group: Story) -
         ({"v5": True, "type": "consumer", "protocol": "range"}, b"a".hex()),
     ],
 )
-def test_a_sync_is_checked_in_kafkas_order(group: Story, options: dict[str, object], heard: str) -> None:
+def test_a_sync_is_checked_in_kafkas_order(group: Story, options: dict[str, Any], heard: str) -> None:
     """Section 2, order of checks."""
     (a,) = group.stable("a")
     a.syncs(expect=heard, **options)

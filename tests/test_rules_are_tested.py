@@ -1,0 +1,59 @@
+"""Every numbered rule of docs/semantics.md is cited by a test, or said to be waiting for the part that will obey it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+NOT_YET = {
+    "C6": "the broker's: order on a connection",
+    "C7": "the broker's: reading of frames",
+    "26": "rights: there is no authoriser",
+    **{f"M{number}": "the member's" for number in range(1, 15)},
+    **{f"D{number}": "the data path's" for number in range(1, 5)},
+}
+
+
+def rules() -> set[str]:
+    """Numbered lines: `- **C1.**`, `12. Text` at the start of a line."""
+    text = (ROOT / "docs" / "semantics.md").read_text()
+    numbered, _, _ = text.partition("\n## 13.")  # the historical designs are a list, not rules
+    _, _, data_path = text.partition("\n## 16.")
+    named = re.findall(r"^- \*\*([CMD]\d+)\.\*\*", numbered + data_path, re.MULTILINE)
+    return {*named, *re.findall(r"^(\d+)\. ", numbered, re.MULTILINE)}
+
+
+def cited() -> dict[str, list[str]]:
+    """Rule -> tests whose docstring, or whose module's, cites it: "Rule 9", "Rules 6, 14", "C4"."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                for rule in citations(ast.get_docstring(node) or ""):
+                    found.setdefault(rule, []).append(f"{path.name}::{node.name}")
+    return found
+
+
+def citations(text: str) -> set[str]:
+    numbers = [
+        one for many in re.findall(r"[Rr]ules? ((?:\d+(?:, | and )?)+)", text) for one in re.findall(r"\d+", many)
+    ]
+    return {*numbers, *re.findall(r"\b([CMD]\d+)\b", text)}
+
+
+def test_every_rule_is_cited_by_a_test() -> None:
+    untested = rules() - set(cited()) - set(NOT_YET)
+    assert not untested, f"rules without a test: {sorted(untested)}"
+
+
+def test_no_rule_is_excused_that_has_a_test_or_does_not_exist() -> None:
+    assert not set(NOT_YET) - rules(), "excused, but not in docs/semantics.md"
+    assert not set(NOT_YET) & set(cited()), "excused, but tested: take the excuse away"
+
+
+def test_tests_cite_only_rules_that_exist() -> None:
+    unknown = {rule: where for rule, where in cited().items() if rule not in rules()}
+    assert not unknown, f"cited, but not in docs/semantics.md: {unknown}"
