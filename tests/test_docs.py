@@ -40,3 +40,14 @@ def test_every_make_target_has_a_line_of_help() -> None:
     shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for target in phony.split():
         assert f"make {target} " in shown, f"make help says nothing of {target}"
+
+
+def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every block, in order, and what its comments say it prints."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})
+        printed = capsys.readouterr().out
+        for said in re.findall(r"print\(last[^#]*# (.*)", block):
+            assert said in printed
