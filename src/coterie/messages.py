@@ -167,6 +167,8 @@ class OffsetFetch:
     topics: Sequence[tuple[str, Sequence[int]]] | None
     """None: everything the group has committed."""
     require_stable: bool = False
+    topic_ids: Sequence[UUID | None] | None = None
+    """Version 10: the ids of `topics`, in their order, for whoever knows the names (rule 22)."""
 
 
 @dataclass(slots=True)
@@ -272,6 +274,7 @@ class FetchedOffset:
     offset: int = -1
     leader_epoch: int = -1
     metadata: str = ""
+    topic_id: UUID | None = None
 
 
 @dataclass(slots=True)

@@ -1,0 +1,188 @@
+"""Frames: four bytes of size, then a message. Cutting them out of a stream, reading request headers, packing answers.
+
+Pure, and fast: this runs for every request there is. A frame is `bytes`; the body begins at a position in it, so that
+nothing is copied to take the header off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from struct import Struct
+from struct import error as struct_error
+from typing import NamedTuple
+
+from coterie.errors import MalformedError
+
+__all__ = [
+    "FrameCutter",
+    "RequestHeader",
+    "read_request_header",
+    "read_response_header",
+    "request_frame",
+    "response_frame",
+    "response_frame_parts",
+]
+
+_SIZE = Struct(">i")
+_SIZE_CORRELATION = Struct(">ii")
+_SIZE_CORRELATION_TAGS = Struct(">iix")  # x: no tagged fields
+_REQUEST = Struct(">hhih")
+_REQUEST_FRAME = Struct(">ihhi")
+_CORRELATION = Struct(">i")
+
+_CLIENT_ID_AT = _REQUEST.size
+
+
+class FrameCutter:
+    """Puts the pieces of a stream together again. Holds what has arrived, never what a size merely announces.
+
+    After `MalformedError` the stream cannot be understood any more: close it.
+    """
+
+    __slots__ = ("_held", "_max_size", "_missing", "_pieces")
+
+    def __init__(self, max_size: int) -> None:
+        self._max_size = max_size
+        self._pieces: list[bytes] = []
+        self._held = 0
+        self._missing = 0
+        """Bytes still to come before there is something to cut; 0 if nothing is held."""
+
+    @property
+    def held(self) -> int:
+        """Bytes of a frame that is not complete yet."""
+        return self._held
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The frames that `data` completes, in order, without their sizes."""
+        if self._missing:
+            self._pieces.append(data)
+            self._held += len(data)
+            if len(data) < self._missing:
+                self._missing -= len(data)
+                return []
+            data = b"".join(self._pieces)
+            self._pieces = []
+            self._held = self._missing = 0
+        frames = []
+        at, length = 0, len(data)
+        while length - at >= 4:
+            (size,) = _SIZE.unpack_from(data, at)
+            if not 0 <= size <= self._max_size:
+                raise MalformedError(
+                    f"a frame of {size} bytes was announced; a size is 0 to {self._max_size}. "
+                    "Is this client speaking Kafka's protocol, without TLS?"
+                )
+            end = at + 4 + size
+            if end > length:
+                self._hold(data[at:], end - length)
+                return frames
+            frames.append(data[at + 4 : end])
+            at = end
+        if at < length:
+            self._hold(data[at:], 4 - (length - at))
+        return frames
+
+    def _hold(self, rest: bytes, missing: int) -> None:
+        self._pieces = [rest]
+        self._held = len(rest)
+        self._missing = missing
+
+
+class RequestHeader(NamedTuple):
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str
+    """"" if the client sent none (rule 3)."""
+    body_at: int
+    """Where the body begins in the frame."""
+
+
+def read_request_header(frame: bytes, first_flexible: Mapping[int, int]) -> RequestHeader:
+    """`first_flexible`: for each API the version from which on its header has tagged fields.
+
+    An API that is not in it has no header we could read: `MalformedError`, which closes the connection, as in Kafka.
+    """
+    try:
+        api_key, version, correlation_id, length = _REQUEST.unpack_from(frame)
+        flexible = first_flexible[api_key]
+        at = _CLIENT_ID_AT
+        if length > 0:
+            client_id = frame[at : at + length].decode("utf-8", "replace")
+            at += length
+        else:
+            client_id = ""
+        if version >= flexible:
+            at = at + 1 if not frame[at] else _after_tags(frame, at)
+    except (struct_error, IndexError):
+        raise MalformedError(f"a frame of {len(frame)} bytes ends within its request header") from None
+    except KeyError:
+        raise MalformedError(f"API key {api_key} is not one of ours, so its request cannot be read") from None
+    if at > len(frame):
+        raise MalformedError(f"a frame of {len(frame)} bytes ends within its request header")
+    return RequestHeader(api_key, version, correlation_id, client_id, at)
+
+
+def _after_tags(frame: bytes, at: int) -> int:
+    """Behind the tagged fields of a header: nobody needs them, so they are stepped over (rule C7)."""
+    count, at = _uvarint(frame, at)
+    for _ in range(count):  # each takes two bytes or more, or raises
+        _, at = _uvarint(frame, at)
+        size, at = _uvarint(frame, at)
+        at += size
+    return at
+
+
+def _uvarint(frame: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in (0, 7, 14, 21, 28):
+        byte = frame[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise IndexError
+
+
+def response_frame(correlation_id: int, body: bytes, *, flexible: bool) -> bytes:
+    """`flexible`: the response header has tagged fields (we send none)."""
+    if flexible:
+        return _SIZE_CORRELATION_TAGS.pack(len(body) + 5, correlation_id) + body
+    return _SIZE_CORRELATION.pack(len(body) + 4, correlation_id) + body
+
+
+def response_frame_parts(
+    correlation_id: int, parts: Sequence[bytes | memoryview], *, flexible: bool
+) -> list[bytes | memoryview]:
+    """The same for a body in pieces, for a vectored write: records stay where they are."""
+    size = sum(map(len, parts))
+    if flexible:
+        return [_SIZE_CORRELATION_TAGS.pack(size + 5, correlation_id), *parts]
+    return [_SIZE_CORRELATION.pack(size + 4, correlation_id), *parts]
+
+
+def request_frame(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, body: bytes, *, flexible: bool
+) -> bytes:
+    """What a client sends. The client id keeps its old form in flexible versions too."""
+    if client_id is None:
+        name = b"\xff\xff"
+    else:
+        data = client_id.encode()
+        name = len(data).to_bytes(2, "big") + data
+    tags = b"\0" if flexible else b""
+    size = 8 + len(name) + len(tags) + len(body)
+    return b"".join((_REQUEST_FRAME.pack(size, api_key, version, correlation_id), name, tags, body))
+
+
+def read_response_header(frame: bytes, *, flexible: bool) -> tuple[int, int]:
+    """The correlation id and where the body begins."""
+    try:
+        (correlation_id,) = _CORRELATION.unpack_from(frame)
+        at = _after_tags(frame, 4) if flexible else 4
+    except (struct_error, IndexError):
+        raise MalformedError(f"a frame of {len(frame)} bytes ends within its response header") from None
+    if at > len(frame):
+        raise MalformedError(f"a frame of {len(frame)} bytes ends within its response header")
+    return correlation_id, at
