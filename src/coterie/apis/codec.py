@@ -35,7 +35,7 @@ def encoding_of(api: Api, version: int) -> Encoding:
 def codec(api: Api, message: type[T]) -> tuple[Callable[[bytes, int, int], T], Callable[[T, int], bytes]]:
     """`read(frame, at, version)` and `write(value, version)`. What follows the message is ignored (rule C7)."""
     readers: dict[int, Read] = {}
-    kind: type[Any] = message
+    kind: Any = message
     write_parts = parts_writer(api, message)
 
     def read(frame: bytes, at: int, version: int) -> T:
@@ -60,7 +60,7 @@ def codec(api: Api, message: type[T]) -> tuple[Callable[[bytes, int, int], T], C
 def parts_writer(api: Api, message: type[T]) -> Callable[[T, int], Parts]:
     """Like `write`, but leaves large byte strings where they are: for messages that carry records."""
     writers: dict[int, Write] = {}
-    kind: type[Any] = message
+    kind: Any = message
 
     def write(value: T, version: int) -> Parts:
         writer = writers.get(version)

@@ -32,6 +32,8 @@ _CORRELATION = Struct(">i")
 
 _CLIENT_ID_AT = _REQUEST.size
 
+SMALL_PIECE = 4096
+
 
 class FrameCutter:
     """Puts the pieces of a stream together again. Holds what has arrived, never what a size merely announces.
@@ -43,7 +45,7 @@ class FrameCutter:
 
     def __init__(self, max_size: int) -> None:
         self._max_size = max_size
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes | bytearray] = []
         self._held = 0
         self._missing = 0
         """Bytes still to come before there is something to cut; 0 if nothing is held."""
@@ -56,15 +58,14 @@ class FrameCutter:
     def feed(self, data: bytes) -> list[bytes]:
         """The frames that `data` completes, in order, without their sizes."""
         if self._missing:
-            self._pieces.append(data)
-            self._held += len(data)
+            self._keep(data)
             if len(data) < self._missing:
                 self._missing -= len(data)
                 return []
             data = b"".join(self._pieces)
             self._pieces = []
             self._held = self._missing = 0
-        frames = []
+        frames: list[bytes] = []
         at, length = 0, len(data)
         while length - at >= 4:
             (size,) = _SIZE.unpack_from(data, at)
@@ -84,9 +85,18 @@ class FrameCutter:
         return frames
 
     def _hold(self, rest: bytes, missing: int) -> None:
-        self._pieces = [rest]
-        self._held = len(rest)
+        self._keep(rest)
         self._missing = missing
+
+    def _keep(self, data: bytes) -> None:
+        """Large pieces as they are, to be copied once; small ones run together, lest a trickle costs fifty times it."""
+        self._held += len(data)
+        if len(data) >= SMALL_PIECE:
+            self._pieces.append(data)
+        elif self._pieces and isinstance(self._pieces[-1], bytearray):
+            self._pieces[-1] += data
+        else:
+            self._pieces.append(bytearray(data))
 
 
 class RequestHeader(NamedTuple):
