@@ -71,7 +71,7 @@ class KioField:
 
     def __init__(self, field: Field[Any], hint: Any) -> None:
         self.name = field.name
-        self.kafka_type = field.metadata.get("kafka_type")
+        self.kafka_type: str = field.metadata.get("kafka_type", "")
         self.tag = field.metadata.get("tag")
         self.default = field.default
         parts = get_args(hint)

@@ -209,15 +209,17 @@ def _append_partitions(
     parts: list[bytes], entries: Sequence[FetchedOffset], encoding: Encoding, *, has_epoch: bool
 ) -> None:
     shape, no_length = _WITHOUT_METADATA[encoding.flexible, has_epoch]
-    pack, append, string, tags = shape.pack, parts.append, encoding.string, encoding.tags
+    pack, append, string = shape.pack, parts.append, encoding.string
+    pack_end = Struct(">hx" if encoding.flexible else ">h").pack
     for entry in entries:
-        if entry.metadata:
+        metadata = entry.metadata
+        if not metadata:
             if has_epoch:
-                append(_PARTITION_OFFSET_EPOCH.pack(entry.partition, entry.offset, entry.leader_epoch))
+                append(pack(entry.partition, entry.offset, entry.leader_epoch, no_length, entry.error))
             else:
-                append(_PARTITION_OFFSET.pack(entry.partition, entry.offset))
-            append(string(entry.metadata) + _ERROR.pack(entry.error) + tags)
+                append(pack(entry.partition, entry.offset, no_length, entry.error))
         elif has_epoch:
-            append(pack(entry.partition, entry.offset, entry.leader_epoch, no_length, entry.error))
+            begin = _PARTITION_OFFSET_EPOCH.pack(entry.partition, entry.offset, entry.leader_epoch)
+            parts += (begin, string(metadata), pack_end(entry.error))
         else:
-            append(pack(entry.partition, entry.offset, no_length, entry.error))
+            parts += (_PARTITION_OFFSET.pack(entry.partition, entry.offset), string(metadata), pack_end(entry.error))

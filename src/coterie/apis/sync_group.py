@@ -46,7 +46,7 @@ class _Response:
 
 
 _read_request, _write_request = codec(API, _Request)
-_read_response, write_response_plainly = codec(API, _Response)
+_read_response, _write_response = codec(API, _Response)
 
 _ERROR = Struct(">h")
 

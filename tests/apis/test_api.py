@@ -1,0 +1,108 @@
+"""The table of APIs, and the page made from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from apis.oracle import served
+from coterie.apis import APIS, FIRST_FLEXIBLE, Api, api_versions, by_key
+from coterie.apis.__main__ import page
+from coterie.errors import ErrorCode
+
+KAFKA_4_3_1 = {
+    "Produce": (0, 0, 13), "Fetch": (1, 4, 18), "ListOffsets": (2, 1, 11), "Metadata": (3, 0, 13),
+    "OffsetCommit": (8, 2, 10), "OffsetFetch": (9, 1, 10), "FindCoordinator": (10, 0, 6), "JoinGroup": (11, 0, 9),
+    "Heartbeat": (12, 0, 4), "LeaveGroup": (13, 0, 5), "SyncGroup": (14, 0, 5), "DescribeGroups": (15, 0, 6),
+    "ListGroups": (16, 0, 5), "ApiVersions": (18, 0, 4), "CreateTopics": (19, 2, 7), "DeleteTopics": (20, 1, 6),
+    "DeleteRecords": (21, 0, 2), "InitProducerId": (22, 0, 5), "OffsetForLeaderEpoch": (23, 2, 4),
+    "TxnOffsetCommit": (28, 0, 5), "DescribeConfigs": (32, 1, 4), "AlterConfigs": (33, 0, 2),
+    "DescribeLogDirs": (35, 1, 5), "CreatePartitions": (37, 0, 3), "DeleteGroups": (42, 0, 2),
+    "IncrementalAlterConfigs": (44, 0, 1), "ListPartitionReassignments": (46, 0, 0), "OffsetDelete": (47, 0, 0),
+    "DescribeCluster": (60, 0, 2), "DescribeTopicPartitions": (75, 0, 0),
+}  # fmt: skip
+"""What Apache Kafka 4.3.1 answers to ApiVersions: key, first and last version."""
+
+
+def test_the_versions_are_those_of_kafka() -> None:
+    assert {row.name: (row.key, row.versions[0], row.versions[-1]) for row in APIS} == KAFKA_4_3_1
+
+
+@pytest.mark.parametrize("row", APIS, ids=lambda row: row.name)
+def test_every_api_has_a_file_with_four_functions(row: Api) -> None:
+    assert row.module.API is row
+    for function in ("read_request", "write_response", "write_request", "read_response"):
+        assert callable(getattr(row.module, function))
+        assert function in row.module.__all__
+
+
+def test_keys_are_in_order_and_told_once() -> None:
+    keys = [row.key for row in APIS]
+    assert keys == sorted(set(keys)) == list(by_key) == list(FIRST_FLEXIBLE)
+
+
+def test_produce_is_advertised_from_0_and_served_from_3() -> None:
+    """Librdkafka compresses only if 0 to 2 are there; Kafka 4 closes the connection of whoever uses them."""
+    produce = by_key[0]
+    assert served(produce) == list(range(3, 14))
+    assert not produce.serves(2) and not produce.serves(14) and not produce.serves(-1)
+
+
+def test_api_versions_is_answered_with_the_oldest_header_and_others_are_not() -> None:
+    """KIP-511."""
+    assert not by_key[18].has_flexible_response_header(4)
+    assert by_key[12].has_flexible_response_header(4) and not by_key[12].has_flexible_response_header(3)
+
+
+def test_api_versions_tells_what_is_advertised() -> None:
+    """TxnOffsetCommit can be read and written, but there are no transactions yet."""
+    told = {row.api_key: (row.min_version, row.max_version) for row in api_versions.ADVERTISED}
+    assert told == {key: (first, last) for key, first, last in KAFKA_4_3_1.values() if key != 28}
+
+
+def test_an_unknown_version_of_api_versions_is_answered_in_the_form_of_version_0() -> None:
+    """Rule C5: the error, and the versions of ApiVersions alone."""
+    body = api_versions.refuse_version()
+    assert body == bytes.fromhex("0023 00000001 0012 0000 0004")
+    assert api_versions.read_response(body, 0, 0) == api_versions.Response(
+        error=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[api_versions.ApiVersion(api_key=18, min_version=0, max_version=4)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "good"),
+    [
+        ("apache-kafka-java", True),
+        ("4.3.1", True),
+        ("a", True),
+        ("", False),
+        ("-a", False),
+        ("a-", False),
+        ("a b", False),
+    ],
+)
+def test_from_version_3_on_a_client_says_what_it_is(name: str, good: bool) -> None:
+    """Rule C7."""
+    request = api_versions.Request(client_software_name=name, client_software_version="1.0")
+    assert api_versions.names_its_client(request, 3) is good
+    assert api_versions.names_its_client(request, 2)
+
+
+def test_a_feature_of_level_0_is_kept_from_clients_that_stumble_over_it() -> None:
+    """KAFKA-17011."""
+    features = [
+        api_versions.SupportedFeature(name="group.version", min_version=0, max_version=1),
+        api_versions.SupportedFeature(name="metadata.version", min_version=7, max_version=30),
+    ]
+    response = api_versions.Response(supported_features=features)
+    for version, told in ((3, features[1:]), (4, features)):
+        body = api_versions.write_response(response, version)
+        assert api_versions.read_response(body, 0, version).supported_features == told
+
+
+def test_the_page_is_made_from_the_table() -> None:
+    """If this fails: python -m coterie.apis > docs/apis.md"""
+    path = Path(__file__).parents[2] / "docs" / "apis.md"
+    assert path.read_text() == page()
