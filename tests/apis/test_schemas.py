@@ -140,7 +140,8 @@ def test_what_kio_writes_we_read_and_write_back_to_the_byte(api: Api, direction:
 
 def assert_same_values(ours: Any, theirs: Any, version: int) -> None:
     if is_dataclass(theirs):
-        names = [member.name for member in members(type(ours)) if member.wire.since <= version <= member.wire.until]
+        kind: Any = type(ours)
+        names = [member.name for member in members(kind) if member.wire.since <= version <= member.wire.until]
         for name, field in zip(names, fields(theirs), strict=True):  # the order of fields was compared above
             value, expected = getattr(ours, name), getattr(theirs, field.name)
             if value is None and is_dataclass(expected):
