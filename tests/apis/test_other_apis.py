@@ -84,6 +84,16 @@ def test_fetched_records_are_sent_in_the_pieces_they_are_in(version: int) -> Non
     assert b"".join(parts) == fetch.write_response(response, version)
 
 
+@pytest.mark.parametrize("version", fetch.API.versions)
+def test_a_follower_is_told_from_a_consumer(version: int) -> None:
+    ids = {"replica_id": 3} if version <= 14 else {"replica_state": fetch.ReplicaState(replica_id=3)}
+    for request, follows in (
+        (fetch.Request(max_wait_ms=1, min_bytes=1, topics=[], **ids), True),
+        (fetch.Request(max_wait_ms=1, min_bytes=1, topics=[]), False),
+    ):
+        assert fetch.read_request(fetch.write_request(request, version), 0, version).is_of_a_follower is follows
+
+
 def test_what_a_version_cannot_say_is_our_mistake_not_the_clients() -> None:
     topic = metadata.DescribedTopic(name=None, error=ErrorCode.UNKNOWN_TOPIC_ID)
     response = metadata.Response(brokers=[], topics=[topic])

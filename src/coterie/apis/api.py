@@ -51,7 +51,6 @@ class Api:
 
 API_VERSIONS_KEY = 18
 
-_THROTTLING = {"throttling": "no quotas: throttle_time_ms is always 0"}
 _NO_TRANSACTIONS = {"transactions": "not there yet"}
 _ONE_NODE = {"followers": "one node leads every partition"}
 _NO_ACLS = {"authorized operations": "there are no ACLs to report"}

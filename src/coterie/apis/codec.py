@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from coterie.apis.api import Api
-from coterie.apis.primitives import COMPACT, OLD, Encoding
 from coterie.apis.reading import Read, message_reader
 from coterie.apis.writing import Write, message_writer
 from coterie.errors import MalformedError
+from coterie.wire.encoding import COMPACT, OLD, Encoding
 
 __all__ = ["PAST_THE_END", "Parts", "codec", "encoding_of", "parts_writer", "past_the_end"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from struct import Struct, pack
 from uuid import UUID
 
-from coterie.apis.primitives import Encoding, read_tags
 from coterie.errors import MalformedError
 from coterie.messages import CommitPartition, OffsetsCommitted
+from coterie.wire.encoding import Encoding, read_tags
 
 __all__ = ["read_text", "read_topics", "write_topics"]
 

@@ -14,7 +14,7 @@ version `nullable` on. A tagged field is written only if it differs from its def
 from __future__ import annotations
 
 from dataclasses import MISSING, field
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 __all__ = ["EVER", "Int8", "Int16", "Int32", "Int64", "Records", "Wire", "wire"]
 
@@ -30,16 +30,13 @@ EVER = 1 << 15
 """No version is this high."""
 
 
-class Wire:
+class Wire(NamedTuple):
     """In which versions a field is there, from which on it may be null, and its tag if it has one."""
 
-    __slots__ = ("nullable", "since", "tag", "until")
-
-    def __init__(self, since: int = 0, until: int = EVER, nullable: int = 0, tag: int | None = None) -> None:
-        self.since = since
-        self.until = until
-        self.nullable = nullable
-        self.tag = tag
+    since: int = 0
+    until: int = EVER
+    nullable: int = 0
+    tag: int | None = None
 
 
 def wire(

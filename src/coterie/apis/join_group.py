@@ -9,9 +9,9 @@ from struct import Struct
 from coterie.apis.api import api
 from coterie.apis.codec import codec, encoding_of
 from coterie.apis.fields import Int32, wire
-from coterie.apis.primitives import Encoding
 from coterie.errors import ErrorCode
 from coterie.messages import NO_GENERATION, JoinedGroup, JoinedMember, JoinGroup, Protocol, Token
+from coterie.wire.encoding import Encoding
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
 

@@ -14,9 +14,9 @@ from uuid import UUID
 from coterie.apis.api import api
 from coterie.apis.codec import codec, encoding_of
 from coterie.apis.fields import Int32, Int64, wire
-from coterie.apis.primitives import Encoding
 from coterie.errors import ErrorCode
 from coterie.messages import FetchedOffset, OffsetFetch, OffsetsFetched, Token
+from coterie.wire.encoding import Encoding
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
 

@@ -1,6 +1,6 @@
 """Readers made from a message's fields: `read(frame, at)` returns the message and the position after it.
 
-See `coterie.apis.primitives` for why they may run past the end, and who notices.
+See `coterie.wire.encoding` for why they may run past the end, and who notices.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from uuid import UUID
 
 from coterie.apis.fields import Wire
 from coterie.apis.members import Member, is_records, members, number_format, present
-from coterie.apis.primitives import Encoding, read_tags
 from coterie.errors import ErrorCode, MalformedError
+from coterie.wire.encoding import Encoding, read_tags
 
 __all__ = ["Read", "message_reader"]
 

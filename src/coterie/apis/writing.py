@@ -11,7 +11,8 @@ from typing import Any, get_args, get_origin
 from uuid import UUID
 
 from coterie.apis.members import Member, is_records, number_format, present
-from coterie.apis.primitives import Encoding, uvarint
+from coterie.wire.buffer import uvarint
+from coterie.wire.encoding import Encoding
 
 __all__ = ["Append", "Write", "message_writer"]
 

@@ -1,7 +1,8 @@
 """Bytes to values and back, for every Kafka format the house reads or writes; pure.
 
 Knows nothing of groups, brokers or versions of APIs. Read `buffer.py` first, then the format you need:
-`offsets_topic.py` (the records of `__consumer_offsets`), `subscription.py` (what members tell each other).
+`offsets_topic.py` (the records of `__consumer_offsets`), `subscription.py` (what members tell each other), `frames.py`
+(requests and answers on a stream; `encoding.py` is the fast sibling of `buffer.py` for them).
 """
 
 from __future__ import annotations

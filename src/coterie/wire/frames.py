@@ -12,6 +12,7 @@ from struct import error as struct_error
 from typing import NamedTuple
 
 from coterie.errors import MalformedError
+from coterie.wire.encoding import read_tags
 
 __all__ = [
     "FrameCutter",
@@ -124,7 +125,7 @@ def read_request_header(frame: bytes, first_flexible: Mapping[int, int]) -> Requ
         else:
             client_id = ""
         if version >= flexible:
-            at = at + 1 if not frame[at] else _after_tags(frame, at)
+            at = at + 1 if not frame[at] else read_tags(frame, at)[1]  # nobody needs them (rule C7)
     except (struct_error, IndexError):
         raise MalformedError(f"a frame of {len(frame)} bytes ends within its request header") from None
     except KeyError:
@@ -132,27 +133,6 @@ def read_request_header(frame: bytes, first_flexible: Mapping[int, int]) -> Requ
     if at > len(frame):
         raise MalformedError(f"a frame of {len(frame)} bytes ends within its request header")
     return RequestHeader(api_key, version, correlation_id, client_id, at)
-
-
-def _after_tags(frame: bytes, at: int) -> int:
-    """Behind the tagged fields of a header: nobody needs them, so they are stepped over (rule C7)."""
-    count, at = _uvarint(frame, at)
-    for _ in range(count):  # each takes two bytes or more, or raises
-        _, at = _uvarint(frame, at)
-        size, at = _uvarint(frame, at)
-        at += size
-    return at
-
-
-def _uvarint(frame: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in (0, 7, 14, 21, 28):
-        byte = frame[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise IndexError
 
 
 def response_frame(correlation_id: int, body: bytes, *, flexible: bool) -> bytes:
@@ -190,7 +170,7 @@ def read_response_header(frame: bytes, *, flexible: bool) -> tuple[int, int]:
     """The correlation id and where the body begins."""
     try:
         (correlation_id,) = _CORRELATION.unpack_from(frame)
-        at = _after_tags(frame, 4) if flexible else 4
+        at = read_tags(frame, 4)[1] if flexible else 4
     except (struct_error, IndexError):
         raise MalformedError(f"a frame of {len(frame)} bytes ends within its response header") from None
     if at > len(frame):
