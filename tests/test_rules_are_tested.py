@@ -10,7 +10,6 @@ ROOT = Path(__file__).parent.parent
 
 NOT_YET = {
     "C6": "the broker's: order on a connection",
-    "C7": "the broker's: reading of frames",
     "26": "rights: there is no authoriser",
     **{f"M{number}": "the member's" for number in range(1, 15)},
     **{f"D{number}": "the data path's" for number in range(1, 5)},

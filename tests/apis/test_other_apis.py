@@ -14,7 +14,7 @@ ID = UUID(int=1)
 
 @pytest.mark.parametrize("version", metadata.API.versions)
 def test_all_topics_is_null_and_in_version_0_the_empty_list(version: int) -> None:
-    """Rule D3."""
+    """There is no null in version 0."""
     every = metadata.Request(topics=None)
     assert metadata.read_request(metadata.write_request(every, version), 0, version).topics is None
     none = metadata.Request(topics=[])
