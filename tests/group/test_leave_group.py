@@ -53,6 +53,7 @@ def test_a_batch_is_answered_entry_by_entry_with_one_round_for_all(group: Story)
         LeftMember("", None, ErrorCode.UNKNOWN_MEMBER_ID),
     ]
     assert len(group.rounds) == rounds + 1
+    assert group.rounds[-1].culprit == b.member_id  # the first that could leave
     group.expect(members=["a"])
     assert a.member_id == group.group.leader_id
 

@@ -166,6 +166,20 @@ def test_state_and_generation_are_looked_at_again_when_the_write_ends(group: Sto
     assert b.member_id in group.group.members
 
 
+def test_a_write_of_an_older_generation_ends_unheard_even_if_the_group_is_completing_again(group: Story) -> None:
+    """Rule 11: the state is the same, the generation is not."""
+    a, b = completing(group, "a", "b")
+    group.hold_writes()
+    a.syncs({"a": b"old", "b": b"old"})
+    b.joins(topics=("t", "u"))
+    a.joins()
+    group.expect(state=State.COMPLETING_REBALANCE, generation=2)
+    b.syncs(expect=PARKED)
+    group.end_writes()
+    assert group.steps[-1].hears == PARKED
+    group.expect(state=State.COMPLETING_REBALANCE, generation=2)
+
+
 # --- the sync timeout (rule 12) ---------------------------------------------------------------------------------------
 
 
