@@ -42,6 +42,12 @@ def test_a_commit_without_membership_creates_a_simple_group(group: Story) -> Non
     group.told(OffsetsStored)
 
 
+def test_a_commit_of_which_nothing_is_taken_creates_no_group(group: Story) -> None:
+    """Rule 21: seen on Kafka 4.3.1; there is nothing to write down."""
+    group.member("a").commits({"t:0": 5}, gen=-1, metadata="x" * 5_000, expect="OFFSET_METADATA_TOO_LARGE")
+    group.expect(state=State.DEAD)
+
+
 def test_an_absent_group_refuses_a_generation(group: Story) -> None:
     """Rule 21: ILLEGAL_GENERATION, from version 9 GROUP_ID_NOT_FOUND; a transaction always the former (rule 22)."""
     a = group.member("a")

@@ -35,9 +35,6 @@ def offset_commit(group: Group, request: OffsetCommit, now_ms: int) -> Effects:
     if refusal:
         return _answer(request, refusal)
     effects: Effects = []
-    if group.state is DEAD:
-        enter(group, EMPTY, now_ms)
-        effects.append(Tell(GroupCreated(now_ms, group.group_id, simple=True)))
     member = group.members.get(request.member_id)
     if member is not None and request.producer_id is None:  # a sign of life, even if every partition fails (rule 14)
         effects += group.expect_by(member, now_ms + member.session_timeout_ms)
@@ -64,6 +61,9 @@ def offset_commit(group: Group, request: OffsetCommit, now_ms: int) -> Effects:
     ]
     if not records:
         return [*effects, Reply(request.token, OffsetsCommitted(request.partitions, errors))]
+    if group.state is DEAD:
+        enter(group, EMPTY, now_ms)
+        effects.append(Tell(GroupCreated(now_ms, group.group_id, simple=True)))
     written = OffsetsWritten(
         group_id=group.group_id,
         token=request.token,
