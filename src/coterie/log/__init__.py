@@ -1,0 +1,58 @@
+"""Partition logs in Kafka's segment format, and the data directory they are in.
+
+Knows batches and disks, not topics' meaning, groups or clients. Only `files.py` touches the disk; time comes in with
+the call. Read `partition.py` first (one log), then `segment.py` (its files), `recovery.py` (opening after a crash),
+`producers.py` (idempotence) and `directory.py` (all logs of a broker).
+"""
+
+from __future__ import annotations
+
+from coterie.log.config import UNLIMITED, LogConfig
+from coterie.log.directory import DataDirectory, Opening, Topic, remove_directory
+from coterie.log.errors import (
+    DirectoryError,
+    DiskError,
+    LogError,
+    LogReadError,
+    LogWriteError,
+    OffsetOutOfRangeError,
+    RefusedError,
+)
+from coterie.log.files import DiskFiles, File, Files, Lock, Sync
+from coterie.log.flushing import FlushTarget
+from coterie.log.memory import MemoryFiles
+from coterie.log.partition import Appended, DeletedSegment, PartitionLog, remove_files
+from coterie.log.recovery import Cut, Recovery
+from coterie.log.segment import TimestampedOffset
+from coterie.log.validation import Origin
+
+__all__ = [
+    "UNLIMITED",
+    "Appended",
+    "Cut",
+    "DataDirectory",
+    "DeletedSegment",
+    "DirectoryError",
+    "DiskError",
+    "DiskFiles",
+    "File",
+    "Files",
+    "FlushTarget",
+    "Lock",
+    "LogConfig",
+    "LogError",
+    "LogReadError",
+    "LogWriteError",
+    "MemoryFiles",
+    "OffsetOutOfRangeError",
+    "Opening",
+    "Origin",
+    "PartitionLog",
+    "Recovery",
+    "RefusedError",
+    "Sync",
+    "TimestampedOffset",
+    "Topic",
+    "remove_directory",
+    "remove_files",
+]

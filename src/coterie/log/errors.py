@@ -1,0 +1,65 @@
+"""What can go wrong with a log, by whose fault: `code` is what a client is told."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from coterie.errors import CoterieError, ErrorCode
+
+__all__ = [
+    "DirectoryError",
+    "DiskError",
+    "LogError",
+    "LogReadError",
+    "LogWriteError",
+    "OffsetOutOfRangeError",
+    "RefusedError",
+]
+
+
+class LogError(CoterieError):
+    """Base of the errors of this room."""
+
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class RefusedError(LogError):
+    """A batch that breaks a rule of this log (its size, its time, its producer's sequence); the log is untouched."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class OffsetOutOfRangeError(LogError):
+    """Asked for an offset that the log does not have yet, or has no more."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class DiskError(LogError):
+    """The disk refused: full, broken, gone."""
+
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+
+    def __init__(self, message: str, errno: int | None) -> None:
+        super().__init__(message)
+        self.errno = errno
+
+    @classmethod
+    def of(cls, doing: str, error: OSError) -> Self:
+        return cls(f"{doing}: {error.strerror or error}", error.errno)
+
+
+class LogWriteError(DiskError):
+    """Nothing was taken: the log was cut back to its last good end and can be tried again when the disk is well."""
+
+
+class LogReadError(DiskError):
+    """What is in the log cannot be read now."""
+
+
+class DirectoryError(LogError):
+    """The data directory is not ours to use: locked, written by something else, or by a later version."""
+
+    code = ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,0 +1,430 @@
+"""The log of one partition: batches in, batches out, by offset or by time.
+
+    log = PartitionLog.open(files, "orders-0", LogConfig(), now_ms)
+    taken = log.append(batch, now_ms)              # written to the operating system, not yet durable
+    target = log.flush_target()                    # what to sync, captured now
+    target.run()                                   # on another thread, while appends go on
+    log.flushed(target)                            # `durable_end` has moved
+    log.read(taken.base_offset, 1 << 20, up_to=log.durable_end)
+
+`log_end` is where the next batch goes, `durable_end` is how far the disk has it. Which of the two consumers may read
+up to is the caller's choice (`--flush os` or `sync`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import NamedTuple, Self
+
+from coterie.log.config import LogConfig
+from coterie.log.errors import LogReadError, LogWriteError, OffsetOutOfRangeError
+from coterie.log.files import Files, replace_file
+from coterie.log.flushing import Flushing, FlushTarget
+from coterie.log.layout import LOG, SNAPSHOT, join, named, offsets_of
+from coterie.log.recovery import Recovery, load
+from coterie.log.retention import reasons_to_drop
+from coterie.log.segment import Segment, TimestampedOffset
+from coterie.log.snapshots import encode_snapshot
+from coterie.log.validation import Incoming, Origin, check_batches
+from coterie.wire.batch import NO_TIMESTAMP, BatchHeader, MutableBuffer, TimestampType, assign, parse_header, stamp_time
+from coterie.wire.buffer import Buffer
+
+__all__ = ["Appended", "DeletedSegment", "PartitionLog", "remove_files"]
+
+_KEPT_SNAPSHOTS = 10
+
+
+class Appended(NamedTuple):
+    """Where a batch is in the log, or was before if it is a duplicate."""
+
+    base_offset: int
+    last_offset: int
+    append_time_ms: int
+    """-1 unless the topic uses append time."""
+    log_start: int
+    is_duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedSegment:
+    base_offset: int
+    next_offset: int
+    size: int
+    why: str
+    paths: tuple[str, ...]
+    """Files that are out of the log by name; `remove_files` frees their space."""
+
+
+class PartitionLog:
+    def __init__(self, files: Files, path: str, config: LogConfig, now_ms: int) -> None:
+        self._files = files
+        self.path = path
+        self.config = config
+        self.log_start = 0
+        self._active_since_ms = now_ms
+        self._flushing = Flushing(files, path, is_new=not files.exists(path))
+        self._has_torn_tail = False
+        self._is_untouched = False
+
+    @classmethod
+    def open(
+        cls,
+        files: Files,
+        path: str,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        log_start: int = 0,
+        recovery_point: int = 0,
+        clean: bool = False,
+    ) -> Self:
+        """Open or create. `clean`: the last owner closed it, so nothing is torn; see `recovery.py`."""
+        log = cls(files, path, config, now_ms)
+        files.mkdir(path)
+        log._load(log_start, recovery_point, clean=clean, now_ms=now_ms)
+        return log
+
+    def _load(self, log_start: int, recovery_point: int, *, clean: bool, now_ms: int) -> None:
+        loaded = load(
+            self._files,
+            self.path,
+            self.config,
+            log_start=log_start,
+            recovery_point=recovery_point,
+            clean=clean,
+            now_ms=now_ms,
+        )
+        self._segments = loaded.segments
+        self._epochs = loaded.epochs
+        self._producers = loaded.producers
+        self.recovery: Recovery = loaded.recovery
+        self._is_untouched = clean
+        self.log_start = max(log_start, self._segments[0].base_offset)
+        self._flushing.start_over(self.log_end)
+        for segment in self._segments:
+            segment.quiet_since_ms = now_ms
+
+    # --- where things are ---------------------------------------------------------------------------------------------
+
+    @property
+    def _active(self) -> Segment:
+        return self._segments[-1]
+
+    @property
+    def log_end(self) -> int:
+        return self._segments[-1].next_offset
+
+    @property
+    def durable_end(self) -> int:
+        return self._flushing.durable_end
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
+    def producer_count(self) -> int:
+        return len(self._producers)
+
+    def last_stable(self, up_to: int) -> int:
+        """How far a reader of committed transactions may go, if one of everything may go to `up_to`."""
+        unstable = self._producers.first_unstable_offset
+        return up_to if unstable is None else max(self.log_start, min(unstable, up_to))
+
+    # --- leadership ---------------------------------------------------------------------------------------------------
+
+    @property
+    def leader_epoch(self) -> int:
+        return self._epochs.latest
+
+    def lead(self, epoch: int) -> None:
+        """From here on batches are written under this leader epoch."""
+        if self._epochs.assign(epoch, self.log_end):
+            with _writing(f"cannot keep the leader epoch of {self.path}"):
+                self._epochs.save(self._files, self.path)
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        return self._epochs.end_of(epoch, self.log_end)
+
+    # --- appending ----------------------------------------------------------------------------------------------------
+
+    def append(self, data: Buffer, now_ms: int, origin: Origin = Origin.CLIENT) -> Appended:
+        """Store batches as received, with offsets of ours; a writable buffer is changed in place.
+
+        `BatchError` and `RefusedError`: not taken, the sender's fault. `LogWriteError`: not taken, the disk's fault.
+        """
+        incoming = check_batches(data, self.config, origin, now_ms)
+        if origin is Origin.CLIENT:
+            duplicate = self._check_producer(incoming[0].header)
+            if duplicate is not None:
+                return duplicate
+        else:
+            for each in incoming:
+                if each.header.has_producer:
+                    self._producers.check_coordinator(each.header, each.marker)
+        buffer = _writable(data)
+        placed = self._place(buffer, incoming, now_ms)
+        self._is_untouched = False
+        try:
+            self._roll_if_full(len(buffer), placed, now_ms)
+            self._write(buffer, placed)
+            self._active.quiet_since_ms = now_ms
+        except OSError as error:
+            raise LogWriteError.of(f"cannot write to {self._active.path(LOG)}", error) from error
+        for header, each in zip(placed, incoming, strict=True):
+            self._producers.note(header, each.marker)
+        append_time = now_ms if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
+        return Appended(placed[0].base_offset, placed[-1].last_offset, append_time, self.log_start)
+
+    def _check_producer(self, header: BatchHeader) -> Appended | None:
+        if not header.has_producer:
+            return None
+        stored = self._producers.duplicate_of(header)
+        if stored is None:
+            self._producers.check_client(header)
+            return None
+        append_time = (
+            stored.timestamp if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
+        )
+        return Appended(stored.first_offset, stored.last_offset, append_time, self.log_start, is_duplicate=True)
+
+    def _place(self, buffer: MutableBuffer, incoming: list[Incoming], now_ms: int) -> list[BatchHeader]:
+        """Give each batch its offset, epoch and time; the headers as they are now."""
+        placed = []
+        offset, epoch = self.log_end, max(self.leader_epoch, 0)
+        for at, header, _ in incoming:
+            assign(buffer, at, offset, epoch)
+            if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+                stamp_time(buffer, at, TimestampType.LOG_APPEND_TIME, now_ms)
+            elif header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+                stamp_time(buffer, at, TimestampType.CREATE_TIME, header.max_timestamp)
+            placed.append(parse_header(buffer, at))
+            offset = placed[-1].next_offset
+        return placed
+
+    def _write(self, buffer: Buffer, placed: list[BatchHeader]) -> None:
+        if self._has_torn_tail:
+            self._active.cut_tail()
+            self._has_torn_tail = False
+        try:
+            self._active.append(buffer, placed)
+        except OSError:
+            self._has_torn_tail = True
+            with suppress(OSError):  # then the next append tries again, before it writes
+                self._active.cut_tail()
+                self._has_torn_tail = False
+            raise
+
+    # --- rolling ------------------------------------------------------------------------------------------------------
+
+    def _roll_if_full(self, size: int, placed: list[BatchHeader], now_ms: int) -> None:
+        active = self._active
+        if active.size == 0:
+            self._active_since_ms = now_ms
+            return
+        newest = max(header.max_timestamp for header in placed)
+        first = active.first_timestamp
+        waited = newest - first if first is not None and first >= 0 else now_ms - self._active_since_ms
+        if (
+            active.size + size > self.config.segment_bytes
+            or waited > self.config.segment_ms
+            or not active.can_take(placed[-1].last_offset, self.config.segment_index_bytes)
+        ):
+            self._roll(now_ms)
+
+    def _roll(self, now_ms: int) -> None:
+        """Seal the active segment and start another; the snapshot spares the next opening from reading the old ones."""
+        self._take_snapshot()
+        created = Segment.create(self._files, self.path, self.log_end, self.config.index_interval_bytes)
+        try:
+            sealed = self._active.seal()
+        except OSError:
+            created.close()
+            self._files.delete(created.path(LOG))
+            raise
+        created.quiet_since_ms = now_ms
+        self._segments.append(created)
+        self._active_since_ms = now_ms
+        self._flushing.rolled(sealed)
+
+    def _take_snapshot(self) -> None:
+        content = encode_snapshot(self._producers)
+        replace_file(self._files, join(self.path, named(self.log_end, SNAPSHOT)), content, sync=False)
+        for offset in offsets_of(self._files.names(self.path), SNAPSHOT)[:-_KEPT_SNAPSHOTS]:
+            self._files.delete(join(self.path, named(offset, SNAPSHOT)))
+
+    # --- making durable -----------------------------------------------------------------------------------------------
+
+    def flush_target(self) -> FlushTarget | None:
+        """What must be synced for all that was appended to be durable; None if it is. One at a time."""
+        if self._flushing.is_done(self.log_end):
+            return None
+        return self._flushing.target(self._active.later(), self.log_end)
+
+    def flushed(self, target: FlushTarget) -> None:
+        """The target's `run` has ended well."""
+        self._flushing.ended(target, well=True)
+
+    def flush_failed(self, target: FlushTarget, now_ms: int) -> None:
+        """The target's `run` has failed: go back to what is known to be durable.
+
+        Whoever waits for what was beyond must be told that it is lost. Where batches are answered before they are
+        durable, take `flush` instead, which cuts nothing.
+        """
+        self._flushing.ended(target, well=False)
+        self.truncate(self.durable_end, now_ms)
+
+    def flush(self) -> None:
+        """All at once, for those who may wait; if it fails, nothing is cut."""
+        target = self.flush_target()
+        if target is not None:
+            well = False
+            try:
+                target.run()
+                well = True
+            finally:
+                self._flushing.ended(target, well=well)
+
+    def truncate(self, end: int, now_ms: int) -> None:
+        """Let the log end with the last whole batch before `end`; producers and epochs are as they were then."""
+        if end >= self.log_end:
+            return
+        durable = min(self.durable_end, end)
+        with _writing(f"cannot cut {self.path} back to offset {end}"):
+            while len(self._segments) > 1 and self._active.base_offset >= end:
+                for path in self._segments.pop().mark_deleted():
+                    self._files.delete(path)
+            self._active.cut_at(end)
+            self.release()
+            self._load(self.log_start, durable, clean=False, now_ms=now_ms)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, from_offset: int, max_bytes: int, up_to: int) -> bytes:
+        """Whole batches as stored, from the one that holds `from_offset`, all before `up_to`, from one segment.
+
+        At most `max_bytes`, but for the first batch, which comes whatever its size, so that no reader gets stuck. It
+        may begin before `from_offset`; clients skip what they did not ask for.
+        """
+        if not self.log_start <= from_offset <= self.log_end:
+            raise OffsetOutOfRangeError(
+                f"{self.path} has offsets from {self.log_start} to before {self.log_end}, not {from_offset}"
+            )
+        try:
+            for slot in range(self._slot_of(from_offset), len(self._segments)):
+                segment = self._segments[slot]
+                if segment.base_offset >= up_to:
+                    break
+                data = segment.read(from_offset, max_bytes, up_to)
+                if data or segment.next_offset >= up_to:
+                    return data
+        except OSError as error:
+            raise LogReadError.of(f"cannot read {self.path} at offset {from_offset}", error) from error
+        return b""  # compaction may leave a segment with nothing at or after the offset: the next one has it
+
+    def _slot_of(self, offset: int) -> int:
+        return max(bisect_right(self._segments, offset, key=attrgetter("base_offset")) - 1, 0)
+
+    def offset_for_timestamp(self, timestamp: int, up_to: int) -> TimestampedOffset | None:
+        """The first record that is not older than `timestamp` and lies before `up_to`."""
+        limit = self.config.max_decompressed_bytes
+        try:
+            for segment in self._segments:
+                if segment.max_timestamp >= timestamp and segment.next_offset > self.log_start:
+                    found = segment.find_timestamp(timestamp, self.log_start, limit)
+                    if found is not None:
+                        return found if found.offset < up_to else None
+        except OSError as error:
+            raise LogReadError.of(f"cannot look for a timestamp in {self.path}", error) from error
+        return None
+
+    def offset_of_latest_timestamp(self, up_to: int) -> TimestampedOffset | None:
+        """The first record with the latest timestamp of the log."""
+        latest = max((segment.max_timestamp for segment in self._segments), default=NO_TIMESTAMP)
+        return None if latest == NO_TIMESTAMP else self.offset_for_timestamp(latest, up_to)
+
+    # --- deleting -----------------------------------------------------------------------------------------------------
+
+    def delete_records(self, before: int, up_to: int) -> int:
+        """Let the log start at `before`, at most `up_to` (the high watermark); its start. `retain` frees the space.
+
+        The caller keeps the new start (`log-start-offset-checkpoint`) and gives it to `open`.
+        """
+        if before > up_to or before < 0:
+            raise OffsetOutOfRangeError(f"cannot delete to offset {before}: {self.path} can be read to {up_to}")
+        self._start_at(before)
+        return self.log_start
+
+    def _start_at(self, offset: int) -> None:
+        if offset > self.log_start:
+            self.log_start = offset
+            if self._epochs.cut_start(offset):
+                self._epochs.save(self._files, self.path)
+
+    def retain(self, now_ms: int, up_to: int) -> list[DeletedSegment]:
+        """Take the segments out of the log that it need not keep; none that reaches beyond `up_to`.
+
+        They are renamed only; `remove_files` frees the space, which may take long and may be done elsewhere.
+        """
+        reasons = reasons_to_drop(self._segments, self.config, self.log_start, up_to, now_ms)
+        deleted = []
+        with _writing(f"cannot delete old segments of {self.path}"):
+            if len(reasons) == len(self._segments):
+                self._roll(now_ms)
+            for why in reasons:
+                segment = self._segments[0]
+                self._start_at(segment.next_offset)
+                paths = tuple(segment.mark_deleted())
+                del self._segments[0]
+                deleted.append(DeletedSegment(segment.base_offset, segment.next_offset, segment.size, why, paths))
+        return deleted
+
+    def expire_producers(self, now_ms: int) -> list[int]:
+        return self._producers.expire(now_ms)
+
+    # --- closing ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Leave the log so that opening it `clean` reads next to nothing."""
+        if self._is_untouched:
+            self.release()
+            return
+        self.flush()
+        with _writing(f"cannot close {self.path}"):
+            self._take_snapshot()
+            for sync in self._active.seal():
+                sync.run()
+
+    def release(self) -> None:
+        """Let go of the files as they are, as if the process had ended."""
+        self._active.close()
+        self._flushing.forget()
+
+
+def remove_files(files: Files, deleted: Iterable[DeletedSegment]) -> None:
+    """Free the space of segments that `retain` took out; on any thread."""
+    for segment in deleted:
+        for path in segment.paths:
+            files.delete(path)
+
+
+def _writable(data: Buffer) -> MutableBuffer:
+    if isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
+        return bytearray(data)
+    return data
+
+
+@contextmanager
+def _writing(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise LogWriteError.of(doing, error) from error

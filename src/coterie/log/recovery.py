@@ -1,0 +1,237 @@
+"""Opening a log: what is on disk becomes segments, epochs and producers, reading only what must be read.
+
+After a clean stop everything is trusted: the last rows of indexes are looked at, the end of the last segment is walked
+through, producers come from the last snapshot. After an unclean one every batch beyond the recovery point is checked
+with its checksum, and the log ends where the first one fails: a write that was torn by the crash. What is cut is
+reported; if whole batches follow the tear (a disk that lost some other page), the bytes are kept in a file beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from coterie.errors import MalformedError
+from coterie.log.config import LogConfig
+from coterie.log.epochs import LeaderEpochs
+from coterie.log.files import File, Files, read_file
+from coterie.log.layout import INDEX, LEFTOVERS, LOG, SNAPSHOT, TIME_INDEX, join, named, offsets_of
+from coterie.log.producers import Producers
+from coterie.log.scan import CHUNK, Found, headers, whole_batches
+from coterie.log.segment import Segment
+from coterie.log.snapshots import decode_snapshot
+from coterie.wire.batch import BatchError
+
+__all__ = ["Cut", "Loaded", "Recovery", "load"]
+
+CUT = ".cut"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Bytes that opening took off the end of the log."""
+
+    path: str
+    position: int
+    size: int
+    offset: int
+    """The log ends before this offset now."""
+    why: str
+    kept_as: str | None = None
+    """Where the bytes are, if whole batches are among them."""
+
+
+@dataclass(slots=True)
+class Recovery:
+    """What opening a log had to do beyond opening it."""
+
+    batches_checked: int = 0
+    cuts: list[Cut] = field(default_factory=list)
+    indexes_rebuilt: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Loaded:
+    segments: list[Segment]
+    epochs: LeaderEpochs
+    producers: Producers
+    recovery: Recovery
+
+    @property
+    def log_end(self) -> int:
+        return self.segments[-1].next_offset
+
+    def note(self, found: Found, *, is_news: bool = True) -> None:
+        """A batch of the log, for what follows from batches; no news is one that the producers' snapshot has seen."""
+        if is_news:
+            self.producers.note(found.header, found.marker)
+        self.epochs.assign(found.header.leader_epoch, found.header.base_offset)
+
+
+def load(
+    files: Files, directory: str, config: LogConfig, *, log_start: int, recovery_point: int, clean: bool, now_ms: int
+) -> Loaded:
+    segments = _find_segments(files, directory, config, log_start)
+    epochs = LeaderEpochs.load(files, directory)
+    producers = Producers(config.max_producers, config.producer_id_expiration_ms)
+    loaded = Loaded(segments, epochs or LeaderEpochs(), producers, Recovery())
+    if (clean or segments[-1].is_open) and _is_whole(segments[-1]):
+        first_unsure = len(segments)
+        known_to = loaded.log_end
+    else:
+        first_unsure = _first_beyond(segments, recovery_point)
+        known_to = segments[first_unsure].base_offset
+    _check_indexes(segments[: min(first_unsure, len(segments) - 1)], loaded.recovery)
+    snapshot_at = _read_producers(files, directory, producers, known_to)
+    _replay(loaded, segments[:first_unsure], snapshot_at, epochs_known=epochs is not None)
+    _recover(files, loaded, first_unsure)
+    if log_start > loaded.log_end:  # everything was deleted, and the log's end is known from there alone
+        for segment in segments:
+            _remove(files, segment.mark_deleted())
+        segments[:] = [Segment.create(files, directory, log_start, config.index_interval_bytes)]
+    producers.expire(now_ms)
+    loaded.epochs.cut_end(loaded.log_end)
+    for offset in offsets_of(files.names(directory), SNAPSHOT):
+        if offset > loaded.log_end:
+            files.delete(join(directory, named(offset, SNAPSHOT)))
+    return loaded
+
+
+def _find_segments(files: Files, directory: str, config: LogConfig, log_start: int) -> list[Segment]:
+    names = files.names(directory)
+    _remove(files, [join(directory, name) for name in names if name.endswith(LEFTOVERS)])
+    bases = offsets_of(names, LOG)
+    for suffix in (INDEX, TIME_INDEX):
+        orphans = set(offsets_of(names, suffix)).difference(bases)
+        _remove(files, [join(directory, named(offset, suffix)) for offset in orphans])
+    interval = config.index_interval_bytes
+    if not bases:
+        return [Segment.create(files, directory, log_start, interval)]
+    nexts = [*bases[1:], bases[-1]]  # where the last one ends is found by looking into it
+    return [Segment.sealed(files, directory, base, after, interval) for base, after in zip(bases, nexts, strict=True)]
+
+
+def _is_whole(active: Segment) -> bool:
+    """Open the last segment after a clean stop; False if it is not what a clean stop leaves."""
+    try:
+        if not active.is_open:
+            active.activate()
+    except (BatchError, FileNotFoundError):
+        return False
+    return True
+
+
+def _first_beyond(segments: list[Segment], recovery_point: int) -> int:
+    for slot, segment in enumerate(segments[:-1]):
+        if segment.next_offset > recovery_point:
+            return slot
+    return len(segments) - 1
+
+
+def _check_indexes(sealed: list[Segment], recovery: Recovery) -> None:
+    for segment in sealed:
+        if not segment.indexes_look_right():
+            segment.rebuild_indexes()
+            recovery.indexes_rebuilt.append(segment.path(INDEX))
+
+
+def _read_producers(files: Files, directory: str, producers: Producers, up_to: int) -> int:
+    """Fill `producers` from the newest good snapshot that is not beyond `up_to`; its offset, 0 if there is none."""
+    for offset in reversed(offsets_of(files.names(directory), SNAPSHOT)):
+        if offset <= up_to:
+            path = join(directory, named(offset, SNAPSHOT))
+            try:
+                decode_snapshot(read_file(files, path), producers)
+            except MalformedError:
+                files.delete(path)
+            else:
+                return offset
+    return 0
+
+
+def _replay(loaded: Loaded, segments: list[Segment], snapshot_at: int, *, epochs_known: bool) -> None:
+    """Read back, from headers alone, what the snapshot and the epochs' file do not know."""
+    start = snapshot_at if epochs_known else 0
+    for segment in segments:
+        if segment.next_offset > start:
+            for found in segment.replay(max(start, segment.base_offset)):
+                loaded.note(found, is_news=found.header.base_offset >= snapshot_at)
+
+
+def _recover(files: Files, loaded: Loaded, first_unsure: int) -> None:
+    segments = loaded.segments
+    slot = first_unsure
+    while slot < len(segments):
+        segment = segments[slot]
+        expected = max(segment.base_offset, segments[slot - 1].next_offset if slot else 0)
+        stored = files.size(segment.path(LOG))
+        why = ""
+        try:
+            for found in segment.recover(expected):
+                loaded.recovery.batches_checked += 1
+                loaded.note(found)
+        except BatchError as error:
+            why = str(error)
+        if why:
+            loaded.recovery.cuts += _cut(files, segment, stored, why, segments[slot + 1 :])
+            del segments[slot + 1 :]
+        slot += 1
+        for sync in [segment.later()] if slot == len(segments) else segment.seal():
+            sync.run()  # what survived the process may not have reached the disk
+
+
+def _cut(files: Files, segment: Segment, stored: int, why: str, later: list[Segment]) -> Iterator[Cut]:
+    """End the log with the valid part of `segment`; what is beyond goes, with the segments after it."""
+    path = segment.path(LOG)
+    kept_as = _keep_tail(files, path, segment.size)
+    segment.cut_tail()
+    yield Cut(path, segment.size, stored - segment.size, segment.next_offset, why, kept_as)
+    for other in later:
+        path, size = other.path(LOG), files.size(other.path(LOG))
+        kept_as = path + CUT if size else None
+        if kept_as:
+            files.rename(path, kept_as)
+        _remove(files, [path, other.path(INDEX), other.path(TIME_INDEX)])
+        yield Cut(path, 0, size, segment.next_offset, "the log ends in an earlier segment", kept_as)
+
+
+def _keep_tail(files: Files, path: str, position: int) -> str | None:
+    """Copy what is to be cut into a file of its own, if there is a whole batch in it; that file's path."""
+    source = files.open(path)
+    try:
+        if not _holds_whole_batch(source, position):
+            return None
+        kept_as = f"{path}.{position}{CUT}"
+        target = files.open(kept_as, create=True)
+        try:
+            target.truncate(0)
+            while data := source.pread(CHUNK, position):
+                target.append(data)
+                position += len(data)
+            target.sync()
+        finally:
+            target.close()
+    finally:
+        source.close()
+    return kept_as
+
+
+def _holds_whole_batch(file: File, position: int) -> bool:
+    """Whether the batch at `position` is whole (and out of order), or the one where that one says it ends."""
+    try:
+        _, failed = next(headers(file, position, file.size))
+    except (BatchError, StopIteration):
+        return False
+    return any(_is_whole_batch(file, at) for at in (position, position + failed.size))
+
+
+def _is_whole_batch(file: File, at: int) -> bool:
+    try:
+        return next(whole_batches(file, at, file.size, verify=True), None) is not None
+    except BatchError:
+        return False
+
+
+def _remove(files: Files, paths: list[str]) -> None:
+    for path in paths:
+        files.delete(path)

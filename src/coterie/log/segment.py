@@ -1,0 +1,375 @@
+"""One segment of a log: `.log` with whole batches one after the other, and its two sparse indexes.
+
+The last segment of a log is active: it is appended to and has its indexes in memory. When it is sealed, they are
+written, and nothing is left open: a sealed segment is opened for each read. Indexes are only ever a shortcut; one that
+is missing or points elsewhere than to a batch is built again from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from coterie.log.files import File, Files, Sync, read_file
+from coterie.log.index import OFFSET_ROW, TIME_ROW, FileRows, MemoryRows, Rows
+from coterie.log.layout import DELETED, INDEX, LOG, TIME_INDEX, join, named
+from coterie.log.scan import Found, headers, whole_batches
+from coterie.wire.batch import NO_TIMESTAMP, BatchError, BatchHeader, CorruptBatchError
+from coterie.wire.buffer import Buffer
+from coterie.wire.records import records
+
+__all__ = ["MAX_RELATIVE", "Segment", "TimestampedOffset"]
+
+MAX_RELATIVE = 2**31 - 1
+"""Offsets and positions are int32 in the indexes."""
+
+
+class TimestampedOffset(NamedTuple):
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class Segment:
+    def __init__(self, files: Files, directory: str, base_offset: int, index_interval: int) -> None:
+        self._files = files
+        self._directory = directory
+        self._index_interval = index_interval
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.size = 0
+        self.first_timestamp: int | None = None
+        """The latest of the first batch: from it on the segment's age counts (`segment.ms`)."""
+        self.quiet_since_ms = 0
+        """When it was last written, as far as this process knows: its age, if its batches have no timestamps."""
+        self._file: File | None = None
+        self._reset_indexes()
+
+    def _reset_indexes(self) -> None:
+        self._offsets = MemoryRows(OFFSET_ROW)
+        self._times = MemoryRows(TIME_ROW)
+        self._since_last_row = 0
+        self._max_timestamp = NO_TIMESTAMP
+        self._max_timestamp_at = self.base_offset
+        self._knows_max_timestamp = True
+        self._trusts_rows = True
+
+    # --- opening and closing ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, files: Files, directory: str, base_offset: int, index_interval: int) -> Segment:
+        segment = cls(files, directory, base_offset, index_interval)
+        segment._file = files.open(segment.path(LOG), create=True)
+        segment._file.truncate(0)  # a name left over from an append that failed
+        return segment
+
+    @classmethod
+    def sealed(cls, files: Files, directory: str, base_offset: int, next_offset: int, index_interval: int) -> Segment:
+        """A segment that ends before `next_offset`; its latest timestamp is looked up when somebody asks."""
+        segment = cls(files, directory, base_offset, index_interval)
+        segment.size = files.size(segment.path(LOG))
+        segment.next_offset = next_offset
+        segment._knows_max_timestamp = segment._trusts_rows = False
+        return segment
+
+    def activate(self) -> None:
+        """Open for appending, with the indexes in memory; if they are no use, or the end is torn, `BatchError`."""
+        self._file = self._files.open(self.path(LOG))
+        self._reset_indexes()
+        if self.size == 0:
+            return
+        offsets = MemoryRows.decode(OFFSET_ROW, read_file(self._files, self.path(INDEX)))
+        times = MemoryRows.decode(TIME_ROW, read_file(self._files, self.path(TIME_INDEX)))
+        if not self._last_rows_are_true(self._file, offsets, times):
+            raise CorruptBatchError(f"the indexes of {self.path(LOG)} do not fit it")
+        self._offsets, self._times, self._trusts_rows = offsets, times, False
+        if len(times):
+            self._max_timestamp, relative = times.row(len(times) - 1)
+            self._max_timestamp_at = self.base_offset + relative
+        start = offsets.row(len(offsets) - 1)[1] if len(offsets) else 0
+        self._since_last_row = self.size - start
+        for found in whole_batches(self._file, start, self.size, verify=True):
+            self._note_timestamp(found.header)
+            self.next_offset = found.header.next_offset
+        self.first_timestamp = next(headers(self._file, 0, self.size))[1].max_timestamp
+
+    def seal(self) -> list[Sync]:
+        """Write the indexes and close; what must be synced for the segment to be durable."""
+        assert self._file is not None, "sealed already"
+        self._add_time_row()
+        syncs = [self._file.later(), *self._write_indexes()]
+        self._file.close()
+        self._file = None
+        self._offsets, self._times = MemoryRows(OFFSET_ROW), MemoryRows(TIME_ROW)
+        return syncs
+
+    def _write_indexes(self) -> list[Sync]:
+        syncs = []
+        for suffix, rows in ((INDEX, self._offsets), (TIME_INDEX, self._times)):
+            file = self._files.open(self.path(suffix), create=True)
+            try:
+                file.truncate(0)
+                file.append(rows.encode())
+                syncs.append(file.later())
+            finally:
+                file.close()
+        return syncs
+
+    def close(self) -> None:
+        """Let go without writing anything."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._file is not None
+
+    def path(self, suffix: str) -> str:
+        return join(self._directory, named(self.base_offset, suffix))
+
+    def mark_deleted(self) -> list[str]:
+        """Out of the log by name, which is quick; freeing the space may take long, and be done elsewhere."""
+        self.close()
+        deleted = []
+        for suffix in (LOG, INDEX, TIME_INDEX):
+            path = self.path(suffix)
+            if self._files.exists(path):
+                self._files.rename(path, path + DELETED)
+                deleted.append(path + DELETED)
+        return deleted
+
+    # --- appending ----------------------------------------------------------------------------------------------------
+
+    def append(self, data: Buffer, batch_headers: Iterable[BatchHeader]) -> None:
+        """Whole batches with their offsets; on `OSError` nothing has changed but the file's tail: see `cut_tail`."""
+        assert self._file is not None, "a sealed segment takes no batches"
+        self._file.append(data)
+        for header in batch_headers:
+            self._note(header)
+
+    def cut_tail(self) -> None:
+        """Take away what a failed append may have left."""
+        assert self._file is not None, "a sealed segment has no unfinished append"
+        self._file.truncate(self.size)
+
+    def cut_at(self, offset: int) -> None:
+        """Keep the batches that end before `offset`; good for nothing but to be opened anew then."""
+        with self._opened() as file:
+            found = self._find(file, offset)
+            if found is not None:
+                file.truncate(found[0])
+
+    def later(self) -> Sync:
+        assert self._file is not None, "a sealed segment was captured when it was sealed"
+        return self._file.later()
+
+    def _note(self, header: BatchHeader) -> None:
+        if self.size == 0:
+            self.first_timestamp = header.max_timestamp
+        self._note_timestamp(header)
+        if self._since_last_row > self._index_interval:
+            self._offsets.append(header.last_offset - self.base_offset, self.size)
+            self._add_time_row()
+            self._since_last_row = 0
+        self._since_last_row += header.size
+        self.size += header.size
+        self.next_offset = header.next_offset
+
+    def _note_timestamp(self, header: BatchHeader) -> None:
+        if header.max_timestamp > self._max_timestamp:
+            self._max_timestamp = header.max_timestamp
+            self._max_timestamp_at = header.last_offset
+
+    def _add_time_row(self) -> None:
+        last = self._times.row(len(self._times) - 1)[0] if len(self._times) else NO_TIMESTAMP
+        if self._max_timestamp > last:
+            self._times.append(self._max_timestamp, self._max_timestamp_at - self.base_offset)
+
+    def can_take(self, last_offset: int, index_bytes: int) -> bool:
+        """Whether a batch that ends with `last_offset` still fits into the indexes."""
+        largest = max(self._offsets.encoded_size, self._times.encoded_size + TIME_ROW.size)  # sealing adds one more
+        return last_offset - self.base_offset <= MAX_RELATIVE and largest + TIME_ROW.size <= index_bytes
+
+    # --- recovering ---------------------------------------------------------------------------------------------------
+
+    def recover(self, expected_offset: int) -> Iterator[Found]:
+        """Walk through all batches with their checksums, building the indexes anew; `size` and `next_offset` follow.
+
+        Raises `BatchError` where the valid part ends; what was walked through is then the segment, and `cut_tail`
+        removes the rest.
+        """
+        if self._file is None:
+            self._file = self._files.open(self.path(LOG))
+        self._reset_indexes()
+        self.size = 0
+        self.next_offset = self.base_offset
+        for found in whole_batches(self._file, 0, self._file.size, verify=True):
+            if not expected_offset <= found.header.base_offset <= self.base_offset + MAX_RELATIVE:
+                raise CorruptBatchError(
+                    f"the batch at byte {found.position} starts at offset {found.header.base_offset}, "
+                    f"where {expected_offset} or a little more should be next"
+                )
+            self._note(found.header)
+            expected_offset = found.header.next_offset
+            yield found
+
+    def indexes_look_right(self) -> bool:
+        """Whether both are there and their last rows are true; the rows between are checked when they are used."""
+        try:
+            with self._opened() as file, self._rows(INDEX) as offsets, self._rows(TIME_INDEX) as times:
+                return self._last_rows_are_true(file, offsets, times)
+        except (FileNotFoundError, BatchError):
+            return False
+
+    def _last_rows_are_true(self, file: File, offsets: Rows, times: Rows) -> bool:
+        if not (offsets.ends_well() and times.ends_well()):
+            return False
+        start = 0
+        if len(offsets):
+            relative, start = offsets.row(len(offsets) - 1)
+            if not _batch_ends_with(file, start, self.size, self.base_offset + relative):
+                return False
+        if not len(times):  # sealing writes the latest timestamp, so there is none
+            return self.size == 0 or next(headers(file, 0, self.size))[1].max_timestamp == NO_TIMESTAMP
+        timestamp, relative = times.row(len(times) - 1)
+        slot = offsets.first_at_most(relative)
+        start = offsets.row(slot)[1] if slot >= 0 else 0
+        for _, header in headers(file, start, self.size, self._walk):
+            if header.last_offset >= self.base_offset + relative:
+                return header.last_offset == self.base_offset + relative and header.max_timestamp == timestamp
+        return False
+
+    def rebuild_indexes(self) -> None:
+        """From the headers alone; of a sealed segment they are written at once."""
+        size, next_offset = self.size, self.next_offset
+        self._reset_indexes()
+        self.size = 0
+        try:
+            with self._opened() as file:
+                for found in whole_batches(file, 0, size, verify=False):
+                    self._note(found.header)
+        finally:
+            self.size, self.next_offset = size, next_offset
+        if self._file is None:
+            self._add_time_row()
+            for sync in self._write_indexes():
+                sync.run()
+            self._offsets, self._times = MemoryRows(OFFSET_ROW), MemoryRows(TIME_ROW)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    @property
+    def max_timestamp(self) -> int:
+        return self.latest()[0]
+
+    def latest(self) -> tuple[int, int]:
+        """The latest timestamp, and the last offset of the first batch that has it."""
+        if not self._knows_max_timestamp:
+            with self._rows(TIME_INDEX) as times:
+                if len(times):
+                    self._max_timestamp, relative = times.row(len(times) - 1)
+                    self._max_timestamp_at = self.base_offset + relative
+            self._knows_max_timestamp = True
+        return self._max_timestamp, self._max_timestamp_at
+
+    def read(self, from_offset: int, max_bytes: int, up_to: int) -> bytes:
+        """Whole batches from the one that holds `from_offset`, all before `up_to`; the first one whatever its size."""
+        with self._opened() as file:
+            found = self._find(file, from_offset)
+            if found is None:
+                return b""
+            start, first = found
+            if first.last_offset >= up_to:
+                return b""
+            return file.pread(self._end(file, start, start + first.size, max_bytes, up_to) - start, start)
+
+    def _find(self, file: File, offset: int) -> tuple[int, BatchHeader] | None:
+        """The first batch that ends with `offset` or later."""
+        for at, header in headers(file, self._position_before(file, offset), self.size, self._walk):
+            if header.last_offset >= offset:
+                return at, header
+        return None
+
+    def _position_before(self, file: File, offset: int) -> int:
+        """Where to start walking towards `offset`."""
+        with self._rows(INDEX) as rows:
+            slot = rows.first_at_most(offset - self.base_offset)
+            if slot < 0:
+                return 0
+            relative, position = rows.row(slot)
+        if self._trusts_rows or _batch_ends_with(file, position, self.size, self.base_offset + relative):
+            return position
+        self.rebuild_indexes()
+        return self._position_before(file, offset)
+
+    def _end(self, file: File, start: int, first_end: int, max_bytes: int, up_to: int) -> int:
+        """Where the last whole batch ends that is within `max_bytes` of `start` and before `up_to`."""
+        limit = min(self.size, start + max_bytes)
+        if limit == self.size and up_to >= self.next_offset:
+            return self.size
+        at = first_end
+        with self._rows(INDEX) as rows:
+            slot = min(rows.second_at_most(limit), rows.first_at_most(up_to - 1 - self.base_offset))
+            if slot >= 0:
+                at = max(at, rows.row(slot)[1])
+        for position, header in headers(file, at, limit, self._walk):
+            if header.last_offset >= up_to or position + header.size > limit:
+                return position
+            at = position + header.size
+        return at
+
+    @property
+    def _walk(self) -> int:
+        """How much to read to find a batch between two rows of the index."""
+        return 2 * self._index_interval + 1024
+
+    def find_timestamp(self, timestamp: int, from_offset: int, limit: int) -> TimestampedOffset | None:
+        """The first record at or after `from_offset` that is not older than `timestamp`."""
+        with self._rows(TIME_INDEX) as times:
+            slot = times.first_at_most(timestamp)
+            known = self.base_offset + times.row(slot)[1] if slot >= 0 else self.base_offset
+        with self._opened() as file:
+            start = self._position_before(file, max(known, from_offset))
+            for at, header in headers(file, start, self.size):
+                if header.max_timestamp < timestamp or header.last_offset < from_offset:
+                    continue
+                for record in records(file.pread(header.size, at), header, limit=limit):
+                    if record.timestamp >= timestamp and record.offset >= from_offset:
+                        return TimestampedOffset(record.offset, record.timestamp, header.leader_epoch)
+        return None
+
+    def replay(self, from_offset: int) -> Iterator[Found]:
+        """The batches from the one that holds `from_offset`, headers and markers only."""
+        with self._opened() as file:
+            yield from whole_batches(file, self._position_before(file, from_offset), self.size, verify=False)
+
+    @contextmanager
+    def _opened(self) -> Iterator[File]:
+        if self._file is not None:
+            yield self._file
+            return
+        file = self._files.open(self.path(LOG))
+        try:
+            yield file
+        finally:
+            file.close()
+
+    @contextmanager
+    def _rows(self, suffix: str) -> Iterator[Rows]:
+        if self._file is not None:
+            yield self._offsets if suffix == INDEX else self._times
+            return
+        file = self._files.open(self.path(suffix))
+        try:
+            yield FileRows(OFFSET_ROW if suffix == INDEX else TIME_ROW, file)
+        finally:
+            file.close()
+
+
+def _batch_ends_with(file: File, position: int, size: int, offset: int) -> bool:
+    try:
+        return 0 <= position < size and next(headers(file, position, size, 64))[1].last_offset == offset
+    except BatchError:
+        return False

@@ -1,0 +1,135 @@
+"""The four compressions of record batches, as Kafka's clients write and read them; never beyond a given size.
+
+A compressed batch may announce anything and expand a thousandfold, so nothing is decompressed without a limit: the
+output buffer is what the codec may fill, and it grows only as far as the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final
+
+import cramjam
+
+from coterie.errors import MalformedError
+from coterie.wire.batch import Compression
+from coterie.wire.buffer import Buffer
+
+__all__ = ["BombError", "compress", "decompress"]
+
+_INT32 = Struct(">i")
+
+# snappy-java's stream: a magic, its version and the oldest version that reads it, then blocks with their length.
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + _INT32.pack(1) + _INT32.pack(1)
+_XERIAL_BLOCK: Final = 32 * 1024
+
+_FIRST_GUESS: Final = 8  # most batches shrink less than that
+_GROWTH: Final = 4
+_TOO_SMALL: Final = "failed to write whole buffer"  # cramjam has no type for it
+
+
+class BombError(MalformedError):
+    """Decompressed, the batch would be larger than the limit."""
+
+
+def compress(compression: Compression, data: bytes) -> bytes:
+    return _COMPRESS[compression](data)
+
+
+def decompress(compression: Compression, data: Buffer, limit: int) -> Buffer:
+    """What was compressed, if it has at most `limit` bytes."""
+    try:
+        return _DECOMPRESS[compression](data, limit)
+    except cramjam.DecompressionError as error:
+        raise MalformedError(f"{len(data)} bytes that should be {compression.name.lower()} are not: {error}") from None
+
+
+def _too_large(limit: int) -> BombError:
+    return BombError(f"a batch that has more than {limit} bytes when decompressed; that is the most allowed")
+
+
+# --- gzip, lz4 and zstd -----------------------------------------------------------------------------------------------
+
+
+def _into_growing_buffer(codec: Callable[[Buffer, bytearray], int]) -> Callable[[Buffer, int], Buffer]:
+    def decompress_within(data: Buffer, limit: int) -> Buffer:
+        size = min(limit, _FIRST_GUESS * len(data) + 1024)
+        while True:
+            output = bytearray(size)
+            try:
+                return memoryview(output)[: codec(data, output)]
+            except cramjam.DecompressionError as error:
+                if _TOO_SMALL not in str(error):
+                    raise
+            if size == limit:
+                raise _too_large(limit)
+            size = min(limit, _GROWTH * size)
+
+    return decompress_within
+
+
+# --- snappy -----------------------------------------------------------------------------------------------------------
+
+
+def _compress_snappy(data: bytes) -> bytes:
+    parts = [_XERIAL_HEADER]
+    for at in range(0, len(data), _XERIAL_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK]))
+        parts += _INT32.pack(len(block)), block
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: Buffer, limit: int) -> Buffer:
+    """A stream of snappy-java's, or one bare block, as librdkafka writes it."""
+    view = memoryview(data)
+    if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return _snappy_block(view, limit, 0)
+    output = bytearray()
+    at = len(_XERIAL_HEADER)
+    while at < len(view):
+        if len(view) - at < _INT32.size:
+            raise MalformedError(f"a snappy stream ends within the length of a block, at byte {at}")
+        (length,) = _INT32.unpack_from(view, at)
+        at += _INT32.size
+        if not 0 < length <= len(view) - at:
+            raise MalformedError(f"a snappy block of {length} bytes at byte {at}; {len(view) - at} bytes are left")
+        output += _snappy_block(view[at : at + length], limit, len(output))
+        at += length
+    return output
+
+
+def _snappy_block(block: memoryview, limit: int, before: int) -> bytearray:
+    size = cramjam.snappy.decompress_raw_len(block)
+    if before + size > limit:
+        raise _too_large(limit)
+    output = bytearray(size)
+    cramjam.snappy.decompress_raw_into(block, output)
+    return output
+
+
+# --- lz4 --------------------------------------------------------------------------------------------------------------
+
+
+def _compress_lz4(data: bytes) -> bytes:
+    """A frame of independent blocks: Kafka's Java reader refuses linked ones."""
+    compressor = cramjam.lz4.Compressor(block_linked=False)
+    compressor.compress(data)
+    return bytes(compressor.finish())
+
+
+_COMPRESS: Final[dict[Compression, Callable[[bytes], bytes]]] = {
+    Compression.NONE: bytes,
+    Compression.GZIP: lambda data: bytes(cramjam.gzip.compress(data)),
+    Compression.SNAPPY: _compress_snappy,
+    Compression.LZ4: _compress_lz4,
+    Compression.ZSTD: lambda data: bytes(cramjam.zstd.compress(data)),
+}
+_DECOMPRESS: Final[dict[Compression, Callable[[Buffer, int], Buffer]]] = {
+    Compression.NONE: lambda data, _limit: data,
+    Compression.GZIP: _into_growing_buffer(cramjam.gzip.decompress_into),
+    Compression.SNAPPY: _decompress_snappy,
+    Compression.LZ4: _into_growing_buffer(cramjam.lz4.decompress_into),
+    Compression.ZSTD: _into_growing_buffer(cramjam.zstd.decompress_into),
+}

@@ -1,0 +1,170 @@
+"""Our files and Apache Kafka's are the same files: each reads what the other wrote.
+
+`data/` was recorded from Apache Kafka 4.3.1 by `record_segments.py`; what a record holds follows from its number, see
+`ProduceBatches.java`.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from apache_kafka import jars, needs_apache_kafka
+from coterie.log import DiskFiles, LogConfig, Origin, PartitionLog
+from coterie.log.files import read_file
+from coterie.wire.batch import Compression, assign, batches
+from coterie.wire.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
+
+DATA = Path(__file__).parent / "data"
+THEN = 1_700_000_000_000
+CONFIG = LogConfig(index_interval_bytes=1000, producer_id_expiration_ms=10**15)
+
+
+def expected(number: int) -> BatchRecord:
+    key = None if number % 5 == 0 else b"key-%d" % number
+    return BatchRecord(key, b"value-%d-" % number * 50, THEN + number, [("number", b"%d" % number)], number)
+
+
+def copied(topic: str, tmp_path: Path) -> DiskFiles:
+    shutil.copytree(DATA / f"{topic}-0", tmp_path / f"{topic}-0")
+    return DiskFiles(tmp_path)
+
+
+# --- what Kafka wrote, read by us
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("compression", Compression)
+def test_kafkas_segments_are_read(tmp_path: Path, compression: Compression, clean: bool) -> None:
+    topic = compression.name.lower()
+    log = PartitionLog.open(copied(topic, tmp_path), f"{topic}-0", CONFIG, THEN, clean=clean)
+    assert not log.recovery.cuts and not log.recovery.indexes_rebuilt
+    data = log.read(0, 1_000_000, log.log_end)
+    found = list(batches(data))
+    assert {header.compression for _, header in found} == {compression} and len(found) == 10
+    content = [record for at, header in found for record in records(data, header, at)]
+    assert [record._replace(headers=list(record.headers)) for record in content] == [expected(n) for n in range(40)]
+    for number in range(40):
+        by_time = log.offset_for_timestamp(THEN + number, 40)
+        assert by_time is not None and by_time.offset == number
+    assert log.leader_epoch == 0
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_the_indexes_we_build_are_kafkas_to_the_byte(tmp_path: Path, compression: Compression) -> None:
+    topic = compression.name.lower()
+    files = copied(topic, tmp_path)
+    for name in files.names(f"{topic}-0"):
+        if name.endswith("index"):
+            files.delete(f"{topic}-0/{name}")
+    log = PartitionLog.open(files, f"{topic}-0", CONFIG, THEN)
+    log.close()
+    for suffix in (".index", ".timeindex"):
+        name = f"{topic}-0/{0:020d}{suffix}"
+        assert read_file(files, name) == (DATA / name).read_bytes()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_producer_of_kafkas_snapshot_is_known(tmp_path: Path, clean: bool) -> None:
+    """After a clean stop from the snapshot, which has the last batch; after a crash from the log, which has five."""
+    log = PartitionLog.open(copied("none", tmp_path), "none-0", CONFIG, THEN, clean=clean)
+    data = bytearray(log.read(0, 1_000_000, log.log_end))
+    sent = [data[at : at + header.size] for at, header in batches(data)]
+    for back in (1,) if clean else range(1, 6):
+        again = sent[-back]
+        assign(again, 0, 0, -1)
+        appended = log.append(again, THEN)
+        assert (appended.base_offset, appended.is_duplicate) == (40 - 4 * back, True)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_kafkas_transactions_are_read(tmp_path: Path, clean: bool) -> None:
+    log = PartitionLog.open(copied("transactions", tmp_path), "transactions-0", CONFIG, THEN, clean=clean)
+    assert log.last_stable(log.log_end) == log.log_end == 8 and log.segment_count == 2
+    markers: list[EndMarker | None] = []
+    for offset in range(8):
+        data = log.read(offset, 1, 8)
+        ((_, header),) = batches(data)
+        assert header.is_transactional and header.is_control == (offset % 2 == 1)
+        if header.is_control:
+            markers.append(marker_of(data, header))
+        else:
+            (record,) = records(data, header)
+            assert record.value == expected(offset // 2).value
+    assert [marker and marker.committed for marker in markers] == [True, False, True, False]
+
+
+# --- what we wrote, read by Kafka
+
+
+def dumped(*paths: Path) -> tuple[str, str]:
+    """What the tool prints, and what it complains about.
+
+    Of every segment that does not begin at 0 it says that -1 is followed by its first offset, Kafka's own included.
+    """
+    tool = ["java", "-Dlog4j2.level=ERROR", "-cp", f"{jars()}/*", "org.apache.kafka.tools.DumpLogSegments"]
+    files = ["--files", ",".join(map(str, paths)), "--deep-iteration", "--print-data-log"]
+    done = subprocess.run([*tool, *files], capture_output=True, text=True, check=True, timeout=120)
+    return done.stdout, re.sub(r"Non-consecutive offsets in .*\n  -1 is followed by \d+\n", "", done.stderr)
+
+
+@needs_apache_kafka
+def test_kafkas_tool_reads_our_segments_indexes_and_snapshots(tmp_path: Path) -> None:
+    """`DumpLogSegments` checks every index row against the log, decompresses, and prints every record."""
+    files = DiskFiles(tmp_path)
+    log = PartitionLog.open(files, "t-0", LogConfig(index_interval_bytes=300, segment_bytes=4_000), THEN)
+    log.lead(3)
+    sequence = 0
+    for round_number in range(4):
+        for compression in Compression:
+            content = [expected(round_number), BatchRecord(b"k", None, THEN + 50 + sequence)]
+            sent = build_batch(
+                content, compression=compression, producer_id=77, producer_epoch=2, base_sequence=sequence
+            )
+            log.append(sent, THEN)
+            sequence += 2
+    pending = build_batch([expected(9)], producer_id=78, producer_epoch=1, is_transactional=True)
+    log.append(pending, THEN, Origin.COORDINATOR)
+    marker = EndMarker(committed=False, coordinator_epoch=6)
+    log.append(build_marker(marker, producer_id=78, producer_epoch=1, timestamp=THEN), THEN, Origin.COORDINATOR)
+    end, segments = log.log_end, log.segment_count
+    log.close()
+    assert segments > 1
+
+    names = [name for name in files.names("t-0") if name.endswith((".log", "index", ".snapshot"))]
+    output, complaints = dumped(*(tmp_path / "t-0" / name for name in names))
+    assert complaints == "" and output.count("isvalid: true") == 22 and "isvalid: false" not in output
+    assert [int(offset) for offset in re.findall(r"^\| offset: (\d+)", output, re.MULTILINE)] == list(range(end))
+    assert output.count("partitionLeaderEpoch: 3") == 22
+    assert {name: output.count(f"compresscodec: {name}") for name in ("none", "gzip", "snappy", "lz4", "zstd")} == {
+        "none": 6,
+        "gzip": 4,
+        "snappy": 4,
+        "lz4": 4,
+        "zstd": 4,
+    }
+    assert output.count("payload: value-2-value-2-") == 5 and output.count("headerKeys: [number]") == 21
+    assert output.count("endTxnMarker: ABORT coordinatorEpoch: 6") == 1
+    assert re.search(r"^offset: \d+ position: \d+$", output, re.MULTILINE), "no row of an offset index was printed"
+    assert re.search(r"^timestamp: \d+ offset: \d+$", output, re.MULTILINE), "no row of a time index was printed"
+    assert "producerId: 77 producerEpoch: 2" in output and f"lastSequence: {sequence - 1}" in output
+
+
+@needs_apache_kafka
+def test_kafkas_tool_complains_about_an_index_that_is_wrong(tmp_path: Path) -> None:
+    """So that its silence above means something."""
+    files = DiskFiles(tmp_path)
+    log = PartitionLog.open(files, "t-0", LogConfig(index_interval_bytes=300), THEN)
+    for number in range(20):
+        log.append(build_batch([expected(number)]), THEN)
+    log.close()
+    path = tmp_path / "t-0" / f"{0:020d}.index"
+    rows = bytearray(path.read_bytes())
+    rows[3] += 1
+    path.write_bytes(rows)
+    _, complaints = dumped(path)
+    assert "Mismatches" in complaints

@@ -1,0 +1,236 @@
+"""The data directory: topics come and go, and everything is found again."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from coterie.log import DataDirectory, DirectoryError, Files, LogConfig, LogWriteError, Topic, remove_directory
+from coterie.log.checkpoints import decode_properties
+from coterie.log.files import read_file, replace_file
+from logs import SMALL, FaultyFiles, batch, read_all
+
+NOW = 1_000
+ORDERS = Topic("orders", UUID(int=7), 2, {"retention.ms": "5"})
+
+
+def config_of(topic: Topic) -> LogConfig:
+    return LogConfig(segment_bytes=int(topic.configs.get("segment.bytes", SMALL.segment_bytes)))
+
+
+def opened(files: Files) -> DataDirectory:
+    return DataDirectory.open(files, NOW, cluster_id="cluster", config_of=config_of)
+
+
+def test_a_new_directory_has_no_topics_and_says_whose_it_is(files: Files) -> None:
+    directory = opened(files)
+    assert not directory.topics and not directory.logs
+    assert decode_properties(read_file(files, "meta.properties")) == {
+        "version": "1",
+        "cluster.id": "cluster",
+        "node.id": "1",
+    }
+    directory.close()
+    again = DataDirectory.open(files, NOW, cluster_id="another")
+    assert again.meta["cluster.id"] == "cluster" and again.opening.was_clean
+
+
+def test_topics_and_their_records_are_found_again(files: Files) -> None:
+    directory = opened(files)
+    directory.create_topic(ORDERS, NOW)
+    directory.logs["orders", 1].append(batch(b"a", b"b"), NOW)
+    directory.close()
+    assert files.names() == [
+        ".kafka_cleanshutdown", ".lock", "coterie-topics.json", "log-start-offset-checkpoint", "meta.properties",
+        "orders-0", "orders-1", "recovery-point-offset-checkpoint",
+    ]  # fmt: skip
+    directory = opened(files)
+    assert directory.topics == {"orders": ORDERS} and sorted(directory.logs) == [("orders", 0), ("orders", 1)]
+    assert read_all(directory.logs["orders", 1]) == [(0, b"a"), (1, b"b")]
+    assert read_file(files, "orders-0/partition.metadata").endswith(b"AAAAAAAAAAAAAAAAAAAABw")
+
+
+def test_a_clean_stop_is_believed_once(files: Files) -> None:
+    directory = opened(files)
+    directory.create_topic(ORDERS, NOW)
+    directory.logs["orders", 0].append(batch(b"a"), NOW)
+    directory.close()
+    directory = opened(files)
+    assert directory.opening.was_clean and directory.logs["orders", 0].recovery.batches_checked == 0
+    directory.release()
+    directory = opened(files)
+    assert not directory.opening.was_clean and directory.logs["orders", 0].recovery.batches_checked == 1
+
+
+def test_after_a_crash_the_recovery_point_spares_reading(files: Files) -> None:
+    directory = opened(files)
+    directory.create_topic(ORDERS, NOW)
+    log = directory.logs["orders", 0]
+    for _ in range(50):
+        log.append(batch(bytes(40)), NOW)
+    log.flush()
+    directory.checkpoint()
+    directory.release()
+    assert opened(files).logs["orders", 0].recovery.batches_checked < 15
+
+
+def test_one_process_at_a_time(files: Files) -> None:
+    directory = opened(files)
+    with pytest.raises(DirectoryError, match="in use by another process"):
+        opened(files)
+    directory.release()
+    opened(files).close()
+
+
+def test_a_directory_of_apache_kafka_is_refused(files: Files) -> None:
+    replace_file(files, "meta.properties", b"version=1\nnode.id=1\n")
+    with pytest.raises(DirectoryError, match="one of Apache Kafka's"):
+        opened(files)
+    files.lock(".lock").release()
+
+
+def test_a_directory_of_something_else_is_refused(files: Files) -> None:
+    replace_file(files, "thesis.txt", b"")
+    with pytest.raises(DirectoryError, match=r"holds something else \(it has thesis.txt"):
+        opened(files)
+    assert files.names() == [".lock", "thesis.txt"]
+
+
+def test_a_later_format_and_another_node_are_refused(files: Files) -> None:
+    opened(files).close()
+    with pytest.raises(DirectoryError, match="belongs to node 1, this is node 2"):
+        DataDirectory.open(files, NOW, cluster_id="cluster", node_id=2)
+    replace_file(files, "coterie-topics.json", b'{"format": 9}')
+    with pytest.raises(DirectoryError, match="format 9"):
+        opened(files)
+
+
+@pytest.mark.parametrize("path", ["coterie-topics.json", "log-start-offset-checkpoint", "meta.properties"])
+def test_a_file_that_makes_no_sense_is_named(files: Files, path: str) -> None:
+    opened(files).close()
+    replace_file(files, path, b"nonsense")
+    with pytest.raises(DirectoryError, match=path):
+        opened(files)
+
+
+def test_partitions_are_added_and_never_taken_away(files: Files) -> None:
+    directory = opened(files)
+    directory.create_topic(ORDERS, NOW)
+    directory.add_partitions("orders", 4, NOW)
+    with pytest.raises(DirectoryError, match="has 4 partitions"):
+        directory.add_partitions("orders", 3, NOW)
+    directory.close()
+    assert opened(files).topics["orders"].partitions == 4
+
+
+def test_configs_take_effect_and_are_kept(files: Files) -> None:
+    directory = opened(files)
+    directory.create_topic(ORDERS, NOW)
+    directory.set_configs("orders", {"segment.bytes": "5000"})
+    assert directory.logs["orders", 1].config.segment_bytes == 5000
+    directory.close()
+    directory = opened(files)
+    assert directory.topics["orders"].configs == {"segment.bytes": "5000"}
+    assert directory.logs["orders", 1].config.segment_bytes == 5000
+
+
+def test_a_deleted_topic_is_gone_and_its_name_is_free(files: Files) -> None:
+    directory = opened(files)
+    directory.create_topic(ORDERS, NOW)
+    directory.logs["orders", 0].append(batch(b"old"), NOW)
+    paths = directory.delete_topic("orders")
+    directory.create_topic(Topic("orders", UUID(int=8), 1), NOW)
+    assert directory.logs["orders", 0].log_end == 0 and ("orders", 1) not in directory.logs
+    for path in paths:
+        remove_directory(files, path)
+    assert [name for name in files.names() if "orders" in name or "delete" in name] == ["orders-0"]
+    directory.close()
+    assert opened(files).topics["orders"].id == UUID(int=8)
+
+
+def test_a_deletion_that_was_interrupted_is_finished_on_opening(files: Files) -> None:
+    directory = opened(files)
+    directory.create_topic(ORDERS, NOW)
+    directory.delete_topic("orders")
+    directory.release()
+    opened(files).release()
+    assert [name for name in files.names() if "-" in name and name.endswith(("delete", "0", "1"))] == []
+
+
+def test_directories_of_no_topic_are_set_aside_not_deleted(files: Files) -> None:
+    """A crash between the two steps of a creation or deletion, or somebody's copy."""
+    directory = opened(files)
+    directory.create_topic(ORDERS, NOW)
+    directory.logs["orders", 0].append(batch(b"a"), NOW)
+    directory.close()
+    replace_file(files, "coterie-topics.json", b'{"format": 1, "topics": []}')
+    directory = opened(files)
+    assert directory.opening.strays == [f"orders-{n}.AAAAAAAAAAAAAAAAAAAABw-stray" for n in (0, 1)]
+    directory.create_topic(Topic("orders", UUID(int=8), 1), NOW)
+    assert directory.logs["orders", 0].log_end == 0
+    directory.release()
+    assert not opened(files).opening.strays
+    assert files.size("orders-0.AAAAAAAAAAAAAAAAAAAABw-stray/00000000000000000000.log") > 0
+
+
+def test_a_name_that_leads_elsewhere_is_refused(files: Files) -> None:
+    directory = opened(files)
+    for name in ("../x", "a/b", ""):
+        with pytest.raises(DirectoryError, match="no name for a topic"):
+            directory.create_topic(Topic(name, UUID(int=1), 1), NOW)
+    directory.create_topic(ORDERS, NOW)
+    with pytest.raises(DirectoryError, match="exists"):
+        directory.create_topic(ORDERS, NOW)
+
+
+def test_a_new_log_start_is_kept(files: Files) -> None:
+    directory = opened(files)
+    directory.create_topic(ORDERS, NOW)
+    log = directory.logs["orders", 0]
+    for _ in range(5):
+        log.append(batch(b"a"), NOW)
+    log.flush()
+    assert directory.delete_records(("orders", 0), 3, log.durable_end) == 3
+    directory.release()
+    assert opened(files).logs["orders", 0].log_start == 3
+
+
+def test_a_topic_that_cannot_be_created_leaves_nothing_behind() -> None:
+    for room in range(0, 200, 20):
+        disk = FaultyFiles()
+        directory = opened(disk)
+        before = disk.names()
+        disk.room = room
+        with pytest.raises(LogWriteError, match="orders"):
+            directory.create_topic(ORDERS, NOW)
+        disk.room = None
+        assert [name for name in disk.names() if not name.endswith(".tmp")] == before and not directory.logs
+        directory.create_topic(ORDERS, NOW)
+
+
+def test_changes_that_cannot_be_written_are_not_made() -> None:
+    disk = FaultyFiles()
+    directory = opened(disk)
+    directory.create_topic(ORDERS, NOW)
+    disk.room = 10
+    with pytest.raises(LogWriteError):
+        directory.set_configs("orders", {})
+    with pytest.raises(LogWriteError):
+        directory.delete_topic("orders")
+    with pytest.raises(LogWriteError):
+        directory.checkpoint()
+    assert directory.topics["orders"] == ORDERS and len(directory.logs) == 2
+
+
+def test_a_log_that_cannot_be_closed_leaves_no_marker_of_a_clean_stop() -> None:
+    disk = FaultyFiles()
+    directory = opened(disk)
+    directory.create_topic(ORDERS, NOW)
+    directory.logs["orders", 0].append(batch(b"a"), NOW)
+    disk.refuses_sync = True
+    with pytest.raises(LogWriteError):
+        directory.close()
+    disk.refuses_sync = False
+    again = opened(disk)
+    assert not again.opening.was_clean and again.logs["orders", 0].log_end == 1

@@ -1,0 +1,187 @@
+"""The port to the disk: what every implementation of `Files` promises."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from coterie.log.files import DiskFiles, Files, parent_of, read_file, replace_file
+
+
+def test_what_is_appended_is_read_anywhere(files: Files) -> None:
+    file = files.open("a", create=True)
+    file.append(b"hello ")
+    file.append(bytearray(b"world"))
+    file.append(memoryview(b"!"))
+    assert file.size == files.size("a") == 12
+    assert file.pread(5, 6) == b"world"
+    assert file.pread(100, 6) == b"world!"
+    assert file.pread(1, 12) == file.pread(5, 100) == b""
+    file.close()
+
+
+def test_a_file_goes_on_where_it_ended(files: Files) -> None:
+    first = files.open("a", create=True)
+    first.append(b"one")
+    first.close()
+    again = files.open("a")
+    again.append(b"two")
+    assert again.pread(10, 0) == b"onetwo"
+    again.close()
+
+
+def test_truncating_cuts_and_the_next_append_follows_the_cut(files: Files) -> None:
+    file = files.open("a", create=True)
+    file.append(b"abcdef")
+    file.truncate(2)
+    file.append(b"X")
+    assert (file.size, file.pread(10, 0)) == (3, b"abX")
+    file.truncate(5)
+    assert file.pread(10, 0) == b"abX\0\0"
+    file.close()
+
+
+def test_two_handles_see_one_file(files: Files) -> None:
+    writer, reader = files.open("a", create=True), files.open("a")
+    writer.append(b"news")
+    assert reader.pread(4, 0) == b"news"
+    writer.close()
+    reader.close()
+
+
+def test_a_missing_file_is_not_opened_unless_asked_to(files: Files) -> None:
+    with pytest.raises(FileNotFoundError):
+        files.open("a")
+    with pytest.raises(FileNotFoundError):
+        files.size("a")
+    with pytest.raises(FileNotFoundError):
+        files.open("nowhere/a", create=True)
+    assert not files.exists("a")
+
+
+def test_directories_are_made_listed_and_removed(files: Files) -> None:
+    files.mkdir("d/e")
+    files.mkdir("d/e")
+    files.open("d/b", create=True).close()
+    files.open("d/a", create=True).close()
+    assert files.names("d") == ["a", "b", "e"] and files.names() == ["d"]
+    assert files.exists("d") and files.exists("d/e")
+    with pytest.raises(OSError, match="d"):
+        files.rmdir("d")
+    files.delete("d/a")
+    files.delete("d/b")
+    files.rmdir("d/e")
+    files.rmdir("d")
+    assert files.names() == []
+    with pytest.raises(FileNotFoundError):
+        files.names("d")
+
+
+def test_a_rename_replaces_a_file_in_one_step(files: Files) -> None:
+    for name, content in (("old", b"1"), ("new", b"2")):
+        file = files.open(name, create=True)
+        file.append(content)
+        file.close()
+    files.rename("new", "old")
+    assert read_file(files, "old") == b"2" and files.names() == ["old"]
+    files.rename("old", "old")
+    assert files.names() == ["old"]
+    with pytest.raises(FileNotFoundError):
+        files.rename("missing", "old")
+
+
+def test_a_directory_is_renamed_with_what_is_in_it(files: Files) -> None:
+    files.mkdir("d/inner")
+    files.open("d/inner/f", create=True).close()
+    files.rename("d", "moved")
+    assert files.names() == ["moved"] and files.exists("moved/inner/f") and not files.exists("d/inner/f")
+    files.mkdir("full")
+    files.open("full/f", create=True).close()
+    with pytest.raises(OSError, match=r"full|moved"):
+        files.rename("moved", "full")
+    assert files.exists("moved/inner/f")
+
+
+def test_deleting_what_is_not_there_is_fine_and_a_directory_is_no_file(files: Files) -> None:
+    files.delete("nothing")
+    files.mkdir("d")
+    with pytest.raises(OSError, match="d"):
+        files.delete("d")
+    assert files.exists("d")
+
+
+def test_a_deleted_file_can_still_be_synced_by_who_has_it_open(files: Files) -> None:
+    file = files.open("a", create=True)
+    file.append(b"x")
+    later = file.later()
+    files.delete("a")
+    file.close()
+    later.run()
+
+
+def test_syncing_later_on_another_thread_while_appends_go_on(files: Files) -> None:
+    file = files.open("a", create=True)
+    file.append(b"x")
+    thread = threading.Thread(target=file.later().run)
+    thread.start()
+    file.append(b"y")
+    thread.join()
+    file.sync()
+    files.sync_directory()
+    files.directory_later().run()
+    assert file.pread(2, 0) == b"xy"
+    file.close()
+
+
+def test_a_lock_is_held_by_one(files: Files) -> None:
+    lock = files.lock(".lock")
+    with pytest.raises(BlockingIOError):
+        files.lock(".lock")
+    lock.release()
+    files.lock(".lock").release()
+
+
+def test_a_replaced_file_has_the_old_content_or_the_new(files: Files) -> None:
+    files.mkdir("d")
+    replace_file(files, "d/f", b"old")
+    replace_file(files, "d/f", b"new", sync=False)
+    assert read_file(files, "d/f") == b"new" and files.names("d") == ["f"]
+    leftover = files.open("d/f.tmp", create=True)
+    leftover.append(b"torn by a crash")
+    leftover.close()
+    replace_file(files, "d/f", b"newer")
+    assert read_file(files, "d/f") == b"newer"
+
+
+def test_the_parent_of_a_path() -> None:
+    assert [parent_of(path) for path in ("a", "a/b", "a/b/c")] == ["", "a", "a/b"]
+
+
+def _open_descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_a_sync_that_is_never_run_lets_go_of_its_descriptor(tmp_path: Path) -> None:
+    files = DiskFiles(tmp_path)
+    file = files.open("a", create=True)
+    before = _open_descriptors()
+    laters = [file.later() for _ in range(10)]
+    assert _open_descriptors() == before + 10
+    del laters
+    assert _open_descriptors() == before
+    file.close()
+
+
+def test_a_lock_keeps_other_processes_out_and_dies_with_its_owner(tmp_path: Path) -> None:
+    script = "import sys; from coterie.log.files import DiskFiles; lock = DiskFiles(sys.argv[1]).lock('.lock')"
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    lock = DiskFiles(tmp_path).lock(".lock")
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "BlockingIOError" in refused.stderr
+    lock.release()
+    subprocess.run(command, check=True)
+    DiskFiles(tmp_path).lock(".lock").release()

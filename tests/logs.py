@@ -1,0 +1,115 @@
+"""What tests of logs share: batches in one line, and a disk that can be full, broken or slow to sync."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+
+from coterie.log import File, LogConfig, MemoryFiles, PartitionLog, Sync
+from coterie.wire.batch import batches
+from coterie.wire.buffer import Buffer
+from coterie.wire.records import BatchRecord, build_batch, records
+
+__all__ = ["SMALL", "FaultyFiles", "batch", "offsets_in", "read_all", "values_in"]
+
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=150)
+"""Several batches a segment, several rows an index."""
+
+
+def batch(
+    *values: bytes, timestamps: Sequence[int] | None = None, producer: tuple[int, int, int] | None = None
+) -> bytearray:
+    """A batch of these values, as a client sends it; `producer` is id, epoch and sequence."""
+    times = timestamps or [1_000] * len(values)
+    content = [BatchRecord(b"k", value, time) for value, time in zip(values, times, strict=True)]
+    if producer is None:
+        return build_batch(content)
+    producer_id, epoch, sequence = producer
+    return build_batch(content, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+
+
+def values_in(data: Buffer) -> list[tuple[int, bytes | None]]:
+    """Offset and value of every record, with all checksums checked."""
+    return [(record.offset, record.value) for at, header in batches(data) for record in records(data, header, at)]
+
+
+def offsets_in(data: Buffer) -> list[int]:
+    return [offset for offset, _ in values_in(data)]
+
+
+def read_all(log: PartitionLog, max_bytes: int = 300) -> list[tuple[int, bytes | None]]:
+    """Everything from the log's start to its end, in steps, as a consumer reads it."""
+    found: list[tuple[int, bytes | None]] = []
+    at = log.log_start
+    while at < log.log_end:
+        data = log.read(at, max_bytes, log.log_end)
+        assert data, f"nothing at {at} of {log.log_end}"
+        found += [item for item in values_in(data) if item[0] >= at]
+        at = found[-1][0] + 1
+    return found
+
+
+class FaultyFiles(MemoryFiles):
+    """A disk with `room` bytes left; a write that does not fit is torn where the room ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.room: int | None = None
+        self.refuses_truncate = False
+        self.refuses_sync = False
+        self.synced: list[str] = []
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        return _FaultyFile(self, path, super().open(path, create=create))
+
+    def directory_later(self, path: str = "") -> Sync:
+        super().directory_later(path)
+        return _FaultySync(self, path + "/")
+
+
+class _FaultySync:
+    def __init__(self, disk: FaultyFiles, path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def run(self) -> None:
+        if self._disk.refuses_sync:
+            raise OSError(errno.EIO, "broken disk")
+        self._disk.synced.append(self._path)
+
+
+class _FaultyFile:
+    def __init__(self, disk: FaultyFiles, path: str, file: File) -> None:
+        self._disk = disk
+        self._path = path
+        self._file = file
+
+    @property
+    def size(self) -> int:
+        return self._file.size
+
+    def append(self, data: Buffer) -> None:
+        if self._disk.room is not None:
+            if len(data) > self._disk.room:
+                self._file.append(data[: self._disk.room])
+                self._disk.room = 0
+                raise OSError(errno.ENOSPC, "no space left")
+            self._disk.room -= len(data)
+        self._file.append(data)
+
+    def pread(self, size: int, at: int) -> bytes:
+        return self._file.pread(size, at)
+
+    def truncate(self, size: int) -> None:
+        if self._disk.refuses_truncate:
+            raise OSError(errno.EIO, "broken disk")
+        self._file.truncate(size)
+
+    def sync(self) -> None:
+        self.later().run()
+
+    def later(self) -> Sync:
+        return _FaultySync(self._disk, self._path)
+
+    def close(self) -> None:
+        self._file.close()

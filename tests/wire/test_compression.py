@@ -1,0 +1,97 @@
+"""The four compressions: both ways, as other clients frame them, and never beyond the limit."""
+
+from __future__ import annotations
+
+import gzip
+
+import cramjam
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.errors import MalformedError
+from coterie.wire.batch import Compression
+from coterie.wire.compression import BombError, compress, decompress
+
+REAL = [each for each in Compression if each is not Compression.NONE]
+ENOUGH = 10_000_000
+
+
+@given(st.binary(max_size=2000), st.integers(1, 200), st.sampled_from(Compression))
+def test_both_ways(data: bytes, times: int, compression: Compression) -> None:
+    plain = data * times
+    assert bytes(decompress(compression, compress(compression, plain), ENOUGH)) == plain
+
+
+@pytest.mark.parametrize("compression", REAL)
+def test_the_limit_holds_to_the_byte(compression: Compression) -> None:
+    packed = compress(compression, bytes(100_000))
+    assert len(bytes(decompress(compression, packed, 100_000))) == 100_000
+    with pytest.raises(BombError, match="more than 99999 bytes"):
+        decompress(compression, packed, 99_999)
+
+
+@pytest.mark.parametrize("compression", REAL)
+def test_a_bomb_is_refused_without_being_unpacked(compression: Compression) -> None:
+    """Nothing is allocated beyond the limit: with it at 1 MiB this ends at once, whatever the bomb holds."""
+    bomb = compress(compression, bytes(50_000_000))
+    with pytest.raises(BombError):
+        decompress(compression, bomb, 1024 * 1024)
+
+
+@pytest.mark.parametrize("compression", REAL)
+@pytest.mark.parametrize("garbage", [b"", b"not compressed at all", bytes(range(256))])
+def test_garbage_is_malformed(compression: Compression, garbage: bytes) -> None:
+    with pytest.raises(MalformedError):
+        decompress(compression, garbage, ENOUGH)
+
+
+@pytest.mark.parametrize("compression", REAL)
+def test_a_stream_cut_short_is_malformed(compression: Compression) -> None:
+    packed = compress(compression, bytes(range(256)) * 200)
+    with pytest.raises(MalformedError):
+        decompress(compression, packed[:-5], ENOUGH)
+
+
+def test_snappy_is_framed_as_snappy_java_does_it() -> None:
+    """Header, then blocks of at most 32 KiB with their length; librdkafka sends one bare block instead."""
+    plain = bytes(range(256)) * 400
+    framed = compress(Compression.SNAPPY, plain)
+    assert framed[:16] == b"\x82SNAPPY\x00" + b"\x00\x00\x00\x01" * 2
+    at, blocks = 16, []
+    while at < len(framed):
+        length = int.from_bytes(framed[at : at + 4], "big")
+        blocks.append(bytes(cramjam.snappy.decompress_raw(framed[at + 4 : at + 4 + length])))
+        at += 4 + length
+    assert b"".join(blocks) == plain and [len(block) for block in blocks] == [32768, 32768, 32768, 4096]
+    bare = bytes(cramjam.snappy.compress_raw(plain))
+    assert bytes(decompress(Compression.SNAPPY, bare, ENOUGH)) == plain
+
+
+@pytest.mark.parametrize(
+    "blocks", [b"\x00\x00", b"\x00\x00\x00\x09abc", b"\x00\x00\x00\x00", b"\xff\xff\xff\xff", b"\x00\x00\x00\x01\xff"]
+)
+def test_snappy_blocks_that_do_not_add_up_are_malformed(blocks: bytes) -> None:
+    with pytest.raises(MalformedError):
+        decompress(Compression.SNAPPY, compress(Compression.SNAPPY, b"")[:16] + blocks, ENOUGH)
+
+
+def test_a_snappy_stream_of_many_blocks_cannot_pass_the_limit_together() -> None:
+    with pytest.raises(BombError):
+        decompress(Compression.SNAPPY, compress(Compression.SNAPPY, bytes(100_000)), 50_000)
+
+
+def test_lz4_blocks_are_independent() -> None:
+    """Kafka's Java reader refuses a frame whose flags lack this bit."""
+    frame = compress(Compression.LZ4, b"x" * 200_000)
+    assert frame[:4] == b"\x04\x22\x4d\x18" and frame[4] & 0x20
+
+
+def test_gzip_of_other_makers_is_read() -> None:
+    assert bytes(decompress(Compression.GZIP, gzip.compress(b"hello"), ENOUGH)) == b"hello"
+
+
+@pytest.mark.parametrize("size", [1, 10_000, 1_000_000])
+def test_output_grows_to_what_is_needed(size: int) -> None:
+    packed = compress(Compression.ZSTD, bytes(size))
+    assert len(bytes(decompress(Compression.ZSTD, packed, ENOUGH))) == size
