@@ -2,4 +2,21 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coterie.broker.broker import Broker
+
+__all__ = ["Broker", "__version__"]
+
 __version__ = "0.1.0"
+
+_HOMES = {"Broker": "coterie.broker.broker"}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names load when they are first asked for, so that `import coterie` costs nothing."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'coterie' has no attribute {name!r}")

@@ -1,12 +1,16 @@
-"""The `coterie` command."""
+"""The `coterie` command: what can be said. Each command's work is in a file of its own, loaded when it is used."""
 
 from __future__ import annotations
 
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import coterie
+
+__all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -24,3 +28,66 @@ def coterie_command(
     ] = False,
 ) -> None:
     """Kafka's consumer groups, whole, in Python."""
+
+
+class FlushChoice(StrEnum):
+    sync = "sync"
+    os = "os"
+
+
+class LogChoice(StrEnum):
+    text = "text"
+    all = "all"
+    json = "json"
+
+
+@app.command()
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.", show_default="9092")
+    ] = None,
+    advertise: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="What clients are told to connect to, if it is another.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the logs are kept.", show_default="coterie-data")
+    ] = None,
+    flush: Annotated[
+        FlushChoice | None,
+        typer.Option(
+            help="sync: answer when it is on the disk. os: when the system has it, as Kafka does.", show_default="sync"
+        ),
+    ] = None,
+    memory: Annotated[bool, typer.Option("--memory", help="Keep nothing: no data directory at all.")] = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting, under Kafka's own name.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Settings as a properties file.")
+    ] = None,
+    log: Annotated[
+        LogChoice, typer.Option(help="On stderr: what happens, with every commit, or as JSON lines.")
+    ] = LogChoice.text,
+) -> None:
+    """Run a broker that Kafka clients connect to.
+
+    It prints one line on stdout when it listens: ready HOST:PORT. Settings come from the file, then from the
+    environment (COTERIE_GROUP_MAX_SIZE or KAFKA_GROUP_MAX_SIZE for group.max.size), then from --set. SIGTERM or Ctrl-C
+    answers whoever waits, closes the logs and exits with 0; a second signal ends at once.
+
+    Try it: coterie serve --memory --port 0 --set group.initial.rebalance.delay.ms=0
+    """
+    from coterie.cli.serve import serve as run
+
+    run(
+        host=host,
+        port=port,
+        advertise=advertise,
+        data=data,
+        flush=flush.value if flush else None,
+        memory=memory,
+        sets=set_ or [],
+        config=config,
+        log=log.value,
+    )

@@ -1,0 +1,145 @@
+"""A broker as an object: in a thread of its own, many in one process if need be.
+
+with coterie.Broker() as broker:            # in memory; Broker(data="directory") keeps what it is given
+    consumer = KafkaConsumer("orders", bootstrap_servers=broker.bootstrap_servers, group_id="g")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+from uuid import UUID, uuid4  # noqa: TID251  the dice of the real world are thrown here
+
+from coterie.broker.node import Node
+from coterie.broker.server import Server, clock_ms, run_in_loop
+from coterie.broker.settings import Settings
+from coterie.errors import CoterieError
+from coterie.facts import Fact
+from coterie.ledger import Ledger, Round
+from coterie.log import DiskFiles, Files, MemoryFiles
+
+__all__ = ["Broker", "Flush", "open_node"]
+
+Flush = Literal["sync", "os"]
+
+START_TIMEOUT_S = 60.0
+
+
+def fresh_id() -> UUID:
+    return uuid4()
+
+
+def open_node(data: str | os.PathLike[str] | None, settings: Settings, flush: Flush) -> Node:
+    """`data` None: nothing touches the disk."""
+    if data is None:
+        files: Files = MemoryFiles()
+    else:
+        Path(data).mkdir(parents=True, exist_ok=True)
+        files = DiskFiles(data)
+    node = Node(files, settings, clock_ms(), fresh_id=fresh_id, sync=data is not None and flush == "sync")
+    node.data_path = "memory" if data is None else str(Path(data).resolve())
+    return node
+
+
+class Broker:
+    """Started by `start` or by entering it; `stop` answers whoever waits and leaves the data directory clean."""
+
+    def __init__(
+        self,
+        data: str | os.PathLike[str] | None = None,
+        settings: Mapping[str, Any] | Settings | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        flush: Flush = "sync",
+        on_fact: Callable[[Fact], None] | None = None,
+    ) -> None:
+        self._data = data
+        self._settings = settings if isinstance(settings, Settings) else Settings.of(settings or {})
+        self._host = host
+        self._port = port
+        self._flush: Flush = flush
+        self._on_fact = on_fact
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._started = threading.Event()
+        self._failure: BaseException | None = None
+        self.ledger = Ledger()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What a client is given to find this broker."""
+        if self._thread is None:
+            raise CoterieError("this broker is not running: call start(), or use it in a with statement")
+        return f"{self._host}:{self._port}"
+
+    def rounds(self, group_id: str) -> list[Round]:
+        """Every rebalance of a group since the start: why, who, how long, what moved, what it cost."""
+        return self.ledger.rounds_of(group_id)
+
+    def start(self) -> Self:
+        if self._thread is not None:
+            raise CoterieError("this broker is running already")
+        self._started.clear()
+        self._failure = None
+        self._thread = threading.Thread(target=self._run, name="coterie-broker", daemon=True)
+        self._thread.start()
+        if not self._started.wait(START_TIMEOUT_S):
+            raise CoterieError(f"the broker did not start within {START_TIMEOUT_S:.0f} s")
+        if self._failure is not None:
+            self._thread.join()
+            self._thread = None
+            raise self._failure
+        return self
+
+    def stop(self) -> None:
+        """A second stop does nothing."""
+        if self._thread is None:
+            return
+        assert self._loop is not None and self._stop is not None
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        self._thread = None
+        if self._failure is not None:
+            raise self._failure
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            run_in_loop(self._serve())
+        except BaseException as failure:  # noqa: BLE001  raised again in the thread that started us
+            self._failure = failure
+        finally:
+            self._started.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        node = open_node(self._data, self._settings, self._flush)
+        server = Server(node, self._tell)
+        try:
+            _, self._port = await server.listen(self._host, self._port)
+        except BaseException:
+            node.directory.release()
+            raise
+        self._started.set()
+        await self._stop.wait()
+        await server.stop()
+
+    def _tell(self, fact: Fact) -> None:
+        self.ledger.tell(fact)
+        if self._on_fact is not None:
+            self._on_fact(fact)

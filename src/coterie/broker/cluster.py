@@ -1,0 +1,132 @@
+"""What there is: ApiVersions, FindCoordinator, DescribeCluster, DescribeLogDirs, InitProducerId, no reassignments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coterie.apis import (
+    api_versions,
+    describe_cluster,
+    describe_log_dirs,
+    find_coordinator,
+    init_producer_id,
+    list_partition_reassignments,
+)
+from coterie.broker.calls import Call
+from coterie.broker.topics import TopicError, create_offsets_topic
+from coterie.coordinator import find_coordinator as node_for
+from coterie.errors import ErrorCode
+from coterie.log import LogError
+
+if TYPE_CHECKING:
+    from coterie.broker.node import Node
+
+__all__ = ["HANDLERS"]
+
+NO_TRANSACTIONS = "this broker does not do transactions yet: use a producer without transactional.id"
+BROKER_ENDPOINT = 1
+
+
+def _api_versions(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+    request = api_versions.read_request(frame, at, call.version)
+    if not api_versions.names_its_client(request, call.version):
+        node.answer(call, api_versions.Response(error=ErrorCode.INVALID_REQUEST), now_ms)
+        return
+    node.answer(call, api_versions.Response(api_keys=api_versions.ADVERTISED), now_ms)
+
+
+def _find_coordinator(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+    request = find_coordinator.read_request(frame, at, call.version)
+    found = [_coordinator(node, request.key_type, key, now_ms) for key in request.keys]
+    node.answer(call, find_coordinator.Response(coordinators=found), now_ms)
+
+
+def _coordinator(node: Node, key_type: int, key: str, now_ms: int) -> find_coordinator.Coordinator:
+    if key_type == find_coordinator.TRANSACTION:
+        # The code at which every client gives up at once; others are retried for ever.
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return find_coordinator.Coordinator(key=key, error=code, message=NO_TRANSACTIONS)
+    leader: int | None = node.node_id
+    if key_type == find_coordinator.GROUP:
+        try:
+            create_offsets_topic(node, now_ms)
+        except TopicError as trouble:
+            node.tell_trouble(f"the topic of the groups cannot be created: {trouble}", now_ms)
+            leader = None
+    partitions = node.settings.offsets_topic_num_partitions
+    error, node_id = node_for(key_type, key, partitions, lambda _partition: leader)
+    if error:
+        return find_coordinator.Coordinator(key=key, error=error, message=_why(error))
+    host, port = node.endpoint
+    return find_coordinator.Coordinator(key=key, node_id=node_id, host=host, port=port)
+
+
+def _why(error: ErrorCode) -> str:
+    if error is ErrorCode.INVALID_REQUEST:
+        return "a coordinator is looked for by group (key type 0)"
+    return "the topic of the groups is not there"
+
+
+def _describe_cluster(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+    request = describe_cluster.read_request(frame, at, call.version)
+    if request.endpoint_type != BROKER_ENDPOINT:
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if request.endpoint_type == 2 else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        answer = describe_cluster.Response(
+            error=code, message="this is a broker's endpoint", cluster_id="", endpoint_type=request.endpoint_type
+        )
+    else:
+        host, port = node.endpoint
+        answer = describe_cluster.Response(
+            cluster_id=node.cluster_id,
+            controller_id=node.node_id,
+            brokers=[describe_cluster.Broker(node_id=node.node_id, host=host, port=port)],
+        )
+    node.answer(call, answer, now_ms)
+
+
+def _describe_log_dirs(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+    request = describe_log_dirs.read_request(frame, at, call.version)
+    wanted = (
+        None
+        if request.topics is None
+        else {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
+    )
+    sizes: dict[str, list[describe_log_dirs.DescribedPartition]] = {}
+    for (topic, partition), log in node.directory.logs.items():
+        if wanted is None or (topic, partition) in wanted:
+            described = describe_log_dirs.DescribedPartition(partition=partition, size=log.size)
+            sizes.setdefault(topic, []).append(described)
+    topics = [describe_log_dirs.DescribedTopic(name=name, partitions=found) for name, found in sizes.items()]
+    directory = describe_log_dirs.LogDir(path=node.data_path, topics=topics)
+    node.answer(call, describe_log_dirs.Response(results=[directory]), now_ms)
+
+
+def _init_producer_id(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+    request = init_producer_id.read_request(frame, at, call.version)
+    if request.transactional_id is not None:
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        node.answer(call, init_producer_id.Response(error=code), now_ms)
+        return
+    try:
+        producer_id = node.producer_ids.next()
+    except LogError as error:
+        node.tell_trouble(str(error), now_ms)
+        node.answer(call, init_producer_id.Response(error=ErrorCode.COORDINATOR_NOT_AVAILABLE), now_ms)
+        return
+    node.answer(call, init_producer_id.Response(producer_id=producer_id), now_ms)
+
+
+def _list_partition_reassignments(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+    """Nothing moves where there is one node."""
+    list_partition_reassignments.read_request(frame, at, call.version)
+    node.answer(call, list_partition_reassignments.Response(), now_ms)
+
+
+HANDLERS = {
+    api_versions.API.key: _api_versions,
+    find_coordinator.API.key: _find_coordinator,
+    describe_cluster.API.key: _describe_cluster,
+    describe_log_dirs.API.key: _describe_log_dirs,
+    init_producer_id.API.key: _init_producer_id,
+    list_partition_reassignments.API.key: _list_partition_reassignments,
+}

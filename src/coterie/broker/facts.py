@@ -1,0 +1,24 @@
+"""What can happen to a broker, beside what happens to its groups. `group_id` is empty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coterie.facts import Fact
+
+__all__ = ["ConnectionDropped", "Trouble"]
+
+
+@dataclass(slots=True)
+class Trouble(Fact):
+    """Something is wrong with the machine: a disk that is full, a file that cannot be read."""
+
+    what: str
+
+
+@dataclass(slots=True)
+class ConnectionDropped(Fact):
+    """We closed it."""
+
+    host: str
+    why: str

@@ -1,0 +1,196 @@
+"""Fetch: records from where a reader stands, at once if there are enough of them, or when there are (KIP-227 refused).
+
+There are no fetch sessions: every answer says session 0, which tells the client to name its partitions each time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from coterie.apis import fetch
+from coterie.apis.fetch import FetchedPartition, FetchedTopic, Partition, Request, Response
+from coterie.broker.calls import Call
+from coterie.errors import ErrorCode
+from coterie.log import LogError, PartitionLog
+
+if TYPE_CHECKING:
+    from coterie.broker.node import Node
+
+__all__ = ["HANDLERS", "FetchDue", "Fetches"]
+
+READ_COMMITTED = 1
+_FULL_FETCH_EPOCHS = (-1, 0)
+
+
+@dataclass(slots=True)
+class FetchDue:
+    """A parked fetch has waited as long as its client allowed."""
+
+    parked: Parked
+
+
+class Parked:
+    """A fetch that waits for more to come."""
+
+    __slots__ = ("call", "logs", "request")
+
+    def __init__(self, call: Call, request: Request, logs: list[PartitionLog]) -> None:
+        self.call = call
+        self.request = request
+        self.logs = logs
+
+
+class Fetches:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._parked: dict[Call, Parked] = {}
+        self._readers: dict[PartitionLog, dict[Parked, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._parked)
+
+    def handle(self, call: Call, request: Request, now_ms: int) -> None:
+        if request.session_id:
+            answer = Response(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=())
+            self._node.answer(call, answer, now_ms)
+            return
+        if request.session_epoch not in _FULL_FETCH_EPOCHS:
+            answer = Response(error=ErrorCode.INVALID_FETCH_SESSION_EPOCH, responses=())
+            self._node.answer(call, answer, now_ms)
+            return
+        answer, size, final = self._read(request)
+        if final or size >= request.min_bytes or request.max_wait_ms <= 0 or self._node.is_stopping:
+            self._send(call, answer, now_ms)
+            return
+        self._park(call, request, now_ms)
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    def _park(self, call: Call, request: Request, now_ms: int) -> None:
+        logs = [log for topic in request.topics for log in self._logs_of(topic)]
+        parked = Parked(call, request, logs)
+        self._parked[call] = parked
+        for log in logs:
+            self._readers.setdefault(log, {})[parked] = None
+        self._node.coordinator.timers.arm(call, now_ms + request.max_wait_ms, FetchDue(parked))
+
+    def _unpark(self, parked: Parked) -> None:
+        del self._parked[parked.call]
+        for log in parked.logs:
+            readers = self._readers.get(log)
+            if readers is not None:
+                readers.pop(parked, None)
+                if not readers:
+                    del self._readers[log]
+        self._node.coordinator.timers.disarm(parked.call)
+
+    def advanced(self, log: PartitionLog, now_ms: int) -> None:
+        """There is more to read in `log`."""
+        for parked in list(self._readers.get(log, ())):
+            answer, size, final = self._read(parked.request)
+            if final or size >= parked.request.min_bytes:
+                self._unpark(parked)
+                self._send(parked.call, answer, now_ms)
+
+    def due(self, event: FetchDue, now_ms: int) -> None:
+        parked = event.parked
+        if self._parked.get(parked.call) is parked:
+            self._unpark(parked)
+            answer, _, _ = self._read(parked.request)
+            self._send(parked.call, answer, now_ms)
+
+    def forget(self, call: Call) -> None:
+        """Its reader is gone."""
+        parked = self._parked.get(call)
+        if parked is not None:
+            self._unpark(parked)
+
+    def answer_all(self, now_ms: int) -> None:
+        for parked in list(self._parked.values()):
+            self.due(FetchDue(parked), now_ms)
+
+    def log_deleted(self, log: PartitionLog, now_ms: int) -> None:
+        """Its readers hear that the partition is gone."""
+        for parked in list(self._readers.get(log, ())):
+            self.due(FetchDue(parked), now_ms)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def _read(self, request: Request) -> tuple[Response, int, bool]:
+        """The answer as of now, its bytes of records, and whether waiting would not change it (an error)."""
+        left = min(request.max_bytes, self._node.settings.fetch_max_bytes)
+        size, final = 0, not request.topics
+        topics = []
+        for topic in request.topics:
+            name = self._name_of(topic)
+            answers = []
+            for partition in topic.partitions:
+                answer = self._read_partition(name, partition, request, left, is_first=not size)
+                answers.append(answer)
+                got = len(answer.records or b"")
+                size += got
+                left -= got
+                final = final or bool(answer.error)
+            topics.append(FetchedTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=answers))
+        return Response(responses=topics), size, final
+
+    def _name_of(self, topic: fetch.Topic) -> str | None:
+        return topic.topic if topic.topic_id is None else self._node.topic_names.get(topic.topic_id)
+
+    def _logs_of(self, topic: fetch.Topic) -> list[PartitionLog]:
+        name = self._name_of(topic)
+        logs = [self._node.log(name, one.partition) for one in topic.partitions] if name is not None else []
+        return [log for log in logs if log is not None]
+
+    def _read_partition(
+        self, name: str | None, asked: Partition, request: Request, left: int, *, is_first: bool
+    ) -> FetchedPartition:
+        log = self._node.log(name, asked.partition) if name is not None else None
+        if log is None:
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return FetchedPartition(partition=asked.partition, error=unknown)
+        stale = leader_epoch_error(asked.current_leader_epoch)
+        if stale:
+            return FetchedPartition(partition=asked.partition, error=stale)
+        end = self._node.flusher.end_of(log)
+        stable = log.last_stable(end)
+        answer = FetchedPartition(
+            partition=asked.partition, high_watermark=end, last_stable_offset=stable, log_start_offset=log.log_start
+        )
+        if not log.log_start <= asked.fetch_offset <= log.log_end:
+            answer.error = ErrorCode.OFFSET_OUT_OF_RANGE
+            answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = -1
+            return answer
+        up_to = stable if request.isolation_level == READ_COMMITTED else end
+        room = min(asked.max_bytes, left)
+        if asked.fetch_offset >= up_to or (room <= 0 and not is_first):
+            return answer
+        try:
+            records = log.read(asked.fetch_offset, max(room, 0), up_to)
+        except LogError as error:
+            answer.error = error.code
+            return answer
+        if is_first or len(records) <= room:  # only the first of an answer may be larger than was asked for
+            answer.records = records
+        return answer
+
+    def _send(self, call: Call, answer: Response, now_ms: int) -> None:
+        self._node.send_parts(call, fetch.write_response_parts(answer, call.version), now_ms)
+
+
+def leader_epoch_error(epoch: int) -> ErrorCode:
+    """Leadership never moves here: the epoch is 0. A client that knows of another one is mistaken (KIP-320)."""
+    if epoch <= LEADER_EPOCH:
+        return ErrorCode.NONE
+    return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+LEADER_EPOCH = 0
+
+
+def _fetch(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+    node.fetches.handle(call, fetch.read_request(frame, at, call.version), now_ms)
+
+
+HANDLERS = {fetch.API.key: _fetch}

@@ -1,0 +1,83 @@
+"""Group commit: everything written while one flush is under way is made durable by the next, together.
+
+With `sync` whoever waits is told after the disk has it; otherwise at once, and the system writes when it likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from coterie.broker.calls import Flush, FlushEnded
+from coterie.errors import ErrorCode
+from coterie.log import LogWriteError, PartitionLog
+
+__all__ = ["Flusher", "Waiter"]
+
+Waiter = Callable[[ErrorCode, int], None]
+"""Told once, with the time: NONE when it is durable, or why it is lost."""
+
+
+class Flusher:
+    def __init__(self, *, sync: bool) -> None:
+        self.sync = sync
+        self._waiting: dict[PartitionLog, list[Waiter]] = {}
+        self._under_way: dict[PartitionLog, list[Waiter]] = {}
+
+    def end_of(self, log: PartitionLog) -> int:
+        """The high watermark: what may be shown to consumers cannot be lost any more."""
+        return log.durable_end if self.sync else log.log_end
+
+    def written(self, log: PartitionLog, waiter: Waiter | None, now_ms: int) -> None:
+        """Something was appended to `log`; `waiter` wants to know when it is safe."""
+        if not self.sync:
+            if waiter is not None:
+                waiter(ErrorCode.NONE, now_ms)
+            return
+        waiters = self._waiting.setdefault(log, [])
+        if waiter is not None:
+            waiters.append(waiter)
+
+    def forget(self, log: PartitionLog, now_ms: int) -> None:
+        """The log is deleted: nobody is told that anything in it is safe."""
+        for waiters in (self._waiting.pop(log, []), self._under_way.pop(log, [])):
+            for waiter in waiters:
+                waiter(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
+
+    def start(self, now_ms: int) -> Flush | None:
+        """The next flush, unless one is under way or there is nothing to flush."""
+        if self._under_way or not self._waiting:
+            return None
+        targets = []
+        waiting, self._waiting = self._waiting, {}
+        for log, waiters in waiting.items():
+            target = log.flush_target()
+            if target is not None:
+                targets.append((log, target))
+                self._under_way[log] = waiters
+                continue
+            for waiter in waiters:  # it is durable already
+                waiter(ErrorCode.NONE, now_ms)
+        if not targets:
+            return None
+        return Flush(targets, FlushEnded())
+
+    def ended(self, event: FlushEnded, now_ms: int) -> list[tuple[PartitionLog, Exception | None]]:
+        """Tell whoever waited. A log that failed is cut back, so what was appended to it meanwhile is lost as well."""
+        outcome: list[tuple[PartitionLog, Exception | None]] = []
+        for log, target, error in event.results:
+            waiters = self._under_way.pop(log, None)
+            if waiters is None:
+                continue  # deleted meanwhile
+            if error is None:
+                log.flushed(target)
+                outcome.append((log, None))
+            else:
+                waiters += self._waiting.pop(log, [])
+                outcome.append((log, error))
+                with suppress(LogWriteError):  # then it is cut back at the next append, before anything is written
+                    log.flush_failed(target, now_ms)
+            for waiter in waiters:
+                waiter(ErrorCode.NONE if error is None else ErrorCode.KAFKA_STORAGE_ERROR, now_ms)
+        self._under_way = {}
+        return outcome

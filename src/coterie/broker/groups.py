@@ -1,0 +1,253 @@
+"""The group APIs: from the wire to the coordinator, and the coordinator's records to their log and back.
+
+Nothing is decided here: which answer a request gets is in `coterie.group`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from coterie.apis import (
+    delete_groups,
+    describe_groups,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    sync_group,
+)
+from coterie.broker.calls import Call, Gather
+from coterie.coordinator import Append, Replay
+from coterie.errors import ErrorCode
+from coterie.log import LogError, Origin, PartitionLog
+from coterie.messages import CommitPartition, FetchedOffset, OffsetFetch, OffsetsFetched
+from coterie.wire.batch import batches
+from coterie.wire.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
+
+if TYPE_CHECKING:
+    from coterie.broker.node import Node
+
+__all__ = ["HANDLERS", "OFFSETS_TOPIC", "GroupLogs"]
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+# --- one group --------------------------------------------------------------------------------------------------------
+
+
+def _heartbeat(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+    node.ask(heartbeat.read_request(frame, at, call.version, call), now_ms)
+
+
+def _join_group(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+    request = join_group.read_request(
+        frame,
+        at,
+        call.version,
+        call,
+        fresh_id=str(node.fresh_id()),
+        client_id=call.client_id,
+        client_host=f"/{call.connection.host}",
+    )
+    node.ask(request, now_ms)
+
+
+def _sync_group(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+    node.ask(sync_group.read_request(frame, at, call.version, call), now_ms)
+
+
+def _leave_group(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+    node.ask(leave_group.read_request(frame, at, call.version, call), now_ms)
+
+
+def _offset_delete(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+    node.ask(offset_delete.read_request(frame, at, call.version, call), now_ms)
+
+
+def _offset_commit(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+    request = offset_commit.read_request(frame, at, call.version, call)
+    topics, names = node.directory.topics, node.topic_names
+    by_id = call.version >= offset_commit.BY_ID
+    for partition in request.partitions:
+        _resolve(partition, topics, names, by_id=by_id)
+    node.ask(request, now_ms)
+
+
+def _resolve(partition: CommitPartition, topics: Mapping[str, Any], names: Mapping[Any, str], *, by_id: bool) -> None:
+    """Rule 21, first step: who knows the topics says which partitions there are."""
+    if by_id:
+        name = names.get(partition.topic_id)
+        if name is None:
+            partition.error = ErrorCode.UNKNOWN_TOPIC_ID
+            return
+        partition.topic = name
+    topic = topics.get(partition.topic)
+    if topic is None or not 0 <= partition.partition < topic.partitions:
+        partition.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    else:
+        partition.topic_id = topic.id
+
+
+# --- several groups ---------------------------------------------------------------------------------------------------
+
+
+def _ask_each(node: Node, call: Call, requests: list[Any], finish: Callable[[list[Any]], Any], now_ms: int) -> None:
+    if not requests:
+        node.answer(call, finish([]), now_ms)
+        return
+    gather = Gather(call, len(requests), finish)
+    for index, request in enumerate(requests):
+        request.token = gather.part(index)
+    for request in requests:
+        node.ask(request, now_ms)
+
+
+def _offset_fetch(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+    requests = offset_fetch.read_request(frame, at, call.version, call)
+    if call.version < offset_fetch.BY_ID:
+        _ask_each(node, call, requests, lambda answers: answers, now_ms)
+        return
+    unknown = [_names_for_ids(node, request) for request in requests]
+    _ask_each(node, call, requests, lambda answers: _with_ids(node, answers, unknown), now_ms)
+
+
+def _names_for_ids(node: Node, request: OffsetFetch) -> list[FetchedOffset]:
+    """Version 10: names are filled in; what has none is set aside with its error (rule 22)."""
+    if request.topics is None:
+        return []
+    known, unknown = [], []
+    for (_, partitions), topic_id in zip(request.topics, request.topic_ids or [], strict=True):
+        name = node.topic_names.get(topic_id) if topic_id is not None else None
+        if name is None:
+            unknown += [
+                FetchedOffset("", partition, ErrorCode.UNKNOWN_TOPIC_ID, topic_id=topic_id) for partition in partitions
+            ]
+        else:
+            known.append((name, partitions))
+    request.topics = known
+    return unknown
+
+
+def _with_ids(node: Node, answers: list[OffsetsFetched], unknown: list[list[FetchedOffset]]) -> list[OffsetsFetched]:
+    topics = node.directory.topics
+    for answer, errors in zip(answers, unknown, strict=True):
+        found = []
+        for partition in answer.partitions:
+            topic = topics.get(partition.topic)
+            if topic is not None:  # a fetch of all: what was committed for a topic that is gone has no id any more
+                partition.topic_id = topic.id
+                found.append(partition)
+        answer.partitions = [*found, *([] if answer.error else errors)]
+    return answers
+
+
+def _describe_groups(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+    requests = describe_groups.read_request(frame, at, call.version, call)
+    _ask_each(node, call, requests, lambda answers: answers, now_ms)
+
+
+def _delete_groups(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+    requests = delete_groups.read_request(frame, at, call.version, call)
+    ids = [request.group_id for request in requests]
+    _ask_each(node, call, requests, lambda answers: list(zip(ids, answers, strict=True)), now_ms)
+
+
+def _list_groups(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+    request = list_groups.read_request(frame, at, call.version, call)
+    (reply,) = node.coordinator.handle(request, now_ms)
+    answer = reply.answer  # type: ignore[union-attr]
+    node.send(call, list_groups.write_response(answer.groups, call.version, answer.error), now_ms)
+
+
+HANDLERS = {
+    join_group.API.key: _join_group,
+    sync_group.API.key: _sync_group,
+    heartbeat.API.key: _heartbeat,
+    leave_group.API.key: _leave_group,
+    offset_commit.API.key: _offset_commit,
+    offset_fetch.API.key: _offset_fetch,
+    offset_delete.API.key: _offset_delete,
+    describe_groups.API.key: _describe_groups,
+    delete_groups.API.key: _delete_groups,
+    list_groups.API.key: _list_groups,
+}
+
+
+# --- the log of the groups --------------------------------------------------------------------------------------------
+
+
+class GroupLogs:
+    """The partitions of `__consumer_offsets`: appends of the coordinator go in, groups come out at the start."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def append(self, effect: Append, now_ms: int) -> None:
+        node = self._node
+        log = node.log(OFFSETS_TOPIC, effect.partition)
+        if log is None:
+            self._ended(effect, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
+            return
+        try:
+            effect.then.base_offset = log.append(_batch(effect, now_ms), now_ms, Origin.COORDINATOR).base_offset
+        except LogError as error:
+            node.tell_trouble(str(error), now_ms)
+            self._ended(effect, error.code, now_ms)
+            return
+        node.wrote(log, lambda error, at_ms: self._ended(effect, error, at_ms), now_ms)
+
+    def _ended(self, effect: Append, error: ErrorCode, now_ms: int) -> None:
+        effect.then.error = error
+        self._node.follow(self._node.coordinator.handle(effect.then, now_ms), now_ms)
+
+    def load(self, now_ms: int) -> None:
+        """Read all groups back (C4). Nothing else is answered before this has ended."""
+        node = self._node
+        topic = node.directory.topics.get(OFFSETS_TOPIC)
+        for partition in range(topic.partitions if topic else 0):
+            replay = node.coordinator.gain(partition)
+            log = node.directory.logs[OFFSETS_TOPIC, partition]
+            _read(log, replay)
+            node.follow(node.coordinator.loaded(partition, now_ms), now_ms)
+
+
+def _batch(effect: Append, now_ms: int) -> bytearray:
+    if effect.marker is not None:
+        assert effect.producer_id is not None
+        return build_marker(
+            EndMarker(effect.marker, 0),
+            producer_id=effect.producer_id,
+            producer_epoch=effect.producer_epoch,
+            timestamp=now_ms,
+        )
+    content = [BatchRecord(key, value, now_ms) for key, value in effect.records]
+    if effect.producer_id is None:
+        return build_batch(content)
+    return build_batch(
+        content, producer_id=effect.producer_id, producer_epoch=effect.producer_epoch, is_transactional=True
+    )
+
+
+_READ_AT_ONCE = 1 << 20
+
+
+def _read(log: PartitionLog, replay: Replay) -> None:
+    offset, end = log.log_start, log.log_end
+    while offset < end:
+        data = log.read(offset, _READ_AT_ONCE, end)
+        if not data:
+            return
+        for at, header in batches(data):
+            offset = header.next_offset
+            if header.is_control:
+                marker = marker_of(data, header, at)
+                if marker is not None:
+                    replay.marker(header.producer_id, committed=marker.committed)
+                continue
+            producer_id = header.producer_id if header.is_transactional else None
+            for record in records(data, header, at):
+                replay.record(record.offset, record.key or b"", record.value, producer_id)

@@ -1,0 +1,255 @@
+"""A broker node without I/O: frames in, effects out. It finds out who answers a request, and packs what they say.
+
+Which API is answered where is the table ROUTES; the rules are in the files it names. Logs are written here, through the
+port of `coterie.log.files`; making them durable takes time and is therefore an effect that comes back.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from coterie.apis import FIRST_FLEXIBLE, by_key
+from coterie.apis.api_versions import API as API_VERSIONS
+from coterie.apis.api_versions import refuse_version
+from coterie.broker.calls import Call, Close, Connection, Do, Effect, FlushEnded, Gather, Route, Send
+from coterie.broker.facts import Trouble
+from coterie.broker.fetch import FetchDue, Fetches
+from coterie.broker.flushing import Flusher, Waiter
+from coterie.broker.groups import OFFSETS_TOPIC, GroupLogs
+from coterie.broker.handlers import HANDLERS
+from coterie.broker.producer_ids import ProducerIds
+from coterie.broker.settings import Settings
+from coterie.broker.upkeep import CHECKPOINT_EVERY_MS, CheckpointDue, RetentionDue, check_retention
+from coterie.coordinator import Append, Coordinator
+from coterie.errors import MalformedError
+from coterie.facts import Fact
+from coterie.group.effects import Reply, Tell
+from coterie.log import DataDirectory, Files, LogConfig, LogError, PartitionLog, Topic
+from coterie.wire.frames import read_request_header, response_frame, response_frame_parts
+
+__all__ = ["Node"]
+
+
+class Node:
+    def __init__(
+        self, files: Files, settings: Settings, now_ms: int, *, fresh_id: Callable[[], UUID], sync: bool
+    ) -> None:
+        """`fresh_id` are the dice: ids of members, topics and the cluster."""
+        self.files = files
+        self.settings = settings
+        self.fresh_id = fresh_id
+        self.node_id = settings.node_id
+        self.endpoint = ("127.0.0.1", 0)
+        """Where clients find this node: known when it listens."""
+        self.directory = DataDirectory.open(
+            files,
+            now_ms,
+            cluster_id=settings.coterie_cluster_id or _cluster_id(fresh_id()),
+            node_id=settings.node_id,
+            config_of=self._config_of,
+        )
+        self.cluster_id = self.directory.meta["cluster.id"]
+        self.coordinator = Coordinator(settings.coordinator)
+        self.flusher = Flusher(sync=sync)
+        self.fetches = Fetches(self)
+        self.group_logs = GroupLogs(self)
+        self.producer_ids = ProducerIds(files)
+        self.data_path = "memory"
+        self.topic_names = {topic.id: topic.name for topic in self.directory.topics.values()}
+        self.is_stopping = False
+        self._out: list[Effect] = []
+        self._routes = {key: Route(by_key[key], by_key[key].module, handle) for key, handle in HANDLERS.items()}
+
+    def _config_of(self, topic: Topic) -> LogConfig:
+        if topic.name == OFFSETS_TOPIC:
+            return self.settings.offsets_log_config(topic.configs)
+        return self.settings.log_config(topic.configs)
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def start(self, now_ms: int) -> list[Effect]:
+        """Read the groups back and set the timers of upkeep."""
+        self.group_logs.load(now_ms)
+        timers = self.coordinator.timers
+        timers.arm("checkpoint", now_ms + CHECKPOINT_EVERY_MS, CheckpointDue())
+        timers.arm("retention", now_ms + self.settings.log_retention_check_interval_ms, RetentionDue())
+        return self._take(now_ms)
+
+    def received(self, connection: Connection, frame: bytes, now_ms: int) -> list[Effect]:
+        if connection.call is not None or connection.is_full:
+            connection.waiting.append(frame)
+            connection.waiting_bytes += len(frame)
+            return []
+        self._dispatch(connection, frame, now_ms)
+        return self._take(now_ms)
+
+    def drained(self, connection: Connection, now_ms: int) -> list[Effect]:
+        """The client reads again: what waited behind its last answer is looked at."""
+        connection.is_full = False
+        self._next(connection, now_ms)
+        return self._take(now_ms)
+
+    def disconnected(self, connection: Connection) -> None:
+        """Nobody is removed from a group for that (rule 9); a parked fetch has lost its reader."""
+        connection.is_closed = True
+        connection.waiting.clear()
+        if connection.call is not None:
+            self.fetches.forget(connection.call)
+
+    def flush_ended(self, event: FlushEnded, now_ms: int) -> list[Effect]:
+        for log, error in self.flusher.ended(event, now_ms):
+            if error is None:
+                self.fetches.advanced(log, now_ms)
+            else:
+                self.tell_trouble(f"{log.path}: {error}", now_ms)
+        return self._take(now_ms)
+
+    def ring(self, now_ms: int) -> list[Effect]:
+        for event in self.coordinator.timers.due(now_ms):
+            if isinstance(event, FetchDue):
+                self.fetches.due(event, now_ms)
+            elif isinstance(event, CheckpointDue):
+                self._checkpoint(now_ms)
+            elif isinstance(event, RetentionDue):
+                check_retention(self, now_ms)
+            else:
+                self.follow(self.coordinator.handle(event, now_ms), now_ms)
+        return self._take(now_ms)
+
+    def stop(self, now_ms: int) -> list[Effect]:
+        """Whoever waits is answered: groups are told to look for another coordinator, fetches what there is."""
+        self.is_stopping = True
+        for partition in list(self.coordinator.shards):
+            self.follow(self.coordinator.lose(partition, now_ms), now_ms)
+        self.fetches.answer_all(now_ms)
+        return self._take(now_ms)
+
+    def next_ms(self) -> int | None:
+        return self.coordinator.timers.next_ms()
+
+    def _take(self, now_ms: int) -> list[Effect]:
+        """The effects of this event; and if nothing is being flushed, what it wrote is, now."""
+        flush = self.flusher.start(now_ms)
+        out, self._out = self._out, []
+        if flush is not None:
+            out.append(flush)
+        return out
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _dispatch(self, connection: Connection, frame: bytes, now_ms: int) -> None:
+        try:
+            key, version, correlation_id, client_id, at = read_request_header(frame, FIRST_FLEXIBLE)
+            route = self._routes.get(key)
+            if route is None or not route.first <= version <= route.last:
+                self._refuse_version(connection, key, version, correlation_id)
+                return
+            call = connection.call = Call(connection, route, version, correlation_id, client_id)
+            route.handle(self, call, frame, at, now_ms)
+        except MalformedError as error:
+            connection.call = None
+            self.close(connection, f"a request that cannot be read: {error}")
+
+    def _refuse_version(self, connection: Connection, key: int, version: int, correlation_id: int) -> None:
+        """Only ApiVersions answers, in the oldest form there is, so that the client can choose again (C5)."""
+        if key == API_VERSIONS.key:
+            self._out.append(Send(connection, response_frame(correlation_id, refuse_version(), flexible=False)))
+            return
+        name = by_key[key].name if key in by_key else "unknown"
+        self.close(connection, f"version {version} of API {key} ({name}) is not supported")
+
+    def close(self, connection: Connection, why: str) -> None:
+        connection.waiting.clear()
+        self._out.append(Close(connection, why))
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def answer(self, call: Call, reply: Any, now_ms: int) -> None:
+        """`reply` is what the API's `write_response` takes."""
+        self.send(call, call.route.write(reply, call.version), now_ms)
+
+    def send(self, call: Call, body: bytes, now_ms: int) -> None:
+        flexible = call.route.header_flexible[call.version]
+        self._out.append(Send(call.connection, response_frame(call.correlation_id, body, flexible=flexible)))
+        self.done(call, now_ms)
+
+    def send_parts(self, call: Call, parts: Sequence[bytes | memoryview], now_ms: int) -> None:
+        flexible = call.route.header_flexible[call.version]
+        self._out.append(Send(call.connection, response_frame_parts(call.correlation_id, parts, flexible=flexible)))
+        self.done(call, now_ms)
+
+    def done(self, call: Call, now_ms: int) -> None:
+        """Answered, or not to be answered at all: the next request of the connection may be looked at."""
+        connection = call.connection
+        if connection.call is call:
+            connection.call = None
+            if connection.waiting:
+                self._next(connection, now_ms)
+
+    def _next(self, connection: Connection, now_ms: int) -> None:
+        while connection.waiting and connection.call is None and not connection.is_full and not connection.is_closed:
+            frame = connection.waiting.popleft()
+            connection.waiting_bytes -= len(frame)
+            self._dispatch(connection, frame, now_ms)
+
+    # --- effects of the coordinator -----------------------------------------------------------------------------------
+
+    def ask(self, request: Any, now_ms: int) -> None:
+        """A word of the group protocol; its token says who is answered."""
+        self.follow(self.coordinator.handle(request, now_ms), now_ms)
+
+    def follow(self, effects: Sequence[Any], now_ms: int) -> None:
+        for effect in effects:
+            kind = type(effect)
+            if kind is Reply:
+                self._reply(effect.token, effect.answer, now_ms)
+            elif kind is Append:
+                self.group_logs.append(effect, now_ms)
+            else:
+                self._out.append(effect)
+
+    def _reply(self, token: Any, answer: Any, now_ms: int) -> None:
+        if type(token) is Call:
+            self.answer(token, answer, now_ms)
+            return
+        gather, index = token
+        assert isinstance(gather, Gather)
+        gather.answers[index] = answer
+        gather.missing -= 1
+        if not gather.missing:
+            self.answer(gather.call, gather.finish(gather.answers), now_ms)
+
+    # --- logs ---------------------------------------------------------------------------------------------------------
+
+    def log(self, topic: str, partition: int) -> PartitionLog | None:
+        return self.directory.logs.get((topic, partition))
+
+    def wrote(self, log: PartitionLog, waiter: Waiter | None, now_ms: int) -> None:
+        """Something was appended: whoever waits for it to be durable is told, and so are readers."""
+        self.flusher.written(log, waiter, now_ms)
+        if not self.flusher.sync:
+            self.fetches.advanced(log, now_ms)
+
+    def do_later(self, what: str, work: Callable[[], None]) -> None:
+        self._out.append(Do(what, work))
+
+    def tell(self, fact: Fact) -> None:
+        self._out.append(Tell(fact))
+
+    def tell_trouble(self, what: str, now_ms: int) -> None:
+        self.tell(Trouble(now_ms, "", what))
+
+    def _checkpoint(self, now_ms: int) -> None:
+        try:
+            self.directory.checkpoint()
+        except LogError as error:
+            self.tell_trouble(str(error), now_ms)
+        self.coordinator.timers.arm("checkpoint", now_ms + CHECKPOINT_EVERY_MS, CheckpointDue())
+
+
+def _cluster_id(fresh: UUID) -> str:
+    """As Kafka writes one: 22 characters of base64."""
+    return urlsafe_b64encode(fresh.bytes).decode().rstrip("=")

@@ -1,0 +1,114 @@
+"""Produce: batches go into their logs, and the answer says where, when it is as safe as the client asked (`acks`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coterie.apis import produce
+from coterie.apis.produce import ProducedPartition, ProducedTopic, Request, Response
+from coterie.broker.calls import Call
+from coterie.broker.groups import OFFSETS_TOPIC
+from coterie.errors import ErrorCode
+from coterie.log import LogError, PartitionLog
+from coterie.wire.batch import BatchError
+
+if TYPE_CHECKING:
+    from coterie.broker.node import Node
+
+__all__ = ["HANDLERS"]
+
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+
+
+class _Production:
+    """One request: when the last of its partitions is settled, it is answered."""
+
+    def __init__(self, node: Node, call: Call, request: Request) -> None:
+        self.node = node
+        self.call = call
+        self.acks = request.acks
+        self.topics: list[ProducedTopic] = []
+        self.unsettled = 1  # the request itself, until all of it has been written
+        self.written: list[tuple[PartitionLog, ProducedPartition]] = []
+
+    def settle(self, now_ms: int) -> None:
+        self.unsettled -= 1
+        if self.unsettled:
+            return
+        if self.acks != ACKS_NONE:
+            self.node.answer(self.call, Response(responses=self.topics), now_ms)
+            return
+        failed = [one for topic in self.topics for one in topic.partitions if one.error]
+        if failed:  # there is no answer to carry the error (rule D2)
+            self.node.close(self.call.connection, f"a produce with acks=0 failed: {failed[0].error.name}")
+        self.node.done(self.call, now_ms)
+
+    def wait_for(self, log: PartitionLog, answer: ProducedPartition, now_ms: int) -> None:
+        self.unsettled += 1
+
+        def durable(error: ErrorCode, at_ms: int) -> None:
+            if error:
+                answer.error = error
+                answer.base_offset = -1
+            self.settle(at_ms)
+
+        self.node.wrote(log, durable, now_ms)
+
+
+def _produce(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+    request = produce.read_request(frame, at, call.version)
+    production = _Production(node, call, request)
+    refusal = _refusal_of(request)
+    for topic in request.topics:
+        name = node.topic_names.get(topic.topic_id) if topic.topic_id is not None else topic.name
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answers = []
+        for partition in topic.partitions:
+            log = node.log(name, partition.partition) if name is not None else None
+            answer = ProducedPartition(partition=partition.partition)
+            answers.append(answer)
+            if refusal:
+                answer.error = refusal
+            elif name == OFFSETS_TOPIC:
+                answer.error, answer.message = ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is for the broker alone"
+            elif log is None:
+                answer.error = unknown
+            else:
+                _append(production, log, partition.records, answer, now_ms)
+        production.topics.append(ProducedTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
+    production.settle(now_ms)
+
+
+def _refusal_of(request: Request) -> ErrorCode:
+    if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+        return ErrorCode.INVALID_REQUIRED_ACKS
+    if request.transactional_id is not None:  # nobody can have one: InitProducerId gives none out
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return ErrorCode.NONE
+
+
+def _append(
+    production: _Production,
+    log: PartitionLog,
+    records: bytes | memoryview | None,
+    answer: ProducedPartition,
+    now_ms: int,
+) -> None:
+    node = production.node
+    try:
+        appended = log.append(records or b"", now_ms)
+    except (LogError, BatchError) as error:
+        answer.error, answer.message = error.code, str(error)
+        if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+            node.tell_trouble(str(error), now_ms)
+        return
+    answer.base_offset = appended.base_offset
+    answer.log_append_time_ms = appended.append_time_ms
+    answer.log_start_offset = appended.log_start
+    if production.acks == ACKS_ALL:
+        production.wait_for(log, answer, now_ms)  # of a duplicate too: its first copy may not be durable yet
+    else:
+        node.wrote(log, None, now_ms)
+
+
+HANDLERS = {produce.API.key: _produce}

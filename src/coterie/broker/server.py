@@ -1,0 +1,244 @@
+"""The asyncio there is: sockets, the clock, and the thread that waits for the disk. It carries; the node decides."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any, cast
+
+from coterie.broker.calls import Close, Connection, Do, Effect, Flush, FlushEnded, Send
+from coterie.broker.facts import ConnectionDropped
+from coterie.broker.node import Node
+from coterie.errors import MalformedError
+from coterie.facts import Fact
+from coterie.wire.frames import FrameCutter
+
+__all__ = ["Server", "clock_ms"]
+
+WAITING_BYTES = 1 << 20
+"""Of requests that stand behind the one under way: with more, or more requests, we stop reading for a while."""
+WRITE_BUFFER = 1 << 20
+STOP_GRACE_S = 5.0
+
+
+def clock_ms() -> int:
+    """The wall clock: record timestamps and retention are about real time."""
+    return time.time_ns() // 1_000_000
+
+
+class Link(asyncio.Protocol):
+    """One client's socket."""
+
+    __slots__ = ("_cutter", "_is_paused", "_server", "connection", "transport")
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._cutter = FrameCutter(server.max_request_bytes)
+        self._is_paused = False
+        self.connection = Connection("", self)
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)  # uvloop has a class of its own
+        self.transport.set_write_buffer_limits(high=WRITE_BUFFER)
+        peer = transport.get_extra_info("peername")
+        self.connection.host = str(peer[0]) if peer else "unknown"
+        if not self._server.admits(self):
+            self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        server, connection = self._server, self.connection
+        try:
+            frames = self._cutter.feed(data)
+        except MalformedError as error:
+            server.drop(connection, str(error))
+            return
+        for frame in frames:
+            if connection.is_closed:
+                return
+            server.perform(server.node.received(connection, frame, clock_ms()))
+        if connection.waiting:
+            self.hold_back()
+
+    def hold_back(self) -> None:
+        """Reading stops while too much waits; the client's own buffers fill up and it has to slow down."""
+        connection = self.connection
+        too_much = len(connection.waiting) > self._server.max_waiting or connection.waiting_bytes > WAITING_BYTES
+        if too_much and not self._is_paused:
+            self._is_paused = True
+            self.transport.pause_reading()
+            self._server.held_back.add(self)
+
+    def read_on(self) -> None:
+        connection = self.connection
+        if self._is_paused and len(connection.waiting) <= self._server.max_waiting // 2 and not connection.is_closed:
+            self._is_paused = False
+            self._server.held_back.discard(self)
+            self.transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        self.connection.is_full = True
+
+    def resume_writing(self) -> None:
+        server = self._server
+        server.perform(server.node.drained(self.connection, clock_ms()))
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self._server.gone(self)
+
+
+class Server:
+    def __init__(self, node: Node, tell: Callable[[Fact], None]) -> None:
+        self.node = node
+        self.tell = tell
+        self.max_request_bytes = node.settings.socket_request_max_bytes
+        self.max_waiting = node.settings.queued_max_requests
+        self.links: set[Link] = set()
+        self.held_back: set[Link] = set()
+        self._loop = asyncio.get_running_loop()
+        self._listener: asyncio.Server | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_ms: int | None = None
+        self._disk = ThreadPoolExecutor(1, "coterie-disk")
+        self._chores = ThreadPoolExecutor(1, "coterie-chores")
+        self._all_gone: asyncio.Event | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    # --- starting and stopping ----------------------------------------------------------------------------------------
+
+    async def listen(self, host: str, port: int, advertised: tuple[str, int] | None = None) -> tuple[str, int]:
+        """Read the groups back, then listen. Returns the address; port 0 takes a free one."""
+        self.perform(self.node.start(clock_ms()))
+        self._listener = await self._loop.create_server(lambda: Link(self), host, port, backlog=1024)
+        bound = self._listener.sockets[0].getsockname()
+        self.node.endpoint = advertised or (host, bound[1])
+        return host, bound[1]
+
+    async def stop(self) -> None:
+        """Whoever waits is answered, what was written is made durable, and the directory is left clean."""
+        if self._listener is not None:
+            self._listener.close()
+        await self._flushes_end()  # commits and batches under way are answered as they end
+        self.perform(self.node.stop(clock_ms()))
+        await self._flushes_end()
+        await self._say_goodbye()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        await self._loop.run_in_executor(self._disk, self.node.directory.close)
+        self._disk.shutdown()
+        self._chores.shutdown()
+
+    async def _flushes_end(self) -> None:
+        while not self._idle.is_set():  # one that ends may have started the next
+            await self._idle.wait()
+
+    async def _say_goodbye(self) -> None:
+        """Let answers reach their clients before the sockets go."""
+        for link in list(self.links):
+            link.transport.close()
+        if self.links:
+            self._all_gone = asyncio.Event()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all_gone.wait(), STOP_GRACE_S)
+        for link in list(self.links):
+            link.transport.abort()
+
+    # --- connections --------------------------------------------------------------------------------------------------
+
+    def admits(self, link: Link) -> bool:
+        if len(self.links) >= self.node.settings.max_connections:
+            self._log_drop(
+                link.connection, f"there are {len(self.links)} connections, as many as max.connections allows"
+            )
+            return False
+        self.links.add(link)
+        return True
+
+    def gone(self, link: Link) -> None:
+        self.links.discard(link)
+        self.held_back.discard(link)
+        if self._all_gone is not None and not self.links:
+            self._all_gone.set()
+        self.node.disconnected(link.connection)
+
+    def drop(self, connection: Connection, why: str) -> None:
+        if not connection.is_closed:
+            self._log_drop(connection, why)
+            self.node.disconnected(connection)
+            connection.link.transport.close()
+
+    def _log_drop(self, connection: Connection, why: str) -> None:
+        self.tell(ConnectionDropped(clock_ms(), "", connection.host, why))
+
+    # --- effects ------------------------------------------------------------------------------------------------------
+
+    def perform(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            kind = type(effect)
+            if kind is Send:
+                self._send(effect)  # type: ignore[arg-type]
+            elif kind is Flush:
+                self._flush(effect)  # type: ignore[arg-type]
+            elif kind is Close:
+                self.drop(effect.connection, effect.why)  # type: ignore[union-attr]
+            elif kind is Do:
+                self._chores.submit(self._chore, effect)  # type: ignore[arg-type]
+            else:
+                self.tell(effect.fact)  # type: ignore[union-attr]
+        next_ms = self.node.coordinator.timers.next_ms()
+        if next_ms != self._alarm_ms:
+            self._set_alarm(next_ms)
+
+    def _send(self, effect: Send) -> None:
+        connection = effect.connection
+        if connection.is_closed:
+            return
+        link: Link = connection.link
+        data = effect.data
+        if type(data) is bytes:
+            link.transport.write(data)
+        else:
+            link.transport.writelines(data)  # type: ignore[arg-type]
+        if link in self.held_back:
+            link.read_on()
+
+    def _set_alarm(self, next_ms: int | None) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._alarm_ms = next_ms
+        if next_ms is not None:
+            self._alarm = self._loop.call_later(max(0, next_ms - clock_ms()) / 1000, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = self._alarm_ms = None
+        self.perform(self.node.ring(clock_ms()))
+
+    def _flush(self, effect: Flush) -> None:
+        self._idle.clear()
+        done = self._loop.run_in_executor(self._disk, effect.run)
+        done.add_done_callback(self._flushed)
+
+    def _flushed(self, done: asyncio.Future[FlushEnded]) -> None:
+        self._idle.set()
+        self.perform(self.node.flush_ended(done.result(), clock_ms()))
+
+    def _chore(self, effect: Do) -> None:
+        try:
+            effect.work()
+        except OSError as error:
+            self._loop.call_soon_threadsafe(partial(self.node.tell_trouble, f"{effect.what}: {error}", clock_ms()))
+
+
+def run_in_loop(coroutine: Any) -> Any:
+    """With uvloop where it is installed; plain asyncio does the same, slower."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(coroutine)
+    return uvloop.run(coroutine)

@@ -1,0 +1,299 @@
+"""Every setting of the broker, under Kafka's own names, with the defaults of Kafka 4.3.1: this class is the table.
+
+    Settings.load(properties=text, environ=os.environ, sets=["num.partitions=4"])
+    Settings.of({"group.initial.rebalance.delay.ms": 0, "num_partitions": 4})
+
+Where Kafka has no name for what can be set here, ours begins with `coterie.`. What Kafka has and we do not is in
+`ignored.py`; docs/settings.md is printed from both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import Any, Self
+
+from coterie.broker.kinds import Flag, Ratio, Word, Words, int32, int64, text_of
+from coterie.broker.listeners import Endpoint, advertised_endpoints, client_endpoints
+from coterie.broker.setting import Part, Setting, SettingsError, setting
+from coterie.broker.sources import Given, Ignored, from_environ, from_properties, from_sets, settle
+from coterie.broker.topic_configs import COMPRESSIONS, log_config
+from coterie.coordinator import CoordinatorSettings
+from coterie.group import GroupSettings
+from coterie.log import LogConfig
+from coterie.wire.records import MAX_DECOMPRESSED
+
+__all__ = ["SETTINGS", "Settings", "SettingsError"]
+
+GROUPS, TOPICS, LOG, REQUESTS, NODE = Part
+_FOREVER = 2**63 - 1
+_BATCH_OVERHEAD = 1024
+_ONE_NODE = "one node holds the one replica there is. For more, run Apache Kafka"
+_NO_COMPACTION = "compacted topics keep all their records"
+_AS_PRODUCED = "batches are stored as their producer compressed them"
+_OUR_FLUSH = "coterie.flush says when a write is on the disk"
+_NO_TIERS = "there is no tiered storage"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    group_min_session_timeout_ms: int = setting(GROUPS, 6_000, int32(0), "The shortest session a member may ask for.")
+    group_max_session_timeout_ms: int = setting(
+        GROUPS, 1_800_000, int32(0), "The longest session a member may ask for."
+    )
+    group_max_size: int = setting(GROUPS, 2**31 - 1, int32(1), "The members a group may have.")
+    group_initial_rebalance_delay_ms: int = setting(
+        GROUPS, 3_000, int32(0), "How long the first round of an empty group waits for more members."
+    )
+    offset_metadata_max_bytes: int = setting(GROUPS, 4_096, int32(0), "The longest note a commit may carry.")
+    offsets_retention_minutes: int = setting(
+        GROUPS, 10_080, int32(1), "How long offsets outlive the last member, or the last subscription to their topic."
+    )
+    offsets_retention_check_interval_ms: int = setting(
+        GROUPS, 600_000, int64(1), "How often offsets are looked at for having outlived that."
+    )
+    offsets_commit_timeout_ms: int = setting(
+        GROUPS, 5_000, int32(1), "How long a commit or a round may wait for the disk before it is refused."
+    )
+    offsets_topic_num_partitions: int = setting(
+        GROUPS, 50, int32(1), "Partitions of __consumer_offsets; not to be changed once the topic is there."
+    )
+    offsets_topic_segment_bytes: int = setting(GROUPS, 104_857_600, int32(1), "Segment size of __consumer_offsets.")
+    coterie_max_record_bytes: int = setting(
+        GROUPS, 104_857_600, int32(1024), "The largest record of a group. Kafka's 1 MiB stops groups of 5 000 members."
+    )
+    coterie_max_append_bytes: int = setting(
+        GROUPS, 1_048_576, int32(1024), "Records of groups are joined into one write up to this size."
+    )
+
+    num_partitions: int = setting(TOPICS, 1, int32(1), "Partitions of a topic that is created without a number.")
+    default_replication_factor: int = setting(
+        TOPICS, 1, int32(1, 1), "Replicas of a topic that is created without a number.", why=_ONE_NODE
+    )
+    min_insync_replicas: int = setting(TOPICS, 1, int32(1, 1), "Replicas an acks=all write needs.", why=_ONE_NODE)
+    auto_create_topics_enable: bool = setting(
+        TOPICS, True, Flag(), "A topic that is asked for and not there is created."
+    )
+    delete_topic_enable: bool = setting(TOPICS, True, Flag(), "Topics may be deleted.")
+    unclean_leader_election_enable: bool = setting(
+        TOPICS, False, Flag(), "A replica that is behind may lead.", unused=_ONE_NODE
+    )
+
+    message_max_bytes: int = setting(LOG, 1_048_588, int32(0), "The largest record batch, as it is stored.")
+    compression_type: str = setting(
+        LOG, "producer", Word(COMPRESSIONS), "What batches are stored with.", unused=_AS_PRODUCED
+    )
+    compression_gzip_level: int = setting(LOG, -1, int32(1, 9, (-1,)), "Level of gzip.", unused=_AS_PRODUCED)
+    compression_lz4_level: int = setting(LOG, 9, int32(1, 17), "Level of lz4.", unused=_AS_PRODUCED)
+    compression_zstd_level: int = setting(LOG, 3, int32(-131_072, 22), "Level of zstd.", unused=_AS_PRODUCED)
+    log_segment_bytes: int = setting(LOG, 1_073_741_824, int32(1_048_576), "The size a segment is rolled at.")
+    log_roll_ms: int | None = setting(LOG, None, int64(1), "The age a segment is rolled at.")
+    log_roll_hours: int = setting(LOG, 168, int32(1), "The same in hours, where log.roll.ms is not given.")
+    log_roll_jitter_ms: int | None = setting(
+        LOG, None, int64(0), "The most by which a segment is rolled early.", unused="segments are rolled on time"
+    )
+    log_roll_jitter_hours: int = setting(LOG, 0, int32(0), "The same in hours.", unused="segments are rolled on time")
+    log_index_interval_bytes: int = setting(LOG, 4_096, int32(0), "Bytes of a segment between entries of its index.")
+    log_index_size_max_bytes: int = setting(LOG, 10_485_760, int32(4), "The size of an index its segment is rolled at.")
+    log_retention_ms: int | None = setting(LOG, None, int64(), "How long records are kept; -1 is for ever.")
+    log_retention_minutes: int | None = setting(
+        LOG, None, int32(), "The same in minutes, where log.retention.ms is not."
+    )
+    log_retention_hours: int = setting(LOG, 168, int32(), "The same in hours, where neither is given.")
+    log_retention_bytes: int = setting(LOG, -1, int64(), "The size a partition is cut back to; -1 is no limit.")
+    log_retention_check_interval_ms: int = setting(
+        LOG, 300_000, int64(1), "How often logs are looked at for old segments."
+    )
+    log_segment_delete_delay_ms: int = setting(
+        LOG, 60_000, int64(0), "How long the files of a deleted segment stay.", unused="they go at once"
+    )
+    log_cleanup_policy: tuple[str, ...] = setting(
+        LOG, ("delete",), Words(("compact", "delete")), "Old records are deleted, compacted, or (empty) kept."
+    )
+    log_cleaner_delete_retention_ms: int = setting(
+        LOG, 86_400_000, int64(0), "How long a deletion is kept in a compacted topic.", unused=_NO_COMPACTION
+    )
+    log_cleaner_min_compaction_lag_ms: int = setting(
+        LOG, 0, int64(0), "The youngest record that may be compacted.", unused=_NO_COMPACTION
+    )
+    log_cleaner_max_compaction_lag_ms: int = setting(
+        LOG, _FOREVER, int64(1), "The oldest record that may be left alone.", unused=_NO_COMPACTION
+    )
+    log_cleaner_min_cleanable_ratio: float = setting(
+        LOG, 0.5, Ratio(), "The share of a log that is worth compacting.", unused=_NO_COMPACTION
+    )
+    log_message_timestamp_type: str = setting(
+        LOG, "CreateTime", Word(("CreateTime", "LogAppendTime")), "Whose clock stamps a record."
+    )
+    log_message_timestamp_before_max_ms: int = setting(LOG, _FOREVER, int64(0), "How far in the past a stamp may be.")
+    log_message_timestamp_after_max_ms: int = setting(LOG, 3_600_000, int64(0), "How far in the future it may be.")
+    log_flush_interval_messages: int = setting(LOG, _FOREVER, int64(1), "Records between flushes.", unused=_OUR_FLUSH)
+    log_flush_interval_ms: int | None = setting(LOG, None, int64(0), "Time between flushes.", unused=_OUR_FLUSH)
+    log_flush_scheduler_interval_ms: int = setting(
+        LOG, _FOREVER, int64(), "How often it is looked at.", unused=_OUR_FLUSH
+    )
+    log_preallocate: bool = setting(LOG, False, Flag(), "Segments get their size at once.", unused="they grow")
+    log_local_retention_ms: int = setting(LOG, -2, int64(-2), "How long records stay on this disk.", unused=_NO_TIERS)
+    log_local_retention_bytes: int = setting(LOG, -2, int64(-2), "How many stay on this disk.", unused=_NO_TIERS)
+    producer_id_expiration_ms: int = setting(
+        LOG, 86_400_000, int32(1), "How long an idempotent producer is remembered."
+    )
+    coterie_max_producers: int = setting(LOG, 10_000, int32(1), "The producers a partition remembers at most.")
+    coterie_max_decompressed_bytes: int = setting(
+        LOG, MAX_DECOMPRESSED, int32(1_048_576), "The most a batch that must be read may unpack to."
+    )
+    coterie_flush: str = setting(
+        LOG, "sync", Word(("sync", "os")), "A write counts once it is on the disk, or once the system has it."
+    )
+
+    socket_request_max_bytes: int = setting(REQUESTS, 104_857_600, int32(1), "The largest request.")
+    max_connections: int = setting(REQUESTS, 2**31 - 1, int32(0), "Connections at a time.")
+    connections_max_idle_ms: int = setting(
+        REQUESTS, 600_000, int64(), "A connection that is silent so long is closed; negative: never."
+    )
+    queued_max_requests: int = setting(
+        REQUESTS, 500, int32(1), "Requests of one connection that may wait. Kafka counts those of all connections."
+    )
+    fetch_max_bytes: int = setting(REQUESTS, 57_671_680, int32(1024), "The most one fetch is answered with.")
+    max_incremental_fetch_session_cache_slots: int = setting(REQUESTS, 1_000, int32(0), "Fetch sessions at a time.")
+
+    node_id: int = setting(NODE, 1, int32(0), "The number clients know this broker by; broker.id is the same.")
+    coterie_cluster_id: str = setting(
+        NODE, "", Word(), "The cluster's id; empty: what the data directory says, or a new one."
+    )
+    listeners: tuple[str, ...] = setting(NODE, ("PLAINTEXT://127.0.0.1:9092",), Words(), "Where to listen.")
+    advertised_listeners: tuple[str, ...] = setting(NODE, (), Words(), "Where clients are told to come; empty: there.")
+    listener_security_protocol_map: tuple[str, ...] = setting(
+        NODE,
+        ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"),
+        Words(code=2),
+        "What is spoken on which listener; on ours it is PLAINTEXT.",
+    )
+    controller_listener_names: tuple[str, ...] = setting(
+        NODE, (), Words(), "Listeners that are for controllers, which there are none of; they are not opened."
+    )
+    log_dirs: tuple[str, ...] = setting(NODE, (), Words(), "The data directory, one; log.dir is the same.")
+    authorizer_class_name: str = setting(
+        NODE,
+        "",
+        Word(("",)),
+        "Who judges what clients may do.",
+        why="there are no ACLs: whoever can connect may do everything. Take it out, and let only friends connect",
+    )
+
+    given: Mapping[str, str] = field(default_factory=dict)
+    """Where those that were given came from, by name; all others have their default."""
+    ignored: Sequence[Ignored] = ()
+    """What was given and changes nothing, with the reason: for the log."""
+
+    @classmethod
+    def load(
+        cls,
+        properties: str = "",
+        environ: Mapping[str, str] = MappingProxyType({}),
+        sets: Sequence[str] = (),
+        **more: Any,
+    ) -> Self:
+        """From a file's text, then the environment, then `--set name=value`, then keywords: the later one counts."""
+        problems: list[str] = []
+        given = [
+            *from_properties(properties, problems),
+            *from_environ(environ, SETTINGS, problems),
+            *from_sets(sets, problems),
+            *(Given(name, text_of(value), f"{name}=") for name, value in more.items()),
+        ]
+        return cls._settled(given, problems)
+
+    @classmethod
+    def of(cls, values: Mapping[str, object]) -> Self:
+        """From Python: names with dots or underscores, values of any type that says what is meant."""
+        return cls._settled([Given(name, text_of(value), "settings") for name, value in values.items()], [])
+
+    @classmethod
+    def _settled(cls, given: Sequence[Given], problems: list[str]) -> Self:
+        values, origins, ignored = settle(given, SETTINGS, problems)
+        settings = cls(**values, given=origins, ignored=tuple(ignored))
+        if not problems:
+            problems += settings._contradictions()
+        if problems:
+            raise SettingsError("\n".join(problems))
+        return settings
+
+    def _contradictions(self) -> list[str]:
+        """What is allowed alone and not together."""
+        problems = []
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            problems.append(
+                f"group.min.session.timeout.ms is {self.group_min_session_timeout_ms}, group.max.session.timeout.ms "
+                f"{self.group_max_session_timeout_ms}: no member could join. Lower the one or raise the other"
+            )
+        if self.log_config({}).retention_ms == 0:
+            problems.append(
+                "log.retention is 0: records would be gone at once. Allowed is -1, for ever, or more than 0"
+            )
+        if self.log_cleaner_min_compaction_lag_ms > self.log_cleaner_max_compaction_lag_ms:
+            problems.append("log.cleaner.min.compaction.lag.ms is above log.cleaner.max.compaction.lag.ms")
+        if len(self.log_dirs) > 1:
+            problems.append(f"log.dirs has {len(self.log_dirs)} directories; allowed is one")
+        try:
+            self.endpoints()
+            self.advertised()
+        except SettingsError as error:
+            problems.append(str(error))
+        return problems
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, SETTINGS[name].field_name)
+
+    @property
+    def coordinator(self) -> CoordinatorSettings:
+        group = GroupSettings(
+            group_min_session_timeout_ms=self.group_min_session_timeout_ms,
+            group_max_session_timeout_ms=self.group_max_session_timeout_ms,
+            group_max_size=self.group_max_size,
+            group_initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
+            offset_metadata_max_bytes=self.offset_metadata_max_bytes,
+            offsets_retention_minutes=self.offsets_retention_minutes,
+        )
+        return CoordinatorSettings(
+            group=group,
+            offsets_topic_num_partitions=self.offsets_topic_num_partitions,
+            offsets_retention_check_interval_ms=self.offsets_retention_check_interval_ms,
+            offsets_commit_timeout_ms=self.offsets_commit_timeout_ms,
+            max_record_bytes=self.coterie_max_record_bytes,
+            max_append_bytes=self.coterie_max_append_bytes,
+        )
+
+    def log_config(self, topic_configs: Mapping[str, str]) -> LogConfig:
+        """Of a topic with these configs of its own, which have been checked when they were given."""
+        return log_config(topic_configs, self)
+
+    @property
+    def offsets_topic_configs(self) -> dict[str, str]:
+        """What __consumer_offsets is created with."""
+        segment = str(self.offsets_topic_segment_bytes)
+        return {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": segment}
+
+    def offsets_log_config(self, topic_configs: Mapping[str, str]) -> LogConfig:
+        """Of __consumer_offsets: the largest record of a group must fit into a batch, and the batch into a segment."""
+        config = self.log_config(topic_configs)
+        largest = self.coterie_max_record_bytes + _BATCH_OVERHEAD
+        return replace(
+            config,
+            max_message_bytes=max(config.max_message_bytes, largest),
+            segment_bytes=max(config.segment_bytes, largest),
+        )
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Where to listen for clients."""
+        return client_endpoints(self.listeners, self.listener_security_protocol_map, self.controller_listener_names)
+
+    def advertised(self) -> tuple[Endpoint, ...]:
+        """What clients that came by a listener are told, by its name; none for those that are told where they came."""
+        return advertised_endpoints(self.advertised_listeners, self.endpoints(), self.controller_listener_names)
+
+
+SETTINGS: Mapping[str, Setting] = {
+    row.name: row for row in (each.metadata["setting"](each.name) for each in fields(Settings) if each.metadata)
+}

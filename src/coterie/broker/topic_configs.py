@@ -1,0 +1,277 @@
+"""The configs a topic can have of its own, as Kafka 4.3.1 lists them, and the broker's settings behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from coterie.broker.kinds import Flag, Kind, Ratio, Word, Words, int32, int64
+from coterie.log import UNLIMITED, LogConfig
+from coterie.wire.batch import TimestampType
+
+__all__ = ["COMPRESSIONS", "TOPIC_CONFIGS", "BrokerValues", "TopicConfig", "effective", "log_config"]
+
+COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_MINUTE_MS = 60_000
+_HOUR_MS = 60 * _MINUTE_MS
+_STAMPS = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
+
+
+class BrokerValues(Protocol):
+    """`Settings`, of which no more is needed here."""
+
+    def __getitem__(self, name: str) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    name: str
+    kind: Kind
+    doc: str
+    behind: tuple[str, ...] = ()
+    """The broker's settings it takes its default from: the first that has a value."""
+    factors: tuple[int, ...] = (1,)
+    """What their values are multiplied with, to be milliseconds."""
+    default: Any = None
+    """Of those that no setting is behind, and of all of them for APPEND and SUBTRACT."""
+
+
+TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
+    config.name: config
+    for config in (
+        TopicConfig(
+            "cleanup.policy",
+            Words(("compact", "delete")),
+            "Old records are deleted, compacted (not here: they are kept), or, if empty, kept.",
+            ("log.cleanup.policy",),
+            default=("delete",),
+        ),
+        TopicConfig(
+            "compression.gzip.level",
+            int32(1, 9, (-1,)),
+            "Level of gzip. Changes nothing: batches stay as their producer compressed them.",
+            ("compression.gzip.level",),
+        ),
+        TopicConfig(
+            "compression.lz4.level",
+            int32(1, 17),
+            "Level of lz4. Changes nothing: batches stay as their producer compressed them.",
+            ("compression.lz4.level",),
+        ),
+        TopicConfig(
+            "compression.type",
+            Word(COMPRESSIONS),
+            "What batches are stored with. Changes nothing: batches stay as their producer compressed them.",
+            ("compression.type",),
+        ),
+        TopicConfig(
+            "compression.zstd.level",
+            int32(-131_072, 22),
+            "Level of zstd. Changes nothing: batches stay as their producer compressed them.",
+            ("compression.zstd.level",),
+        ),
+        TopicConfig(
+            "delete.retention.ms",
+            int64(0),
+            "How long a deletion is kept in a compacted topic. Changes nothing: such a topic keeps all its records.",
+            ("log.cleaner.delete.retention.ms",),
+        ),
+        TopicConfig(
+            "file.delete.delay.ms",
+            int64(0),
+            "How long the files of a deleted segment stay. Changes nothing: they go at once.",
+            ("log.segment.delete.delay.ms",),
+        ),
+        TopicConfig(
+            "flush.messages",
+            int64(1),
+            "Records between flushes. Changes nothing: coterie.flush says when a write is on the disk.",
+            ("log.flush.interval.messages",),
+        ),
+        TopicConfig(
+            "flush.ms",
+            int64(0),
+            "Time between flushes. Changes nothing: coterie.flush says when a write is on the disk.",
+            ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+            (1, 1),
+        ),
+        TopicConfig(
+            "follower.replication.throttled.replicas",
+            Words(replicas=True),
+            "Replicas that copy slowly. Changes nothing: there is one replica.",
+            default=(),
+        ),
+        TopicConfig(
+            "index.interval.bytes",
+            int32(0),
+            "Bytes of a segment between entries of its index.",
+            ("log.index.interval.bytes",),
+        ),
+        TopicConfig(
+            "leader.replication.throttled.replicas",
+            Words(replicas=True),
+            "Replicas that are copied from slowly. Changes nothing: there is one replica.",
+            default=(),
+        ),
+        TopicConfig(
+            "local.retention.bytes",
+            int64(-2),
+            "How much stays on this disk. Changes nothing: there is no tiered storage.",
+            ("log.local.retention.bytes",),
+        ),
+        TopicConfig(
+            "local.retention.ms",
+            int64(-2),
+            "How long records stay on this disk. Changes nothing: there is no tiered storage.",
+            ("log.local.retention.ms",),
+        ),
+        TopicConfig(
+            "max.compaction.lag.ms",
+            int64(1),
+            "The oldest record compaction may leave alone. Changes nothing: compacted topics keep all their records.",
+            ("log.cleaner.max.compaction.lag.ms",),
+        ),
+        TopicConfig(
+            "max.message.bytes", int32(0), "The largest record batch, as it is stored.", ("message.max.bytes",)
+        ),
+        TopicConfig(
+            "message.timestamp.after.max.ms",
+            int64(0),
+            "How far in the future a producer's timestamp may be.",
+            ("log.message.timestamp.after.max.ms",),
+        ),
+        TopicConfig(
+            "message.timestamp.before.max.ms",
+            int64(0),
+            "How far in the past a producer's timestamp may be.",
+            ("log.message.timestamp.before.max.ms",),
+        ),
+        TopicConfig(
+            "message.timestamp.type",
+            Word(tuple(_STAMPS)),
+            "Whose clock stamps a record: its producer's or the broker's.",
+            ("log.message.timestamp.type",),
+        ),
+        TopicConfig(
+            "min.cleanable.dirty.ratio",
+            Ratio(),
+            "The share of a log that is worth compacting. Changes nothing: compacted topics keep all their records.",
+            ("log.cleaner.min.cleanable.ratio",),
+        ),
+        TopicConfig(
+            "min.compaction.lag.ms",
+            int64(0),
+            "The youngest record that may be compacted. Changes nothing: compacted topics keep all their records.",
+            ("log.cleaner.min.compaction.lag.ms",),
+        ),
+        TopicConfig(
+            "min.insync.replicas",
+            int32(1),
+            "Replicas an acks=all write needs. There is one: with more than 1 every such write is refused.",
+            ("min.insync.replicas",),
+        ),
+        TopicConfig(
+            "preallocate",
+            Flag(),
+            "Segments get their size at once. Changes nothing: they grow.",
+            ("log.preallocate",),
+        ),
+        TopicConfig(
+            "remote.log.copy.disable",
+            Flag(),
+            "Nothing more goes to tiered storage. Changes nothing: there is none.",
+            default=False,
+        ),
+        TopicConfig(
+            "remote.log.delete.on.disable",
+            Flag(),
+            "Tiered storage is emptied when it is switched off. Changes nothing: there is none.",
+            default=False,
+        ),
+        TopicConfig(
+            "remote.storage.enable",
+            Flag(),
+            "Tiered storage. There is none, so it cannot be true.",
+            default=False,
+        ),
+        TopicConfig(
+            "retention.bytes",
+            int64(),
+            "The size a partition is cut back to, by whole segments; negative is no limit.",
+            ("log.retention.bytes",),
+        ),
+        TopicConfig(
+            "retention.ms",
+            int64(-1),
+            "How long records are kept; -1 is for ever.",
+            ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+            (1, _MINUTE_MS, _HOUR_MS),
+        ),
+        TopicConfig("segment.bytes", int32(1_048_576), "The size a segment is rolled at.", ("log.segment.bytes",)),
+        TopicConfig(
+            "segment.index.bytes",
+            int32(4),
+            "The size of an index its segment is rolled at.",
+            ("log.index.size.max.bytes",),
+        ),
+        TopicConfig(
+            "segment.jitter.ms",
+            int64(0),
+            "The most by which a segment is rolled early. Changes nothing: segments are rolled on time.",
+            ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+            (1, _HOUR_MS),
+        ),
+        TopicConfig(
+            "segment.ms",
+            int64(1),
+            "The age a segment is rolled at.",
+            ("log.roll.ms", "log.roll.hours"),
+            (1, _HOUR_MS),
+        ),
+        TopicConfig(
+            "unclean.leader.election.enable",
+            Flag(),
+            "A replica that is behind may lead. Changes nothing: there is one replica.",
+            ("unclean.leader.election.enable",),
+        ),
+    )
+}
+
+
+def effective(name: str, own: Mapping[str, str], broker: BrokerValues) -> Any:
+    """The value a topic has: its own, or the broker's."""
+    config = TOPIC_CONFIGS[name]
+    if name in own:
+        return config.kind.read(own[name])
+    for behind, factor in zip(config.behind, config.factors, strict=True):
+        value = broker[behind]
+        if value is not None:
+            if name == "retention.ms" and value < 0:
+                return UNLIMITED  # as many hours below zero as you like
+            return value * factor if factor != 1 else value
+    return config.default
+
+
+def log_config(own: Mapping[str, str], broker: BrokerValues) -> LogConfig:
+    def of(name: str) -> Any:
+        return effective(name, own, broker)
+
+    policy = of("cleanup.policy")
+    return LogConfig(
+        segment_bytes=of("segment.bytes"),
+        segment_ms=of("segment.ms"),
+        segment_index_bytes=of("segment.index.bytes"),
+        index_interval_bytes=of("index.interval.bytes"),
+        retention_ms=of("retention.ms"),
+        retention_bytes=max(UNLIMITED, of("retention.bytes")),
+        deletes="delete" in policy,
+        compacts="compact" in policy,
+        max_message_bytes=of("max.message.bytes"),
+        message_timestamp_type=_STAMPS[of("message.timestamp.type")],
+        message_timestamp_before_max_ms=of("message.timestamp.before.max.ms"),
+        message_timestamp_after_max_ms=of("message.timestamp.after.max.ms"),
+        producer_id_expiration_ms=broker["producer.id.expiration.ms"],
+        max_producers=broker["coterie.max.producers"],
+        max_decompressed_bytes=broker["coterie.max.decompressed.bytes"],
+    )

@@ -1,0 +1,111 @@
+"""`coterie serve`: the broker as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from coterie.broker.broker import Flush, open_node
+from coterie.broker.server import Server, run_in_loop
+from coterie.broker.settings import Settings
+from coterie.cli.facts import FactLog
+from coterie.errors import CoterieError
+
+__all__ = ["serve"]
+
+Address = tuple[str, int]
+DATA = "coterie-data"
+
+
+def serve(
+    *,
+    host: str | None,
+    port: int | None,
+    advertise: str | None,
+    data: Path | None,
+    flush: Flush | None,
+    memory: bool,
+    sets: Sequence[str],
+    config: Path | None,
+    log: str,
+) -> None:
+    """Runs until it is told to stop; the exit status is 0 then. An option wins over the setting it stands for."""
+    try:
+        properties = config.read_text() if config else ""
+        settings = Settings.load(properties=properties, environ=os.environ, sets=sets)
+        listen, advertised = _addresses(settings, host, port, advertise)
+        where = None if memory else data or Path(settings.log_dirs[0] if settings.log_dirs else DATA)
+        facts = FactLog(sys.stderr, as_json=log == "json", shows_commits=log == "all")
+        for ignored in settings.ignored:
+            facts.note(str(ignored))
+        raise_file_limit()
+        chosen: Flush = flush or ("os" if settings.coterie_flush == "os" else "sync")
+        run_in_loop(_serve(settings, listen, advertised, where, chosen, facts))
+    except (CoterieError, OSError) as error:
+        typer.echo(f"coterie: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+def _addresses(
+    settings: Settings, host: str | None, port: int | None, advertise: str | None
+) -> tuple[Address, Address | None]:
+    """Where to listen, and what clients are told if that is something else."""
+    endpoint = settings.endpoints()[0]
+    listen = (endpoint.host if host is None else host, endpoint.port if port is None else port)
+    if advertise is not None:
+        return listen, parse_address(advertise)
+    advertised = settings.advertised()
+    return listen, (advertised[0].host, advertised[0].port) if advertised else None
+
+
+async def _serve(
+    settings: Settings,
+    listen: Address,
+    advertised: Address | None,
+    data: Path | None,
+    flush: Flush,
+    facts: FactLog,
+) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _stop_or_quit, stop)
+    node = open_node(data, settings, flush)
+    facts.opened(node.directory)
+    server = Server(node, facts.tell)
+    bound_host, bound_port = await server.listen(*listen, advertised)
+    typer.echo(f"ready {bound_host}:{bound_port}")
+    sys.stdout.flush()
+    await stop.wait()
+    facts.note("stopping: whoever waits is answered, then the logs are closed; a second signal ends at once")
+    await server.stop()
+
+
+def _stop_or_quit(stop: asyncio.Event) -> None:
+    """The first signal asks, the second insists."""
+    if stop.is_set():
+        os._exit(1)
+    stop.set()
+
+
+def parse_address(text: str) -> Address:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdigit() or int(port) > 65_535:
+        raise CoterieError(f"{text!r} is no address: give host:port, for example broker.example.org:9092")
+    return host.strip("[]"), int(port)
+
+
+def raise_file_limit() -> None:
+    """Each connection and each segment is a file: take as many as the system allows."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (ValueError, OSError):
+        return  # then it stays as it is
