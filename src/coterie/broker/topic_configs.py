@@ -244,7 +244,7 @@ def effective(name: str, own: Mapping[str, str], broker: BrokerValues) -> Any:
     config = TOPIC_CONFIGS[name]
     if name in own:
         return config.kind.read(own[name])
-    for behind, factor in zip(config.behind, config.factors, strict=True):
+    for behind, factor in zip(config.behind, config.factors, strict=False):
         value = broker[behind]
         if value is not None:
             if name == "retention.ms" and value < 0:
