@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from coterie.broker.ignored import IGNORED
+from coterie.broker.setting import Part, Setting
+from coterie.broker.settings import SETTINGS
+from coterie.broker.sources import ALIASES
+from coterie.broker.topic_configs import TOPIC_CONFIGS
 from coterie.errors import ErrorCode
 from coterie.group.states import NEXT, TABLES, Answer, Do, State
 
@@ -55,7 +60,73 @@ def _cell(what: Answer) -> str:
     return SHORT[what]
 
 
-PAGES: Mapping[str, Callable[[], str]] = {"states.md": states}
+ABOUT_SETTINGS = """# Settings
+
+Made from `coterie.broker.settings` by `make docs`. Names, types and defaults are those of Apache Kafka 4.3.1; ours \
+begin with `coterie.`.
+
+They are read from a properties file (`--config`), then from the environment, then from `--set name=value`; the later \
+one counts. A variable is named as Kafka's image names it, `KAFKA_NUM_PARTITIONS`, or `COTERIE_NUM_PARTITIONS`, which \
+counts more; `COTERIE_FLUSH` is `coterie.flush`. In Python: `Broker(settings={"num.partitions": 4})`. A name that is \
+unknown or a value that is not allowed is refused, with the nearest name or with what is allowed.
+"""
+
+
+def settings() -> str:
+    """One table a part, then the topics' own, then what is ignored."""
+    lines = [
+        ABOUT_SETTINGS,
+        "Second names: " + ", ".join(f"`{alias}` is `{name}`" for alias, name in ALIASES.items()) + ".",
+    ]
+    for part in Part:
+        rows = [row for row in SETTINGS.values() if row.part is part]
+        lines += ["", f"## {part.value}", "", *_settings_table([row for row in rows if not row.unused])]
+        unused = [row for row in rows if row.unused]
+        if unused:
+            lines += ["", "Accepted, described, and without effect:", "", "| name | default | why |", "|---|---|---|"]
+            lines += [f"| `{row.name}` | {_default(row)} | {row.unused} |" for row in unused]
+    lines += [
+        "",
+        "## What a topic can have of its own",
+        "",
+        "CreateTopics, AlterConfigs and IncrementalAlterConfigs set them.",
+        "",
+        "| name | allowed | default from | |",
+        "|---|---|---|---|",
+        *(
+            f"| `{config.name}` | {config.kind.allowed} | "
+            f"{', '.join(f'`{name}`' for name in config.behind) or '-'} | {config.doc} |"
+            for config in TOPIC_CONFIGS.values()
+        ),
+        "",
+        "## What Kafka has and we have not",
+        "",
+        "Accepted, so that a file or an environment made for Kafka works, and named in the log.",
+        "",
+        "| why | names |",
+        "|---|---|",
+        *(f"| {reason} | {', '.join(f'`{name}`' for name in names)} |" for reason, names in IGNORED.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _settings_table(rows: list[Setting]) -> list[str]:
+    return [
+        "| name | default | allowed | |",
+        "|---|---|---|---|",
+        *(
+            f"| `{row.name}` | {_default(row)} | {row.kind.allowed} | {row.doc}{row.why and f' Why: {row.why}.'} |"
+            for row in rows
+        ),
+    ]
+
+
+def _default(row: Setting) -> str:
+    text = row.text(row.default)
+    return f"`{text}`" if text else "-"
+
+
+PAGES: Mapping[str, Callable[[], str]] = {"states.md": states, "settings.md": settings}
 
 
 def main() -> None:

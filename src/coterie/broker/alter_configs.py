@@ -108,7 +108,7 @@ def incremental_alter(
         else:
             return Refusal(
                 ErrorCode.INVALID_REQUEST,
-                f"operation {config.operation} on {_listed([config.name])}: 0 sets, 1 deletes, 2 appends, 3 subtracts",
+                f"operation {config.operation}: allowed is 0 set, 1 delete, 2 append, 3 subtract",
             )
     return _of_topic(resource.resource_name, wanted, own, settings)
 

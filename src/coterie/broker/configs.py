@@ -36,7 +36,7 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 FROM_TOPIC, FROM_START, FROM_DEFAULT = 1, 4, 5
 """Sources of a value; Kafka's TOPIC_CONFIG, STATIC_BROKER_CONFIG and DEFAULT_CONFIG."""
 
-_CHAINS = {name: config.behind for config in TOPIC_CONFIGS.values() for name in config.behind}
+_CHAINS = {name: tuple(config.behind) for config in TOPIC_CONFIGS.values() for name in config.behind}
 
 
 class Refusal(NamedTuple):
@@ -97,7 +97,7 @@ def _configs_of(
 def _topic_config(name: str, own: Mapping[str, str], settings: Settings) -> Config:
     config = TOPIC_CONFIGS[name]
     value = config.kind.write(effective(name, own, settings))
-    synonyms = _broker_synonyms(config.behind[0], settings) if config.behind else []
+    synonyms = _broker_synonyms(next(iter(config.behind)), settings) if config.behind else []
     if name in own:
         synonyms.insert(0, Synonym(name=name, value=value, source=FROM_TOPIC))
     return Config(

@@ -12,7 +12,10 @@ __all__ = ["IGNORED", "why_ignored"]
 IGNORED: Mapping[str, Sequence[str]] = {
     "one node is its own controller": (
         "process.roles",
-        "controller.*",
+        "controller.quorum.*",
+        "controller.quota.*",
+        "controller.performance.*",
+        "controller.socket.timeout.ms",
         "metadata.*",
         "internal.metadata.*",
         "broker.heartbeat.interval.ms",
@@ -96,7 +99,7 @@ IGNORED: Mapping[str, Sequence[str]] = {
         "config.providers",
         "config.providers.*",
     ),
-    "it has metrics of its own": (
+    "there is no JVM to report metrics of": (
         "metric.reporters",
         "metrics.*",
         "kafka.metrics.*",
@@ -130,7 +133,6 @@ IGNORED: Mapping[str, Sequence[str]] = {
         "log.message.timestamp.difference.max.ms",
         "offsets.commit.required.acks",
         "password.encoder.*",
-        "group.coordinator.new.enable",
     ),
     "it is Confluent's own": ("confluent.*",),
 }

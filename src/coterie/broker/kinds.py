@@ -13,7 +13,7 @@ __all__ = ["Flag", "Kind", "Number", "Ratio", "Word", "Words", "int32", "int64",
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
-_REPLICAS = re.compile(r"\*|[0-9]+:[0-9]+", re.ASCII)
+_REPLICAS = re.compile(r"\*?|([0-9]+:[0-9]+)(,[0-9]+:[0-9]+)*", re.ASCII)
 
 
 class Kind(Protocol):
@@ -123,7 +123,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A list of words, each once, in the order given; `replicas` are `partition:broker` or `*`."""
+    """A list of words, each once, in the order given; `replicas` are `partition:broker`, or `*` alone."""
 
     choices: tuple[str, ...] = ()
     replicas: bool = False
@@ -138,11 +138,10 @@ class Words:
     def read(self, text: str) -> tuple[str, ...]:
         stripped = text.strip()
         values = tuple(dict.fromkeys(part.strip() for part in stripped.split(","))) if stripped else ()
-        for value in values:
-            if not value or (self.choices and value not in self.choices):
-                raise ValueError(text)
-            if self.replicas and not _REPLICAS.fullmatch(value):
-                raise ValueError(text)
+        if "" in values or (self.choices and not set(values) <= set(self.choices)):
+            raise ValueError(text)
+        if self.replicas and not _REPLICAS.fullmatch(self.write(values)):
+            raise ValueError(text)
         return values
 
     def write(self, value: tuple[str, ...]) -> str:

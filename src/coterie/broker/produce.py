@@ -8,6 +8,7 @@ from coterie.apis import produce
 from coterie.apis.produce import ProducedPartition, ProducedTopic, Request, Response
 from coterie.broker.calls import Call
 from coterie.broker.groups import OFFSETS_TOPIC
+from coterie.broker.topic_configs import effective
 from coterie.errors import ErrorCode
 from coterie.log import LogError, PartitionLog
 from coterie.wire.batch import BatchError
@@ -71,12 +72,19 @@ def _produce(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None
                 answer.error = refusal
             elif name == OFFSETS_TOPIC:
                 answer.error, answer.message = ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is for the broker alone"
-            elif log is None:
+            elif name is None or log is None:
                 answer.error = unknown
+            elif request.acks == ACKS_ALL and _wants_more_replicas(node, name):
+                answer.error = ErrorCode.NOT_ENOUGH_REPLICAS
             else:
                 _append(production, log, partition.records, answer, now_ms)
         production.topics.append(ProducedTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
     production.settle(now_ms)
+
+
+def _wants_more_replicas(node: Node, topic: str) -> bool:
+    """There is one, and it is in sync."""
+    return bool(effective("min.insync.replicas", node.directory.topics[topic].configs, node.settings) > 1)
 
 
 def _refusal_of(request: Request) -> ErrorCode:

@@ -109,7 +109,10 @@ class Settings:
         LOG, 60_000, int64(0), "How long the files of a deleted segment stay.", unused="they go at once"
     )
     log_cleanup_policy: tuple[str, ...] = setting(
-        LOG, ("delete",), Words(("compact", "delete")), "Old records are deleted, compacted, or (empty) kept."
+        LOG,
+        ("delete",),
+        Words(("compact", "delete")),
+        "Old records are deleted, or kept: compact wants a key in each, and compacts nothing.",
     )
     log_cleaner_delete_retention_ms: int = setting(
         LOG, 86_400_000, int64(0), "How long a deletion is kept in a compacted topic.", unused=_NO_COMPACTION

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from coterie.broker.kinds import Flag, Kind, Ratio, Word, Words, int32, int64
@@ -29,10 +29,8 @@ class TopicConfig:
     name: str
     kind: Kind
     doc: str
-    behind: tuple[str, ...] = ()
-    """The broker's settings it takes its default from: the first that has a value."""
-    factors: tuple[int, ...] = (1,)
-    """What their values are multiplied with, to be milliseconds."""
+    behind: Mapping[str, int] = field(default_factory=dict)
+    """The broker's settings it takes its default from, the first that has a value, and what to multiply it with."""
     default: Any = None
     """Of those that no setting is behind, and of all of them for APPEND and SUBTRACT."""
 
@@ -43,58 +41,57 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
         TopicConfig(
             "cleanup.policy",
             Words(("compact", "delete")),
-            "Old records are deleted, compacted (not here: they are kept), or, if empty, kept.",
-            ("log.cleanup.policy",),
+            "Old records are deleted, or kept: compact wants a key in each, and compacts nothing.",
+            {"log.cleanup.policy": 1},
             default=("delete",),
         ),
         TopicConfig(
             "compression.gzip.level",
             int32(1, 9, (-1,)),
             "Level of gzip. Changes nothing: batches stay as their producer compressed them.",
-            ("compression.gzip.level",),
+            {"compression.gzip.level": 1},
         ),
         TopicConfig(
             "compression.lz4.level",
             int32(1, 17),
             "Level of lz4. Changes nothing: batches stay as their producer compressed them.",
-            ("compression.lz4.level",),
+            {"compression.lz4.level": 1},
         ),
         TopicConfig(
             "compression.type",
             Word(COMPRESSIONS),
             "What batches are stored with. Changes nothing: batches stay as their producer compressed them.",
-            ("compression.type",),
+            {"compression.type": 1},
         ),
         TopicConfig(
             "compression.zstd.level",
             int32(-131_072, 22),
             "Level of zstd. Changes nothing: batches stay as their producer compressed them.",
-            ("compression.zstd.level",),
+            {"compression.zstd.level": 1},
         ),
         TopicConfig(
             "delete.retention.ms",
             int64(0),
             "How long a deletion is kept in a compacted topic. Changes nothing: such a topic keeps all its records.",
-            ("log.cleaner.delete.retention.ms",),
+            {"log.cleaner.delete.retention.ms": 1},
         ),
         TopicConfig(
             "file.delete.delay.ms",
             int64(0),
             "How long the files of a deleted segment stay. Changes nothing: they go at once.",
-            ("log.segment.delete.delay.ms",),
+            {"log.segment.delete.delay.ms": 1},
         ),
         TopicConfig(
             "flush.messages",
             int64(1),
             "Records between flushes. Changes nothing: coterie.flush says when a write is on the disk.",
-            ("log.flush.interval.messages",),
+            {"log.flush.interval.messages": 1},
         ),
         TopicConfig(
             "flush.ms",
             int64(0),
             "Time between flushes. Changes nothing: coterie.flush says when a write is on the disk.",
-            ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
-            (1, 1),
+            {"log.flush.interval.ms": 1, "log.flush.scheduler.interval.ms": 1},
         ),
         TopicConfig(
             "follower.replication.throttled.replicas",
@@ -106,7 +103,7 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
             "index.interval.bytes",
             int32(0),
             "Bytes of a segment between entries of its index.",
-            ("log.index.interval.bytes",),
+            {"log.index.interval.bytes": 1},
         ),
         TopicConfig(
             "leader.replication.throttled.replicas",
@@ -118,64 +115,64 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
             "local.retention.bytes",
             int64(-2),
             "How much stays on this disk. Changes nothing: there is no tiered storage.",
-            ("log.local.retention.bytes",),
+            {"log.local.retention.bytes": 1},
         ),
         TopicConfig(
             "local.retention.ms",
             int64(-2),
             "How long records stay on this disk. Changes nothing: there is no tiered storage.",
-            ("log.local.retention.ms",),
+            {"log.local.retention.ms": 1},
         ),
         TopicConfig(
             "max.compaction.lag.ms",
             int64(1),
             "The oldest record compaction may leave alone. Changes nothing: compacted topics keep all their records.",
-            ("log.cleaner.max.compaction.lag.ms",),
+            {"log.cleaner.max.compaction.lag.ms": 1},
         ),
         TopicConfig(
-            "max.message.bytes", int32(0), "The largest record batch, as it is stored.", ("message.max.bytes",)
+            "max.message.bytes", int32(0), "The largest record batch, as it is stored.", {"message.max.bytes": 1}
         ),
         TopicConfig(
             "message.timestamp.after.max.ms",
             int64(0),
             "How far in the future a producer's timestamp may be.",
-            ("log.message.timestamp.after.max.ms",),
+            {"log.message.timestamp.after.max.ms": 1},
         ),
         TopicConfig(
             "message.timestamp.before.max.ms",
             int64(0),
             "How far in the past a producer's timestamp may be.",
-            ("log.message.timestamp.before.max.ms",),
+            {"log.message.timestamp.before.max.ms": 1},
         ),
         TopicConfig(
             "message.timestamp.type",
             Word(tuple(_STAMPS)),
             "Whose clock stamps a record: its producer's or the broker's.",
-            ("log.message.timestamp.type",),
+            {"log.message.timestamp.type": 1},
         ),
         TopicConfig(
             "min.cleanable.dirty.ratio",
             Ratio(),
             "The share of a log that is worth compacting. Changes nothing: compacted topics keep all their records.",
-            ("log.cleaner.min.cleanable.ratio",),
+            {"log.cleaner.min.cleanable.ratio": 1},
         ),
         TopicConfig(
             "min.compaction.lag.ms",
             int64(0),
             "The youngest record that may be compacted. Changes nothing: compacted topics keep all their records.",
-            ("log.cleaner.min.compaction.lag.ms",),
+            {"log.cleaner.min.compaction.lag.ms": 1},
         ),
         TopicConfig(
             "min.insync.replicas",
             int32(1),
             "Replicas an acks=all write needs. There is one: with more than 1 every such write is refused.",
-            ("min.insync.replicas",),
+            {"min.insync.replicas": 1},
         ),
         TopicConfig(
             "preallocate",
             Flag(),
             "Segments get their size at once. Changes nothing: they grow.",
-            ("log.preallocate",),
+            {"log.preallocate": 1},
         ),
         TopicConfig(
             "remote.log.copy.disable",
@@ -199,41 +196,38 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
             "retention.bytes",
             int64(),
             "The size a partition is cut back to, by whole segments; negative is no limit.",
-            ("log.retention.bytes",),
+            {"log.retention.bytes": 1},
         ),
         TopicConfig(
             "retention.ms",
             int64(-1),
             "How long records are kept; -1 is for ever.",
-            ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-            (1, _MINUTE_MS, _HOUR_MS),
+            {"log.retention.ms": 1, "log.retention.minutes": _MINUTE_MS, "log.retention.hours": _HOUR_MS},
         ),
-        TopicConfig("segment.bytes", int32(1_048_576), "The size a segment is rolled at.", ("log.segment.bytes",)),
+        TopicConfig("segment.bytes", int32(1_048_576), "The size a segment is rolled at.", {"log.segment.bytes": 1}),
         TopicConfig(
             "segment.index.bytes",
             int32(4),
             "The size of an index its segment is rolled at.",
-            ("log.index.size.max.bytes",),
+            {"log.index.size.max.bytes": 1},
         ),
         TopicConfig(
             "segment.jitter.ms",
             int64(0),
             "The most by which a segment is rolled early. Changes nothing: segments are rolled on time.",
-            ("log.roll.jitter.ms", "log.roll.jitter.hours"),
-            (1, _HOUR_MS),
+            {"log.roll.jitter.ms": 1, "log.roll.jitter.hours": _HOUR_MS},
         ),
         TopicConfig(
             "segment.ms",
             int64(1),
             "The age a segment is rolled at.",
-            ("log.roll.ms", "log.roll.hours"),
-            (1, _HOUR_MS),
+            {"log.roll.ms": 1, "log.roll.hours": _HOUR_MS},
         ),
         TopicConfig(
             "unclean.leader.election.enable",
             Flag(),
             "A replica that is behind may lead. Changes nothing: there is one replica.",
-            ("unclean.leader.election.enable",),
+            {"unclean.leader.election.enable": 1},
         ),
     )
 }
@@ -244,7 +238,7 @@ def effective(name: str, own: Mapping[str, str], broker: BrokerValues) -> Any:
     config = TOPIC_CONFIGS[name]
     if name in own:
         return config.kind.read(own[name])
-    for behind, factor in zip(config.behind, config.factors, strict=False):
+    for behind, factor in config.behind.items():
         value = broker[behind]
         if value is not None:
             if name == "retention.ms" and value < 0:
