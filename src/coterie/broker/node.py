@@ -7,6 +7,7 @@ port of `coterie.log.files`; making them durable takes time and is therefore an 
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
@@ -60,6 +61,8 @@ class Node:
         self.data_path = "memory"
         self.topic_names = {topic.id: topic.name for topic in self.directory.topics.values()}
         self.is_stopping = False
+        self.ready: deque[Connection] = deque()
+        """Whoever was answered and has more waiting: `go_on`, after the answer is sent."""
         self._out: list[Effect] = []
         self._routes = {key: Route(by_key[key], by_key[key].module, handle) for key, handle in HANDLERS.items()}
 
@@ -79,7 +82,7 @@ class Node:
         return self._take(now_ms)
 
     def received(self, connection: Connection, frame: bytes, now_ms: int) -> list[Effect]:
-        if connection.call is not None or connection.is_full:
+        if connection.call is not None or connection.is_full or connection.waiting:
             connection.waiting.append(frame)
             connection.waiting_bytes += len(frame)
             return []
@@ -89,8 +92,21 @@ class Node:
     def drained(self, connection: Connection, now_ms: int) -> list[Effect]:
         """The client reads again: what waited behind its last answer is looked at."""
         connection.is_full = False
-        self._next(connection, now_ms)
+        self._is_ready(connection)
         return self._take(now_ms)
+
+    def go_on(self, now_ms: int) -> list[Effect]:
+        """Look at one request that waited; one, since only when its answer is sent we know if the client takes more."""
+        connection = self.ready.popleft()
+        if connection.waiting and connection.call is None and not connection.is_full and not connection.is_closed:
+            frame = connection.waiting.popleft()
+            connection.waiting_bytes -= len(frame)
+            self._dispatch(connection, frame, now_ms)
+        return self._take(now_ms)
+
+    def _is_ready(self, connection: Connection) -> None:
+        if connection.waiting:
+            self.ready.append(connection)
 
     def disconnected(self, connection: Connection) -> None:
         """Nobody is removed from a group for that (rule 9); a parked fetch has lost its reader."""
@@ -157,6 +173,7 @@ class Node:
         """Only ApiVersions answers, in the oldest form there is, so that the client can choose again (C5)."""
         if key == API_VERSIONS.key:
             self._out.append(Send(connection, response_frame(correlation_id, refuse_version(), flexible=False)))
+            self._is_ready(connection)
             return
         name = by_key[key].name if key in by_key else "unknown"
         self.close(connection, f"version {version} of API {key} ({name}) is not supported")
@@ -187,13 +204,7 @@ class Node:
         if connection.call is call:
             connection.call = None
             if connection.waiting:
-                self._next(connection, now_ms)
-
-    def _next(self, connection: Connection, now_ms: int) -> None:
-        while connection.waiting and connection.call is None and not connection.is_full and not connection.is_closed:
-            frame = connection.waiting.popleft()
-            connection.waiting_bytes -= len(frame)
-            self._dispatch(connection, frame, now_ms)
+                self.ready.append(connection)
 
     # --- effects of the coordinator -----------------------------------------------------------------------------------
 

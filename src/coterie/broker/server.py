@@ -178,6 +178,18 @@ class Server:
     # --- effects ------------------------------------------------------------------------------------------------------
 
     def perform(self, effects: Sequence[Effect]) -> None:
+        node = self.node
+        self._carry_out(effects)
+        while node.ready:
+            link: Link = node.ready[0].link
+            self._carry_out(node.go_on(clock_ms()))
+            if link in self.held_back:
+                link.read_on()
+        next_ms = node.coordinator.timers.next_ms()
+        if next_ms != self._alarm_ms:
+            self._set_alarm(next_ms)
+
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             kind = type(effect)
             if kind is Send:
@@ -190,9 +202,6 @@ class Server:
                 self._chores.submit(self._chore, effect)  # type: ignore[arg-type]
             else:
                 self.tell(effect.fact)  # type: ignore[union-attr]
-        next_ms = self.node.coordinator.timers.next_ms()
-        if next_ms != self._alarm_ms:
-            self._set_alarm(next_ms)
 
     def _send(self, effect: Send) -> None:
         connection = effect.connection
@@ -204,8 +213,6 @@ class Server:
             link.transport.write(data)
         else:
             link.transport.writelines(data)  # type: ignore[arg-type]
-        if link in self.held_back:
-            link.read_on()
 
     def _set_alarm(self, next_ms: int | None) -> None:
         if self._alarm is not None:
