@@ -23,6 +23,8 @@ class Flusher:
         self.sync = sync
         self._waiting: dict[PartitionLog, list[Waiter]] = {}
         self._under_way: dict[PartitionLog, list[Waiter]] = {}
+        self._is_busy = False
+        """A flush is under way; also if all its logs were deleted meanwhile."""
 
     def end_of(self, log: PartitionLog) -> int:
         """The high watermark: what may be shown to consumers cannot be lost any more."""
@@ -46,24 +48,23 @@ class Flusher:
 
     def start(self, now_ms: int) -> Flush | None:
         """The next flush, unless one is under way or there is nothing to flush."""
-        if self._under_way or not self._waiting:
-            return None
         targets = []
-        waiting, self._waiting = self._waiting, {}
-        for log, waiters in waiting.items():
-            target = log.flush_target()
-            if target is not None:
-                targets.append((log, target))
-                self._under_way[log] = waiters
-                continue
-            for waiter in waiters:  # it is durable already
-                waiter(ErrorCode.NONE, now_ms)
-        if not targets:
-            return None
-        return Flush(targets, FlushEnded())
+        while self._waiting and not self._is_busy:
+            waiting, self._waiting = self._waiting, {}
+            for log, waiters in waiting.items():
+                target = log.flush_target()
+                if target is not None:
+                    targets.append((log, target))
+                    self._under_way[log] = waiters
+                    self._is_busy = True
+                    continue
+                for waiter in waiters:  # of a duplicate: what it repeats is durable already
+                    waiter(ErrorCode.NONE, now_ms)
+        return Flush(targets, FlushEnded()) if targets else None
 
     def ended(self, event: FlushEnded, now_ms: int) -> list[tuple[PartitionLog, Exception | None]]:
         """Tell whoever waited. A log that failed is cut back, so what was appended to it meanwhile is lost as well."""
+        self._is_busy = False
         outcome: list[tuple[PartitionLog, Exception | None]] = []
         for log, target, error in event.results:
             waiters = self._under_way.pop(log, None)
@@ -71,13 +72,11 @@ class Flusher:
                 continue  # deleted meanwhile
             if error is None:
                 log.flushed(target)
-                outcome.append((log, None))
             else:
                 waiters += self._waiting.pop(log, [])
-                outcome.append((log, error))
-                with suppress(LogWriteError):  # then it is cut back at the next append, before anything is written
+                with suppress(LogWriteError):  # then it is out of order, and mended when the disk is well again
                     log.flush_failed(target, now_ms)
+            outcome.append((log, error))
             for waiter in waiters:
                 waiter(ErrorCode.NONE if error is None else ErrorCode.KAFKA_STORAGE_ERROR, now_ms)
-        self._under_way = {}
         return outcome
