@@ -91,3 +91,48 @@ def serve(
         config=config,
         log=log.value,
     )
+
+
+@app.command()
+def assign(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="range, roundrobin, sticky, cooperative-sticky, or yours."),
+    ] = None,
+    compare: Annotated[bool, typer.Option("--compare", help="Show several assignors side by side.")] = False,
+    case: Annotated[str | None, typer.Option("--case", help="With --compare: its id; otherwise the first.")] = None,
+    leave: Annotated[list[str] | None, typer.Option("--leave", help="With --compare: this member goes.")] = None,
+    join: Annotated[
+        list[str] | None, typer.Option("--join", help="With --compare: MEMBER or MEMBER=TOPIC,TOPIC comes.")
+    ] = None,
+    grow: Annotated[
+        list[str] | None, typer.Option("--grow", help="With --compare: TOPIC=PARTITIONS, as many as it then has.")
+    ] = None,
+) -> None:
+    """Assign partitions to members, offline: what would an assignor do, and which one does best?
+
+    Reads groups from standard input, one JSON object a line:
+
+    {"id": "a", "topics": {"t0": 4}, "members": [{"id": "m1", "topics": ["t0"]}, {"id": "m2", "topics": ["t0"]}]}
+
+    and prints what the assignor answers, one line each:
+
+    {"id": "a", "assignment": {"m1": [["t0", [0, 1]]], "m2": [["t0", [2, 3]]]}}
+
+    A member may also have instance, rack, owned (as in the answer above),
+    generation and user_data_hex; a group may have racks (topic to a list of
+    racks for each partition). A line that cannot be read is answered with
+    {"id", "error"}, and the command ends with 1 when all lines are answered.
+
+    --compare shows loads, balance, moves and rack matches side by side.
+    What members own is where it starts from; if nobody owns anything, each
+    assignor starts from its own answer. The what-ifs then happen together,
+    in one round.
+
+    Try it: coterie assign sticky < groups.jsonl
+
+    Try it: coterie assign --compare --leave m1 --join m9 --join m10=t0,t1 --grow t0=12 < group.jsonl
+    """
+    from coterie.cli.assign import assign as run
+
+    run(names or [], compare=compare, case_id=case, leaving=leave or [], joining=join or [], growing=grow or [])

@@ -7,7 +7,7 @@ read as the highest we do, and bytes after the last known field are ignored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coterie.errors import MalformedError
@@ -20,6 +20,7 @@ __all__ = [
     "Subscription",
     "read_assignment",
     "read_subscription",
+    "read_subscriptions",
     "subscribed_topics",
     "write_assignment",
     "write_subscription",
@@ -53,9 +54,33 @@ class Assignment:
 
 
 def read_subscription(data: Buffer) -> Subscription:
-    reader = Reader(data, "consumer protocol subscription")
-    version = _read_version(reader)
-    subscription = Subscription(_read_topics(reader), reader.nullable_binary(), version=version)
+    return read_subscriptions([data])[0]
+
+
+def read_subscriptions(messages: Iterable[Buffer]) -> list[Subscription]:
+    """All of a group, as its leader is given them.
+
+    Members mostly subscribe to the same topics. So the bytes of the last list are compared first: reading a hundred
+    names from each of thousands of members takes longer than assigning the partitions.
+    """
+    subscriptions: list[Subscription] = []
+    topics: list[str] = []
+    written: Buffer = b""
+    for data in messages:
+        reader = Reader(data, "consumer protocol subscription")
+        version = _read_version(reader)
+        start = reader.position
+        if written and data[start : start + len(written)] == written:
+            reader.position += len(written)
+        else:
+            topics = _read_topics(reader)
+            written = data[start : reader.position]
+        subscriptions.append(_read_rest(reader, Subscription(topics, reader.nullable_binary(), version=version)))
+    return subscriptions
+
+
+def _read_rest(reader: Reader, subscription: Subscription) -> Subscription:
+    version = subscription.version
     if version >= 1:
         subscription.owned = _read_partitions(reader)
     if version >= 2:

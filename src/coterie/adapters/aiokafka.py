@@ -1,0 +1,67 @@
+"""Any of our eager assignors as `partition_assignment_strategy` of aiokafka (0.12 and later).
+
+from coterie.adapters.aiokafka import adapt
+
+AIOKafkaConsumer("orders", group_id="g", partition_assignment_strategy=[adapt("sticky")])
+
+aiokafka shows an assignor neither the generation nor more than topics and user data of the other members. So claims
+carry no generation (a partition claimed by two is then owned by nobody, which is safe), and there are no racks. Its
+consumers give up everything before they join, so a cooperative assignor cannot work there and is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+
+from coterie.adapters.seat import Seat, assign, resolve
+from coterie.assignors import Assignor, Member, Topic
+from coterie.assignors.user_data import NO_GENERATION
+from coterie.errors import CoterieError
+from coterie.wire.subscription import Assignment, write_assignment, write_subscription
+
+__all__ = ["CooperativeNotSupportedError", "adapt"]
+
+
+class CooperativeNotSupportedError(CoterieError, TypeError):
+    """aiokafka has no cooperative rebalancing."""
+
+
+def adapt(assignor: Assignor | str) -> AbstractPartitionAssignor:
+    """For one consumer: call it again for the next."""
+    chosen = resolve(assignor)
+    if chosen.cooperative:
+        raise CooperativeNotSupportedError(
+            f'"{chosen.name}" is cooperative, and aiokafka knows only eager rebalancing: as its leader would not see '
+            'what others own, two members would read the same partition. Use "sticky".'
+        )
+    return _Adapter(chosen)
+
+
+class _Adapter(AbstractPartitionAssignor):  # type: ignore[misc]  # the library's methods are class methods
+    name = ""
+
+    def __init__(self, assignor: Assignor) -> None:
+        self.name = assignor.name
+        self._seat = Seat(assignor)
+
+    def metadata(self, topics: Iterable[str]) -> bytes:
+        return write_subscription(self._seat.subscription(frozenset(topics)))
+
+    def assign(self, cluster: Any, members: Mapping[str, Any]) -> dict[str, bytes]:
+        joined = [
+            Member(member_id, list(told.subscription), user_data=told.user_data or None)
+            for member_id, told in members.items()
+        ]
+        answer = assign(self._seat.assignor, joined, lambda name: _topic(cluster, name))
+        return {member: write_assignment(Assignment(shares, b"")) for member, shares in answer.items()}
+
+    def on_assignment(self, assignment: Any) -> None:
+        self._seat.assigned(assignment.partitions(), NO_GENERATION)
+
+
+def _topic(cluster: Any, name: str) -> Topic | None:
+    partitions = cluster.partitions_for_topic(name)
+    return Topic(len(partitions)) if partitions else None

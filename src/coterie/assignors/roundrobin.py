@@ -1,0 +1,32 @@
+"""`roundrobin`: all partitions in order, dealt to all members in order; who does not subscribe is passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from coterie.assignors.model import Assignment, Assignor, Member, Topic
+from coterie.assignors.order import by_instance_then_id, java_sorted
+
+__all__ = ["RoundRobin"]
+
+
+class RoundRobin(Assignor):
+    name = "roundrobin"
+
+    def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
+        ordered = by_instance_then_id(members)
+        assignment: Assignment = {member.id: {} for member in members}
+        readers: dict[str, list[int]] = {}
+        for position, member in enumerate(ordered):
+            for topic in dict.fromkeys(member.topics):
+                if topic in topics and topics[topic].partitions:
+                    readers.setdefault(topic, []).append(position)
+        pointer = 0
+        for topic in java_sorted(readers):
+            seats, count = readers[topic], topics[topic].partitions
+            first = next((seat for seat, position in enumerate(seats) if position >= pointer), 0)
+            for turn in range(min(len(seats), count)):
+                position = seats[(first + turn) % len(seats)]
+                assignment[ordered[position].id][topic] = range(turn, count, len(seats))
+            pointer = seats[(first + count - 1) % len(seats)] + 1
+        return assignment

@@ -1,0 +1,122 @@
+"""Sticky, when members subscribe to different topics: `flow` says how many of each pile, here it is settled which."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain
+
+from coterie.assignors.bits import ONE, union
+from coterie.assignors.claims import Claims
+from coterie.assignors.flow import solve
+from coterie.assignors.model import Owned
+from coterie.assignors.racks import RackSet
+
+__all__ = ["assign_unequal"]
+
+_Runs = dict[int, Sequence[int]]
+"""Pile to partition ids."""
+
+
+def assign_unequal(
+    topics: Sequence[str],
+    subscribed: Sequence[AbstractSet[str]],
+    claims: Claims,
+    racks: Sequence[str | None] = (),
+    near: Mapping[str, Sequence[RackSet]] | None = None,
+) -> list[Owned]:
+    """`subscribed`, `racks` and the result go by position of the member; `near` is given if racks matter."""
+    digits = {topic: bytearray(b"0") * len(subscribed) for topic in topics}  # of a binary number, the last one first
+    for position, names in enumerate(subscribed, 1):
+        for name in names:
+            digits[name][-position] = ONE
+    sets = {topic: int(text, 2) for topic, text in digits.items()}
+    if near is None:
+        number = {topic: pile for pile, topic in enumerate(topics)}
+        owned: list[_Runs] = [{number[topic]: ids for topic, ids in mine.items()} for mine in claims.owned]
+        counts = _counts(owned)
+        have = solve([claims.sizes[topic] for topic in topics], list(sets.values()), counts)
+        return _share_out(topics, claims, owned, counts, have, [claims.free(topic) for topic in topics])
+    piles = _Piles(topics, near)
+    owned = [piles.split(mine) for mine in claims.owned]
+    in_rack: dict[str, int] = {}
+    for position, rack in enumerate(racks):
+        in_rack[rack or ""] = in_rack.get(rack or "", 0) | 1 << position
+    nearby = [union(in_rack.get(rack, 0) for rack in there if rack) for _, there in piles.kinds]
+    counts = _counts(owned)
+    have = solve(piles.sizes, [sets[topic] for topic, _ in piles.kinds], counts, nearby)
+    free = piles.split({topic: claims.free(topic) for topic in topics})
+    kinds = [topic for topic, _ in piles.kinds]
+    return _share_out(kinds, claims, owned, counts, have, [free.get(pile, ()) for pile in range(len(kinds))])
+
+
+class _Piles:
+    """Partitions of one topic that are in the same racks."""
+
+    def __init__(self, topics: Sequence[str], near: Mapping[str, Sequence[RackSet]]) -> None:
+        self.kinds: list[tuple[str, RackSet]] = []
+        self.sizes: list[int] = []
+        self._pile_of: dict[str, list[int]] = {}
+        for topic in topics:
+            numbers: dict[RackSet, int] = {}
+            for racks in near[topic]:
+                if racks not in numbers:
+                    numbers[racks] = len(self.kinds)
+                    self.kinds.append((topic, racks))
+                    self.sizes.append(0)
+                self.sizes[numbers[racks]] += 1
+            self._pile_of[topic] = [numbers[racks] for racks in near[topic]]
+
+    def split(self, owned: Owned) -> _Runs:
+        runs: defaultdict[int, list[int]] = defaultdict(list)
+        for topic, ids in owned.items():
+            pile_of = self._pile_of[topic]
+            for partition in ids:
+                runs[pile_of[partition]].append(partition)
+        return dict(runs)
+
+
+def _counts(owned: list[_Runs]) -> list[dict[int, int]]:
+    return [{pile: len(ids) for pile, ids in runs.items() if ids} for runs in owned]
+
+
+def _share_out(
+    names: Sequence[str],
+    claims: Claims,
+    owned: list[_Runs],
+    had: list[dict[int, int]],
+    have: list[dict[int, int]],
+    free: list[Sequence[int]],
+) -> list[Owned]:
+    """Everyone keeps the lowest of what it owned; the rest of each pile goes to the others in order."""
+    surrendered: dict[int, list[int]] = {}
+    changed: list[tuple[int, list[tuple[int, Sequence[int], int]]]] = []  # member, its (pile, kept ids, how many more)
+    for position, (runs, counts) in enumerate(zip(owned, have, strict=True)):
+        if counts == had[position]:
+            continue
+        entries: list[tuple[int, Sequence[int], int]] = []
+        for pile, ids in runs.items():
+            count = counts.get(pile, 0)
+            if count < len(ids):
+                ordered = sorted(ids)
+                surrendered.setdefault(pile, []).extend(ordered[count:])
+                if count:
+                    entries.append((pile, ordered[:count], 0))
+            else:
+                entries.append((pile, ids, count - len(ids)))
+        entries += [(pile, (), count) for pile, count in counts.items() if pile not in runs]
+        changed.append((position, entries))
+    pool = [sorted(chain(ids, surrendered[pile])) if pile in surrendered else ids for pile, ids in enumerate(free)]
+    used = [0] * len(pool)
+    result: list[Owned] = list(claims.owned)
+    for position, entries in changed:
+        shares: dict[str, Sequence[int]] = {}
+        for pile, ids, more in entries:
+            at = used[pile]
+            used[pile] = at + more
+            taken = pool[pile][at : at + more]
+            parts = [part for part in (shares.get(names[pile]), ids, taken) if part]
+            shares[names[pile]] = parts[0] if len(parts) == 1 else sorted(chain(*parts))
+        result[position] = shares
+    return result
