@@ -1,0 +1,87 @@
+"""The client libraries: how a member of each is started, and how its words are brought into ours."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from apache_kafka import java_command
+from clients.members.telling import Orders
+
+__all__ = ["LIBRARIES", "TESTS", "quick_java"]
+
+TESTS = Path(__file__).parents[1]
+
+
+class PythonLibrary:
+    def __init__(self, script: str) -> None:
+        self._script = script
+
+    def command(self, told: Orders, _directory: Path) -> list[str]:
+        return [sys.executable, "-m", f"clients.members.{self._script}", json.dumps(asdict(told))]
+
+    def events(self, line: dict[str, Any]) -> Sequence[dict[str, Any]]:
+        return [line]
+
+
+class JavaLibrary:
+    """Apache's VerifiableConsumer: it polls, tells, commits; its words are brought into ours."""
+
+    def command(self, told: Orders, directory: Path) -> list[str]:
+        assert not told.pattern, "VerifiableConsumer takes one topic"
+        (topic,) = told.topics
+        config = directory / f"{told.client_id}.properties"
+        config.write_text(
+            f"client.id={told.client_id}\n"
+            f"heartbeat.interval.ms={told.heartbeat_interval_ms}\n"
+            f"metadata.max.age.ms={told.metadata_max_age_ms}\n"
+        )
+        instance = ["--group-instance-id", told.instance_id] if told.instance_id else []
+        command = java_command(
+            "org.apache.kafka.tools.VerifiableConsumer",
+            *("--bootstrap-server", told.bootstrap, "--topic", topic, "--group-id", told.group, *instance),
+            *("--session-timeout", str(told.session_timeout_ms), "--command-config", config, "--verbose"),
+            *("--assignment-strategy", ",".join(JAVA_ASSIGNORS[one] for one in told.assignor.split(","))),
+        )
+        return quick_java(command)
+
+    def events(self, line: dict[str, Any]) -> Sequence[dict[str, Any]]:
+        name, at = line["name"], {"at_ms": line["timestamp"]}
+        if name in {"partitions_assigned", "partitions_revoked"}:
+            places = [(one["topic"], one["partition"]) for one in line["partitions"]]
+            return [{"event": name.removeprefix("partitions_"), "partitions": places, **at}]
+        if name == "record_data":
+            record = (line["topic"], line["partition"], line["offset"], line["value"])
+            return [{"event": "consumed", "records": [record], **at}]
+        if name == "offsets_committed":
+            if not line["success"]:
+                return [{"event": "commit_failed", "error": line["error"], **at}]
+            offsets = [(one["topic"], one["partition"], one["offset"]) for one in line["offsets"]]
+            return [{"event": "committed", "offsets": offsets, **at}] if offsets else []
+        words = {"startup_complete": "started", "shutdown_complete": "closed"}
+        return [{"event": words[name], **at}] if name in words else []
+
+
+def quick_java(command: list[str]) -> list[str]:
+    """For a JVM that lives for seconds: less compiling, a small heap."""
+    return [command[0], "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m", "-Xshare:auto", *command[1:]]
+
+
+_JAVA = "org.apache.kafka.clients.consumer"
+JAVA_ASSIGNORS = {
+    "range": f"{_JAVA}.RangeAssignor",
+    "roundrobin": f"{_JAVA}.RoundRobinAssignor",
+    "sticky": f"{_JAVA}.StickyAssignor",
+    "cooperative-sticky": f"{_JAVA}.CooperativeStickyAssignor",
+}
+
+LIBRARIES: Mapping[str, PythonLibrary | JavaLibrary] = {
+    "confluent": PythonLibrary("confluent_member"),
+    "kafka-python": PythonLibrary("kafka_python_member"),
+    "aiokafka": PythonLibrary("aiokafka_member"),
+    "java": JavaLibrary(),
+}

@@ -1,0 +1,66 @@
+"""Topics, and records that know where they belong: the value says topic, partition and offset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from clients.harness import Place
+
+__all__ = ["Topics"]
+
+SECONDS = 30
+
+
+class Topics:
+    """Made and filled through confluent-kafka; `produced` is what the broker acknowledged."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+        self.produced: dict[Place, list[str]] = {}
+
+    def create(self, name: str, partitions: int) -> set[Place]:
+        self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(SECONDS)
+        return self._places(name, 0, partitions)
+
+    def grow(self, name: str, partitions: int) -> set[Place]:
+        before = len([place for place in self.produced if place[0] == name])
+        self._admin.create_partitions([NewPartitions(name, partitions)])[name].result(SECONDS)
+        return self._places(name, before, partitions)
+
+    def _places(self, name: str, first: int, end: int) -> set[Place]:
+        places = {(name, partition) for partition in range(first, end)}
+        self.produced.update((place, []) for place in sorted(places))
+        return places
+
+    def fill(self, places: set[Place], count: int = 5) -> None:
+        """So many more records into each; returns when all are acknowledged."""
+        failed: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                failed.append(error)
+                return
+            topic, partition, offset, value = message.topic(), message.partition(), message.offset(), message.value()
+            assert topic is not None and partition is not None and isinstance(value, bytes)
+            values = self.produced[topic, partition]
+            assert offset == len(values), f"{topic}-{partition}: the record after {len(values)} others is at {offset}"
+            values.append(value.decode())
+
+        for topic, partition in sorted(places):
+            start = len(self.produced[topic, partition])
+            for offset in range(start, start + count):
+                value: Any = f"{topic}/{partition}/{offset}"
+                self._producer.produce(topic, value, partition=partition, on_delivery=delivered)
+        left = self._producer.flush(SECONDS)
+        assert not left and not failed, f"{left} records were not acknowledged, {len(failed)} failed: {failed[:3]}"
+
+    def ends(self, places: set[Place]) -> dict[Place, int]:
+        return {place: len(self.produced[place]) for place in places}
+
+    def of(self, places: set[Place]) -> dict[Place, list[str]]:
+        return {place: self.produced[place] for place in places}
