@@ -32,3 +32,9 @@ def name(request: pytest.FixtureRequest) -> str:
 def crew(broker: BrokerProcess, tmp_path: Path, name: str) -> Iterator[Crew]:
     with Crew(broker, tmp_path, name) as members:
         yield members
+
+
+@pytest.fixture
+def second_crew(broker: BrokerProcess, tmp_path: Path, name: str) -> Iterator[Crew]:
+    with Crew(broker, tmp_path, f"{name}-2") as members:
+        yield members

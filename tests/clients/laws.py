@@ -75,7 +75,7 @@ def _one_holder_at_a_time(crew: Crew) -> None:
             holds[place].append((at_ms, end, member.client_id))
     for place, spans in holds.items():
         spans.sort()
-        for (_, until_ms, one), (from_ms, _, other) in zip(spans, spans[1:], strict=False):
+        for (_, until_ms, one), (from_ms, _, other) in pairwise(spans):
             assert until_ms <= from_ms or one == other, (
                 f"{place}: {one} held it until {until_ms}, {other} from {from_ms}"
             )

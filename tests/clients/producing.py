@@ -19,8 +19,9 @@ class Topics:
     """Made and filled through confluent-kafka; `produced` is what the broker acknowledged."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        self._settings = {"bootstrap.servers": bootstrap, "linger.ms": "0", "log_level": "0"}
+        self._producer = Producer(self._settings)
         self.produced: dict[Place, list[str]] = {}
 
     def create(self, name: str, partitions: int) -> set[Place]:
@@ -30,6 +31,7 @@ class Topics:
     def grow(self, name: str, partitions: int) -> set[Place]:
         before = len([place for place in self.produced if place[0] == name])
         self._admin.create_partitions([NewPartitions(name, partitions)])[name].result(SECONDS)
+        self._producer = Producer(self._settings)  # the old one would look for new partitions minutes from now
         return self._places(name, before, partitions)
 
     def _places(self, name: str, first: int, end: int) -> set[Place]:

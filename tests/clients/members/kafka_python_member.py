@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Collection
 from typing import Any
 
@@ -13,7 +14,11 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import CommitFailedError, RebalanceInProgressError
 
-from clients.members.telling import Orders, Stopping, orders, say, say_committed, say_consumed, say_partitions
+from clients.members.telling import Orders, orders, say, say_committed, say_consumed, say_partitions
+
+POLL_MS = 3_600_000
+"""A poll that times out while the member joins loses the assignment that then arrives (kafka-python 3.0.12): so none
+does, and SIGTERM interrupts it as Ctrl-C would."""
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -67,16 +72,19 @@ def take(consumer: KafkaConsumer, polled: dict[TopicPartition, list[Any]]) -> No
 
 def main() -> None:
     logging.basicConfig(level=logging.WARNING)
-    told, stopping = orders(), Stopping()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    told = orders()
     consumer = KafkaConsumer(**settings(told))
     if told.pattern:
         consumer.subscribe(pattern=f"^{told.pattern}", listener=Listener())
     else:
         consumer.subscribe(list(told.topics), listener=Listener())
     say("started")
-    while not stopping:
-        take(consumer, consumer.poll(timeout_ms=100))
-    consumer.close()
+    try:
+        while True:
+            take(consumer, consumer.poll(timeout_ms=POLL_MS))
+    except KeyboardInterrupt:
+        consumer.close()
     say("closed")
 
 
