@@ -13,6 +13,7 @@ from coterie.apis import (
     list_partition_reassignments,
 )
 from coterie.broker.calls import Call
+from coterie.broker.facts import TransactionRefused
 from coterie.broker.topics import TopicError, create_offsets_topic
 from coterie.coordinator import find_coordinator as node_for
 from coterie.errors import ErrorCode
@@ -37,12 +38,13 @@ def _api_versions(node: Node, call: Call, frame: bytes, at: int, now_ms: int) ->
 
 def _find_coordinator(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
     request = find_coordinator.read_request(frame, at, call.version)
-    found = [_coordinator(node, request.key_type, key, now_ms) for key in request.keys]
+    found = [_coordinator(node, call, request.key_type, key, now_ms) for key in request.keys]
     node.answer(call, find_coordinator.Response(coordinators=found), now_ms)
 
 
-def _coordinator(node: Node, key_type: int, key: str, now_ms: int) -> find_coordinator.Coordinator:
+def _coordinator(node: Node, call: Call, key_type: int, key: str, now_ms: int) -> find_coordinator.Coordinator:
     if key_type == find_coordinator.TRANSACTION:
+        node.tell(TransactionRefused(now_ms, "", call.client_id, key, NO_TRANSACTIONS))
         # The code at which every client gives up at once; others are retried for ever.
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return find_coordinator.Coordinator(key=key, error=code, message=NO_TRANSACTIONS)

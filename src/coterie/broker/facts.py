@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from coterie.facts import Fact
 
-__all__ = ["ConnectionDropped", "Trouble"]
+__all__ = ["ConnectionDropped", "TransactionRefused", "Trouble"]
 
 
 @dataclass(slots=True)
@@ -21,4 +21,13 @@ class ConnectionDropped(Fact):
     """We closed it."""
 
     host: str
+    why: str
+
+
+@dataclass(slots=True)
+class TransactionRefused(Fact):
+    """Most clients show the error's code alone, which does not say why: so it is said here."""
+
+    client_id: str
+    transactional_id: str
     why: str
