@@ -1,0 +1,79 @@
+"""Apache Kafka's command line tools, as an operator types them; all in one JVM (ToolRunner.java)."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from apache_kafka import java_command
+from clients.libraries import quick_java
+
+__all__ = ["TOOLS", "ToolError", "Tools"]
+
+TOOLS = "org.apache.kafka.tools"
+SECONDS = 60.0
+
+
+class ToolError(Exception):
+    """A tool ended with another status than 0; the message is what it wrote."""
+
+
+class Tools:
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = ("--bootstrap-server", bootstrap)
+        command = quick_java(java_command(Path(__file__).with_name("ToolRunner.java")))
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def topics(self, *arguments: str) -> str:
+        return self._run(f"{TOOLS}.TopicCommand", *arguments)
+
+    def configs(self, *arguments: str) -> str:
+        return self._run("kafka.admin.ConfigCommand", *arguments)
+
+    def groups(self, *arguments: str) -> str:
+        return self._run(f"{TOOLS}.consumer.group.ConsumerGroupCommand", *arguments)
+
+    def all_groups(self, *arguments: str) -> str:
+        return self._run(f"{TOOLS}.GroupsCommand", *arguments)
+
+    def produce(self, *arguments: str) -> str:
+        return self._run(f"{TOOLS}.ProducerPerformance", *arguments)
+
+    def _run(self, main_class: str, *arguments: str) -> str:
+        """What the tool prints; one that fails raises with what it said."""
+        assert self._process.stdin
+        self._process.stdin.write("\t".join([main_class, *self._bootstrap, *arguments]).encode() + b"\n")
+        self._process.stdin.flush()
+        header = b""
+        while not header.endswith(b"\n"):
+            header += self._read(1)
+        status, size = map(int, header.split())
+        written = b""
+        while len(written) < size:
+            written += self._read(size - len(written))
+        said = written.decode(errors="replace")
+        if status:
+            raise ToolError(f"{main_class} {' '.join(arguments)} ended with {status}:\n{said}")
+        return said
+
+    def _read(self, size: int) -> bytes:
+        assert self._process.stdout
+        pipe = self._process.stdout.fileno()
+        ready, _, _ = select.select([pipe], [], [], SECONDS)
+        data = os.read(pipe, size) if ready else b""
+        if not data:
+            raise ToolError(f"no answer within {SECONDS:.0f} s; the JVM's status is {self._process.poll()}")
+        return data
