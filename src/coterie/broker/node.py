@@ -23,7 +23,7 @@ from coterie.broker.groups import OFFSETS_TOPIC, GroupLogs
 from coterie.broker.handlers import HANDLERS
 from coterie.broker.producer_ids import ProducerIds
 from coterie.broker.settings import Settings
-from coterie.broker.upkeep import CHECKPOINT_EVERY_MS, CheckpointDue, RetentionDue, check_retention
+from coterie.broker.upkeep import CHECKPOINT_EVERY_MS, CheckpointDue, MendDue, RetentionDue, check_retention, mend
 from coterie.coordinator import Append, Coordinator
 from coterie.errors import MalformedError
 from coterie.facts import Fact
@@ -121,6 +121,7 @@ class Node:
                 self.fetches.advanced(log, now_ms)
             else:
                 self.tell_trouble(f"{log.path}: {error}", now_ms)
+                mend(self, log, now_ms)
         return self._take(now_ms)
 
     def ring(self, now_ms: int) -> list[Effect]:
@@ -131,6 +132,8 @@ class Node:
                 self._checkpoint(now_ms)
             elif isinstance(event, RetentionDue):
                 check_retention(self, now_ms)
+            elif isinstance(event, MendDue):
+                mend(self, event.log, now_ms)
             else:
                 self.follow(self.coordinator.handle(event, now_ms), now_ms)
         return self._take(now_ms)

@@ -1,4 +1,4 @@
-"""What a node does by itself from time to time: old segments go, and how far each log is durable is kept."""
+"""What a node does by itself from time to time: old segments go, how far each log is durable is kept, logs are mended."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coterie.log import LogError, remove_files
+from coterie.log import LogError, PartitionLog, remove_files
 
 if TYPE_CHECKING:
     from coterie.broker.node import Node
 
-__all__ = ["CHECKPOINT_EVERY_MS", "CheckpointDue", "RetentionDue", "check_retention"]
+__all__ = ["CHECKPOINT_EVERY_MS", "CheckpointDue", "MendDue", "RetentionDue", "check_retention", "mend"]
 
 CHECKPOINT_EVERY_MS = 60_000
+MEND_EVERY_MS = 1_000
 
 
 @dataclass(slots=True)
@@ -24,6 +25,23 @@ class CheckpointDue:
 @dataclass(slots=True)
 class RetentionDue:
     pass
+
+
+@dataclass(slots=True)
+class MendDue:
+    log: PartitionLog
+
+
+def mend(node: Node, log: PartitionLog, now_ms: int) -> None:
+    """A log that the disk would not let us cut back is tried again and again: its readers wait for that."""
+    if log.is_in_order or log not in node.directory.logs.values():
+        return
+    try:
+        log.mend(now_ms)
+    except LogError:
+        node.coordinator.timers.arm((log, "mend"), now_ms + MEND_EVERY_MS, MendDue(log))
+    else:
+        node.fetches.advanced(log, now_ms)
 
 
 def check_retention(node: Node, now_ms: int) -> None:

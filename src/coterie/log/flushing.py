@@ -9,6 +9,8 @@ appends go on, and reported back.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from coterie.log.errors import LogWriteError
 from coterie.log.files import Files, Sync, parent_of
 
@@ -36,6 +38,16 @@ class FlushTarget:
             raise LogWriteError.of("the disk did not take what was written", error) from error
 
 
+class _Refused:
+    """A sync that could not even be prepared."""
+
+    def __init__(self, error: OSError) -> None:
+        self._error = error
+
+    def run(self) -> None:
+        raise self._error
+
+
 class Flushing:
     """Of one log at `path`; `is_new` if its directory has just been made, and its name is not durable either."""
 
@@ -59,13 +71,18 @@ class Flushing:
                 sync.run()
             self._has_failed = had_failed
 
-    def target(self, active: Sync, log_end: int) -> FlushTarget:
+    def target(self, active: Callable[[], Sync], log_end: int) -> FlushTarget:
+        """`active` makes the sync of the segment that is being written."""
         if self._under_way is not None:
             raise RuntimeError("a flush of this log is under way: call flushed or flush_failed first")
-        syncs, self._waiting = [*self._waiting, active], []
-        if self._has_new_names:
-            syncs += self._files.directory_later(self._path), self._files.directory_later(parent_of(self._path))
-            self._has_new_names = False
+        try:
+            syncs = [*self._waiting, active()]
+            if self._has_new_names:
+                syncs += self._files.directory_later(self._path), self._files.directory_later(parent_of(self._path))
+        except OSError as error:  # no descriptor left to sync with: a flush that fails like any other
+            syncs = [_Refused(error)]
+        self._waiting = []
+        self._has_new_names = False
         self._under_way = FlushTarget(syncs, log_end)
         return self._under_way
 

@@ -68,6 +68,7 @@ class PartitionLog:
         self._active_since_ms = now_ms
         self._flushing = Flushing(files, path, is_new=not files.exists(path))
         self._has_torn_tail = False
+        self._cut_to: int | None = None
         self._is_untouched = False
 
     @classmethod
@@ -161,6 +162,7 @@ class PartitionLog:
 
         `BatchError` and `RefusedError`: not taken, the sender's fault. `LogWriteError`: not taken, the disk's fault.
         """
+        self.mend(now_ms)
         incoming = check_batches(data, self.config, origin, now_ms)
         if origin is Origin.CLIENT:
             duplicate = self._check_producer(incoming[0].header)
@@ -267,7 +269,7 @@ class PartitionLog:
         """What must be synced for all that was appended to be durable; None if it is. One at a time."""
         if self._flushing.is_done(self.log_end):
             return None
-        return self._flushing.target(self._active.later(), self.log_end)
+        return self._flushing.target(self._active.later, self.log_end)
 
     def flushed(self, target: FlushTarget) -> None:
         """The target's `run` has ended well."""
@@ -294,17 +296,43 @@ class PartitionLog:
                 self._flushing.ended(target, well=well)
 
     def truncate(self, end: int, now_ms: int) -> None:
-        """Let the log end with the last whole batch before `end`; producers and epochs are as they were then."""
-        if end >= self.log_end:
-            return
-        durable = min(self.durable_end, end)
-        with _writing(f"cannot cut {self.path} back to offset {end}"):
-            while len(self._segments) > 1 and self._active.base_offset >= end:
-                for path in self._segments.pop().mark_deleted():
+        """Let the log end with the last whole batch before `end`; producers and epochs are as they were then.
+
+        If the disk refuses, the log is out of order: nothing is read or written until `mend` succeeds.
+        """
+        if end < self.log_end:
+            self._cut_to = end
+            self._flushing.durable_end = min(self.durable_end, end)
+            self._cut(now_ms)
+
+    @property
+    def is_in_order(self) -> bool:
+        return self._cut_to is None
+
+    def mend(self, now_ms: int) -> None:
+        """Finish a `truncate` that failed, beginning with what is on the disk."""
+        if self._cut_to is not None:
+            with _writing(f"{self.path} is still to be cut back to offset {self._cut_to}"):
+                self._reload(now_ms)
+            self._cut(now_ms)
+
+    def _cut(self, now_ms: int) -> None:
+        assert self._cut_to is not None
+        with _writing(f"cannot cut {self.path} back to offset {self._cut_to}"):
+            while len(self._segments) > 1 and self._active.base_offset >= self._cut_to:
+                for path in self._active.mark_deleted():
                     self._files.delete(path)
-            self._active.cut_at(end)
-            self.release()
-            self._load(self.log_start, durable, clean=False, now_ms=now_ms)
+                del self._segments[-1]
+            self._active.cut_at(self._cut_to)
+            self._reload(now_ms)
+        self._cut_to = None
+        self._flushing.start_over(self.log_end)
+
+    def _reload(self, now_ms: int) -> None:
+        durable = self.durable_end
+        self.release()
+        self._load(self.log_start, durable, clean=False, now_ms=now_ms)
+        self._flushing.durable_end = durable
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -314,6 +342,7 @@ class PartitionLog:
         At most `max_bytes`, but for the first batch, which comes whatever its size, so that no reader gets stuck. It
         may begin before `from_offset`; clients skip what they did not ask for.
         """
+        self._check_order()
         if not self.log_start <= from_offset <= self.log_end:
             raise OffsetOutOfRangeError(
                 f"{self.path} has offsets from {self.log_start} to before {self.log_end}, not {from_offset}"
@@ -330,11 +359,16 @@ class PartitionLog:
             raise LogReadError.of(f"cannot read {self.path} at offset {from_offset}", error) from error
         return b""  # compaction may leave a segment with nothing at or after the offset: the next one has it
 
+    def _check_order(self) -> None:
+        if self._cut_to is not None:
+            raise LogReadError(f"{self.path} cannot be read until it is cut back to offset {self._cut_to}", None)
+
     def _slot_of(self, offset: int) -> int:
         return max(bisect_right(self._segments, offset, key=attrgetter("base_offset")) - 1, 0)
 
     def offset_for_timestamp(self, timestamp: int, up_to: int) -> TimestampedOffset | None:
         """The first record that is not older than `timestamp` and lies before `up_to`."""
+        self._check_order()
         limit = self.config.max_decompressed_bytes
         try:
             for segment in self._segments:
@@ -348,6 +382,7 @@ class PartitionLog:
 
     def offset_of_latest_timestamp(self, up_to: int) -> TimestampedOffset | None:
         """The first record with the latest timestamp of the log."""
+        self._check_order()
         latest = max((segment.max_timestamp for segment in self._segments), default=NO_TIMESTAMP)
         return None if latest == NO_TIMESTAMP else self.offset_for_timestamp(latest, up_to)
 
@@ -374,6 +409,8 @@ class PartitionLog:
 
         They are renamed only; `remove_files` frees the space, which may take long and may be done elsewhere.
         """
+        if not self.is_in_order:
+            return []
         reasons = reasons_to_drop(self._segments, self.config, self.log_start, up_to, now_ms)
         deleted = []
         with _writing(f"cannot delete old segments of {self.path}"):
@@ -397,6 +434,9 @@ class PartitionLog:
         if self._is_untouched:
             self.release()
             return
+        if self._cut_to is not None:
+            self.release()
+            raise LogWriteError(f"{self.path} is still to be cut back to offset {self._cut_to}", None)
         self.flush()
         with _writing(f"cannot close {self.path}"):
             self._take_snapshot()

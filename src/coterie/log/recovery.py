@@ -72,6 +72,25 @@ def load(
     files: Files, directory: str, config: LogConfig, *, log_start: int, recovery_point: int, clean: bool, now_ms: int
 ) -> Loaded:
     segments = _find_segments(files, directory, config, log_start)
+    try:
+        return _load(files, directory, config, segments, log_start, recovery_point, clean=clean, now_ms=now_ms)
+    except BaseException:
+        for segment in segments:
+            segment.close()
+        raise
+
+
+def _load(
+    files: Files,
+    directory: str,
+    config: LogConfig,
+    segments: list[Segment],
+    log_start: int,
+    recovery_point: int,
+    *,
+    clean: bool,
+    now_ms: int,
+) -> Loaded:
     epochs = LeaderEpochs.load(files, directory)
     producers = Producers(config.max_producers, config.producer_id_expiration_ms)
     loaded = Loaded(segments, epochs or LeaderEpochs(), producers, Recovery())
