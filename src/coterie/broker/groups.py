@@ -208,7 +208,10 @@ class GroupLogs:
         """Read all groups back (C4). Nothing else is answered before this has ended."""
         node = self._node
         topic = node.directory.topics.get(OFFSETS_TOPIC)
-        for partition in range(topic.partitions if topic else 0):
+        if topic is None:
+            return
+        node.coordinator.count_partitions(topic.partitions)
+        for partition in range(topic.partitions):
             replay = node.coordinator.gain(partition)
             log = node.directory.logs[OFFSETS_TOPIC, partition]
             _read(log, replay)

@@ -108,13 +108,15 @@ def check_name(name: str) -> None:
 
 
 def create(node: Node, name: str, partitions: int, configs: Mapping[str, str | None], now_ms: int) -> Topic:
-    """The topic is there, and durable, when this returns."""
+    """The topic is there, and durable, when this returns; if it is that of the groups, they are served from now on."""
     topic = Topic(name, node.fresh_id(), partitions, check_new(node, name, partitions, configs))
     try:
         node.directory.create_topic(topic, now_ms)
     except LogError as error:
         raise TopicError(error.code, str(error)) from None
     node.topic_names[topic.id] = name
+    if is_internal(name):
+        node.group_logs.load(now_ms)
     return topic
 
 
@@ -160,9 +162,7 @@ def create_offsets_topic(node: Node, now_ms: int) -> Topic:
     if topic is not None:
         return topic
     configs = node.settings.offsets_topic_configs
-    topic = create(node, OFFSETS_TOPIC, node.settings.offsets_topic_num_partitions, configs, now_ms)
-    node.group_logs.load(now_ms)
-    return topic
+    return create(node, OFFSETS_TOPIC, node.settings.offsets_topic_num_partitions, configs, now_ms)
 
 
 def _create_topics(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:

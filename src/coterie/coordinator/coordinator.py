@@ -87,6 +87,7 @@ class Coordinator:
         self.settings = settings or CoordinatorSettings()
         self.timers: Timers[Any] = Timers()
         self.shards: dict[int, Shard] = {}
+        self._num_partitions = self.settings.offsets_topic_num_partitions
         self._loading: dict[int, Replay] = {}
         self._partitions: dict[str, int] = {}
         self._tickets = count(1)
@@ -111,9 +112,14 @@ class Coordinator:
         if partition is None:
             if len(self._partitions) >= _CACHED_IDS:
                 self._partitions.clear()
-            partition = partition_of(group_id, self.settings.offsets_topic_num_partitions)
+            partition = partition_of(group_id, self._num_partitions)
             self._partitions[group_id] = partition
         return partition
+
+    def count_partitions(self, num_partitions: int) -> None:
+        """How many the topic of the groups really has: groups are where they were written, whatever is set today."""
+        self._num_partitions = num_partitions
+        self._partitions.clear()
 
     def ring(self, now_ms: int) -> list[Outward]:
         """All timers whose time has come."""
