@@ -190,7 +190,10 @@ class DataDirectory:
                 remove_directory(self._files, name)
             elif not name.endswith(_STRAY) and self._files.exists(f"{name}/{PARTITION_FILE}"):
                 topic_id = self._topic_id_of(name)
-                if expected.get(name) != topic_id:
+                if topic_id is None and name in expected:
+                    # A crash of the machine may cost us this file, which is not synced, and must cost no more than it.
+                    self._files.delete(f"{name}/{PARTITION_FILE}")
+                elif expected.get(name) != topic_id:
                     aside = f"{name[:200]}.{id_text(topic_id) if topic_id else 'unknown'}{_STRAY}"
                     self._files.rename(name, aside)
                     self.opening.strays.append(aside)
