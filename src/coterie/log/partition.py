@@ -87,6 +87,10 @@ class PartitionLog:
         log = cls(files, path, config, now_ms)
         files.mkdir(path)
         log._load(log_start, recovery_point, clean=clean, now_ms=now_ms)
+        if not clean and log.log_end > log.log_start:
+            files.sync_directory(path)
+            files.sync_directory(parent_of(path))
+            log._names_unsynced = False
         return log
 
     def _load(self, log_start: int, recovery_point: int, *, clean: bool, now_ms: int) -> None:
@@ -104,6 +108,7 @@ class PartitionLog:
         self._producers = loaded.producers
         self.recovery: Recovery = loaded.recovery
         self._is_untouched = clean
+        self._names_unsynced |= not clean  # the last owner may not have come to it
         self.log_start = max(log_start, self._segments[0].base_offset)
         self._flushing.start_over(self.log_end)
         for segment in self._segments:
