@@ -1,0 +1,149 @@
+"""What was acknowledged is there after a crash, whatever the disk makes of the rest."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from broker.driver import Client, World
+from broker.lossy import LossyFiles
+from coterie.apis import describe_groups
+from coterie.errors import ErrorCode
+from coterie.messages import DescribeGroup, JoinedGroup
+
+SMALL_SEGMENTS = 700
+TOPICS = ("a", "b")
+GROUPS = ("g", "h")
+
+
+class Load:
+    """Clients that remember what they were told, through as many lives of the node as it takes."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        self.data = data
+        self.lives = 0
+        self.files = LossyFiles()
+        self.produced: dict[str, dict[int, bytes]] = {topic: {} for topic in TOPICS}
+        self.committed: dict[str, int] = {}
+        self.attempted: dict[str, list[int]] = {group: [] for group in GROUPS}
+        self.members: dict[str, JoinedGroup] = {}
+        self.sequences: dict[str, int] = dict.fromkeys(TOPICS, 0)
+        self.counter = 0
+        self.open()
+        client = self.world.client()
+        client.find_coordinator()
+        for topic in TOPICS:
+            client.create(topic)
+        self.shrink_segments()
+        self.world.auto = False
+
+    def open(self) -> None:
+        self.lives += 1
+        self.world = World(self.files, {"offsets.topic.num.partitions": 2}, now_ms=1_000_000 * self.lives)
+        self.producers = {topic: self.world.client() for topic in TOPICS}
+        self.committers = {group: self.world.client() for group in GROUPS}
+        self.in_flight: dict[str, list[bytes]] = {topic: [] for topic in TOPICS}
+        self.shrink_segments()
+
+    def shrink_segments(self) -> None:
+        """So that a dozen batches roll a log several times."""
+        for log in self.world.node.directory.logs.values():
+            log.config = log.config.__class__(segment_bytes=SMALL_SEGMENTS, index_interval_bytes=100)
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def produce(self, topic: str) -> None:
+        self.counter += 1
+        value = b"%d" % self.counter * self.data.draw(st.integers(1, 20))
+        producer = (1, self.lives, len(self.in_flight[topic]) + self.sequences[topic]) if topic == "b" else None
+        self.in_flight[topic].append(value)
+        self.producers[topic].send_produce(topic, value, producer=producer)
+
+    def commit(self, group: str) -> None:
+        self.counter += 1
+        self.attempted[group].append(self.counter)
+        self.committers[group].send_commit(group, {("a", 0): self.counter}, member=self.members.get(group))
+
+    def flush(self) -> None:
+        if self.world.flushes:
+            self.world.flush()
+        self.collect()
+
+    def collect(self) -> None:
+        for topic, client in self.producers.items():
+            while client.answers:
+                answer = client.produced()
+                value = self.in_flight[topic].pop(0)
+                self.sequences[topic] += 1
+                assert answer.error is ErrorCode.NONE
+                self.produced[topic][answer.base_offset] = value
+        for group, client in self.committers.items():
+            while client.answers:
+                assert client.committed() == [ErrorCode.NONE]
+                self.committed[group] = self.attempted[group].pop(0)
+
+    def enter(self, group: str) -> None:
+        """Somebody joins; if it is told that it is a member, it is one."""
+        if group in self.members or self.committers[group].answers or self.attempted[group]:
+            return
+        client = self.world.client()
+        self.world.auto = True
+        self.members[group] = client.enter(group, b"assigned")
+        self.world.auto = False
+        self.collect()
+
+    def checkpoint(self) -> None:
+        self.world.node.directory.checkpoint()
+
+    def crash(self) -> None:
+        self.files = self.files.crash(lambda most: self.data.draw(st.integers(0, most)))
+        self.sequences = dict.fromkeys(TOPICS, 0)
+        self.open()
+        self.check()
+        for group in GROUPS:  # what was under way may have happened
+            self.attempted[group] = []
+        self.world.auto = False
+
+    # --- what must hold -----------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        client = self.world.client()
+        assert not self.world.node.directory.opening.strays
+        for topic in TOPICS:
+            found = dict(client.read_all(topic))
+            assert list(found) == list(range(len(found))), "offsets have no gaps"
+            for offset, value in self.produced[topic].items():
+                assert found.get(offset) == value, f"{topic}: offset {offset} of {len(found)} was acknowledged"
+            self.produced[topic] = {offset: value or b"" for offset, value in found.items()}
+        for group in GROUPS:
+            self.check_group(client, group)
+
+    def check_group(self, client: Client, group: str) -> None:
+        offset = client.offsets_of(group).get(("a", 0))
+        known = self.committed.get(group)
+        assert offset in {known, *self.attempted[group]}, f"{group}: {offset} was not what it was told"
+        if offset is not None:
+            self.committed[group] = offset
+        member = self.members.get(group)
+        if member is not None:
+            assert client.heartbeat(group, member.member_id, member.generation_id) is ErrorCode.NONE
+            assert client.sync(group, member).assignment == b"assigned"
+            (described,) = client.ask(describe_groups, [DescribeGroup(None, group)], 5)
+            assert [one.member_id for one in described.members] == [member.member_id]
+
+
+STEPS = st.lists(
+    st.sampled_from(["produce a", "produce b", "commit g", "commit h", "enter h", "flush", "flush", "checkpoint", "crash"]),
+    min_size=1,
+    max_size=40,
+)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(steps=STEPS, data=st.data())
+def test_everything_acknowledged_is_there_after_a_crash(steps: list[str], data: st.DataObject) -> None:
+    """Rules 22 and C4, and acks=all: whatever was not synced may be there, in part, or not at all."""
+    load = Load(data)
+    for step in [*steps, "crash"]:
+        name, _, what = step.partition(" ")
+        getattr(load, name)(*([what] if what else []))
