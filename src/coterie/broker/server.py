@@ -7,11 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from typing import Any, cast
 
 from coterie.broker.calls import Close, Connection, Do, Effect, Flush, FlushEnded, Send
-from coterie.broker.facts import ConnectionDropped
+from coterie.broker.facts import ConnectionDropped, Trouble
 from coterie.broker.node import Node
 from coterie.errors import MalformedError
 from coterie.facts import Fact
@@ -80,6 +79,13 @@ class Link(asyncio.Protocol):
             self._server.held_back.discard(self)
             self.transport.resume_reading()
 
+    def stop_reading(self) -> None:
+        """What comes from now on is not looked at any more."""
+        self._server.held_back.discard(self)
+        if not self._is_paused and not self.transport.is_closing():
+            self._is_paused = True
+            self.transport.pause_reading()
+
     def pause_writing(self) -> None:
         self.connection.is_full = True
 
@@ -106,8 +112,8 @@ class Server:
         self._disk = ThreadPoolExecutor(1, "coterie-disk")
         self._chores = ThreadPoolExecutor(1, "coterie-chores")
         self._all_gone: asyncio.Event | None = None
+        self._flushes = 0
         self._idle = asyncio.Event()
-        self._idle.set()
 
     # --- starting and stopping ----------------------------------------------------------------------------------------
 
@@ -123,9 +129,11 @@ class Server:
         """Whoever waits is answered, what was written is made durable, and the directory is left clean."""
         if self._listener is not None:
             self._listener.close()
-        await self._flushes_end()  # commits and batches under way are answered as they end
+        for link in self.links:
+            link.stop_reading()
+        await self._all_flushed()  # commits and batches under way are answered as they end
         self.perform(self.node.stop(clock_ms()))
-        await self._flushes_end()
+        await self._all_flushed()
         await self._say_goodbye()
         if self._alarm is not None:
             self._alarm.cancel()
@@ -133,8 +141,9 @@ class Server:
         self._disk.shutdown()
         self._chores.shutdown()
 
-    async def _flushes_end(self) -> None:
-        while not self._idle.is_set():  # one that ends may have started the next
+    async def _all_flushed(self) -> None:
+        while self._flushes:  # the end of one may start another
+            self._idle.clear()
             await self._idle.wait()
 
     async def _say_goodbye(self) -> None:
@@ -227,19 +236,20 @@ class Server:
         self.perform(self.node.ring(clock_ms()))
 
     def _flush(self, effect: Flush) -> None:
-        self._idle.clear()
+        self._flushes += 1
         done = self._loop.run_in_executor(self._disk, effect.run)
         done.add_done_callback(self._flushed)
 
     def _flushed(self, done: asyncio.Future[FlushEnded]) -> None:
-        self._idle.set()
+        self._flushes -= 1
         self.perform(self.node.flush_ended(done.result(), clock_ms()))
+        self._idle.set()
 
     def _chore(self, effect: Do) -> None:
         try:
             effect.work()
         except OSError as error:
-            self._loop.call_soon_threadsafe(partial(self.node.tell_trouble, f"{effect.what}: {error}", clock_ms()))
+            self._loop.call_soon_threadsafe(self.tell, Trouble(clock_ms(), "", f"{effect.what}: {error}"))
 
 
 def run_in_loop(coroutine: Any) -> Any:
