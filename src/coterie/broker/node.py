@@ -9,6 +9,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections import deque
 from collections.abc import Callable, Sequence
+from traceback import format_exc
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from coterie.apis import FIRST_FLEXIBLE, by_key
 from coterie.apis.api_versions import API as API_VERSIONS
 from coterie.apis.api_versions import refuse_version
 from coterie.broker.calls import Call, Close, Connection, Do, Effect, FlushEnded, Gather, Route, Send
-from coterie.broker.facts import Trouble
+from coterie.broker.facts import Mistake, Trouble
 from coterie.broker.fetch import FetchDue, Fetches
 from coterie.broker.flushing import Flusher, Waiter
 from coterie.broker.groups import OFFSETS_TOPIC, GroupLogs
@@ -171,6 +172,9 @@ class Node:
         except MalformedError as error:
             connection.call = None
             self.close(connection, f"a request that cannot be read: {error}")
+        except Exception:  # noqa: BLE001  who sent it is sent away; nobody else is to notice
+            self.tell(Mistake(now_ms, "", f"answering API {key} version {version}", format_exc()))
+            self.close(connection, "a mistake of the broker's own")
 
     def _refuse_version(self, connection: Connection, key: int, version: int, correlation_id: int) -> None:
         """Only ApiVersions answers, in the oldest form there is, so that the client can choose again (C5)."""
