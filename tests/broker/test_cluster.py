@@ -61,7 +61,9 @@ def test_no_producer_id_is_given_out_twice_not_even_after_a_crash() -> None:
         world = World(files, now_ms=1_000_000 * (life + 1))
         client = world.client()
         for _ in range(1_500):
-            answer = client.ask(init_producer_id, init_producer_id.Request(transactional_id=None, transaction_timeout_ms=1))
+            answer = client.ask(
+                init_producer_id, init_producer_id.Request(transactional_id=None, transaction_timeout_ms=1)
+            )
             assert (answer.error, answer.producer_epoch) == (ErrorCode.NONE, 0)
             assert answer.producer_id not in seen
             seen.add(answer.producer_id)

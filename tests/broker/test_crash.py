@@ -133,7 +133,9 @@ class Load:
 
 
 STEPS = st.lists(
-    st.sampled_from(["produce a", "produce b", "commit g", "commit h", "enter h", "flush", "flush", "checkpoint", "crash"]),
+    st.sampled_from(
+        ["produce a", "produce b", "commit g", "commit h", "enter h", "flush", "flush", "checkpoint", "crash"]
+    ),
     min_size=1,
     max_size=40,
 )

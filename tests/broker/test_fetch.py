@@ -6,7 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from broker.driver import Client, World, fetch_request
+from broker.driver import Client, World
+from broker.speaker import fetch_request
 from coterie.apis import fetch
 from coterie.errors import ErrorCode
 from logs import batch, offsets_in

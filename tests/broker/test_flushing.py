@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.driver import Client, World, produce_request
+from broker.driver import Client, World
+from broker.speaker import produce_request
 from coterie.apis import delete_records, delete_topics, init_producer_id, metadata, produce
 from coterie.errors import ErrorCode
 from coterie.log import MemoryFiles
@@ -55,7 +56,7 @@ def test_a_leaders_sync_is_answered_when_the_disk_has_the_assignment() -> None:
 
 
 def test_acks_all_waits_for_the_disk_and_acks_1_does_not() -> None:
-    world, client = ready()
+    world, _ = ready()
     one, every = world.client(), world.client()
     assert one.produce("t", b"a", acks=1).base_offset == 0
     every.send_produce("t", b"b", acks=-1)
@@ -69,7 +70,10 @@ def test_acks_all_waits_for_the_disk_and_acks_1_does_not() -> None:
 def test_a_request_for_many_partitions_is_answered_when_the_last_is_durable() -> None:
     world, client = ready()
     request = produce_request("t", b"a")
-    request.topics[0].partitions = [*request.topics[0].partitions, *produce_request("t", b"b", partition=1).topics[0].partitions]  # type: ignore[misc]
+    request.topics[0].partitions = [
+        *request.topics[0].partitions,
+        *produce_request("t", b"b", partition=1).topics[0].partitions,
+    ]
     client.send(produce, request, 9)
     assert client.answers == 0
     world.flush()

@@ -1,4 +1,4 @@
-"""The group APIs on their way through the node: many groups in a request, ids instead of names, what comes back (C4)."""
+"""The group APIs through the node: many groups in a request, ids instead of names, what comes back (C4)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from broker.driver import Client, World, commit_request
+from broker.driver import Client, World
+from broker.speaker import commit_request
 from coterie.apis import (
     delete_groups,
     describe_groups,
@@ -66,9 +67,18 @@ def test_groups_are_described_in_the_order_asked(client: Client) -> None:
         ("simple", "Empty"),
         ("full", "Stable"),
     ]
-    assert [one.error for one in found] == [ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NONE, ErrorCode.NONE]
+    assert [one.error for one in found] == [
+        ErrorCode.NONE,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.NONE,
+        ErrorCode.NONE,
+    ]
     (described,) = found[0].members
-    assert (described.member_id, described.client_id, described.client_host) == (member.member_id, "tester", "/10.0.0.1")
+    assert (described.member_id, described.client_id, described.client_host) == (
+        member.member_id,
+        "tester",
+        "/10.0.0.1",
+    )
 
 
 def test_groups_are_deleted_when_the_disk_says_so_each_with_its_answer(world: World, client: Client) -> None:
@@ -117,9 +127,13 @@ def test_all_groups_of_all_partitions_are_listed(client: Client) -> None:
 def test_commit_and_fetch_by_topic_id(world: World, client: Client) -> None:
     """Rules 21, 22, version 10: an unknown id is an error for its partitions, the rest is taken."""
     topic_id, stranger = client.create("by-id"), UUID(int=77)
-    request = commit_request("g", {("by-id", 0): 5, ("x", 0): 6, ("by-id", 9): 7}, ids={"by-id": topic_id, "x": stranger})
+    request = commit_request(
+        "g", {("by-id", 0): 5, ("x", 0): 6, ("by-id", 9): 7}, ids={"by-id": topic_id, "x": stranger}
+    )
     answer = client.ask(offset_commit, request, 10)
-    errors = {(part.topic_id, part.partition): error for part, error in zip(answer.partitions, answer.errors, strict=True)}
+    errors = {
+        (part.topic_id, part.partition): error for part, error in zip(answer.partitions, answer.errors, strict=True)
+    }
     assert errors == {
         (topic_id, 0): ErrorCode.NONE,
         (stranger, 0): ErrorCode.UNKNOWN_TOPIC_ID,

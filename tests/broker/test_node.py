@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from broker.driver import World
-from coterie.apis import api_versions, heartbeat, leave_group, metadata
-from coterie.broker.calls import Send
+from coterie.apis import api_versions, delete_topics, heartbeat, leave_group, metadata
+from coterie.broker.calls import Close, Send
+from coterie.broker.facts import Mistake
 from coterie.errors import ErrorCode
+from coterie.group.effects import Tell
 from coterie.messages import Heartbeat, LeaveGroup, LeavingMember
 from coterie.wire.frames import request_frame
 
@@ -195,3 +197,21 @@ def test_a_produce_that_fails_without_acks_closes_its_connection() -> None:
     client.forget()
     assert client.closed is not None and "UNKNOWN_TOPIC_OR_PARTITION" in client.closed
     assert client.answers == 0
+
+
+def test_a_mistake_of_ours_costs_one_connection_and_is_told_with_its_trace() -> None:
+    """Nothing a client sends may stop the broker; and a mistake of ours never becomes an error code."""
+    world = World()
+    client, other = world.client(), world.client()
+    client.create("t")
+    del world.node.directory.logs["t", 0]
+    world.node.topic_names.clear()
+    effects = world.node.received(
+        client.connection,
+        client.frame_of(delete_topics, delete_topics.Request(topics=[delete_topics.Topic(name="t")])),
+        0,
+    )
+    mistake, close = effects
+    assert isinstance(mistake, Tell) and isinstance(mistake.fact, Mistake) and "KeyError" in mistake.fact.trace
+    assert isinstance(close, Close) and close.connection is client.connection
+    assert not other.ask(api_versions, VERSIONS).error

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.driver import Client, World, list_request
+from broker.driver import Client, World
+from broker.speaker import list_request
 from coterie.apis import delete_records, list_offsets, offset_for_leader_epoch
 from coterie.errors import ErrorCode
 
@@ -74,9 +75,7 @@ def test_what_is_not_there_cannot_be_listed(client: Client) -> None:
 
 def epoch_end(client: Client, epoch: int, current: int = -1, topic: str = "t") -> offset_for_leader_epoch.EpochEnd:
     asked = offset_for_leader_epoch.Partition(partition=0, leader_epoch=epoch, current_leader_epoch=current)
-    request = offset_for_leader_epoch.Request(
-        topics=[offset_for_leader_epoch.Topic(topic=topic, partitions=[asked])]
-    )
+    request = offset_for_leader_epoch.Request(topics=[offset_for_leader_epoch.Topic(topic=topic, partitions=[asked])])
     answer: offset_for_leader_epoch.EpochEnd = client.ask(offset_for_leader_epoch, request).topics[0].partitions[0]
     return answer
 

@@ -6,9 +6,12 @@ from uuid import UUID
 
 import pytest
 
-from broker.driver import Client, World, produce_request
+from broker.driver import Client, World
+from broker.speaker import produce_request
 from coterie.apis import produce
 from coterie.errors import ErrorCode
+from coterie.log import LogConfig
+from coterie.wire.batch import TimestampType
 from logs import batch, values_in
 
 
@@ -96,7 +99,7 @@ def test_one_whole_batch_of_bearable_size_is_taken_and_nothing_else(
 
 def test_what_is_wrong_with_one_partition_is_no_matter_to_another(client: Client) -> None:
     good, bad = produce_request("t", b"a"), produce_request("t", records=b"junk", partition=1)
-    good.topics[0].partitions = [*bad.topics[0].partitions, *good.topics[0].partitions]  # type: ignore[misc]
+    good.topics[0].partitions = [*bad.topics[0].partitions, *good.topics[0].partitions]
     answers = client.ask(produce, good, 9).responses[0].partitions
     assert [(one.partition, one.error) for one in answers] == [(1, ErrorCode.CORRUPT_MESSAGE), (0, ErrorCode.NONE)]
 
@@ -122,7 +125,13 @@ def test_duplicates_are_known_after_a_restart() -> None:
         client.produce("t", b"%d" % sequence, producer=(9, 0, sequence))
     world.node.directory.release()
     again = World(world.files, now_ms=2_000_000).client()
-    assert [again.produce("t", b"x", producer=(9, 0, sequence)).base_offset for sequence in range(2, 7)] == [2, 3, 4, 5, 6]
+    assert [again.produce("t", b"x", producer=(9, 0, sequence)).base_offset for sequence in range(2, 7)] == [
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
     assert again.produce("t", b"x", producer=(9, 0, 0)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert again.produce("t", b"7", producer=(9, 0, 7)).base_offset == 7
 
@@ -134,9 +143,6 @@ def test_append_time_is_told() -> None:
     client.create("t")
     log = world.node.log("t", 0)
     assert log is not None
-    from coterie.log import LogConfig
-    from coterie.wire.batch import TimestampType
-
     log.config = LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
     assert client.produce("t", b"a", timestamps=[5]).log_append_time_ms == world.now_ms
 
