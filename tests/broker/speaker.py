@@ -85,8 +85,8 @@ class Speaker(ABC):
         return api.read_response(frame, at, version)
 
     def forget(self) -> None:
-        """A request that has no answer."""
-        self._asked.popleft()
+        """The last request has no answer."""
+        self._asked.pop()
 
     def ask(self, api: ModuleType, request: Any, version: int | None = None) -> Any:
         self.send(api, request, version)
