@@ -130,11 +130,7 @@ class Broker:
         self._stop = asyncio.Event()
         node = open_node(self._data, self._settings, self._flush)
         server = Server(node, self._tell)
-        try:
-            _, self._port = await server.listen(self._host, self._port)
-        except BaseException:
-            node.directory.release()
-            raise
+        _, self._port = await server.listen(self._host, self._port)
         self._started.set()
         await self._stop.wait()
         await server.stop()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +14,7 @@ from typing import Any, cast
 from coterie.broker.calls import Close, Connection, Do, Effect, Flush, FlushEnded, Send
 from coterie.broker.facts import ConnectionDropped, Trouble
 from coterie.broker.node import Node
-from coterie.errors import MalformedError
+from coterie.errors import CoterieError, MalformedError
 from coterie.facts import Fact
 from coterie.wire.frames import FrameCutter
 
@@ -118,11 +120,19 @@ class Server:
     # --- starting and stopping ----------------------------------------------------------------------------------------
 
     async def listen(self, host: str, port: int, advertised: tuple[str, int] | None = None) -> tuple[str, int]:
-        """Read the groups back, then listen. Returns the address; port 0 takes a free one."""
-        self.perform(self.node.start(clock_ms()))
-        self._listener = await self._loop.create_server(lambda: Link(self), host, port, backlog=1024)
+        """Take the port, read the groups back, then listen. Returns the address; port 0 takes a free one."""
+        try:
+            self._listener = await self._loop.create_server(
+                lambda: Link(self), host, port, backlog=1024, start_serving=False
+            )
+        except OSError as error:
+            self.node.directory.close()
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            raise CoterieError(f"cannot listen on {host}:{port}: {why}. Take another port; 0 takes a free one") from None
         bound = self._listener.sockets[0].getsockname()
         self.node.endpoint = advertised or (host, bound[1])
+        self.perform(self.node.start(clock_ms()))
+        await self._listener.start_serving()
         return host, bound[1]
 
     async def stop(self) -> None:
