@@ -130,7 +130,9 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
         with Serving(tmp_path / "data", port=port) as broker:
             status, said = broker.ended()
     assert status == 1
-    assert said.startswith("coterie: ") and str(port) in said and "in use" in said and "Traceback" not in said
+    assert said.startswith("coterie: cannot listen on") and str(port) in said and "in use" in said
+    assert "Traceback" not in said
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
 def test_a_data_directory_that_is_in_use_is_told(tmp_path: Path) -> None:
@@ -201,7 +203,7 @@ def test_a_broker_that_is_not_running_has_no_address_and_one_that_is_cannot_star
 def test_a_broker_whose_port_is_taken_can_be_started_when_it_is_free(tmp_path: Path) -> None:
     taken = socket.create_server(("127.0.0.1", 0))
     broker = Broker(tmp_path / "data", QUICK, port=taken.getsockname()[1])
-    with pytest.raises(OSError, match="in use"):
+    with pytest.raises(CoterieError, match="in use"):
         broker.start()
     taken.close()
     with broker:
