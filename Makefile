@@ -2,9 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 ONLY ?=
+KILLS ?= 300
+SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test style format types imports tests mutants bench-core docs clean
+.PHONY: help venv test style format types imports tests soak mutants bench-core docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +37,9 @@ imports: venv ## import contracts: which room may know which
 
 tests: venv ## pytest, in random order
 	$(BIN)/pytest
+
+soak: venv ## kill -9 the broker 300 times under load: nothing acknowledged may be lost (KILLS=, SEED=)
+	PYTHONPATH=tests $(BIN)/python tests/soak/kill9.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
 mutants: venv ## break each rule on purpose, in a copy: some test must notice (ONLY="10 11" for some rules)
 	$(BIN)/python tests/mutants.py $(ONLY)

@@ -31,7 +31,9 @@ class Peer(Speaker):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, _kind: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -102,7 +104,9 @@ class Serving:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, _kind: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
+    ) -> None:
         if self.process.poll() is None:
             self.process.kill()
         self.process.communicate(timeout=TIMEOUT_S)

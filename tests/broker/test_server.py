@@ -174,7 +174,7 @@ def test_several_brokers_live_in_one_process() -> None:
 
 def test_a_broker_is_stopped_and_started_on_the_same_directory(tmp_path: Path) -> None:
     broker = Broker(tmp_path / "data", QUICK)
-    values = []
+    values: list[tuple[int, bytes]] = []
     for life in range(3):
         with broker, Peer(broker.bootstrap_servers) as peer:
             if not life:

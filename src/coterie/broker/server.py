@@ -128,7 +128,9 @@ class Server:
         except OSError as error:
             self.node.directory.close()
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-            raise CoterieError(f"cannot listen on {host}:{port}: {why}. Take another port; 0 takes a free one") from None
+            raise CoterieError(
+                f"cannot listen on {host}:{port}: {why}. Take another port; 0 takes a free one"
+            ) from None
         bound = self._listener.sockets[0].getsockname()
         self.node.endpoint = advertised or (host, bound[1])
         self.perform(self.node.start(clock_ms()))
