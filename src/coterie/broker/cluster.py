@@ -28,18 +28,18 @@ NO_TRANSACTIONS = "this broker does not do transactions yet: use a producer with
 BROKER_ENDPOINT = 1
 
 
-def _api_versions(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+def _api_versions(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
     request = api_versions.read_request(frame, at, call.version)
     if not api_versions.names_its_client(request, call.version):
-        node.answer(call, api_versions.Response(error=ErrorCode.INVALID_REQUEST), now_ms)
+        node.answer(call, api_versions.Response(error=ErrorCode.INVALID_REQUEST))
         return
-    node.answer(call, api_versions.Response(api_keys=api_versions.ADVERTISED), now_ms)
+    node.answer(call, api_versions.Response(api_keys=api_versions.ADVERTISED))
 
 
 def _find_coordinator(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
     request = find_coordinator.read_request(frame, at, call.version)
     found = [_coordinator(node, call, request.key_type, key, now_ms) for key in request.keys]
-    node.answer(call, find_coordinator.Response(coordinators=found), now_ms)
+    node.answer(call, find_coordinator.Response(coordinators=found))
 
 
 def _coordinator(node: Node, call: Call, key_type: int, key: str, now_ms: int) -> find_coordinator.Coordinator:
@@ -69,7 +69,7 @@ def _why(error: ErrorCode) -> str:
     return "the topic of the groups is not there"
 
 
-def _describe_cluster(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+def _describe_cluster(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
     request = describe_cluster.read_request(frame, at, call.version)
     if request.endpoint_type != BROKER_ENDPOINT:
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if request.endpoint_type == 2 else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
@@ -83,10 +83,10 @@ def _describe_cluster(node: Node, call: Call, frame: bytes, at: int, now_ms: int
             controller_id=node.node_id,
             brokers=[describe_cluster.Broker(node_id=node.node_id, host=host, port=port)],
         )
-    node.answer(call, answer, now_ms)
+    node.answer(call, answer)
 
 
-def _describe_log_dirs(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+def _describe_log_dirs(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
     request = describe_log_dirs.read_request(frame, at, call.version)
     wanted = (
         None
@@ -100,28 +100,28 @@ def _describe_log_dirs(node: Node, call: Call, frame: bytes, at: int, now_ms: in
             sizes.setdefault(topic, []).append(described)
     topics = [describe_log_dirs.DescribedTopic(name=name, partitions=found) for name, found in sizes.items()]
     directory = describe_log_dirs.LogDir(path=node.data_path, topics=topics)
-    node.answer(call, describe_log_dirs.Response(results=[directory]), now_ms)
+    node.answer(call, describe_log_dirs.Response(results=[directory]))
 
 
 def _init_producer_id(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
     request = init_producer_id.read_request(frame, at, call.version)
     if request.transactional_id is not None:
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        node.answer(call, init_producer_id.Response(error=code), now_ms)
+        node.answer(call, init_producer_id.Response(error=code))
         return
     try:
         producer_id = node.producer_ids.next()
     except LogError as error:
         node.tell_trouble(str(error), now_ms)
-        node.answer(call, init_producer_id.Response(error=ErrorCode.COORDINATOR_NOT_AVAILABLE), now_ms)
+        node.answer(call, init_producer_id.Response(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
-    node.answer(call, init_producer_id.Response(producer_id=producer_id), now_ms)
+    node.answer(call, init_producer_id.Response(producer_id=producer_id))
 
 
-def _list_partition_reassignments(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+def _list_partition_reassignments(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
     """Nothing moves where there is one node."""
     list_partition_reassignments.read_request(frame, at, call.version)
-    node.answer(call, list_partition_reassignments.Response(), now_ms)
+    node.answer(call, list_partition_reassignments.Response())
 
 
 HANDLERS = {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["HANDLERS"]
 
 
-def _describe_configs(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+def _describe_configs(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
     request = describe_configs.read_request(frame, at, call.version)
     results = []
     for resource in request.resources:
@@ -30,21 +30,21 @@ def _describe_configs(node: Node, call: Call, frame: bytes, at: int, now_ms: int
                 documentation=request.include_documentation,
             )
         )
-    node.answer(call, describe_configs.Response(results=results), now_ms)
+    node.answer(call, describe_configs.Response(results=results))
 
 
 def _alter_configs(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
     request = alter_configs.read_request(frame, at, call.version)
     response, changes = alter_all(request, _own_configs(node), node.settings)
     _apply(node, response.responses, changes, now_ms)
-    node.answer(call, response, now_ms)
+    node.answer(call, response)
 
 
 def _incremental_alter_configs(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
     request = incremental_alter_configs.read_request(frame, at, call.version)
     response, changes = incremental_alter_all(request, _own_configs(node), node.settings)
     _apply(node, response.responses, changes, now_ms)
-    node.answer(call, response, now_ms)
+    node.answer(call, response)
 
 
 def _own_configs(node: Node) -> dict[str, dict[str, str]]:

@@ -53,15 +53,15 @@ class Fetches:
     def handle(self, call: Call, request: Request, now_ms: int) -> None:
         if request.session_id:
             answer = Response(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=())
-            self._node.answer(call, answer, now_ms)
+            self._node.answer(call, answer)
             return
         if request.session_epoch not in _FULL_FETCH_EPOCHS:
             answer = Response(error=ErrorCode.INVALID_FETCH_SESSION_EPOCH, responses=())
-            self._node.answer(call, answer, now_ms)
+            self._node.answer(call, answer)
             return
         answer, size, final = self._read(request)
         if final or size >= request.min_bytes or request.max_wait_ms <= 0 or self._node.is_stopping:
-            self._send(call, answer, now_ms)
+            self._send(call, answer)
             return
         self._park(call, request, now_ms)
 
@@ -85,20 +85,20 @@ class Fetches:
                     del self._readers[log]
         self._node.coordinator.timers.disarm(parked.call)
 
-    def advanced(self, log: PartitionLog, now_ms: int) -> None:
+    def advanced(self, log: PartitionLog) -> None:
         """There is more to read in `log`."""
         for parked in list(self._readers.get(log, ())):
             answer, size, final = self._read(parked.request)
             if final or size >= parked.request.min_bytes:
                 self._unpark(parked)
-                self._send(parked.call, answer, now_ms)
+                self._send(parked.call, answer)
 
-    def due(self, event: FetchDue, now_ms: int) -> None:
+    def due(self, event: FetchDue) -> None:
         parked = event.parked
         if self._parked.get(parked.call) is parked:
             self._unpark(parked)
             answer, _, _ = self._read(parked.request)
-            self._send(parked.call, answer, now_ms)
+            self._send(parked.call, answer)
 
     def forget(self, call: Call) -> None:
         """Its reader is gone."""
@@ -106,14 +106,14 @@ class Fetches:
         if parked is not None:
             self._unpark(parked)
 
-    def answer_all(self, now_ms: int) -> None:
+    def answer_all(self) -> None:
         for parked in list(self._parked.values()):
-            self.due(FetchDue(parked), now_ms)
+            self.due(FetchDue(parked))
 
-    def log_deleted(self, log: PartitionLog, now_ms: int) -> None:
+    def log_deleted(self, log: PartitionLog) -> None:
         """Its readers hear that the partition is gone."""
         for parked in list(self._readers.get(log, ())):
-            self.due(FetchDue(parked), now_ms)
+            self.due(FetchDue(parked))
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -175,8 +175,8 @@ class Fetches:
             answer.records = records
         return answer
 
-    def _send(self, call: Call, answer: Response, now_ms: int) -> None:
-        self._node.send_parts(call, fetch.write_response_parts(answer, call.version), now_ms)
+    def _send(self, call: Call, answer: Response) -> None:
+        self._node.send_parts(call, fetch.write_response_parts(answer, call.version))
 
 
 def leader_epoch_error(epoch: int) -> ErrorCode:

@@ -97,7 +97,7 @@ def _resolve(partition: CommitPartition, topics: Mapping[str, Any], names: Mappi
 
 def _ask_each(node: Node, call: Call, requests: list[Any], finish: Callable[[list[Any]], Any], now_ms: int) -> None:
     if not requests:
-        node.answer(call, finish([]), now_ms)
+        node.answer(call, finish([]))
         return
     gather = Gather(call, len(requests), finish)
     for index, request in enumerate(requests):
@@ -160,7 +160,7 @@ def _list_groups(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> 
     request = list_groups.read_request(frame, at, call.version, call)
     (reply,) = node.coordinator.handle(request, now_ms)
     answer = reply.answer  # type: ignore[union-attr]
-    node.send(call, list_groups.write_response(answer.groups, call.version, answer.error), now_ms)
+    node.send(call, list_groups.write_response(answer.groups, call.version, answer.error))
 
 
 HANDLERS = {

@@ -119,7 +119,7 @@ class Node:
     def flush_ended(self, event: FlushEnded, now_ms: int) -> list[Effect]:
         for log, error in self.flusher.ended(event, now_ms):
             if error is None:
-                self.fetches.advanced(log, now_ms)
+                self.fetches.advanced(log)
             else:
                 self.tell_trouble(f"{log.path}: {error}", now_ms)
                 mend(self, log, now_ms)
@@ -128,7 +128,7 @@ class Node:
     def ring(self, now_ms: int) -> list[Effect]:
         for event in self.coordinator.timers.due(now_ms):
             if isinstance(event, FetchDue):
-                self.fetches.due(event, now_ms)
+                self.fetches.due(event)
             elif isinstance(event, CheckpointDue):
                 self._checkpoint(now_ms)
             elif isinstance(event, RetentionDue):
@@ -144,7 +144,7 @@ class Node:
         self.is_stopping = True
         for partition in list(self.coordinator.shards):
             self.follow(self.coordinator.lose(partition, now_ms), now_ms)
-        self.fetches.answer_all(now_ms)
+        self.fetches.answer_all()
         return self._take(now_ms)
 
     def next_ms(self) -> int | None:
@@ -191,21 +191,21 @@ class Node:
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
-    def answer(self, call: Call, reply: Any, now_ms: int) -> None:
+    def answer(self, call: Call, reply: Any) -> None:
         """`reply` is what the API's `write_response` takes."""
-        self.send(call, call.route.write(reply, call.version), now_ms)
+        self.send(call, call.route.write(reply, call.version))
 
-    def send(self, call: Call, body: bytes, now_ms: int) -> None:
+    def send(self, call: Call, body: bytes) -> None:
         flexible = call.route.header_flexible[call.version]
         self._out.append(Send(call.connection, response_frame(call.correlation_id, body, flexible=flexible)))
-        self.done(call, now_ms)
+        self.done(call)
 
-    def send_parts(self, call: Call, parts: Sequence[bytes | memoryview], now_ms: int) -> None:
+    def send_parts(self, call: Call, parts: Sequence[bytes | memoryview]) -> None:
         flexible = call.route.header_flexible[call.version]
         self._out.append(Send(call.connection, response_frame_parts(call.correlation_id, parts, flexible=flexible)))
-        self.done(call, now_ms)
+        self.done(call)
 
-    def done(self, call: Call, now_ms: int) -> None:
+    def done(self, call: Call) -> None:
         """Answered, or not to be answered at all: the next request of the connection may be looked at."""
         connection = call.connection
         if connection.call is call:
@@ -223,22 +223,22 @@ class Node:
         for effect in effects:
             kind = type(effect)
             if kind is Reply:
-                self._reply(effect.token, effect.answer, now_ms)
+                self._reply(effect.token, effect.answer)
             elif kind is Append:
                 self.group_logs.append(effect, now_ms)
             else:
                 self._out.append(effect)
 
-    def _reply(self, token: Any, answer: Any, now_ms: int) -> None:
+    def _reply(self, token: Any, answer: Any) -> None:
         if type(token) is Call:
-            self.answer(token, answer, now_ms)
+            self.answer(token, answer)
             return
         gather, index = token
         assert isinstance(gather, Gather)
         gather.answers[index] = answer
         gather.missing -= 1
         if not gather.missing:
-            self.answer(gather.call, gather.finish(gather.answers), now_ms)
+            self.answer(gather.call, gather.finish(gather.answers))
 
     # --- logs ---------------------------------------------------------------------------------------------------------
 
@@ -249,7 +249,7 @@ class Node:
         """Something was appended: whoever waits for it to be durable is told, and so are readers."""
         self.flusher.written(log, waiter, now_ms)
         if not self.flusher.sync:
-            self.fetches.advanced(log, now_ms)
+            self.fetches.advanced(log)
 
     def do_later(self, what: str, work: Callable[[], None]) -> None:
         self._out.append(Do(what, work))

@@ -20,7 +20,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 HIGH_WATERMARK = -1
 
 
-def _list_offsets(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+def _list_offsets(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
     request = list_offsets.read_request(frame, at, call.version)
     committed = request.isolation_level == READ_COMMITTED
     topics = [
@@ -30,7 +30,7 @@ def _list_offsets(node: Node, call: Call, frame: bytes, at: int, now_ms: int) ->
         )
         for topic in request.topics
     ]
-    node.answer(call, list_offsets.Response(topics=topics), now_ms)
+    node.answer(call, list_offsets.Response(topics=topics))
 
 
 def _listed(node: Node, topic: str, asked: list_offsets.Partition, *, committed: bool) -> list_offsets.ListedPartition:
@@ -71,7 +71,7 @@ def _offset_at(log: PartitionLog, timestamp: int, end: int) -> tuple[int, int] |
     return None if found is None else (found.offset, found.timestamp)
 
 
-def _offset_for_leader_epoch(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+def _offset_for_leader_epoch(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
     request = offset_for_leader_epoch.read_request(frame, at, call.version)
     topics = [
         offset_for_leader_epoch.TopicEnds(
@@ -79,7 +79,7 @@ def _offset_for_leader_epoch(node: Node, call: Call, frame: bytes, at: int, now_
         )
         for topic in request.topics
     ]
-    node.answer(call, offset_for_leader_epoch.Response(topics=topics), now_ms)
+    node.answer(call, offset_for_leader_epoch.Response(topics=topics))
 
 
 def _epoch_end(node: Node, topic: str, asked: offset_for_leader_epoch.Partition) -> offset_for_leader_epoch.EpochEnd:
@@ -102,7 +102,7 @@ def _delete_records(node: Node, call: Call, frame: bytes, at: int, now_ms: int) 
         )
         for topic in request.topics
     ]
-    node.answer(call, delete_records.Response(topics=topics), now_ms)
+    node.answer(call, delete_records.Response(topics=topics))
 
 
 def _deleted(node: Node, topic: str, asked: delete_records.Partition, now_ms: int) -> delete_records.DeletedPartition:

@@ -32,26 +32,26 @@ class _Production:
         self.unsettled = 1  # the request itself, until all of it has been written
         self.written: list[tuple[PartitionLog, ProducedPartition]] = []
 
-    def settle(self, now_ms: int) -> None:
+    def settle(self) -> None:
         self.unsettled -= 1
         if self.unsettled:
             return
         if self.acks != ACKS_NONE:
-            self.node.answer(self.call, Response(responses=self.topics), now_ms)
+            self.node.answer(self.call, Response(responses=self.topics))
             return
         failed = [one for topic in self.topics for one in topic.partitions if one.error]
         if failed:  # there is no answer to carry the error (rule D2)
             self.node.close(self.call.connection, f"a produce with acks=0 failed: {failed[0].error.name}")
-        self.node.done(self.call, now_ms)
+        self.node.done(self.call)
 
     def wait_for(self, log: PartitionLog, answer: ProducedPartition, now_ms: int) -> None:
         self.unsettled += 1
 
-        def durable(error: ErrorCode, at_ms: int) -> None:
+        def durable(error: ErrorCode, _at_ms: int) -> None:
             if error:
                 answer.error = error
                 answer.base_offset = -1
-            self.settle(at_ms)
+            self.settle()
 
         self.node.wrote(log, durable, now_ms)
 
@@ -79,7 +79,7 @@ def _produce(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None
             else:
                 _append(production, log, partition.records, answer, now_ms)
         production.topics.append(ProducedTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
-    production.settle(now_ms)
+    production.settle()
 
 
 def _wants_more_replicas(node: Node, topic: str) -> bool:

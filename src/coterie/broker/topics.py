@@ -57,7 +57,7 @@ def _metadata(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> Non
         controller_id=node.node_id,
         topics=topics,
     )
-    node.answer(call, answer, now_ms)
+    node.answer(call, answer)
 
 
 def _asked(node: Node, asked: metadata.Topic, now_ms: int, *, create_missing: bool) -> metadata.DescribedTopic:
@@ -179,7 +179,7 @@ def _create_topics(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -
                 )
             continue
         answers.append(_create_one(node, topic, now_ms, validate_only=request.validate_only))
-    node.answer(call, create_topics.Response(topics=answers), now_ms)
+    node.answer(call, create_topics.Response(topics=answers))
 
 
 def _create_one(
@@ -261,7 +261,7 @@ def _check_replicas(node: Node, lists: Sequence[Sequence[int]]) -> None:
 def _create_partitions(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
     request = create_partitions.read_request(frame, at, call.version)
     results = [_grow(node, topic, now_ms, validate_only=request.validate_only) for topic in request.topics]
-    node.answer(call, create_partitions.Response(results=results), now_ms)
+    node.answer(call, create_partitions.Response(results=results))
 
 
 def _grow(node: Node, asked: create_partitions.Topic, now_ms: int, *, validate_only: bool) -> create_partitions.Result:
@@ -307,7 +307,7 @@ def _delete_topics(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -
     gone = frozenset(answer.name for answer in answers if not answer.error and answer.name is not None)
     if gone:
         node.ask(TopicsDeleted(gone), now_ms)
-    node.answer(call, delete_topics.Response(responses=answers), now_ms)
+    node.answer(call, delete_topics.Response(responses=answers))
 
 
 def _delete_one(node: Node, asked: delete_topics.Topic, now_ms: int) -> delete_topics.DeletedTopic:
@@ -333,7 +333,7 @@ def _delete_one(node: Node, asked: delete_topics.Topic, now_ms: int) -> delete_t
     del node.topic_names[topic.id]
     for log in logs:
         node.flusher.forget(log, now_ms)
-        node.fetches.log_deleted(log, now_ms)
+        node.fetches.log_deleted(log)
     for path in paths:
         node.do_later(f"files of {topic.name}", partial(remove_directory, node.files, path))
     return delete_topics.DeletedTopic(name=topic.name, topic_id=topic.id)
@@ -342,7 +342,7 @@ def _delete_one(node: Node, asked: delete_topics.Topic, now_ms: int) -> delete_t
 # --- DescribeTopicPartitions (KIP-966) --------------------------------------------------------------------------------
 
 
-def _describe_topic_partitions(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+def _describe_topic_partitions(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
     """In order of name, page by page; asked for none in particular, all of them."""
     request = describe_topic_partitions.read_request(frame, at, call.version)
     asked = {topic.name for topic in request.topics} or set(node.directory.topics)
@@ -387,7 +387,7 @@ def _describe_topic_partitions(node: Node, call: Call, frame: bytes, at: int, no
         if numbers.stop < topic.partitions:
             cursor = describe_topic_partitions.Cursor(topic=name, partition=numbers.stop)
             break
-    node.answer(call, describe_topic_partitions.Response(topics=topics, next_cursor=cursor), now_ms)
+    node.answer(call, describe_topic_partitions.Response(topics=topics, next_cursor=cursor))
 
 
 HANDLERS = {

@@ -1,4 +1,4 @@
-"""What a node does by itself from time to time: old segments go, how far each log is durable is kept, logs are mended."""
+"""What a node does by itself from time to time: old segments go, how far logs are durable is kept, logs are mended."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def mend(node: Node, log: PartitionLog, now_ms: int) -> None:
     except LogError:
         node.coordinator.timers.arm((log, "mend"), now_ms + MEND_EVERY_MS, MendDue(log))
     else:
-        node.fetches.advanced(log, now_ms)
+        node.fetches.advanced(log)
 
 
 def check_retention(node: Node, now_ms: int) -> None:

@@ -97,9 +97,19 @@ class Flushing:
         if not self._has_failed:
             self.durable_end = max(self.durable_end, target.end)
 
-    def start_over(self, durable_end: int) -> None:
-        """The log was opened, or opened anew, and all of it is on disk."""
+    def sync_names(self) -> None:
+        """The names of the files, as their content, survive the next crash."""
+        self._files.sync_directory(self._path)
+        self._files.sync_directory(parent_of(self._path))
+        self._has_new_names = False
+
+    def start_over(self, durable_end: int, *, names_are_durable: bool = True) -> None:
+        """The log was opened, or opened anew, and all of it is on disk.
+
+        After a crash the names of its files may not be: the last owner may not have come to it.
+        """
         self.forget()
+        self._has_new_names |= not names_are_durable
         self._has_failed = False
         self.durable_end = durable_end
 

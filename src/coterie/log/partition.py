@@ -88,9 +88,7 @@ class PartitionLog:
         files.mkdir(path)
         log._load(log_start, recovery_point, clean=clean, now_ms=now_ms)
         if not clean and log.log_end > log.log_start:
-            files.sync_directory(path)
-            files.sync_directory(parent_of(path))
-            log._names_unsynced = False
+            log._flushing.sync_names()
         return log
 
     def _load(self, log_start: int, recovery_point: int, *, clean: bool, now_ms: int) -> None:
@@ -108,9 +106,8 @@ class PartitionLog:
         self._producers = loaded.producers
         self.recovery: Recovery = loaded.recovery
         self._is_untouched = clean
-        self._names_unsynced |= not clean  # the last owner may not have come to it
         self.log_start = max(log_start, self._segments[0].base_offset)
-        self._flushing.start_over(self.log_end)
+        self._flushing.start_over(self.log_end, names_are_durable=clean)
         for segment in self._segments:
             segment.quiet_since_ms = now_ms
 
