@@ -31,9 +31,9 @@ class Timers(Generic[E]):
             self._push(key, at_ms)
 
     def disarm(self, key: Hashable) -> None:
-        """The entry in the heap stays and rings for nobody; when most entries do, the heap is built anew."""
-        if self._armed.pop(key, None) is not None and len(self._heap) > 2 * len(self._armed) + 64:
-            self._rebuild()
+        """The entry in the heap stays and rings for nobody."""
+        if self._armed.pop(key, None) is not None:
+            self._tidy()
 
     def next_ms(self) -> int | None:
         """When to look again. May be early, never late."""
@@ -60,8 +60,12 @@ class Timers(Generic[E]):
         self._count += 1
         self._queued[key] = at_ms
         heappush(self._heap, (at_ms, self._count, key))
+        self._tidy()
 
-    def _rebuild(self) -> None:
+    def _tidy(self) -> None:
+        """When most entries ring for nobody, or too early, the heap is built anew."""
+        if len(self._heap) <= 2 * len(self._armed) + 64:
+            return
         self._queued = {key: at_ms for key, (at_ms, _) in self._armed.items()}
         self._heap = [(at_ms, index, key) for index, (key, at_ms) in enumerate(self._queued.items())]
         heapify(self._heap)
