@@ -13,7 +13,10 @@ from coterie.group.group import Group
 from coterie.group.states import COMPLETING, EMPTY, PREPARING, enter
 from coterie.group.sync_answers import answer_parked_syncs
 
-__all__ = ["complete", "join_phase_due", "recheck", "start_round"]
+__all__ = ["SHORTEST_STUCK_WAIT_MS", "complete", "join_phase_due", "recheck", "start_round"]
+
+SHORTEST_STUCK_WAIT_MS = 1_000
+"""A client may give any rebalance timeout, 0 and less too; a phase that can only wait must not keep us busy with it."""
 
 
 def start_round(group: Group, now_ms: int, cause: Cause, member_id: str = "", reason: str | None = None) -> Effects:
@@ -68,7 +71,7 @@ def complete(group: Group, now_ms: int) -> Effects:
         return effects + _become_empty(group, now_ms)
     if not group.parked_joins:
         stuck = Tell(JoinPhaseStuck(now_ms, group.group_id, group.generation_id))
-        return [*effects, stuck, _wait(group, now_ms, group.rebalance_timeout_ms())]
+        return [*effects, stuck, _wait(group, now_ms, max(group.rebalance_timeout_ms(), SHORTEST_STUCK_WAIT_MS))]
     return effects + _begin_generation(group, now_ms)
 
 
