@@ -17,6 +17,26 @@ def offset_of(group: Group, topic: str = "t") -> int | None:
     return stored.offset if stored else None
 
 
+# --- a slow disk ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("waits_ms", [0, 1, 4_999, 5_000, 7_000])
+def test_a_commit_behind_a_write_that_hangs_is_answered_in_time_however_late_it_comes(
+    quick: Story, waits_ms: int
+) -> None:
+    """Rule 22: `offsets.commit.timeout.ms` is counted for each commit, also when an earlier one has been given up."""
+    quick.hold_writes()
+    quick.member("a").commits({"t:0": 1})
+    quick.advance(ms=waits_ms)
+    b = quick.member("b").commits({"t:0": 2})
+    quick.advance(ms=4_999)
+    assert not b.answer
+    quick.advance(ms=1)
+    assert b.answer.errors == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    quick.end_writes()
+    assert offset_of(quick.group) == 2 and len(quick.world.timers) == 1
+
+
 # --- no time at all ---------------------------------------------------------------------------------------------------
 
 

@@ -64,6 +64,7 @@ class Shard:
         self._under_way: list[_Unwritten] = []
         self._tickets = tickets or count(1)  # never used twice, not even by the next shard of this partition
         self._ticket = 0
+        self._watches = False  # the timer for commits that wait too long is armed
 
     # --- events -------------------------------------------------------------------------------------------------------
 
@@ -144,6 +145,7 @@ class Shard:
                     too_large.append(item)
                 else:
                     self._queue.append(item)
+                    self._watch(item)
         self._keep(group)
         for item in too_large:
             item.then.error = ErrorCode.MESSAGE_TOO_LARGE
@@ -193,8 +195,6 @@ class Shard:
                 first.marker,
             )
         )
-        late_ms = first.asked_ms + self.settings.offsets_commit_timeout_ms
-        self.timers.arm(self._late_key(), late_ms, WriteLate(self.partition))
 
     def _appended(self, event: Appended, out: list[Outward], now_ms: int) -> None:
         if event.ticket != self._ticket:
@@ -206,7 +206,9 @@ class Shard:
             position += len(item.records)
             self._ended(item, out, now_ms)
         self._under_way = []
-        self.timers.disarm(self._late_key())
+        if not self._queue:
+            self._watches = False
+            self.timers.disarm(self._late_key())
 
     def _ended(self, item: _Unwritten, out: list[Outward], now_ms: int) -> None:
         then = item.then
@@ -217,6 +219,13 @@ class Shard:
         if isinstance(then, OffsetsWritten) and then.producer_id is not None and not then.error:
             self.open_transactions.setdefault(then.producer_id, {})[then.group_id] = None
         self._follow(item.group, handle(item.group, then, now_ms), out, now_ms)
+
+    def _watch(self, item: _Unwritten) -> None:
+        """One timer for all: it rings for the oldest commit, and finds the next oldest then."""
+        if not self._watches and isinstance(item.then, OffsetsWritten):
+            self._watches = True
+            late_ms = item.asked_ms + self.settings.offsets_commit_timeout_ms
+            self.timers.arm(self._late_key(), late_ms, WriteLate(self.partition))
 
     def _write_late(self, out: list[Outward], now_ms: int) -> None:
         """Commits that waited too long are answered; when the write ends they count all the same (rule 22)."""
@@ -232,6 +241,7 @@ class Shard:
             late = error_for_client(ErrorCode.REQUEST_TIMED_OUT)
             out.append(Reply(then.token, OffsetsCommitted(then.partitions, [error or late for error in then.errors])))
             then.token = None
+        self._watches = oldest_ms is not None
         if oldest_ms is not None:
             self.timers.arm(self._late_key(), oldest_ms + timeout_ms, WriteLate(self.partition))
 
