@@ -131,7 +131,7 @@ class Shard:
     # --- effects ------------------------------------------------------------------------------------------------------
 
     def _follow(self, group: Group, effects: Effects, out: list[Outward], now_ms: int) -> None:
-        too_large: list[_Unwritten] = []
+        unwritable: list[_Unwritten] = []
         for effect in effects:
             if isinstance(effect, Reply | Tell):
                 out.append(effect)
@@ -141,14 +141,13 @@ class Shard:
                 self.timers.disarm(effect.key)
             else:
                 item = self._encode(group, effect, now_ms)
-                if item.size > self.settings.max_record_bytes:
-                    too_large.append(item)
+                if item.then.error:
+                    unwritable.append(item)
                 else:
                     self._queue.append(item)
                     self._watch(item)
         self._keep(group)
-        for item in too_large:
-            item.then.error = ErrorCode.MESSAGE_TOO_LARGE
+        for item in unwritable:
             self._ended(item, out, now_ms)
 
     def _keep(self, group: Group) -> None:
@@ -160,11 +159,15 @@ class Shard:
         elif kept is group:
             del self.groups[group.group_id]
 
-    @staticmethod
-    def _encode(group: Group, effect: Persist, now_ms: int) -> _Unwritten:
+    def _encode(self, group: Group, effect: Persist, now_ms: int) -> _Unwritten:
         item = _Unwritten(group, effect.then, now_ms)
-        item.records = [write_record(record) for record in effect.records]
+        try:
+            item.records = [write_record(record) for record in effect.records]
+        except ValueError:  # a name longer than 32 767 bytes, a number too large for its field, half a surrogate pair
+            item.then.error = ErrorCode.UNKNOWN_SERVER_ERROR
         item.size = sum(len(key) + len(value or b"") for key, value in item.records)
+        if item.size > self.settings.max_record_bytes:
+            item.then.error = ErrorCode.MESSAGE_TOO_LARGE
         if effect.producer_id is not None:
             item.producer = (effect.producer_id, effect.producer_epoch)
         return item

@@ -1,0 +1,275 @@
+"""What must hold of a shard between any two events, each check one function that reads the state from scratch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable
+from itertools import pairwise
+from typing import Any
+
+from coterie.coordinator import Shard
+from coterie.facts import (
+    AssignmentStored,
+    Fact,
+    GroupCreated,
+    GroupDied,
+    GroupEmptied,
+    GroupLoaded,
+    JoinPhaseCompleted,
+    RoundStarted,
+)
+from coterie.group import Group, Member, State
+from coterie.group.effects import OffsetsWritten, StaticMemberWritten
+from coterie.group.group import NEVER
+from coterie.group.states import NEXT
+from coterie.javahash import capacity_for, spread
+from coterie.ledger import Ledger, Outcome
+from coterie.messages import Token
+from coterie.stories import World
+
+__all__ = [
+    "check_bookkeeping",
+    "check_late_commits",
+    "check_rounds",
+    "check_timers",
+    "check_transitions",
+    "picture",
+    "same_as_far_as_c4",
+    "waiting_tokens",
+]
+
+EMPTY, PREPARING, COMPLETING, STABLE, DEAD = State
+IN_A_ROUND = (PREPARING, COMPLETING)
+
+
+def _member_picture(member: Member) -> dict[str, Any]:
+    picture = {slot: getattr(member, slot) for slot in Member.__slots__}
+    return {**picture, "protocols": [(protocol.name, protocol.metadata) for protocol in member.protocols]}
+
+
+def picture(group: Group | None) -> dict[str, Any] | None:
+    """Everything a group knows, as a value: two pictures are equal if nothing has changed in between."""
+    if group is None:
+        return None
+    members = {member_id: _member_picture(member) for member_id, member in group.members.items()}
+    return {
+        **{slot: getattr(group, slot) for slot in Group.__slots__},
+        "members": members,
+        "static": dict(group.static),
+        "pending": dict(group.pending),
+        "support": dict(group.support),
+        "offsets": {topic: dict(partitions) for topic, partitions in group.offsets.items()},
+        "pending_offsets": {producer: dict(pending) for producer, pending in group.pending_offsets.items()},
+        "unwritten_commits": dict(group.unwritten_commits),
+    }
+
+
+# --- one group --------------------------------------------------------------------------------------------------------
+
+
+def check_bookkeeping(group: Group) -> None:
+    """Every count and index of a group equals a recount, and its state allows what it holds."""
+    members = list(group.members.values())
+    assert [member.member_id for member in members] == list(group.members)
+    assert group.parked_joins == sum(member.parked_join is not None for member in members)
+    assert group.support == Counter(protocol.name for member in members for protocol in member.protocols)
+    assert group.static == {
+        member.instance_id: member.member_id for member in members if member.instance_id is not None
+    }
+    assert not group.pending.keys() & group.members.keys(), "an id is a member's or pending, not both"
+    assert group.buckets >= capacity_for(len(members))
+    assert all(member.spread == spread(member.member_id) for member in members)
+    assert all(partitions for partitions in group.offsets.values()), "a topic without offsets is not kept"
+
+    assert (group.leader_id in group.members) if members else (group.leader_id is None), "one leader, a member"
+    assert group.in_initial_delay <= (group.state is PREPARING)
+    for member in members:
+        assert (member.parked_sync is None) or group.state is COMPLETING, "a sync is parked in Completing alone"
+        # In Stable only a static member's join waits: for its new id to be written (rule 19).
+        assert (
+            (member.parked_join is None)
+            or group.state is PREPARING
+            or (group.state is STABLE and member.instance_id is not None)
+        )
+        assert not member.is_new or (group.state is PREPARING and member.parked_join is not None)
+        assert not member.awaits_sync or group.state in {COMPLETING, STABLE}
+    if group.state is EMPTY:
+        assert not members and group.protocol_name is None
+    elif group.state is PREPARING:
+        assert group.protocol_type
+    else:
+        assert members and group.protocol_name is not None
+        assert group.support[group.protocol_name] == len(members), "all know the protocol"
+        assert group.generation_id > 0
+
+
+# --- timers -----------------------------------------------------------------------------------------------------------
+
+
+def check_timers(shard: Shard) -> None:
+    """Every timer has somebody who needs it, and whoever needs one has it: nothing leaks, nobody is forgotten."""
+    armed = {key: at_ms for key, (at_ms, _) in shard.timers._armed.items()}
+    wanted: dict[Any, int] = {}
+    for group in shard.groups.values():
+        for member in group.members.values():
+            waits = member.parked_join is not None or member.parked_sync is not None
+            if member.alarm_ms == NEVER:
+                assert waits and not member.is_new, f"{member.member_id} can never expire (rules 9, 14)"
+            else:
+                assert member.alarm_ms <= member.deadline_ms or waits
+                wanted[group.session_key(member.member_id)] = member.alarm_ms
+        for member_id, lapses_ms in group.pending.items():
+            wanted[group.session_key(member_id)] = lapses_ms
+        if group.state is PREPARING:
+            wanted[group.join_key()] = armed.get(group.join_key(), -1)
+        sync_at_ms = armed.get(group.sync_key())
+        if sync_at_ms is not None:
+            assert group.state in {COMPLETING, STABLE}, "the sync phase is over, its timer is not"
+            wanted[group.sync_key()] = sync_at_ms
+        else:
+            assert not any(member.awaits_sync for member in group.members.values()), "nobody waits for these syncs"
+    wanted[shard._expiry_key()] = armed.get(shard._expiry_key(), -1)
+    if shard._late_key() in armed:
+        assert shard._under_way, "nobody can be late when nothing is written"
+        wanted[shard._late_key()] = armed[shard._late_key()]
+    assert armed == wanted
+    bound = sum(len(group.members) + len(group.pending) + 2 for group in shard.groups.values()) + 2
+    assert len(shard.timers) <= bound
+
+
+def check_late_commits(shard: Shard, now_ms: int) -> None:
+    """Rule 22: a commit waits at most `offsets.commit.timeout.ms` for its answer."""
+    for item in [*shard._under_way, *shard._queue]:
+        if isinstance(item.then, OffsetsWritten) and item.then.token is not None:
+            late_ms = item.asked_ms + shard.settings.offsets_commit_timeout_ms
+            assert now_ms <= late_ms, "this commit should have been answered by now"
+            assert shard.timers._armed[shard._late_key()][0] <= late_ms, "this commit will be answered too late"
+
+
+# --- tokens -----------------------------------------------------------------------------------------------------------
+
+
+def waiting_tokens(shard: Shard) -> list[Token]:
+    """Every token that somebody still holds: a member that waits, or a write that has not ended."""
+    parked = [
+        token
+        for group in shard.groups.values()
+        for member in group.members.values()
+        for token in (member.parked_join, member.parked_sync)
+    ]
+    # A static member's join is parked; the write of its new id only remembers which one it was.
+    in_flight = [item.then for item in [*shard._under_way, *shard._queue]]
+    writing = [then.token for then in in_flight if not isinstance(then, StaticMemberWritten)]
+    return [token for token in {*parked, *writing} if token is not None]
+
+
+# --- states, rounds ---------------------------------------------------------------------------------------------------
+
+_ARROW: dict[type[Fact], tuple[frozenset[State], State]] = {
+    GroupCreated: (frozenset({DEAD}), EMPTY),
+    RoundStarted: (frozenset({EMPTY, COMPLETING, STABLE}), PREPARING),
+    JoinPhaseCompleted: (frozenset({PREPARING}), COMPLETING),
+    AssignmentStored: (frozenset({COMPLETING}), STABLE),
+    GroupEmptied: (frozenset({PREPARING}), EMPTY),
+    GroupDied: (frozenset({EMPTY, PREPARING, COMPLETING, STABLE}), DEAD),
+}
+
+
+def check_transitions(states: dict[str, State], facts: Iterable[Fact], shard: Shard) -> None:
+    """Facts tell every step from state to state, only along arrows of NEXT, and arrive where the group is."""
+    for fact in facts:
+        before = states.get(fact.group_id, DEAD)
+        if isinstance(fact, GroupLoaded):
+            states[fact.group_id] = State(fact.state)
+        elif type(fact) in _ARROW:
+            allowed, after = _ARROW[type(fact)]
+            assert before in allowed, f"{fact} in {before}"
+            assert after in NEXT[before]
+            states[fact.group_id] = after
+    for group_id in {*states, *shard.groups}:
+        group = shard.groups.get(group_id)
+        assert states.get(group_id, DEAD) is (group.state if group else DEAD), f"nobody told how {group_id} got there"
+
+
+def check_rounds(ledger: Ledger, facts: Iterable[Fact], shard: Shard, vanished: Container[str]) -> None:
+    """Every round has a cause; one runs at a time, exactly while the group is in one; none is forgotten.
+
+    Of a group that vanished in a crash nobody can tell that its round is over.
+    """
+    started = Counter(fact.group_id for fact in facts if isinstance(fact, RoundStarted))
+    for group_id, count in started.items():
+        rounds = ledger.rounds_of(group_id)
+        assert len(rounds) == count
+        assert all(one.cause for one in rounds)
+        for one, following in pairwise(rounds):
+            assert one.outcome is not Outcome.RUNNING and one.ended_ms is not None
+            assert one.began_ms <= one.ended_ms <= following.began_ms
+        group = shard.groups.get(group_id)
+        if group is not None or group_id not in vanished:
+            assert (rounds[-1].outcome is Outcome.RUNNING) == (group is not None and group.state in IN_A_ROUND)
+
+
+# --- the log ----------------------------------------------------------------------------------------------------------
+
+
+def _offsets(group: Group) -> dict[str, Any]:
+    return {
+        "offsets": {topic: partitions for topic, partitions in group.offsets.items() if partitions},
+        "pending": {producer: pending for producer, pending in group.pending_offsets.items() if pending},
+    }
+
+
+def durable_part(group: Group) -> dict[str, Any]:
+    """What a record of the group holds of it (section 10), in a form that does not depend on the order of members."""
+    return {
+        "state": group.state,
+        "generation": group.generation_id,
+        "protocol type": group.protocol_type,
+        "protocol": group.protocol_name,
+        "leader": group.leader_id,
+        "static": group.static,
+        # A static member that came back without a round counts with what it subscribed to in the last one (rule 24),
+        # but only what it subscribes to now is written.
+        "subscribed": None if group.static else group.subscribed_topics,
+        # Of a Stable group the record tells when its join phase ended; a simple group has no record.
+        "since": group.state_timestamp_ms if group.state is EMPTY and group.protocol_type else None,
+        "members": {
+            member.member_id: (
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.session_timeout_ms,
+                # -1 is how old records say that there is none; then the session timeout counts, in Kafka as here.
+                member.session_timeout_ms if member.rebalance_timeout_ms == -1 else member.rebalance_timeout_ms,
+                member.metadata(group.protocol_name),
+                member.assignment,
+            )
+            for member in group.members.values()
+        },
+    }
+
+
+def same_as_far_as_c4(live: Group, replayed: Group | None, *, record_lost: bool = False) -> None:
+    """C4: offsets, committed and pending, always; the rest of a group that is Stable or Empty.
+
+    A group in a round comes back at its last persisted generation. `record_lost`: a record of the group could not be
+    written (of its birth, that it is empty, its end, a static member's id), and then an older one comes back.
+    """
+    if replayed is None:
+        assert record_lost or not live.is_in_log, "the log has forgotten the group"
+        assert not any(_offsets(live).values())
+        return
+    assert _offsets(live) == _offsets(replayed)
+    assert replayed.state is (STABLE if replayed.members else EMPTY)
+    if record_lost:
+        return
+    if live.state in IN_A_ROUND:
+        assert replayed.generation_id <= live.generation_id
+        assert replayed.members or not replayed.leader_id
+        return
+    assert durable_part(live) == durable_part(replayed)
+
+
+def replayed(world: World) -> dict[str, Group]:
+    """The groups as they would come back from the log right now."""
+    return {group.group_id: group for group in world.replay().groups(world.settings.group, world.now_ms)}
