@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coterie.errors import ErrorCode
-from coterie.facts import JoinPhaseStuck
+from coterie.facts import GroupCreated, GroupDied, GroupLoaded, JoinPhaseStuck
 from coterie.group import Group, State
+from coterie.ledger import Outcome
 from coterie.stories import Story
 
 FAILS = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -15,6 +16,89 @@ FAILS = ErrorCode.NOT_ENOUGH_REPLICAS
 def offset_of(group: Group, topic: str = "t") -> int | None:
     stored = group.offsets.get(topic, {}).get(0)
     return stored.offset if stored else None
+
+
+# --- deletion ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_whose_deletion_fails_is_there_again_as_it_was(quick: Story) -> None:
+    """Rule 24: also the time since when it is Empty, from which its offsets expire (rule 23)."""
+    a = quick.stable("a")[0]
+    a.commits({"t:0": 7}).leaves()
+    since_ms, generation_id = quick.group.state_timestamp_ms, quick.group.generation_id
+    quick.advance(ms=1_000)
+    quick.hold_writes()
+    a.deletes_group(expect="-")
+    assert quick.world.group("g") is None
+    quick.end_writes(FAILS)
+    quick.told(GroupLoaded, state="Empty", generation_id=generation_id, offsets=1)
+    assert (quick.state, quick.group.generation_id) == (State.EMPTY, generation_id)
+    assert quick.group.state_timestamp_ms == since_ms and offset_of(quick.group) == 7
+    assert a.answer is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_deletion_that_fails_loses_no_offset_to_a_new_group_of_the_same_name(quick: Story) -> None:
+    """Rule 22: an acknowledged commit is not lost, not even from sight."""
+    a = quick.member("a").commits({"t:0": 7}, expect="ok")
+    quick.hold_writes()
+    a.deletes_group()
+    a.commits({"u:0": 8})  # which founds a new group, behind the deletion
+    quick.end_writes(FAILS)
+    assert (offset_of(quick.group, "t"), offset_of(quick.group, "u")) == (7, None)
+
+
+def test_the_new_group_keeps_what_was_committed_to_it(quick: Story) -> None:
+    a = quick.member("a").commits({"t:0": 7, "u:0": 7}, expect="ok")
+    quick.hold_writes()
+    a.deletes_group()
+    a.commits({"u:0": 8})
+    quick.world.end_write(FAILS)
+    quick.end_writes()
+    assert (offset_of(quick.group, "t"), offset_of(quick.group, "u")) == (7, 8)
+    quick.crash()
+    assert (offset_of(quick.group, "t"), offset_of(quick.group, "u")) == (7, 8)
+
+
+def test_a_group_of_which_nothing_is_in_the_log_does_not_come_back(quick: Story) -> None:
+    quick.hold_writes()
+    quick.member("a").joins(expect="MEMBER_ID_REQUIRED").deletes_group()
+    quick.end_writes(FAILS)
+    assert quick.world.group("g") is None
+
+
+def test_if_neither_deletion_nor_rebirth_is_written_the_name_is_not_lost(quick: Story) -> None:
+    a = quick.stable("a")[0]
+    a.leaves().member_id = ""
+    quick.hold_writes()
+    a.deletes_group()
+    a.joins()
+    quick.end_writes(FAILS)
+    assert quick.world.group("g") is not None  # for the log still has it
+    quick.crash()
+    assert quick.state is State.EMPTY
+
+
+def test_the_death_of_a_group_is_told_before_the_birth_of_the_next(quick: Story) -> None:
+    """Else the ledger would end a round of the new group with the old one."""
+    a = quick.stable("a")[0]
+    a.leaves().member_id = ""
+    quick.hold_writes()
+    a.deletes_group()
+    a.enters()
+    quick.end_writes()
+    lives = [type(fact) for fact in quick.world.facts if isinstance(fact, GroupCreated | GroupDied)]
+    assert lives == [GroupCreated, GroupDied, GroupCreated]
+    assert quick.state is State.PREPARING_REBALANCE and quick.rounds[-1].outcome is Outcome.RUNNING
+
+
+def test_a_group_that_is_being_deleted_when_its_coordinator_moves_is_read_back(quick: Story) -> None:
+    """C4: the deletion may never have reached the log; nobody here will know."""
+    a = quick.member("a").commits({"t:0": 7}, expect="ok")
+    quick.hold_writes()
+    a.deletes_group()
+    quick.move_coordinator()
+    assert a.answer is ErrorCode.NOT_COORDINATOR and offset_of(quick.group) == 7
+    assert isinstance(quick.world.facts[-1], GroupLoaded) and isinstance(quick.world.facts[-2], GroupDied)
 
 
 # --- a slow disk ------------------------------------------------------------------------------------------------------

@@ -16,9 +16,10 @@ from coterie.coordinator.effects import Append, Appended, ExpiryCheckDue, Marker
 from coterie.coordinator.settings import CoordinatorSettings
 from coterie.coordinator.timers import Timers
 from coterie.errors import ErrorCode
-from coterie.group import RULES, Group, State, handle, listed, loaded, unload
+from coterie.group import RULES, Group, State, handle, listed, loaded, revive, unload
 from coterie.group.effects import (
     Arm,
+    DeletionWritten,
     Disarm,
     Effects,
     ExpiryDue,
@@ -115,18 +116,22 @@ class Shard:
     def unload(self, now_ms: int) -> list[Outward]:
         """The partition is no longer ours: everybody who waits is told so, and all is forgotten (C4)."""
         out: list[Outward] = []
-        for group in list(self.groups.values()):
-            self._disarm_all(group)
-            self._follow(group, unload(group, now_ms), out, now_ms)
+        self._unload_groups(out, now_ms)
         for item in [*self._under_way, *self._queue]:  # may still reach the log; nobody here will know
             item.then.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
             self._ended(item, out, now_ms)
+        self._unload_groups(out, now_ms)  # a group whose deletion was not written was back for a moment
         self._under_way, self._queue = [], deque()
         self.groups.clear()
         self.open_transactions.clear()
         for key in (self._late_key(), self._expiry_key()):
             self.timers.disarm(key)
         return out
+
+    def _unload_groups(self, out: list[Outward], now_ms: int) -> None:
+        for group in list(self.groups.values()):
+            self._disarm_all(group)
+            self._follow(group, unload(group, now_ms), out, now_ms)
 
     # --- effects ------------------------------------------------------------------------------------------------------
 
@@ -222,6 +227,9 @@ class Shard:
         if isinstance(then, OffsetsWritten) and then.producer_id is not None and not then.error:
             self.open_transactions.setdefault(then.producer_id, {})[then.group_id] = None
         self._follow(item.group, handle(item.group, then, now_ms), out, now_ms)
+        if isinstance(then, DeletionWritten) and then.error:
+            heir = self.groups.get(then.group_id)
+            self._follow(item.group, revive(item.group, heir, then.empty_since_ms, now_ms), out, now_ms)
 
     def _watch(self, item: _Unwritten) -> None:
         """One timer for all: it rings for the oldest commit, and finds the next oldest then."""

@@ -9,7 +9,7 @@ from coterie.facts import GroupDied, OffsetsExpired, WriteFailed
 from coterie.group.effects import DeletionWritten, Effects, Persist, Reply, Tell
 from coterie.group.group import Group
 from coterie.group.offset_delete import tombstones
-from coterie.group.states import DEAD, EMPTY, ON_DELETE_GROUP, Do, enter
+from coterie.group.states import DEAD, ON_DELETE_GROUP, Do, enter
 from coterie.group.write_errors import error_for_client
 from coterie.messages import DeleteGroup, GroupRecord, Record, Token
 
@@ -34,14 +34,17 @@ def end_group(
     for member_id in list(group.pending):
         effects += group.forget_pending(member_id)
     records: list[Record] = [*tombstones(group, group.partitions_with_offsets()), GroupRecord(group.group_id, None)]
+    written = DeletionWritten(
+        group_id=group.group_id, token=token, expired=expired, empty_since_ms=group.state_timestamp_ms
+    )
     enter(group, DEAD, now_ms)
-    return [*effects, Persist(records, DeletionWritten(group_id=group.group_id, token=token, expired=expired))]
+    why = "deleted" if token is not None else "nothing was left of it"
+    return [*effects, Tell(GroupDied(now_ms, group.group_id, why)), Persist(records, written)]
 
 
 def deletion_written(group: Group, event: DeletionWritten, now_ms: int) -> Effects:
+    """If it failed, nothing was deleted; the shard knows whether the group's place is still free for it."""
     if event.error:
-        if group.state is DEAD:
-            enter(group, EMPTY, now_ms)  # nothing was deleted: here it is again
         effects: Effects = [Tell(WriteFailed(now_ms, group.group_id, "the end of the group", event.error))]
         if event.token is not None:
             effects.append(Reply(event.token, error_for_client(event.error)))
@@ -49,8 +52,6 @@ def deletion_written(group: Group, event: DeletionWritten, now_ms: int) -> Effec
     effects = [Tell(OffsetsExpired(now_ms, group.group_id, event.expired))] if event.expired else []
     group.offsets.clear()
     group.pending_offsets.clear()
-    why = "deleted" if event.token is not None else "nothing was left of it"
-    effects.append(Tell(GroupDied(now_ms, group.group_id, why)))
     if event.token is not None:
         effects.append(Reply(event.token, ErrorCode.NONE))
     return effects

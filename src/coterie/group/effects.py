@@ -189,3 +189,4 @@ class DeletionWritten(Written):
     """The group is gone, and all its offsets."""
 
     expired: Sequence[tuple[str, int]] | None = field(default=None)
+    empty_since_ms: int

@@ -304,11 +304,13 @@ def _put_old_member_back(group: Group, member: Member, event: StaticMemberWritte
 
 def creation_written(group: Group, event: CreationWritten, now_ms: int) -> Effects:
     """If it could not be written there is no group; once a generation is written it does not matter any more."""
-    if not event.error or group.state is DEAD:
+    if not event.error:
+        return []
+    group.is_in_log = group.inherits_record  # it was its first record: if another is on its way, that one will tell
+    if group.state is DEAD:
         return []
     effects: Effects = [Tell(WriteFailed(now_ms, group.group_id, "the birth of the group", event.error))]
-    group.is_in_log = bool(group.generation_id or group.offsets)
-    if group.generation_id or group.offsets or group.unwritten_commits:
+    if group.is_in_log or group.generation_id or group.unwritten_commits:
         return effects
     error = error_for_client(event.error)
     for member in group.in_map_order():

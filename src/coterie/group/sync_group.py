@@ -84,6 +84,7 @@ def assignment_written(group: Group, event: AssignmentWritten, now_ms: int) -> E
         return [*answers, failed, *start_round(group, now_ms, Cause.WRITE_FAILED)]
     for member in group.members.values():
         member.assignment = event.assignments[member.member_id]
+    group.is_in_log = True
     enter(group, STABLE, now_ms)
     answers = answer_parked_syncs(group, ErrorCode.NONE, now_ms)
     return [*answers, Tell(AssignmentStored(now_ms, group.group_id, group.generation_id, event.assignments))]
