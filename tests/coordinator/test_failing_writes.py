@@ -121,6 +121,21 @@ def test_a_commit_behind_a_write_that_hangs_is_answered_in_time_however_late_it_
     assert offset_of(quick.group) == 2 and len(quick.world.timers) == 1
 
 
+def test_a_static_member_whose_new_id_took_longer_than_its_session_can_expire(quick: Story) -> None:
+    """Rules 9, 19: while it waited for us its alarm rang in vain; the answer starts its session anew."""
+    s = quick.stable("s", instance="i", session=6_000)[0]
+    quick.hold_writes()
+    s.member_id = ""
+    s.joins()
+    quick.advance(ms=6_000)
+    quick.end_writes()
+    assert s.answer.error is ErrorCode.NONE
+    quick.advance(ms=5_999)
+    quick.expect(state=State.STABLE)
+    quick.advance(ms=1)
+    quick.expect(members=[])
+
+
 # --- no time at all ---------------------------------------------------------------------------------------------------
 
 

@@ -30,7 +30,7 @@ from coterie.group.effects import (
     StaticMemberWritten,
     Tell,
 )
-from coterie.group.group import Group, Member
+from coterie.group.group import NEVER, Group, Member
 from coterie.group.join_phase import recheck, start_round
 from coterie.group.settings import GroupSettings
 from coterie.group.states import (
@@ -274,10 +274,14 @@ def static_member_written(group: Group, event: StaticMemberWritten, now_ms: int)
         return _put_old_member_back(group, member, event, now_ms)
     if event.request.can_skip_assignment:
         leads = member.member_id == group.leader_id
-        return group.answer_join(member, group.joined(member, members=leads, skip_assignment=leads))
-    answer = group.joined(member, members=False)
-    answer.leader_id = event.old_leader_id  # below version 9 it must not believe that it leads (KIP-814)
-    return group.answer_join(member, answer)
+        answer = group.joined(member, members=leads, skip_assignment=leads)
+    else:
+        answer = group.joined(member, members=False)
+        answer.leader_id = event.old_leader_id  # below version 9 it must not believe that it leads (KIP-814)
+    effects = group.answer_join(member, answer)
+    if member.alarm_ms == NEVER:  # the disk was slow and its alarm has rung: the session starts anew (rule 9)
+        effects += group.expect_by(member, now_ms + member.session_timeout_ms)
+    return effects
 
 
 def _put_old_member_back(group: Group, member: Member, event: StaticMemberWritten, now_ms: int) -> Effects:
