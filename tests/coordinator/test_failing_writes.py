@@ -8,6 +8,7 @@ from coterie.errors import ErrorCode
 from coterie.facts import GroupCreated, GroupDied, GroupLoaded, JoinPhaseStuck
 from coterie.group import Group, State
 from coterie.ledger import Outcome
+from coterie.messages import DeleteGroup
 from coterie.stories import Story
 
 FAILS = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -152,3 +153,26 @@ def test_a_phase_that_can_only_wait_does_not_spin_on_a_timeout_of_nothing(quick:
     assert 20 <= len(stuck) <= 30
     quick.advance(ms=1_000)
     quick.expect(state=State.EMPTY)
+
+
+# --- the ledger -------------------------------------------------------------------------------------------------------
+
+
+def test_a_round_that_died_with_its_coordinator_ends_when_the_group_is_founded_again(quick: Story) -> None:
+    """Nothing of the group was in the log, so that nobody could tell before."""
+    quick.hold_writes()
+    quick.member("a").enters()
+    quick.crash()
+    assert quick.world.group("g") is None
+    quick.member("a").member_id = ""
+    quick.member("a").joins(expect="MEMBER_ID_REQUIRED")
+    assert [one.outcome for one in quick.rounds] == [Outcome.LOST]
+
+
+def test_a_group_that_is_gone_cannot_be_deleted_again_meanwhile(quick: Story) -> None:
+    a = quick.member("a").commits({"t:0": 7})
+    quick.hold_writes()
+    a.deletes_group()
+    token = quick.world.token()
+    quick.world.send(DeleteGroup(token, "g"))
+    assert quick.world.replies[token] is ErrorCode.GROUP_ID_NOT_FOUND

@@ -123,6 +123,12 @@ class _Book:
             current.dropped[member_id] = why
 
 
+def _created(book: _Book, fact: facts.GroupCreated) -> None:
+    """A new life: if the one before ended in a crash, nobody was left to say so."""
+    book.ownership.emptied()
+    book.close(Outcome.LOST, fact.at_ms)
+
+
 def _started(book: _Book, fact: facts.RoundStarted) -> None:
     book.close(Outcome.SUPERSEDED, fact.at_ms)
     book.rounds.append(
@@ -173,6 +179,7 @@ def _loaded(book: _Book, fact: facts.GroupLoaded) -> None:
 
 
 _ENTRIES: Mapping[type[Fact], Callable[[_Book, Any], None]] = {
+    facts.GroupCreated: _created,
     facts.RoundStarted: _started,
     facts.JoinPhaseCompleted: _joined,
     facts.AssignmentStored: _stored,

@@ -1,0 +1,241 @@
+"""Partition-milliseconds without an owner, against a second reading: look at every partition in every millisecond."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.facts import (
+    AssignmentStored,
+    Cause,
+    Fact,
+    GroupCreated,
+    GroupDied,
+    GroupEmptied,
+    GroupLoaded,
+    MemberExpired,
+    MemberLeft,
+    MemberRejoined,
+    MemberReplaced,
+    RoundStarted,
+)
+from coterie.ledger import Ledger, Move, Ownership
+from coterie.ledger.ownership import Partition
+from coterie.wire.subscription import Assignment, Subscription, write_assignment, write_subscription
+
+MEMBERS = ("a", "b", "c", "d")
+PARTITIONS: list[Partition] = [("t", 0), ("t", 1), ("u", 0), ("u", 7)]
+
+Owners = Mapping[Partition, str]
+
+
+def by_topic(partitions: list[Partition]) -> dict[str, list[int]]:
+    return {topic: [number for one, number in partitions if one == topic] for topic, _ in partitions}
+
+
+def as_assignments(owners: Owners) -> dict[str, bytes]:
+    members = {member: [one for one, owner in owners.items() if owner == member] for member in MEMBERS}
+    return {member: write_assignment(Assignment(by_topic(owned))) for member, owned in members.items()}
+
+
+@dataclass
+class Given:
+    """An assignment is known to all: each partition has one owner, or none."""
+
+    owners: Owners
+
+
+@dataclass
+class Keeps:
+    """A member rejoins and lists what it still owns; what it claims beyond that is nothing to us."""
+
+    member: str
+    claims: list[Partition]
+
+
+@dataclass
+class Garbled:
+    """A member rejoins with bytes that say nothing: it has given up everything."""
+
+    member: str
+
+
+@dataclass
+class Gone:
+    member: str
+
+
+@dataclass
+class Renamed:
+    """A static member comes back under a new id."""
+
+    old: str
+    new: str
+
+
+@dataclass
+class Emptied:
+    pass
+
+
+Step = Given | Keeps | Garbled | Gone | Renamed | Emptied
+members = st.sampled_from(MEMBERS)
+steps = st.one_of(
+    st.builds(Given, st.dictionaries(st.sampled_from(PARTITIONS), members)),
+    st.builds(Given, st.dictionaries(st.sampled_from(PARTITIONS), members)),
+    st.builds(Keeps, members, st.lists(st.sampled_from(PARTITIONS), unique=True)),
+    st.builds(Garbled, members),
+    st.builds(Gone, members),
+    st.builds(Renamed, members, members),
+    st.builds(Emptied),
+)
+timelines = st.lists(st.tuples(st.integers(0, 20), steps), max_size=30)
+
+
+class Watcher:
+    """The second reading: one owner or none for each partition, and a counter that runs while there is none."""
+
+    def __init__(self) -> None:
+        self.owner: dict[Partition, str | None] = {}
+        self.last: dict[Partition, str] = {}
+        self.unowned: dict[Partition, int] = {}
+        self.ended_ms = 0
+
+    def a_millisecond_passes(self) -> None:
+        for partition, owner in self.owner.items():
+            if owner is None:
+                self.unowned[partition] += 1
+
+    def see(self, step: Step) -> tuple[list[Move], int, int] | None:
+        match step:
+            case Given(owners):
+                return self.assign(owners)
+            case Keeps(member, claims):
+                self.drop(member, [one for one in PARTITIONS if one not in claims])
+            case Garbled(member) | Gone(member):
+                self.drop(member, PARTITIONS)
+            case Renamed(old, new):
+                for partition in [one for one, owner in self.owner.items() if owner == old]:
+                    self.owner[partition] = self.last[partition] = new
+            case Emptied():
+                self.owner, self.last, self.unowned = {}, {}, {}
+        return None
+
+    def assign(self, owners: Owners) -> tuple[list[Move], int, int]:
+        moves = [
+            Move(one, self.last.get(one, ""), owner) for one, owner in owners.items() if self.last.get(one, "") != owner
+        ]
+        gap_ms = sum(self.unowned.get(one, 0) for one in owners)
+        for partition in self.owner:
+            if partition not in owners and self.owner[partition] is not None:
+                self.owner[partition], self.unowned[partition] = None, 0
+        for partition, owner in owners.items():
+            self.owner[partition] = self.last[partition] = owner
+            self.unowned[partition] = 0
+        return moves, len(owners) - len(moves), gap_ms
+
+    def drop(self, member: str, partitions: list[Partition]) -> None:
+        for partition in partitions:
+            if self.owner.get(partition) == member:
+                self.owner[partition], self.unowned[partition] = None, 0
+
+
+def perform(ownership: Ownership, step: Step, at_ms: int) -> tuple[list[Move], int, int] | None:
+    match step:
+        case Given(owners):
+            return ownership.assigned(as_assignments(owners), at_ms)
+        case Keeps(member, claims):
+            ownership.rejoined(member, write_subscription(Subscription(["t"], owned=by_topic(claims))), at_ms)
+        case Garbled(member):
+            ownership.rejoined(member, b"\xff", at_ms)
+        case Gone(member):
+            ownership.gone(member, at_ms)
+        case Renamed(old, new):
+            ownership.renamed(old, new)
+        case Emptied():
+            ownership.emptied()
+    return None
+
+
+@given(timelines)
+def test_gaps_moves_and_what_stayed_are_those_that_a_watcher_sees(timeline: list[tuple[int, Step]]) -> None:
+    ownership, watcher, now_ms = Ownership(), Watcher(), 1_000
+    for wait_ms, step in timeline:
+        for _ in range(wait_ms):
+            watcher.a_millisecond_passes()
+        now_ms += wait_ms
+        if isinstance(step, Renamed) and step.new in watcher.owner.values():
+            continue  # a new id is nobody's
+        seen, told = watcher.see(step), perform(ownership, step, now_ms)
+        assert (seen is None) == (told is None)
+        if seen is not None and told is not None:
+            assert sorted(seen[0], key=str) == sorted(told[0], key=str) and seen[1:] == told[1:]
+        held = {(one, owner) for one, owner in watcher.owner.items() if owner is not None}
+        assert held == {(one, member) for member, owned in ownership.held.items() for one in owned}
+
+
+def as_fact(step: Step, at_ms: int) -> Fact:
+    match step:
+        case Given(owners):
+            return AssignmentStored(at_ms, "g", 1, as_assignments(owners))
+        case Keeps(member, claims):
+            metadata = write_subscription(Subscription(["t"], owned=by_topic(claims)))
+            return MemberRejoined(at_ms, "g", member, metadata)
+        case Garbled(member):
+            return MemberRejoined(at_ms, "g", member, b"")
+        case Gone(member):
+            return (
+                MemberLeft(at_ms, "g", member, None, None) if at_ms % 2 else MemberExpired(at_ms, "g", member, 1, False)
+            )
+        case Renamed(old, new):
+            return MemberReplaced(at_ms, "g", new, old, "i")
+        case Emptied():
+            return GroupEmptied(at_ms, "g", 1)
+
+
+@given(timelines)
+def test_what_the_rounds_of_the_ledger_cost_is_what_a_watcher_sees(timeline: list[tuple[int, Step]]) -> None:
+    """Each assignment ends a round here, so that nothing a watcher sees can be lost between rounds."""
+    ledger, watcher, now_ms, seen_ms, moved = Ledger(), Watcher(), 1_000, 0, 0
+    for wait_ms, step in timeline:
+        for _ in range(wait_ms):
+            watcher.a_millisecond_passes()
+        now_ms += wait_ms
+        if isinstance(step, Renamed) and step.new in watcher.owner.values():
+            continue
+        if isinstance(step, Given):
+            ledger.tell(RoundStarted(now_ms, "g", Cause.NEW_MEMBER, "a", None, 0, []))
+        ledger.tell(as_fact(step, now_ms))
+        seen = watcher.see(step)
+        if seen is not None:
+            moved += len(seen[0])
+            seen_ms += seen[2]
+    rounds = ledger.rounds_of("g")
+    assert sum(one.unowned_ms for one in rounds) == seen_ms
+    assert sum(len(one.moves) for one in rounds) == moved
+
+
+@given(timelines, st.sampled_from((GroupCreated(0, "g", simple=False), GroupDied(0, "g", "deleted"))))
+def test_a_new_life_of_a_group_owes_nothing_to_the_one_before(timeline: list[tuple[int, Step]], end: Fact) -> None:
+    ledger, now_ms = Ledger(), 0
+    for wait_ms, step in timeline:
+        now_ms += wait_ms
+        ledger.tell(as_fact(step, now_ms))
+    ledger.tell(end)
+    ledger.tell(RoundStarted(now_ms + 10, "g", Cause.NEW_MEMBER, "a", None, 0, []))
+    ledger.tell(AssignmentStored(now_ms + 20, "g", 1, as_assignments(dict.fromkeys(PARTITIONS, "a"))))
+    last = ledger.rounds_of("g")[-1]
+    assert last.unowned_ms == 0 and {move.old_owner for move in last.moves} == {""}
+
+
+def test_a_group_that_was_read_back_has_the_owners_of_its_record() -> None:
+    ledger = Ledger()
+    ledger.tell(GroupLoaded(5, "g", "Stable", 3, ["a"], 0, as_assignments({("t", 0): "a"})))
+    ledger.tell(RoundStarted(6, "g", Cause.SESSION_EXPIRED, "a", None, 3, []))
+    ledger.tell(MemberLeft(7, "g", "a", None, None))
+    ledger.tell(AssignmentStored(17, "g", 4, as_assignments({("t", 0): "b"})))
+    assert ledger.rounds_of("g")[-1].unowned_ms == 10
+    assert ledger.rounds_of("g")[-1].moves == [Move(("t", 0), "a", "b")]
