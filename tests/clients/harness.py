@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -297,6 +297,12 @@ class Crew:
         given = {clients[member_id]: owned for member_id, owned in stored[-1][1].items()}
         owned = {member.client_id: member.read().owned for member in self.present}
         return given == owned and set().union(*owned.values()) == places
+
+    def wait_until_shares_are(self, counts: Sequence[int]) -> None:
+        """Where members hear of new partitions one after the other, the first agreement need not be the last."""
+        self.wait_until(
+            lambda: [len(member.read().owned) for member in self.present] == list(counts), f"shares are {counts}"
+        )
 
     def wait_until_committed(self, ends: Mapping[Place, int]) -> None:
         """The group has committed all that was produced."""
