@@ -7,28 +7,54 @@ time; a commit never goes backwards and never runs ahead of what was processed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
-from clients.harness import Crew, Place
+from clients.harness import Crew, Facts, Place
 
-__all__ = ["check_laws"]
+__all__ = ["Witness", "check_laws", "judge"]
+
+NEVER = 2**63
+
+
+@dataclass(frozen=True)
+class Witness:
+    """What one member told, and when it was killed or told to go."""
+
+    client_id: str
+    events: Sequence[Mapping[str, Any]]
+    ended_ms: int | None = None
+
+    def consumed(self) -> list[tuple[int, str, int, int, str]]:
+        return [
+            (event["at_ms"], *one) for event in self.events if event["event"] == "consumed" for one in event["records"]
+        ]
 
 
 def check_laws(crew: Crew, produced: Mapping[Place, list[str]]) -> None:
     """`produced`: the values of each partition, in the order of their offsets, all acknowledged."""
+    witnesses = [Witness(member.client_id, member.read().events, member.ended_ms) for member in crew.members]
+    try:
+        judge(crew.group, crew.broker.facts, witnesses, produced)
+    except AssertionError as broken:
+        raise AssertionError(f"{broken}\n{crew.said()}") from None
+
+
+def judge(group: str, facts: Facts, witnesses: Sequence[Witness], produced: Mapping[Place, list[str]]) -> None:
     assert produced and any(produced.values()), "nothing was produced, so nothing would be judged"
-    _every_record_is_processed(crew, produced)
-    _one_owner_in_a_generation(crew)
-    _one_holder_at_a_time(crew)
-    _commits_only_go_forward(crew)
-    _nothing_is_committed_unprocessed(crew)
+    every_record_is_processed(witnesses, produced)
+    one_owner_in_a_generation(facts, group)
+    one_holder_at_a_time(facts, group, witnesses)
+    commits_only_go_forward(facts, group)
+    nothing_is_committed_unprocessed(facts, group, witnesses)
 
 
-def _every_record_is_processed(crew: Crew, produced: Mapping[Place, list[str]]) -> None:
+def every_record_is_processed(witnesses: Sequence[Witness], produced: Mapping[Place, list[str]]) -> None:
     processed: dict[tuple[str, int, int], str] = {}
-    for member in crew.members:
-        for topic, partition, offset, value in member.consumed:
+    for witness in witnesses:
+        for _, topic, partition, offset, value in witness.consumed():
             before = processed.setdefault((topic, partition, offset), value)
             assert before == value, f"{topic}-{partition} at {offset} was read as {before!r} and as {value!r}"
     expected = {
@@ -37,13 +63,13 @@ def _every_record_is_processed(crew: Crew, produced: Mapping[Place, list[str]]) 
         for offset, value in enumerate(values)
     }
     missing = expected.keys() - processed.keys()
-    assert not missing, f"{len(missing)} records were never processed: {sorted(missing)[:10]}\n{crew.said()}"
+    assert not missing, f"{len(missing)} records were never processed: {sorted(missing)[:10]}"
     assert processed == expected, "what was read is not what was produced"
 
 
-def _one_owner_in_a_generation(crew: Crew) -> None:
+def one_owner_in_a_generation(facts: Facts, group: str) -> None:
     seen: dict[int, dict[Place, str]] = {}
-    for generation, assignment in crew.broker.facts.assignments(crew.group):
+    for generation, assignment in facts.assignments(group):
         owners = seen.setdefault(generation, {})
         for member_id, places in assignment.items():
             for place in places:
@@ -52,38 +78,37 @@ def _one_owner_in_a_generation(crew: Crew) -> None:
     assert seen, "no generation was ever handed out"
 
 
-def _one_holder_at_a_time(crew: Crew) -> None:
+def one_holder_at_a_time(facts: Facts, group: str, witnesses: Sequence[Witness]) -> None:
     """Of the members' own words: one has let go before the next takes hold, unless the broker gave it up for lost.
 
     A client tells of a revocation before it rejoins and of an assignment after its sync, so no clock is too coarse.
     """
-    facts, group = crew.broker.facts, crew.group
     clients = facts.member_ids(group)
     expired = {clients[one["member_id"]]: one["at_ms"] for one in facts.of(group, "MemberExpired", "MemberMissedJoin")}
     holds: dict[Place, list[tuple[int, int, str]]] = defaultdict(list)
-    for member in crew.members:
-        end = min(member.ended_ms or 2**63, expired.get(member.client_id, 2**63))
+    for witness in witnesses:
+        end = min(witness.ended_ms or NEVER, expired.get(witness.client_id, NEVER))
         since: dict[Place, int] = {}
-        for event in member.read().events:
+        for event in witness.events:
             for topic, partition in event.get("partitions", ()):
                 place = (topic, partition)
                 if event["event"] == "assigned":
                     since.setdefault(place, event["at_ms"])
                 elif place in since:
-                    holds[place].append((since.pop(place), min(event["at_ms"], end), member.client_id))
+                    holds[place].append((since.pop(place), min(event["at_ms"], end), witness.client_id))
         for place, at_ms in since.items():
-            holds[place].append((at_ms, end, member.client_id))
+            holds[place].append((at_ms, end, witness.client_id))
+    assert holds, "nobody ever held anything"
     for place, spans in holds.items():
         spans.sort()
         for (_, until_ms, one), (from_ms, _, other) in pairwise(spans):
-            assert until_ms <= from_ms or one == other, (
-                f"{place}: {one} held it until {until_ms}, {other} from {from_ms}"
-            )
+            two = f"{one} held it until {until_ms}, {other} from {from_ms}"
+            assert until_ms <= from_ms or one == other, f"{place} had two holders: {two}"
 
 
-def _commits_only_go_forward(crew: Crew) -> None:
+def commits_only_go_forward(facts: Facts, group: str) -> None:
     last: dict[Place, int] = {}
-    for one in crew.broker.facts.of(crew.group, "OffsetsStored"):
+    for one in facts.of(group, "OffsetsStored"):
         for topic, partition, offset in one["offsets"]:
             place = (topic, partition)
             assert offset >= last.get(place, 0), f"{place} was committed at {last[place]}, then at {offset}"
@@ -91,18 +116,16 @@ def _commits_only_go_forward(crew: Crew) -> None:
     assert last, "nothing was ever committed"
 
 
-def _nothing_is_committed_unprocessed(crew: Crew) -> None:
+def nothing_is_committed_unprocessed(facts: Facts, group: str, witnesses: Sequence[Witness]) -> None:
     """Else a restart from the commit would skip it: at least once is about every moment, not only about the end."""
     processed_at: dict[tuple[str, int, int], int] = {}
-    for member in crew.members:
-        for event in member.told("consumed"):
-            for topic, partition, offset, _ in event["records"]:
-                at_ms = processed_at.get((topic, partition, offset), event["at_ms"])
-                processed_at[topic, partition, offset] = min(at_ms, event["at_ms"])
-    for one in crew.broker.facts.of(crew.group, "OffsetsStored"):
+    for witness in witnesses:
+        for at_ms, topic, partition, offset, _ in witness.consumed():
+            place = (topic, partition, offset)
+            processed_at[place] = min(at_ms, processed_at.get(place, at_ms))
+    for one in facts.of(group, "OffsetsStored"):
         for topic, partition, offset in one["offsets"]:
             for behind in range(offset):
-                at_ms = processed_at.get((topic, partition, behind))
-                assert at_ms is not None and at_ms <= one["at_ms"], (
+                assert processed_at.get((topic, partition, behind), NEVER) <= one["at_ms"], (
                     f"{topic}-{partition} was committed at {offset} when {behind} had not been processed"
                 )
