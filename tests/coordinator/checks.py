@@ -150,7 +150,7 @@ def check_late_commits(shard: Shard, now_ms: int) -> None:
 
 
 def waiting_tokens(shard: Shard) -> list[Token]:
-    """Every token that somebody still holds: a member that waits, or a write that has not ended."""
+    """Every token that somebody still holds: a member that waits, a write that has not ended, or the end of a group."""
     parked = [
         token
         for group in shard.groups.values()
@@ -160,7 +160,8 @@ def waiting_tokens(shard: Shard) -> list[Token]:
     # A static member's join is parked; the write of its new id only remembers which one it was.
     in_flight = [item.then for item in [*shard._under_way, *shard._queue]]
     writing = [then.token for then in in_flight if not isinstance(then, StaticMemberWritten)]
-    return [token for token in {*parked, *writing} if token is not None]
+    held = [getattr(event, "token", None) for events in shard._held.values() for event in events]
+    return [token for token in {*parked, *writing, *held} if token is not None]
 
 
 # --- states, rounds ---------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from coterie.coordinator.effects import Append, Appended, ExpiryCheckDue, Marker
 from coterie.coordinator.settings import CoordinatorSettings
 from coterie.coordinator.timers import Timers
 from coterie.errors import ErrorCode
-from coterie.group import RULES, Group, State, handle, listed, loaded, revive, unload
+from coterie.group import RULES, Group, State, handle, listed, loaded, unload
 from coterie.group.effects import (
     Arm,
     DeletionWritten,
@@ -63,6 +63,8 @@ class Shard:
         self.open_transactions: dict[int, dict[str, None]] = {}  # producer -> its groups, until the marker
         self._queue: deque[_Unwritten] = deque()
         self._under_way: list[_Unwritten] = []
+        self._held: dict[str, list[Any]] = {}  # by group whose deletion is on its way to the log: what has come since
+        self._is_unloaded = False
         self._tickets = tickets or count(1)  # never used twice, not even by the next shard of this partition
         self._ticket = 0
         self._watches = False  # the timer for commits that wait too long is armed
@@ -72,6 +74,9 @@ class Shard:
     def handle(self, event: Any, now_ms: int) -> list[Outward]:
         """Anything a group has a rule for, and what concerns the shard as a whole."""
         if type(event) in RULES and type(event) is not TopicsDeleted:
+            if self._held and event.group_id in self._held:
+                self._held[event.group_id].append(event)  # whether there is still a group is not known yet
+                return []
             group = self.groups.get(event.group_id)
             if group is None:
                 group = Group(event.group_id, self.settings.group)  # Dead, unless the event gives it life
@@ -116,22 +121,20 @@ class Shard:
     def unload(self, now_ms: int) -> list[Outward]:
         """The partition is no longer ours: everybody who waits is told so, and all is forgotten (C4)."""
         out: list[Outward] = []
-        self._unload_groups(out, now_ms)
-        for item in [*self._under_way, *self._queue]:  # may still reach the log; nobody here will know
-            item.then.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            self._ended(item, out, now_ms)
-        self._unload_groups(out, now_ms)  # a group whose deletion was not written was back for a moment
-        self._under_way, self._queue = [], deque()
-        self.groups.clear()
+        self._is_unloaded = True
+        while self.groups or self._under_way or self._queue:  # what was held back comes to light when its write ends
+            for group in list(self.groups.values()):
+                self._disarm_all(group)
+                self._follow(group, unload(group, now_ms), out, now_ms)
+            unwritten = [*self._under_way, *self._queue]
+            self._under_way, self._queue = [], deque()
+            for item in unwritten:  # may still reach the log; nobody here will know
+                item.then.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                self._ended(item, out, now_ms)
         self.open_transactions.clear()
         for key in (self._late_key(), self._expiry_key()):
             self.timers.disarm(key)
         return out
-
-    def _unload_groups(self, out: list[Outward], now_ms: int) -> None:
-        for group in list(self.groups.values()):
-            self._disarm_all(group)
-            self._follow(group, unload(group, now_ms), out, now_ms)
 
     # --- effects ------------------------------------------------------------------------------------------------------
 
@@ -151,18 +154,18 @@ class Shard:
                 else:
                     self._queue.append(item)
                     self._watch(item)
+                    if isinstance(item.then, DeletionWritten):
+                        self._held[group.group_id] = []
         self._keep(group)
         for item in unwritable:
             self._ended(item, out, now_ms)
 
     def _keep(self, group: Group) -> None:
-        """A group is kept while it is not Dead; a Dead one makes room for a namesake."""
-        kept = self.groups.get(group.group_id)
+        """A group is kept while it is not Dead."""
         if group.state is not State.DEAD:
-            if kept is None:
-                self.groups[group.group_id] = group
-        elif kept is group:
-            del self.groups[group.group_id]
+            self.groups[group.group_id] = group
+        else:
+            self.groups.pop(group.group_id, None)
 
     def _encode(self, group: Group, effect: Persist, now_ms: int) -> _Unwritten:
         item = _Unwritten(group, effect.then, now_ms)
@@ -180,7 +183,7 @@ class Shard:
     # --- the log ------------------------------------------------------------------------------------------------------
 
     def _start_append(self, out: list[Outward]) -> None:
-        if self._under_way or not self._queue:
+        if self._under_way or not self._queue or self._is_unloaded:
             return
         first = self._queue.popleft()
         batch, size = [first], first.size
@@ -227,9 +230,9 @@ class Shard:
         if isinstance(then, OffsetsWritten) and then.producer_id is not None and not then.error:
             self.open_transactions.setdefault(then.producer_id, {})[then.group_id] = None
         self._follow(item.group, handle(item.group, then, now_ms), out, now_ms)
-        if isinstance(then, DeletionWritten) and then.error:
-            heir = self.groups.get(then.group_id)
-            self._follow(item.group, revive(item.group, heir, then.empty_since_ms, now_ms), out, now_ms)
+        if isinstance(then, DeletionWritten):
+            for event in self._held.pop(then.group_id, ()):
+                out += self.handle(event, now_ms)
 
     def _watch(self, item: _Unwritten) -> None:
         """One timer for all: it rings for the oldest commit, and finds the next oldest then."""
@@ -283,7 +286,8 @@ class Shard:
 
     def _check_expiry(self, out: list[Outward], now_ms: int) -> None:
         for group in list(self.groups.values()):
-            self._follow(group, handle(group, ExpiryDue(group.group_id), now_ms), out, now_ms)
+            if group.group_id not in self._held:
+                self._follow(group, handle(group, ExpiryDue(group.group_id), now_ms), out, now_ms)
         self._arm_expiry(now_ms)
 
     def _arm_expiry(self, now_ms: int) -> None:

@@ -16,42 +16,36 @@ from coterie.messages import DeleteGroup, GroupRecord, Record, Token
 __all__ = ["delete_group", "deletion_written", "end_group"]
 
 
-def delete_group(group: Group, request: DeleteGroup, now_ms: int) -> Effects:
+def delete_group(group: Group, request: DeleteGroup, _now_ms: int) -> Effects:
     what = ON_DELETE_GROUP[group.state]
     if not isinstance(what, Do):
         return [Reply(request.token, what)]
-    return end_group(group, now_ms, token=request.token)
+    return end_group(group, token=request.token)
 
 
-def end_group(
-    group: Group, now_ms: int, *, token: Token | None = None, expired: Sequence[tuple[str, int]] | None = None
-) -> Effects:
-    """The group is gone at once, so that a join right behind founds a new one; the answer waits for the disk.
+def end_group(group: Group, *, token: Token | None = None, expired: Sequence[tuple[str, int]] | None = None) -> Effects:
+    """Nothing changes before the tombstones are durable; until then the shard holds back what comes for the group.
 
     Pending ids and open transactional commits do not prevent it.
     """
-    effects: Effects = []
-    for member_id in list(group.pending):
-        effects += group.forget_pending(member_id)
     records: list[Record] = [*tombstones(group, group.partitions_with_offsets()), GroupRecord(group.group_id, None)]
-    written = DeletionWritten(
-        group_id=group.group_id, token=token, expired=expired, empty_since_ms=group.state_timestamp_ms
-    )
-    enter(group, DEAD, now_ms)
-    why = "deleted" if token is not None else "nothing was left of it"
-    return [*effects, Tell(GroupDied(now_ms, group.group_id, why)), Persist(records, written)]
+    return [Persist(records, DeletionWritten(group_id=group.group_id, token=token, expired=expired))]
 
 
 def deletion_written(group: Group, event: DeletionWritten, now_ms: int) -> Effects:
-    """If it failed, nothing was deleted; the shard knows whether the group's place is still free for it."""
     if event.error:
         effects: Effects = [Tell(WriteFailed(now_ms, group.group_id, "the end of the group", event.error))]
         if event.token is not None:
             effects.append(Reply(event.token, error_for_client(event.error)))
         return effects
     effects = [Tell(OffsetsExpired(now_ms, group.group_id, event.expired))] if event.expired else []
+    for member_id in list(group.pending):
+        effects += group.forget_pending(member_id)
     group.offsets.clear()
     group.pending_offsets.clear()
+    enter(group, DEAD, now_ms)
+    why = "deleted" if event.token is not None else "nothing was left of it"
+    effects.append(Tell(GroupDied(now_ms, group.group_id, why)))
     if event.token is not None:
         effects.append(Reply(event.token, ErrorCode.NONE))
     return effects

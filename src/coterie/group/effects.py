@@ -7,7 +7,7 @@ ones that come back: a write that ended, a timer that rang. They carry what is n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from coterie.errors import ErrorCode
@@ -188,5 +188,4 @@ class TombstonesWritten(Written):
 class DeletionWritten(Written):
     """The group is gone, and all its offsets."""
 
-    expired: Sequence[tuple[str, int]] | None = field(default=None)
-    empty_since_ms: int
+    expired: Sequence[tuple[str, int]] | None = None

@@ -102,7 +102,6 @@ class Group:
         "generation_id",
         "group_id",
         "in_initial_delay",
-        "inherits_record",
         "is_in_log",
         "leader_id",
         "members",
@@ -131,7 +130,6 @@ class Group:
         self.state_timestamp_ms = -1
         self.in_initial_delay = False
         self.is_in_log = False  # some record of it is written, or on its way
-        self.inherits_record = False  # an older group of this name is still in the log: its deletion failed
         self.generation_id = 0
         self.protocol_type: str | None = None  # None and Empty: a simple group
         self.protocol_name: str | None = None

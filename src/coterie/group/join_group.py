@@ -310,7 +310,7 @@ def creation_written(group: Group, event: CreationWritten, now_ms: int) -> Effec
     """If it could not be written there is no group; once a generation is written it does not matter any more."""
     if not event.error:
         return []
-    group.is_in_log = group.inherits_record  # it was its first record: if another is on its way, that one will tell
+    group.is_in_log = False  # it was its first record: if another is on its way, that one will tell
     if group.state is DEAD:
         return []
     effects: Effects = [Tell(WriteFailed(now_ms, group.group_id, "the birth of the group", event.error))]

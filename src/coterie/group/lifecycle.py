@@ -13,7 +13,7 @@ from coterie.group.settings import GroupSettings
 from coterie.group.states import DEAD, EMPTY, STABLE, enter, resume
 from coterie.messages import CommittedOffset, JoinedGroup, Protocol, StoredGroup, SyncedGroup
 
-__all__ = ["empty_written", "loaded", "restore", "revive", "unload"]
+__all__ = ["empty_written", "loaded", "restore", "unload"]
 
 
 def empty_written(group: Group, event: EmptyWritten, now_ms: int) -> Effects:
@@ -35,26 +35,6 @@ def unload(group: Group, now_ms: int) -> Effects:
     enter(group, DEAD, now_ms)
     effects.append(Tell(GroupDied(now_ms, group.group_id, "its coordinator moved")))
     return effects
-
-
-def revive(group: Group, heir: Group | None, empty_since_ms: int, now_ms: int) -> Effects:
-    """The deletion of `group` could not be written: here it is again, or whoever has its name now takes what it had."""
-    if not group.is_in_log:
-        return []
-    if heir is None:
-        resume(group, EMPTY, empty_since_ms)
-        return loaded(group, now_ms)
-    for topic, partitions in group.offsets.items():  # what the heir has was written later
-        heir.offsets[topic] = {**partitions, **heir.offsets.get(topic, {})}
-    for producer_id, pending in group.pending_offsets.items():
-        heir.pending_offsets[producer_id] = {**pending, **heir.pending_offsets.get(producer_id, {})}
-    if heir.state is EMPTY and not heir.is_in_log:  # it has no record of its own: the one of `group` is its own now
-        heir.generation_id = group.generation_id
-        heir.protocol_type = group.protocol_type
-        heir.subscribed_topics = group.subscribed_topics
-        resume(heir, EMPTY, empty_since_ms)
-    heir.is_in_log = heir.inherits_record = True
-    return []
 
 
 def restore(

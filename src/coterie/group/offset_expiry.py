@@ -18,7 +18,7 @@ def expiry_due(group: Group, _event: ExpiryDue, now_ms: int) -> Effects:
     expired = _expired(group, now_ms)
     left = len(expired) < sum(map(len, group.offsets.values()))
     if group.state is EMPTY and not left and not group.pending_offsets:
-        return end_group(group, now_ms, expired=expired)
+        return end_group(group, expired=expired)
     if not expired:
         return []
     written = TombstonesWritten(group_id=group.group_id, partitions=expired, expired=True)
