@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from coterie.assignors import Member, Range, Topic
-from coterie.assignors.order import by_id, by_instance_then_id, hash_order, java_sorted
-from coterie.javahash import map_order
+from coterie.assignors.order import by_id, by_instance_then_id, hash_order, java_sorted, spreads
+from coterie.javahash import map_order, spread
 
 BEYOND_THE_BASIC_PLANE, PRIVATE_USE = "\U0001f600", "\ue000"
 
@@ -24,6 +28,16 @@ def test_static_members_come_first_in_range_and_roundrobin_and_nowhere_else() ->
 def test_the_order_of_a_hash_map_does_not_depend_on_the_order_of_the_input() -> None:
     ids = [f"consumer-{number}" for number in range(200)]
     assert [ids[position] for position in hash_order(ids)] == map_order(ids)
+
+
+@given(st.lists(st.text(max_size=12) | st.text(st.characters(codec="ascii"), max_size=60), max_size=20))
+def test_many_hashes_at_once_are_the_same_as_one_by_one(ids: list[str]) -> None:
+    assert spreads(ids) == [spread(text) for text in ids]
+
+
+@pytest.mark.parametrize("text", ["\x7f" * 1024, "\x7f" * 2000, "", "\0"])
+def test_the_longest_ids_do_not_spill_over_into_their_neighbours(text: str) -> None:
+    assert spreads([text, "a", text]) == [spread(text), spread("a"), spread(text)]
 
 
 def test_a_restarted_static_member_keeps_its_place() -> None:

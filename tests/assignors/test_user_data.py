@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coterie.assignors import Member, Sticky, Topic
 from coterie.assignors.user_data import (
     NO_GENERATION,
     read_generation,
@@ -17,7 +18,8 @@ from coterie.assignors.user_data import (
 KAFKAS = "000000020002743000000001000000000002743200000002000000010000000300000005"
 
 int32 = st.integers(-(2**31), 2**31 - 1)
-owned = st.dictionaries(st.text(min_size=1, max_size=20), st.lists(int32, max_size=8), max_size=6)
+partition_ids = st.integers(0, 2**31 - 1)
+owned = st.dictionaries(st.text(min_size=1, max_size=20), st.lists(partition_ids, max_size=8), max_size=6)
 
 
 def plain(data: bytes) -> tuple[dict[str, list[int]], int]:
@@ -28,6 +30,13 @@ def plain(data: bytes) -> tuple[dict[str, list[int]], int]:
 def test_kafkas_bytes_are_read_and_written() -> None:
     assert plain(bytes.fromhex(KAFKAS)) == ({"t0": [0], "t2": [1, 3]}, 5)
     assert write_owned({"t0": [0], "t2": [1, 3]}, 5).hex() == KAFKAS
+
+
+def test_a_negative_id_is_read_as_one_that_no_topic_has() -> None:
+    """So that it is dropped like any other beyond the topic's end."""
+    data = write_owned({"t": [-1, 0]}, 5)
+    assert plain(data) == ({"t": [2**32 - 1, 0]}, 5)
+    assert Sticky().assign([Member("m", ["t"], user_data=data)], {"t": Topic(2)}) == {"m": {"t": [0, 1]}}
 
 
 def test_version_0_has_no_generation() -> None:

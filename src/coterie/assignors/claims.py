@@ -23,6 +23,8 @@ _FLIP = bytes([1, *bytes(255)])  # 0 becomes 1, everything else 0
 class Claim:
     owned: Owned
     generation: int
+    natural: bool = False
+    """No id is negative, that much is known."""
 
 
 class Claims:
@@ -66,9 +68,10 @@ def settle(claims: Sequence[Claim], subscribed: Sequence[AbstractSet[str]], size
             runs[topic].append(ids)
         owned.append(mine)
     settled = Claims(owned, sizes)
+    natural = all(claim.natural or not claim.owned for claim in claims)
     for topic, told in runs.items():
         if told:
-            taken = _mark(told, sizes[topic])
+            taken = _mark(told, sizes[topic], natural=natural)
             if taken is None:
                 taken = _resolve(settled, topic, claims)
             else:
@@ -79,7 +82,7 @@ def settle(claims: Sequence[Claim], subscribed: Sequence[AbstractSet[str]], size
     return settled
 
 
-def _mark(runs: list[Sequence[int]], size: int) -> bytearray | None:
+def _mark(runs: list[Sequence[int]], size: int, *, natural: bool) -> bytearray | None:
     """The owned partitions of a topic, or None if some id is out of bounds or claimed twice."""
     taken = bytearray(size)
     try:
@@ -91,7 +94,7 @@ def _mark(runs: list[Sequence[int]], size: int) -> bytearray | None:
     if taken.count(1) != sum(map(len, runs)):
         return None
     # A negative id counts from the end of a bytearray; it shows because the sum of the ids is then too small.
-    return taken if sum(map(sum, runs)) + sum(_zeros(taken)) == size * (size - 1) // 2 else None
+    return taken if natural or sum(map(sum, runs)) + sum(_zeros(taken)) == size * (size - 1) // 2 else None
 
 
 def _zeros(taken: bytearray) -> list[int]:

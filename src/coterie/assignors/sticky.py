@@ -37,7 +37,7 @@ class Sticky(Assignor):
 def _claim(member: Member, reader: OwnedReader) -> Claim:
     """User data if there is any; a caller without a wire may as well fill in `owned` and `generation`."""
     if member.user_data:
-        return Claim(*reader.read(member.user_data))
+        return Claim(*reader.read(member.user_data), natural=True)
     return Claim(member.owned, NO_GENERATION if member.generation is None else member.generation)
 
 

@@ -22,7 +22,7 @@ _INT32 = Struct(">i")
 _INT16 = Struct(">h")
 _SWAP = sys.byteorder == "little"
 
-_UNPACK: list[Callable[[bytes, int], tuple[int, ...]]] = [Struct(f">{count}i").unpack_from for count in range(5)]
+_UNPACK: list[Callable[[bytes, int], tuple[int, ...]]] = [Struct(f">{count}I").unpack_from for count in range(5)]
 """For so few ids a tuple is made faster than an array."""
 
 
@@ -39,7 +39,7 @@ class OwnedReader:
         self._names: dict[bytes, str] = {}
 
     def read(self, data: bytes) -> tuple[dict[str, Sequence[int]], int]:
-        """Owned partitions and their generation.
+        """Owned partitions and their generation. Ids are read as unsigned: a negative one is then merely too large.
 
         An announced length is never trusted beyond the bytes that are there: slices end where the data ends.
         """
@@ -58,7 +58,7 @@ class OwnedReader:
                     after[previous] = header, topic, count
                 at += len(header)
                 if topic in owned:  # Kafka adds up what it finds twice
-                    more = _UNPACK[1](data, at) if count == 1 else Struct(f">{count}i").unpack_from(data, at)
+                    more = _UNPACK[1](data, at) if count == 1 else Struct(f">{count}I").unpack_from(data, at)
                     owned[topic] = (*owned[topic], *more)
                     at += 4 * count
                 elif count < len(_UNPACK):
@@ -66,7 +66,7 @@ class OwnedReader:
                     at += 4 * count
                 else:
                     stop = at + 4 * count
-                    ids = array("i", data[at:stop])
+                    ids = array("I", data[at:stop])
                     if _SWAP:
                         ids.byteswap()
                     if len(ids) < count:
