@@ -90,33 +90,29 @@ def _share_out(
     free: list[Sequence[int]],
 ) -> list[Owned]:
     """Everyone keeps the lowest of what it owned; the rest of each pile goes to the others in order."""
+    shares: dict[int, dict[str, Sequence[int]]] = {}  # of members for which something changes
     surrendered: dict[int, list[int]] = {}
-    changed: list[tuple[int, list[tuple[int, Sequence[int], int]]]] = []  # member, its (pile, kept ids, how many more)
-    for position, (runs, counts) in enumerate(zip(owned, have, strict=True)):
-        if counts == had[position]:
+    wanted: list[tuple[int, int, int]] = []  # member, pile, how many more
+    for position, (before, after) in enumerate(zip(had, have, strict=True)):
+        if before == after:
             continue
-        entries: list[tuple[int, Sequence[int], int]] = []
-        for pile, ids in runs.items():
-            count = counts.get(pile, 0)
-            if count < len(ids):
-                ordered = sorted(ids)
-                surrendered.setdefault(pile, []).extend(ordered[count:])
-                if count:
-                    entries.append((pile, ordered[:count], 0))
-            else:
-                entries.append((pile, ids, count - len(ids)))
-        entries += [(pile, (), count) for pile, count in counts.items() if pile not in runs]
-        changed.append((position, entries))
+        mine = shares[position] = dict(claims.owned[position])
+        for pile, count in before.items():
+            left = after.get(pile, 0)
+            if left < count:
+                given = sorted(owned[position][pile])[left:]
+                surrendered.setdefault(pile, []).extend(given)
+                mine[names[pile]] = sorted(set(mine[names[pile]]).difference(given))
+        wanted += [(position, pile, count - before.get(pile, 0)) for pile, count in after.items()]
     pool = [sorted(chain(ids, surrendered[pile])) if pile in surrendered else ids for pile, ids in enumerate(free)]
     used = [0] * len(pool)
-    result: list[Owned] = list(claims.owned)
-    for position, entries in changed:
-        shares: dict[str, Sequence[int]] = {}
-        for pile, ids, more in entries:
-            at = used[pile]
+    for position, pile, more in wanted:
+        if more > 0:
+            at, name, mine = used[pile], names[pile], shares[position]
             used[pile] = at + more
             taken = pool[pile][at : at + more]
-            parts = [part for part in (shares.get(names[pile]), ids, taken) if part]
-            shares[names[pile]] = parts[0] if len(parts) == 1 else sorted(chain(*parts))
-        result[position] = shares
+            mine[name] = sorted((*mine[name], *taken)) if mine.get(name) else taken
+    result: list[Owned] = list(claims.owned)
+    for position, mine in shares.items():
+        result[position] = mine if all(mine.values()) else {name: ids for name, ids in mine.items() if ids}
     return result

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from sys import intern
 
 from coterie.errors import MalformedError
 from coterie.wire.buffer import Buffer, Reader, Writer
@@ -153,7 +154,8 @@ def _writer(version: int) -> Writer:
 
 
 def _read_topics(reader: Reader) -> list[str]:
-    return [reader.string() for _ in range(reader.array_length(_SMALLEST_STRING))]
+    # One object for a name that thousands of members send: it is then hashed once, and compared by identity.
+    return [intern(reader.string()) for _ in range(reader.array_length(_SMALLEST_STRING))]
 
 
 def _read_partitions(reader: Reader) -> dict[str, list[int]]:
