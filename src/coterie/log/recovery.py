@@ -195,7 +195,11 @@ def _recover(files: Files, loaded: Loaded, first_unsure: int) -> None:
             loaded.recovery.cuts += _cut(files, segment, stored, why, segments[slot + 1 :])
             del segments[slot + 1 :]
         slot += 1
-        for sync in [segment.later()] if slot == len(segments) else segment.seal():
+        if slot < len(segments):
+            syncs = segment.seal()
+        else:
+            syncs = [segment.later()] if stored else []
+        for sync in syncs:
             sync.run()  # what survived the process may not have reached the disk
 
 
