@@ -21,7 +21,7 @@ Waiter = Callable[[ErrorCode, int], None]
 class Flusher:
     def __init__(self, *, sync: bool) -> None:
         self.sync = sync
-        self._waiting: dict[PartitionLog, list[Waiter]] = {}
+        self.waiting: dict[PartitionLog, list[Waiter]] = {}
         self._under_way: dict[PartitionLog, list[Waiter]] = {}
         self._is_busy = False
         """A flush is under way; also if all its logs were deleted meanwhile."""
@@ -36,21 +36,21 @@ class Flusher:
             if waiter is not None:
                 waiter(ErrorCode.NONE, now_ms)
             return
-        waiters = self._waiting.setdefault(log, [])
+        waiters = self.waiting.setdefault(log, [])
         if waiter is not None:
             waiters.append(waiter)
 
     def forget(self, log: PartitionLog, now_ms: int) -> None:
         """The log is deleted: nobody is told that anything in it is safe."""
-        for waiters in (self._waiting.pop(log, []), self._under_way.pop(log, [])):
+        for waiters in (self.waiting.pop(log, []), self._under_way.pop(log, [])):
             for waiter in waiters:
                 waiter(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
 
     def start(self, now_ms: int) -> Flush | None:
         """The next flush, unless one is under way or there is nothing to flush."""
         targets = []
-        while self._waiting and not self._is_busy:
-            waiting, self._waiting = self._waiting, {}
+        while self.waiting and not self._is_busy:
+            waiting, self.waiting = self.waiting, {}
             for log, waiters in waiting.items():
                 target = log.flush_target()
                 if target is not None:
@@ -73,7 +73,7 @@ class Flusher:
             if error is None:
                 log.flushed(target)
             else:
-                waiters += self._waiting.pop(log, [])
+                waiters += self.waiting.pop(log, [])
                 with suppress(LogWriteError):  # then it is out of order, and mended when the disk is well again
                     log.flush_failed(target, now_ms)
             outcome.append((log, error))

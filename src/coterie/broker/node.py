@@ -34,6 +34,8 @@ from coterie.wire.frames import read_request_header, response_frame, response_fr
 
 __all__ = ["Node"]
 
+_FLEXIBLE = dict(FIRST_FLEXIBLE)  # a view of one, as the table is, is looked up in twice the time
+
 
 class Node:
     def __init__(
@@ -152,7 +154,7 @@ class Node:
 
     def _take(self, now_ms: int) -> list[Effect]:
         """The effects of this event; and if nothing is being flushed, what it wrote is, now."""
-        flush = self.flusher.start(now_ms)
+        flush = self.flusher.start(now_ms) if self.flusher.waiting else None
         out, self._out = self._out, []
         if flush is not None:
             out.append(flush)
@@ -162,7 +164,7 @@ class Node:
 
     def _dispatch(self, connection: Connection, frame: bytes, now_ms: int) -> None:
         try:
-            key, version, correlation_id, client_id, at = read_request_header(frame, FIRST_FLEXIBLE)
+            key, version, correlation_id, client_id, at = read_request_header(frame, _FLEXIBLE)
             route = self._routes.get(key)
             if route is None or not route.first <= version <= route.last:
                 self._refuse_version(connection, key, version, correlation_id)
@@ -223,22 +225,23 @@ class Node:
         for effect in effects:
             kind = type(effect)
             if kind is Reply:
-                self._reply(effect.token, effect.answer)
+                token = effect.token
+                if type(token) is Call:
+                    self.send(token, token.route.write(effect.answer, token.version))
+                else:
+                    gather, index = token
+                    self._gather(gather, index, effect.answer)
             elif kind is Append:
                 self.group_logs.append(effect, now_ms)
             else:
                 self._out.append(effect)
 
-    def _reply(self, token: Any, answer: Any) -> None:
-        if type(token) is Call:
-            self.answer(token, answer)
-            return
-        gather, index = token
-        assert isinstance(gather, Gather)
+    def _gather(self, gather: Gather, index: int, answer: Any) -> None:
         gather.answers[index] = answer
         gather.missing -= 1
         if not gather.missing:
-            self.answer(gather.call, gather.finish(gather.answers))
+            call = gather.call
+            self.send(call, call.route.write(gather.finish(gather.answers), call.version))
 
     # --- logs ---------------------------------------------------------------------------------------------------------
 

@@ -57,10 +57,11 @@ class Link(asyncio.Protocol):
         except MalformedError as error:
             server.drop(connection, str(error))
             return
+        received, now_ms = server.node.received, clock_ms()
         for frame in frames:
             if connection.is_closed:
                 return
-            server.perform(server.node.received(connection, frame, clock_ms()))
+            server.perform(received(connection, frame, now_ms))
         if connection.waiting:
             self.hold_back()
 
@@ -106,6 +107,8 @@ class Server:
         self.max_waiting = node.settings.queued_max_requests
         self.links: set[Link] = set()
         self.held_back: set[Link] = set()
+        self._ready = node.ready
+        self._next_ms = node.coordinator.timers.next_ms
         self._loop = asyncio.get_running_loop()
         self._listener: asyncio.Server | None = None
         self._alarm: asyncio.TimerHandle | None = None
@@ -198,30 +201,30 @@ class Server:
     # --- effects ------------------------------------------------------------------------------------------------------
 
     def perform(self, effects: Sequence[Effect]) -> None:
-        node = self.node
-        self._carry_out(effects)
-        while node.ready:
-            link: Link = node.ready[0].link
-            self._carry_out(node.go_on(clock_ms()))
-            if link in self.held_back:
+        """And then, one after the other, what waited for an answer to be sent."""
+        link: Link | None = None
+        while True:
+            for effect in effects:
+                kind = type(effect)
+                if kind is Send:
+                    self._send(effect)  # type: ignore[arg-type]
+                elif kind is Flush:
+                    self._flush(effect)  # type: ignore[arg-type]
+                elif kind is Close:
+                    self.drop(effect.connection, effect.why)  # type: ignore[union-attr]
+                elif kind is Do:
+                    self._chores.submit(self._chore, effect)  # type: ignore[arg-type]
+                else:
+                    self.tell(effect.fact)  # type: ignore[union-attr]
+            if link is not None and link in self.held_back:
                 link.read_on()
-        next_ms = node.coordinator.timers.next_ms()
+            if not self._ready:
+                break
+            link = self._ready[0].link
+            effects = self.node.go_on(clock_ms())
+        next_ms = self._next_ms()
         if next_ms != self._alarm_ms:
             self._set_alarm(next_ms)
-
-    def _carry_out(self, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            kind = type(effect)
-            if kind is Send:
-                self._send(effect)  # type: ignore[arg-type]
-            elif kind is Flush:
-                self._flush(effect)  # type: ignore[arg-type]
-            elif kind is Close:
-                self.drop(effect.connection, effect.why)  # type: ignore[union-attr]
-            elif kind is Do:
-                self._chores.submit(self._chore, effect)  # type: ignore[arg-type]
-            else:
-                self.tell(effect.fact)  # type: ignore[union-attr]
 
     def _send(self, effect: Send) -> None:
         connection = effect.connection

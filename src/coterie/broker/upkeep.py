@@ -1,4 +1,4 @@
-"""What a node does by itself from time to time: old segments go, how far logs are durable is kept, logs are mended."""
+"""What a node does by itself from time to time: drop old segments, keep how far each log is durable, mend logs."""
 
 from __future__ import annotations
 

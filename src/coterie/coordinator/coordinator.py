@@ -43,6 +43,7 @@ __all__ = ["Coordinator", "find_coordinator", "partition_of"]
 
 _GROUP_KEY = 0
 _CACHED_IDS = 100_000
+_OF_NO_GROUP = frozenset({Appended, WriteLate, ExpiryCheckDue, ListGroups, TopicsDeleted})
 
 
 def partition_of(group_id: str, num_partitions: int) -> int:
@@ -94,18 +95,21 @@ class Coordinator:
 
     def handle(self, event: Any, now_ms: int) -> list[Outward]:
         """A request of one group, or the end of an append. Requests of one group are handled one at a time (C5)."""
-        if isinstance(event, Appended | WriteLate | ExpiryCheckDue):
-            shard = self.shards.get(event.partition)
-            return shard.handle(event, now_ms) if shard else []
-        if isinstance(event, ListGroups):
-            return self._list(event, now_ms)
-        if isinstance(event, TopicsDeleted):
-            return [effect for shard in self.shards.values() for effect in shard.handle(event, now_ms)]
+        if type(event) in _OF_NO_GROUP:  # one look-up for all of them: this runs for every heartbeat
+            return self._handle_other(event, now_ms)
         partition = self.partition_of(event.group_id)
         shard = self.shards.get(partition)
         if shard is None:
             return self._refuse(event, partition)
         return shard.handle(event, now_ms)
+
+    def _handle_other(self, event: Any, now_ms: int) -> list[Outward]:
+        if isinstance(event, ListGroups):
+            return self._list(event, now_ms)
+        if isinstance(event, TopicsDeleted):
+            return [effect for shard in self.shards.values() for effect in shard.handle(event, now_ms)]
+        shard = self.shards.get(event.partition)
+        return shard.handle(event, now_ms) if shard else []
 
     def partition_of(self, group_id: str) -> int:
         partition = self._partitions.get(group_id)

@@ -73,14 +73,16 @@ class Shard:
 
     def handle(self, event: Any, now_ms: int) -> list[Outward]:
         """Anything a group has a rule for, and what concerns the shard as a whole."""
-        if type(event) in RULES and type(event) is not TopicsDeleted:
+        kind = type(event)
+        rule = RULES.get(kind)
+        if rule is not None and kind is not TopicsDeleted:
             if self._held and event.group_id in self._held:
                 self._held[event.group_id].append(event)  # whether there is still a group is not known yet
                 return []
             group = self.groups.get(event.group_id)
             if group is None:
                 group = Group(event.group_id, self.settings.group)  # Dead, unless the event gives it life
-            effects = handle(group, event, now_ms)
+            effects = rule(group, event, now_ms)
             if len(effects) == 1 and type(effects[0]) is Reply:
                 return effects  # type: ignore[return-value]
             out: list[Outward] = []

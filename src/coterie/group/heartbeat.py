@@ -15,10 +15,12 @@ __all__ = ["heartbeat"]
 
 
 def heartbeat(group: Group, request: Heartbeat, now_ms: int) -> Effects:
-    refusal = _refusal_of(group, request)
-    if refusal:
-        return [Reply(request.token, refusal)]
-    member = group.members[request.member_id]
+    member = group.members.get(request.member_id)
+    if member is None or request.instance_id is not None or request.generation_id != group.generation_id:
+        refusal = _refusal_of(group, request)  # an ordinary heartbeat has nothing that could be refused
+        if refusal:
+            return [Reply(request.token, refusal)]
+        member = group.members[request.member_id]
     moved = group.expect_by(member, now_ms + member.session_timeout_ms)
     reply = Reply(request.token, ON_HEARTBEAT[group.state])
     return [*moved, reply] if moved else [reply]

@@ -195,12 +195,9 @@ def _recover(files: Files, loaded: Loaded, first_unsure: int) -> None:
             loaded.recovery.cuts += _cut(files, segment, stored, why, segments[slot + 1 :])
             del segments[slot + 1 :]
         slot += 1
-        if slot < len(segments):
-            syncs = segment.seal()
-        else:
-            syncs = [segment.later()] if stored else []
-        for sync in syncs:
-            sync.run()  # what survived the process may not have reached the disk
+        if slot < len(segments) or stored:  # what survived the process may not have reached the disk
+            for sync in segment.seal() if slot < len(segments) else [segment.later()]:
+                sync.run()
 
 
 def _cut(files: Files, segment: Segment, stored: int, why: str, later: list[Segment]) -> Iterator[Cut]:
