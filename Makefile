@@ -6,7 +6,7 @@ KILLS ?= 300
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test style format types imports tests soak mutants bench-core docs clean
+.PHONY: help venv test style format types imports tests soak mutants bench-core bench-start bench-heartbeat docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,12 @@ mutants: venv ## break each rule on purpose, in a copy: some test must notice (O
 
 bench-core: venv ## what a heartbeat, a commit and a round cost in the core, and the bytes of a member
 	$(BIN)/python bench/core.py --json bench/results/core.json
+
+bench-start: venv ## from exec of coterie serve to its first answer, and its memory
+	$(BIN)/python bench/start.py --json bench/results/start.json
+
+bench-heartbeat: venv ## CPU per heartbeat at 1000 connections, next to a server that does next to nothing
+	$(BIN)/python bench/heartbeat.py --json bench/results/heartbeat.json
 
 docs: venv ## print the generated pages of docs/ anew from the code
 	$(BIN)/python docs/generate.py

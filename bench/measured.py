@@ -1,0 +1,81 @@
+"""What the benchmarks of a running broker share: the process, its CPU and memory, and where results are written."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+__all__ = ["Process", "coterie_serve", "write_results"]
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def coterie_serve(*options: str) -> list[str]:
+    """The command as it is installed beside this Python."""
+    return [str(Path(sys.executable).with_name("coterie")), "serve", "--port", "0", *options]
+
+
+class Process:
+    """A server that says `ready HOST:PORT` on stdout when it listens."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        # As where it is installed: Python keeps what it has compiled, whatever the environment of a build says.
+        environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environ
+        )
+        self.pid = self._process.pid
+
+    def ready(self) -> tuple[str, int]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.startswith("ready "):
+            raise SystemExit(f"the server said {line!r} instead of ready HOST:PORT")
+        host, _, port = line.removeprefix("ready ").strip().rpartition(":")
+        return host, int(port)
+
+    def cpu_s(self) -> float:
+        """User and system, of all threads."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    def rss_mib(self) -> float:
+        (line,) = [row for row in Path(f"/proc/{self.pid}/status").read_text().splitlines() if row.startswith("VmRSS")]
+        return int(line.split()[1]) / 1024
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self._process.terminate()
+        try:
+            self._process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+
+
+def write_results(path: str | None, figures: dict[str, Any]) -> None:
+    """Print them, and keep them with the commit and the machine they are of."""
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    models = [row for row in Path("/proc/cpuinfo").read_text().splitlines() if row.startswith("model name")]
+    about = {
+        "commit": commit.stdout.strip(),
+        "python": platform.python_version(),
+        "cpu": models[0].partition(":")[2].strip() if models else platform.processor(),
+        "cores": os.cpu_count(),
+    }
+    text = json.dumps({**figures, **about}, indent=2)
+    print(text)
+    if path:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text + "\n")
