@@ -6,7 +6,7 @@ KILLS ?= 300
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test style format types imports tests soak mutants bench-core bench-start bench-heartbeat docs clean
+.PHONY: help venv test style format types imports tests soak clients-go mutants bench-core bench-start bench-heartbeat docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ tests: venv ## pytest, in random order
 
 soak: venv ## kill -9 the broker 300 times under load: nothing acknowledged may be lost (KILLS=, SEED=)
 	PYTHONPATH=tests $(BIN)/python tests/soak/kill9.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+
+clients-go: venv ## members by franz-go and kafka-go; needs Go, and a minute to build them
+	COTERIE_GO_CLIENTS=1 $(BIN)/pytest tests/clients/test_go.py
 
 mutants: venv ## break each rule on purpose, in a copy: some test must notice (ONLY="10 11" for some rules)
 	$(BIN)/python tests/mutants.py $(ONLY)

@@ -143,8 +143,12 @@ class BrokerProcess:
 
     def start(self) -> Self:
         command = [str(Path(sys.executable).with_name("coterie")), "serve", "--port=0", f"--data={self.data}"]
+        # Its settings are ours alone: names that begin so would be taken for some.
+        quiet = {name: value for name, value in os.environ.items() if not name.startswith(("COTERIE_", "KAFKA_"))}
         with self._out.open("wb") as out, self._err.open("ab") as err:
-            self._process = process = subprocess.Popen([*command, "--log=json", *self._sets], stdout=out, stderr=err)
+            self._process = process = subprocess.Popen(
+                [*command, "--log=json", *self._sets], stdout=out, stderr=err, env=quiet
+            )
         lines = Lines(self._out)
 
         def ready() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from apache_kafka import java_command
 from clients.members.telling import Orders
 
-__all__ = ["LIBRARIES", "TESTS", "quick_java"]
+__all__ = ["LIBRARIES", "TESTS", "GoLibrary", "quick_java"]
 
 TESTS = Path(__file__).parents[1]
 
@@ -23,6 +23,19 @@ class PythonLibrary:
 
     def command(self, told: Orders, _directory: Path) -> list[str]:
         return [sys.executable, "-m", f"clients.members.{self._script}", json.dumps(asdict(told))]
+
+    def events(self, line: dict[str, Any]) -> Sequence[dict[str, Any]]:
+        return [line]
+
+
+class GoLibrary:
+    """A program of `go/`, built beforehand."""
+
+    def __init__(self, binary: Path) -> None:
+        self._binary = binary
+
+    def command(self, told: Orders, _directory: Path) -> list[str]:
+        return [str(self._binary), json.dumps(asdict(told))]
 
     def events(self, line: dict[str, Any]) -> Sequence[dict[str, Any]]:
         return [line]
@@ -79,7 +92,7 @@ JAVA_ASSIGNORS = {
     "cooperative-sticky": f"{_JAVA}.CooperativeStickyAssignor",
 }
 
-LIBRARIES: Mapping[str, PythonLibrary | JavaLibrary] = {
+LIBRARIES: dict[str, PythonLibrary | JavaLibrary | GoLibrary] = {
     "confluent": PythonLibrary("confluent_member"),
     "kafka-python": PythonLibrary("kafka_python_member"),
     "aiokafka": PythonLibrary("aiokafka_member"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from apache_kafka import needs_apache_kafka
@@ -115,19 +117,21 @@ def test_a_pattern_takes_in_topics_that_are_created_later(library: str, crew: Cr
 
 @needs_apache_kafka
 def test_one_group_of_all_libraries_survives_the_loss_of_each_in_turn(crew: Crew, topics: Topics, name: str) -> None:
+    share_and_lose_one_after_the_other(["java", "aiokafka", "confluent", "kafka-python"], crew, topics, name)
+
+
+def share_and_lose_one_after_the_other(libraries: Sequence[str], crew: Crew, topics: Topics, name: str) -> None:
     """The leader assigns for libraries that are not its own; whoever is left takes over, until one has it all."""
     places = topics.create(name, 8)
     topics.fill(places)
     told = {"assignor": "roundrobin,range", "topics": [name], "session_timeout_ms": 4_000}
-    members = {library: crew.start(library, **told) for library in ("java", "aiokafka", "confluent", "kafka-python")}
+    members = [crew.start(library, **told) for library in libraries]
     crew.wait_until_settled(places)
-    assert [len(member.owned) for member in members.values()] == [2, 2, 2, 2]
-    for number, member in enumerate(members.values()):
+    assert [len(member.owned) for member in members] == [2, 2, 2, 2]
+    ways_to_go = [members[0].leave, members[1].kill, members[2].leave]
+    for go in ways_to_go:
         topics.fill(places)
-        if number == 1:
-            member.kill()
-        elif number < 3:
-            member.leave()
+        go()
         crew.wait_until_settled(places)
         crew.wait_until_committed(topics.ends(places))
     check_laws(crew, topics.of(places))
