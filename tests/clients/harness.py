@@ -139,10 +139,13 @@ class BrokerProcess:
         self._out, self._err = directory / "broker.out", directory / "broker.err"
         self.facts = Facts(self._err)
         self.bootstrap = ""
+        self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
-        command = [str(Path(sys.executable).with_name("coterie")), "serve", "--port=0", f"--data={self.data}"]
+        """Also after a stop: on the same port, with what the last one left behind."""
+        coterie = str(Path(sys.executable).with_name("coterie"))
+        command = [coterie, "serve", f"--port={self._port}", f"--data={self.data}"]
         # Its settings are ours alone: names that begin so would be taken for some.
         quiet = {name: value for name, value in os.environ.items() if not name.startswith(("COTERIE_", "KAFKA_"))}
         with self._out.open("wb") as out, self._err.open("ab") as err:
@@ -158,6 +161,7 @@ class BrokerProcess:
             return bool(self.bootstrap)
 
         wait_until(ready, "the broker is ready", self.said)
+        self._port = int(self.bootstrap.rpartition(":")[2])
         return self
 
     def stop(self) -> None:

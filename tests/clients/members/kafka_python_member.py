@@ -12,7 +12,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from kafka.errors import CommitFailedError, RebalanceInProgressError
+from kafka.errors import CommitFailedError, RebalanceInProgressError, RetriableError
 
 from clients.members.telling import Orders, orders, say, say_committed, say_consumed, say_partitions
 
@@ -64,7 +64,7 @@ def take(consumer: KafkaConsumer, polled: dict[TopicPartition, list[Any]]) -> No
     following = {place: many[-1].offset + 1 for place, many in polled.items() if many}
     try:
         consumer.commit({place: OffsetAndMetadata(offset, "", -1) for place, offset in following.items()})
-    except (CommitFailedError, RebalanceInProgressError) as failure:
+    except (CommitFailedError, RebalanceInProgressError, RetriableError) as failure:
         say("commit_failed", error=type(failure).__name__)
         return
     say_committed((place.topic, place.partition, offset) for place, offset in following.items())
@@ -82,7 +82,12 @@ def main() -> None:
     say("started")
     try:
         while True:
-            take(consumer, consumer.poll(timeout_ms=POLL_MS))
+            try:
+                polled = consumer.poll(timeout_ms=POLL_MS)
+            except RetriableError as failure:  # such as a broker that is away; another library would keep it to itself
+                say("error", error=type(failure).__name__)
+                continue
+            take(consumer, polled)
     except KeyboardInterrupt:
         consumer.close()
     say("closed")
