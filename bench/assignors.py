@@ -170,6 +170,7 @@ def setups(*, quick: bool) -> list[tuple[Setup, bool]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="the small sizes only")
+    parser.add_argument("--only", default="", help="equal, half or nested; writes no results")
     parser.add_argument("--runs", type=int, default=7, help="counted runs of each (7)")
     chosen = parser.parse_args()
     results = []
@@ -177,11 +178,15 @@ def main() -> None:
         java = Java(Path(directory)) if why_not() is None else None
         print(f"{'':47} {'ours: assign':>15} {'bytes':>15} {'Java: assign':>17} {'bytes':>17} {'ratio':>6}")
         for setup, ask_java in setups(quick=chosen.quick):
+            if not setup.pattern.startswith(chosen.only):
+                continue
             group = build(setup)
             mine = ours(group, chosen.runs)
             theirs = java.time(group, chosen.runs) if java and ask_java else None
             results.append({**setup.__dict__, "ours": mine, "java": theirs})
             print(_row(setup, mine, theirs), flush=True)
+    if chosen.only:
+        return
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False
     )
