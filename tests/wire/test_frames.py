@@ -12,6 +12,7 @@ from coterie.errors import MalformedError
 from coterie.wire.frames import (
     FrameCutter,
     RequestHeader,
+    client_id_of,
     read_request_header,
     read_response_header,
     request_frame,
@@ -77,22 +78,23 @@ def test_frames_before_a_bad_size_are_not_handed_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("frame", "header"),
+    ("frame", "header", "client_id"),
     [
-        (HEARTBEAT + b"\0body", RequestHeader(12, 4, 7, "c", 12)),
-        (HEARTBEAT + b"\1\0\3abcbody", RequestHeader(12, 4, 7, "c", 17)),
-        (HEARTBEAT + b"\1\x80\1\3abcbody", RequestHeader(12, 4, 7, "c", 18)),
-        (HEARTBEAT.replace(b"\0\4", b"\0\3", 1) + b"body", RequestHeader(12, 3, 7, "c", 11)),
-        (bytes.fromhex("000c 0000 ffffffff ffff") + b"body", RequestHeader(12, 0, -1, "", 10)),
-        (bytes.fromhex("000c 0000 00000001 8000"), RequestHeader(12, 0, 1, "", 10)),
-        (bytes.fromhex("000c 0000 00000001 0000"), RequestHeader(12, 0, 1, "", 10)),
-        (bytes.fromhex("0012 0063 00000001 0001 ff 00"), RequestHeader(18, 99, 1, "\N{REPLACEMENT CHARACTER}", 12)),
+        (HEARTBEAT + b"\0body", (12, 4, 7, 12), "c"),
+        (HEARTBEAT + b"\1\0\3abcbody", (12, 4, 7, 17), "c"),
+        (HEARTBEAT + b"\1\x80\1\3abcbody", (12, 4, 7, 18), "c"),
+        (HEARTBEAT.replace(b"\0\4", b"\0\3", 1) + b"body", (12, 3, 7, 11), "c"),
+        (bytes.fromhex("000c 0000 ffffffff ffff") + b"body", (12, 0, -1, 10), ""),
+        (bytes.fromhex("000c 0000 00000001 8000"), (12, 0, 1, 10), ""),
+        (bytes.fromhex("000c 0000 00000001 0000"), (12, 0, 1, 10), ""),
+        (bytes.fromhex("0012 0063 00000001 0001 ff 00"), (18, 99, 1, 12), "\N{REPLACEMENT CHARACTER}"),
     ],
     ids=["flexible", "tagged", "large tag", "old", "null client", "negative length", "empty client", "no UTF-8"],
 )
-def test_headers_are_read_as_kafka_reads_them(frame: bytes, header: RequestHeader) -> None:
+def test_headers_are_read_as_kafka_reads_them(frame: bytes, header: RequestHeader, client_id: str) -> None:
     """A null client id, or one of any negative length, counts as "" (rule 3); tagged fields are stepped over."""
     assert read_request_header(frame, FLEXIBLE) == header
+    assert client_id_of(frame) == client_id
 
 
 @pytest.mark.parametrize("length", range(len(HEARTBEAT) + 1))
@@ -124,7 +126,8 @@ def test_noise_is_a_header_or_malformed(frame: bytes) -> None:
         header = read_request_header(frame, FLEXIBLE)
     except MalformedError:
         return
-    assert header.body_at <= len(frame)
+    assert header[-1] <= len(frame)
+    client_id_of(frame)
 
 
 # --- packing ----------------------------------------------------------------------------------------------------------
@@ -145,9 +148,10 @@ def test_a_request_is_read_back(correlation_id: int, client_id: str | None, body
     version = 4 if flexible else 3
     stream = request_frame(12, version, correlation_id, client_id, body, flexible=flexible)
     (frame,) = FrameCutter(max_size=100).feed(stream)
-    header = read_request_header(frame, FLEXIBLE)
-    assert header[:4] == (12, version, correlation_id, client_id or "")
-    assert frame[header.body_at :] == body
+    *header, body_at = read_request_header(frame, FLEXIBLE)
+    assert header == [12, version, correlation_id]
+    assert client_id_of(frame) == (client_id or "")
+    assert frame[body_at:] == body
 
 
 @pytest.mark.parametrize("frame", [b"", b"\0\0\0", b"\0\0\0\1", b"\0\0\0\1\1\0\5a"])

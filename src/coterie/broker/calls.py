@@ -52,14 +52,13 @@ class Route:
 class Call:
     """One request, and the token its answer is addressed to."""
 
-    __slots__ = ("client_id", "connection", "correlation_id", "route", "version")
+    __slots__ = ("connection", "correlation_id", "route", "version")
 
-    def __init__(self, connection: Connection, route: Route, version: int, correlation_id: int, client_id: str) -> None:
+    def __init__(self, connection: Connection, route: Route, version: int, correlation_id: int) -> None:
         self.connection = connection
         self.route = route
         self.version = version
         self.correlation_id = correlation_id
-        self.client_id = client_id
 
 
 class Gather:

@@ -164,12 +164,12 @@ class Node:
 
     def _dispatch(self, connection: Connection, frame: bytes, now_ms: int) -> None:
         try:
-            key, version, correlation_id, client_id, at = read_request_header(frame, _FLEXIBLE)
+            key, version, correlation_id, at = read_request_header(frame, _FLEXIBLE)
             route = self._routes.get(key)
             if route is None or not route.first <= version <= route.last:
                 self._refuse_version(connection, key, version, correlation_id)
                 return
-            call = connection.call = Call(connection, route, version, correlation_id, client_id)
+            call = connection.call = Call(connection, route, version, correlation_id)
             route.handle(self, call, frame, at, now_ms)
         except MalformedError as error:
             connection.call = None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from time import time_ns
 from typing import Any, cast
 
 from coterie.broker.calls import Close, Connection, Do, Effect, Flush, FlushEnded, Send
@@ -27,7 +27,7 @@ STOP_GRACE_S = 5.0
 
 def clock_ms() -> int:
     """The wall clock: record timestamps and retention are about real time."""
-    return time.time_ns() // 1_000_000
+    return time_ns() // 1_000_000
 
 
 class Link(asyncio.Protocol):

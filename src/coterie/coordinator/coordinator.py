@@ -97,7 +97,9 @@ class Coordinator:
         """A request of one group, or the end of an append. Requests of one group are handled one at a time (C5)."""
         if type(event) in _OF_NO_GROUP:  # one look-up for all of them: this runs for every heartbeat
             return self._handle_other(event, now_ms)
-        partition = self.partition_of(event.group_id)
+        partition = self._partitions.get(event.group_id)
+        if partition is None:
+            partition = self.partition_of(event.group_id)
         shard = self.shards.get(partition)
         if shard is None:
             return self._refuse(event, partition)

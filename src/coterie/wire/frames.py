@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from struct import Struct
 from struct import error as struct_error
-from typing import NamedTuple
 
 from coterie.errors import MalformedError
 from coterie.wire.encoding import read_tags
@@ -17,6 +16,7 @@ from coterie.wire.encoding import read_tags
 __all__ = [
     "FrameCutter",
     "RequestHeader",
+    "client_id_of",
     "read_request_header",
     "read_response_header",
     "request_frame",
@@ -58,6 +58,8 @@ class FrameCutter:
 
     def feed(self, data: bytes) -> list[bytes]:
         """The frames that `data` completes, in order, without their sizes."""
+        if not self._missing and len(data) - 4 == int.from_bytes(data[:4], "big") <= self._max_size:
+            return [data[4:]]  # one whole frame, as most are
         if self._missing:
             self._keep(data)
             if len(data) < self._missing:
@@ -100,14 +102,8 @@ class FrameCutter:
             self._pieces.append(bytearray(data))
 
 
-class RequestHeader(NamedTuple):
-    api_key: int
-    version: int
-    correlation_id: int
-    client_id: str
-    """"" if the client sent none (rule 3)."""
-    body_at: int
-    """Where the body begins in the frame."""
+RequestHeader = tuple[int, int, int, int]
+"""API key, version, correlation id, and where the body begins in the frame; a plain tuple, which costs nothing."""
 
 
 def read_request_header(frame: bytes, first_flexible: Mapping[int, int]) -> RequestHeader:
@@ -120,10 +116,7 @@ def read_request_header(frame: bytes, first_flexible: Mapping[int, int]) -> Requ
         flexible = first_flexible[api_key]
         at = _CLIENT_ID_AT
         if length > 0:
-            client_id = frame[at : at + length].decode("utf-8", "replace")
             at += length
-        else:
-            client_id = ""
         if version >= flexible:
             at = at + 1 if not frame[at] else read_tags(frame, at)[1]  # nobody needs them (rule C7)
     except (struct_error, IndexError):
@@ -132,8 +125,13 @@ def read_request_header(frame: bytes, first_flexible: Mapping[int, int]) -> Requ
         raise MalformedError(f"API key {api_key} is not one of ours, so its request cannot be read") from None
     if at > len(frame):
         raise MalformedError(f"a frame of {len(frame)} bytes ends within its request header")
-    # As RequestHeader(...) does, less a call: this runs for every request there is.
-    return tuple.__new__(RequestHeader, (api_key, version, correlation_id, client_id, at))
+    return api_key, version, correlation_id, at
+
+
+def client_id_of(frame: bytes) -> str:
+    """Of a request whose header was read; "" if the client sent none (rule 3). Few APIs want to know."""
+    length = max(int.from_bytes(frame[_CLIENT_ID_AT - 2 : _CLIENT_ID_AT], "big", signed=True), 0)
+    return frame[_CLIENT_ID_AT : _CLIENT_ID_AT + length].decode("utf-8", "replace")
 
 
 def response_frame(correlation_id: int, body: bytes, *, flexible: bool) -> bytes:
