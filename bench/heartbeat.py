@@ -1,10 +1,10 @@
 """CPU per heartbeat of the broker at 1 000 connections, next to a server that does next to nothing (bench/bare.py).
 
-    make bench-heartbeat            # or: .venv/bin/python bench/heartbeat.py [--json FILE] [--seconds 4] [--runs 5]
+    make bench-heartbeat            # or: .venv/bin/python bench/heartbeat.py [--json FILE] [--seconds 0.25] [--runs 5]
 
 Each connection is a member that has joined and synced. Closed loop: each has one heartbeat under way at any time. Both
-servers run at once and are loaded in turn by the same generator, so that what else the machine does hits both alike.
-On a shared machine trust the ratio of CPU times, not the rates.
+servers run at once and are loaded in turn, in short slices, by the same generator, so that what else the machine does
+hits both alike. On a shared machine trust the ratio of CPU times, not the rates.
 """
 
 from __future__ import annotations
@@ -127,11 +127,27 @@ def closed_loop(links: list[Link], seconds: float) -> int:
     return count
 
 
-def cpu_us(server: Process, links: list[Link], seconds: float) -> tuple[float, float]:
-    """Microseconds of the server's CPU per heartbeat, and heartbeats per second."""
-    cpu, began = server.cpu_s(), time.perf_counter()
-    count = closed_loop(links, seconds)
-    return (server.cpu_s() - cpu) / count * 1e6, count / (time.perf_counter() - began)
+class Load:
+    """A server, its connections, and what it has cost so far."""
+
+    def __init__(self, server: Process, links: list[Link]) -> None:
+        self._server = server
+        self._links = links
+        self._cpu_s = self._wall_s = 0.0
+        self._count = 0
+
+    def slice(self, seconds: float) -> None:
+        cpu, began = self._server.cpu_s(), time.perf_counter()
+        self._count += closed_loop(self._links, seconds)
+        self._cpu_s += self._server.cpu_s() - cpu
+        self._wall_s += time.perf_counter() - began
+
+    def take(self) -> tuple[float, float]:
+        """Microseconds of the server's CPU per heartbeat and heartbeats per second, and begin anew."""
+        row = self._cpu_s / self._count * 1e6, self._count / self._wall_s
+        self._cpu_s = self._wall_s = 0.0
+        self._count = 0
+        return row
 
 
 def main() -> None:
@@ -139,7 +155,8 @@ def main() -> None:
     parser.add_argument("--json")
     parser.add_argument("--groups", type=int, default=100)
     parser.add_argument("--members", type=int, default=10)
-    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--seconds", type=float, default=0.25, help="of a slice")
+    parser.add_argument("--slices", type=int, default=12, help="of each server in a run")
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
     rows: dict[str, list[tuple[float, float]]] = {"broker": [], "bare": []}
@@ -154,9 +171,13 @@ def main() -> None:
         others = same_beats(bare.ready(), links)
         closed_loop(links, 1)
         closed_loop(others, 1)
+        loads = {"broker": Load(broker, links), "bare": Load(bare, others)}
         for _ in range(options.runs):
-            rows["broker"].append(cpu_us(broker, links, options.seconds))
-            rows["bare"].append(cpu_us(bare, others, options.seconds))
+            for _ in range(options.slices):
+                for load in loads.values():
+                    load.slice(options.seconds)
+            for name, load in loads.items():
+                rows[name].append(load.take())
         rss = broker.rss_mib()
     ratios = [ours[0] / least[0] for ours, least in zip(rows["broker"], rows["bare"], strict=True)]
     ratio = statistics.median(ratios)
