@@ -18,6 +18,7 @@ from coterie.broker.topics import TopicError, create_offsets_topic
 from coterie.coordinator import find_coordinator as node_for
 from coterie.errors import ErrorCode
 from coterie.log import LogError
+from coterie.wire.frames import client_id_of
 
 if TYPE_CHECKING:
     from coterie.broker.node import Node
@@ -38,16 +39,21 @@ def _api_versions(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -
 
 def _find_coordinator(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
     request = find_coordinator.read_request(frame, at, call.version)
-    found = [_coordinator(node, call, request.key_type, key, now_ms) for key in request.keys]
+    if request.key_type == find_coordinator.TRANSACTION:
+        found = [_no_transactions(node, client_id_of(frame), key, now_ms) for key in request.keys]
+    else:
+        found = [_coordinator(node, request.key_type, key, now_ms) for key in request.keys]
     node.answer(call, find_coordinator.Response(coordinators=found))
 
 
-def _coordinator(node: Node, call: Call, key_type: int, key: str, now_ms: int) -> find_coordinator.Coordinator:
-    if key_type == find_coordinator.TRANSACTION:
-        node.tell(TransactionRefused(now_ms, "", call.client_id, key, NO_TRANSACTIONS))
-        # The code at which every client gives up at once; others are retried for ever.
-        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return find_coordinator.Coordinator(key=key, error=code, message=NO_TRANSACTIONS)
+def _no_transactions(node: Node, client_id: str, key: str, now_ms: int) -> find_coordinator.Coordinator:
+    """The code is the one at which every client gives up at once; others are retried for ever."""
+    node.tell(TransactionRefused(now_ms, "", client_id, key, NO_TRANSACTIONS))
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return find_coordinator.Coordinator(key=key, error=code, message=NO_TRANSACTIONS)
+
+
+def _coordinator(node: Node, key_type: int, key: str, now_ms: int) -> find_coordinator.Coordinator:
     leader: int | None = node.node_id
     if key_type == find_coordinator.GROUP:
         try:
