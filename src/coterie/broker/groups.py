@@ -41,8 +41,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 
 def _heartbeat(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
-    request = heartbeat.read_request(frame, at, call.version, call)
-    node.follow(node.coordinator.handle(request, now_ms), now_ms)  # as `ask` does, less a call
+    node.ask(heartbeat.read_request(frame, at, call.version, call), now_ms)
 
 
 def _join_group(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:

@@ -23,6 +23,7 @@ from coterie.broker.flushing import Flusher, Waiter
 from coterie.broker.groups import OFFSETS_TOPIC, GroupLogs
 from coterie.broker.handlers import HANDLERS
 from coterie.broker.producer_ids import ProducerIds
+from coterie.broker.quick_heartbeat import HEARTBEAT, quick_heartbeat
 from coterie.broker.settings import Settings
 from coterie.broker.upkeep import CHECKPOINT_EVERY_MS, CheckpointDue, MendDue, RetentionDue, check_retention, mend
 from coterie.coordinator import Append, Coordinator
@@ -164,6 +165,12 @@ class Node:
 
     def _dispatch(self, connection: Connection, frame: bytes, now_ms: int) -> None:
         try:
+            if frame.startswith(HEARTBEAT):
+                answer = quick_heartbeat(self, frame, now_ms)
+                if answer is not None:
+                    self._out.append(Send(connection, answer))
+                    self._is_ready(connection)
+                    return
             key, version, correlation_id, at = read_request_header(frame, _FLEXIBLE)
             route = self._routes.get(key)
             if route is None or not route.first <= version <= route.last:
@@ -175,7 +182,7 @@ class Node:
             connection.call = None
             self.close(connection, f"a request that cannot be read: {error}")
         except Exception:  # noqa: BLE001  who sent it is sent away; nobody else is to notice
-            self.tell(Mistake(now_ms, "", f"answering API {key} version {version}", format_exc()))
+            self.tell(Mistake(now_ms, "", f"answering a request that begins {frame[:4].hex()}", format_exc()))
             self.close(connection, "a mistake of the broker's own")
 
     def _refuse_version(self, connection: Connection, key: int, version: int, correlation_id: int) -> None:
