@@ -1,10 +1,10 @@
 """CPU per heartbeat of the broker at 1 000 connections, next to a server that does next to nothing (bench/bare.py).
 
-    make bench-heartbeat            # or: .venv/bin/python bench/heartbeat.py [--json FILE] [--seconds 0.25] [--runs 5]
+    make bench-heartbeat            # or: .venv/bin/python bench/heartbeat.py [--json FILE] [--seconds 0.25]
 
 Each connection is a member that has joined and synced. Closed loop: each has one heartbeat under way at any time. Both
 servers run at once and are loaded in turn, in short slices, by the same generator, so that what else the machine does
-hits both alike. On a shared machine trust the ratio of CPU times, not the rates.
+hits both alike. The ratio is the median over pairs of neighbouring slices; its quartiles tell how noisy it was.
 """
 
 from __future__ import annotations
@@ -127,27 +127,16 @@ def closed_loop(links: list[Link], seconds: float) -> int:
     return count
 
 
-class Load:
-    """A server, its connections, and what it has cost so far."""
+def one_slice(server: Process, links: list[Link], seconds: float) -> tuple[float, float]:
+    """Microseconds of the server's CPU per heartbeat, and heartbeats per second."""
+    cpu, began = server.cpu_s(), time.perf_counter()
+    count = closed_loop(links, seconds)
+    return (server.cpu_s() - cpu) / count * 1e6, count / (time.perf_counter() - began)
 
-    def __init__(self, server: Process, links: list[Link]) -> None:
-        self._server = server
-        self._links = links
-        self._cpu_s = self._wall_s = 0.0
-        self._count = 0
 
-    def slice(self, seconds: float) -> None:
-        cpu, began = self._server.cpu_s(), time.perf_counter()
-        self._count += closed_loop(self._links, seconds)
-        self._cpu_s += self._server.cpu_s() - cpu
-        self._wall_s += time.perf_counter() - began
-
-    def take(self) -> tuple[float, float]:
-        """Microseconds of the server's CPU per heartbeat and heartbeats per second, and begin anew."""
-        row = self._cpu_s / self._count * 1e6, self._count / self._wall_s
-        self._cpu_s = self._wall_s = 0.0
-        self._count = 0
-        return row
+def calm(values: list[float]) -> float:
+    """The value a tenth of the slices stay below: neighbours only ever add to what a request costs."""
+    return sorted(values)[len(values) // 10]
 
 
 def main() -> None:
@@ -156,8 +145,7 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=100)
     parser.add_argument("--members", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=0.25, help="of a slice")
-    parser.add_argument("--slices", type=int, default=12, help="of each server in a run")
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--slices", type=int, default=80, help="of each server")
     options = parser.parse_args()
     rows: dict[str, list[tuple[float, float]]] = {"broker": [], "bare": []}
     with (
@@ -171,22 +159,21 @@ def main() -> None:
         others = same_beats(bare.ready(), links)
         closed_loop(links, 1)
         closed_loop(others, 1)
-        loads = {"broker": Load(broker, links), "bare": Load(bare, others)}
-        for _ in range(options.runs):
-            for _ in range(options.slices):
-                for load in loads.values():
-                    load.slice(options.seconds)
-            for name, load in loads.items():
-                rows[name].append(load.take())
+        for _ in range(options.slices):
+            rows["broker"].append(one_slice(broker, links, options.seconds))
+            rows["bare"].append(one_slice(bare, others, options.seconds))
         rss = broker.rss_mib()
-    ratios = [ours[0] / least[0] for ours, least in zip(rows["broker"], rows["bare"], strict=True)]
+    cpu = {name: [row[0] for row in found] for name, found in rows.items()}
+    ratios = sorted(ours / least for ours, least in zip(cpu["broker"], cpu["bare"], strict=True))
     ratio = statistics.median(ratios)
     figures = {
         "aim": {"ratio": AIM, "met": ratio <= AIM},
         "connections": len(links),
         "ratio": round(ratio, 2),
-        "ratios": [round(one, 2) for one in ratios],
-        **{f"{name}_cpu_us": round(statistics.median(row[0] for row in found), 2) for name, found in rows.items()},
+        "ratio_quartiles": [round(ratios[len(ratios) // 4], 2), round(ratios[3 * len(ratios) // 4], 2)],
+        "ratio_of_calm_slices": round(calm(cpu["broker"]) / calm(cpu["bare"]), 2),
+        "broker_cpu_us": {"calm": round(calm(cpu["broker"]), 2), "median": round(statistics.median(cpu["broker"]), 2)},
+        "bare_cpu_us": {"calm": round(calm(cpu["bare"]), 2), "median": round(statistics.median(cpu["bare"]), 2)},
         **{f"{name}_per_s": round(statistics.median(row[1] for row in found)) for name, found in rows.items()},
         "broker_rss_mib": round(rss, 1),
     }
