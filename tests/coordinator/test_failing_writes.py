@@ -169,6 +169,15 @@ def test_a_round_that_died_with_its_coordinator_ends_when_the_group_is_founded_a
     assert [one.outcome for one in quick.rounds] == [Outcome.LOST]
 
 
+def test_a_heartbeat_is_answered_at_once_even_while_its_group_is_being_deleted(quick: Story) -> None:
+    """Section 2: an Empty group and an absent one say the same, so there is nothing to wait for."""
+    a = quick.stable("a")[0]
+    a.leaves()
+    quick.hold_writes()
+    quick.member("admin").deletes_group(expect="-")
+    a.beats(expect="UNKNOWN_MEMBER_ID")
+
+
 def test_a_second_deletion_waits_for_the_first_and_finds_nothing_left(quick: Story) -> None:
     a = quick.member("a").commits({"t:0": 7})
     quick.hold_writes()

@@ -31,9 +31,7 @@ _ENDS = {error: (answer[:_BEFORE], answer[_AFTER:]) for error, answer in _ANSWER
 def quick_heartbeat(node: Node, frame: bytes, now_ms: int) -> bytes | None:
     """The answer to a frame that begins with HEARTBEAT, or None: then nothing has happened yet."""
     try:
-        at = 11 + (
-            frame[8] << 8 | frame[9]
-        )  # the client's id ends there, and one byte says that no tagged fields follow
+        at = 11 + (frame[8] << 8 | frame[9])  # behind the client's id, and a byte: no tagged fields
         if frame[8] >= 0x80 or frame[at - 1]:
             return None
         request = heartbeat.read_request(frame, at, VERSION, None)

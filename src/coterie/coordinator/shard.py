@@ -31,7 +31,7 @@ from coterie.group.effects import (
     Written,
 )
 from coterie.group.write_errors import error_for_client
-from coterie.messages import GroupsListed, ListGroups, OffsetsCommitted, TopicsDeleted, TransactionMarker
+from coterie.messages import GroupsListed, Heartbeat, ListGroups, OffsetsCommitted, TopicsDeleted, TransactionMarker
 from coterie.wire.offsets_topic import write_record
 
 __all__ = ["Shard"]
@@ -76,8 +76,9 @@ class Shard:
         kind = type(event)
         rule = RULES.get(kind)
         if rule is not None and kind is not TopicsDeleted:
-            if self._held and event.group_id in self._held:
-                self._held[event.group_id].append(event)  # whether there is still a group is not known yet
+            if self._held and kind is not Heartbeat and event.group_id in self._held:
+                # Whether there is still a group is not known yet; an Empty one and none say the same to a heartbeat.
+                self._held[event.group_id].append(event)
                 return []
             group = self.groups.get(event.group_id)
             if group is None:
