@@ -33,6 +33,7 @@ __all__ = [
     "MemberRejoined",
     "MemberReplaced",
     "MemberTurnedAway",
+    "Mistake",
     "OffsetsDeletedFact",
     "OffsetsExpired",
     "OffsetsStored",
@@ -235,6 +236,14 @@ class OffsetsExpired(Fact):
 @dataclass(slots=True)
 class OffsetsDeletedFact(Fact):
     partitions: Sequence[tuple[str, int]]
+
+
+@dataclass(slots=True)
+class Mistake(Fact):
+    """Something is wrong with us: an event that no rule of ours should have failed at. Please report it."""
+
+    doing: str
+    trace: str
 
 
 @dataclass(slots=True)

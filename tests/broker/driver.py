@@ -9,10 +9,10 @@ from uuid import UUID
 
 from broker.speaker import Speaker
 from coterie.broker.calls import Close, Connection, Do, Effect, Flush, Send
-from coterie.broker.facts import ConnectionDropped, Mistake, Trouble
+from coterie.broker.facts import ConnectionDropped, Trouble
 from coterie.broker.node import Node
 from coterie.broker.settings import Settings
-from coterie.facts import Fact
+from coterie.facts import Fact, Mistake
 from coterie.log import Files, MemoryFiles
 
 __all__ = ["Client", "World"]

@@ -7,8 +7,8 @@ import pytest
 from broker.driver import World
 from coterie.apis import api_versions, delete_topics, heartbeat, leave_group, metadata
 from coterie.broker.calls import Close, Send
-from coterie.broker.facts import Mistake
 from coterie.errors import ErrorCode
+from coterie.facts import Mistake
 from coterie.group.effects import Tell
 from coterie.messages import Heartbeat, LeaveGroup, LeavingMember
 from coterie.wire.frames import request_frame

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from unittest.mock import patch
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,8 +36,7 @@ _, MEMBERS = world_with_groups()
 def plain_answer(world: World, frame: bytes) -> bytes | None:
     """As it goes without the short way; None if the connection is closed for it."""
     connection = Connection("10.0.0.1")
-    with patch("coterie.broker.node.quick_heartbeat", return_value=None):
-        effects = world.node.received(connection, frame, world.now_ms)
+    effects = world.node.received(connection, frame, world.now_ms)
     sent = [effect.data for effect in effects if isinstance(effect, Send) and effect.connection is connection]
     assert len(sent) <= 1
     return bytes(sent[0]) if sent and isinstance(sent[0], bytes) else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from coterie.facts import Fact
 
-__all__ = ["ConnectionDropped", "Mistake", "TransactionRefused", "Trouble"]
+__all__ = ["ConnectionDropped", "TransactionRefused", "Trouble"]
 
 
 @dataclass(slots=True)
@@ -14,14 +14,6 @@ class Trouble(Fact):
     """Something is wrong with the machine: a disk that is full, a file that cannot be read."""
 
     what: str
-
-
-@dataclass(slots=True)
-class Mistake(Fact):
-    """Something is wrong with us: a request that no rule of ours should have failed at. Please report it."""
-
-    doing: str
-    trace: str
 
 
 @dataclass(slots=True)

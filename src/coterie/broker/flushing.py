@@ -19,8 +19,10 @@ Waiter = Callable[[ErrorCode, int], None]
 
 
 class Flusher:
-    def __init__(self, *, sync: bool) -> None:
+    def __init__(self, *, sync: bool, mistaken: Callable[[str], None]) -> None:
+        """`mistaken` is told of an exception of ours, from within: one who waited must not cost the others."""
         self.sync = sync
+        self._mistaken = mistaken
         self.waiting: dict[PartitionLog, list[Waiter]] = {}
         self._under_way: dict[PartitionLog, list[Waiter]] = {}
         self._is_busy = False
@@ -78,5 +80,8 @@ class Flusher:
                     log.flush_failed(target, now_ms)
             outcome.append((log, error))
             for waiter in waiters:
-                waiter(ErrorCode.NONE if error is None else ErrorCode.KAFKA_STORAGE_ERROR, now_ms)
+                try:
+                    waiter(ErrorCode.NONE if error is None else ErrorCode.KAFKA_STORAGE_ERROR, now_ms)
+                except Exception:  # noqa: BLE001
+                    self._mistaken(f"what follows a flush of {log.path}")
         return outcome

@@ -23,7 +23,7 @@ from coterie.apis import (
 from coterie.broker.calls import Call, Gather
 from coterie.coordinator import Append, Replay
 from coterie.errors import ErrorCode
-from coterie.log import LogError, Origin, PartitionLog
+from coterie.log import LogError, LogReadError, Origin, PartitionLog
 from coterie.messages import CommitPartition, FetchedOffset, OffsetFetch, OffsetsFetched
 from coterie.wire.batch import batches
 from coterie.wire.frames import client_id_of
@@ -243,8 +243,8 @@ def _read(log: PartitionLog, replay: Replay) -> None:
     offset, end = log.log_start, log.log_end
     while offset < end:
         data = log.read(offset, _READ_AT_ONCE, end)
-        if not data:
-            return
+        if not data:  # to go on without them would be to lose what was acknowledged
+            raise LogReadError(f"{log.path} ends at offset {offset}, though it should reach to {end}", None)
         for at, header in batches(data):
             offset = header.next_offset
             if header.is_control:

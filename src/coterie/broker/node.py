@@ -1,7 +1,7 @@
 """A broker node without I/O: frames in, effects out. It finds out who answers a request, and packs what they say.
 
-Which API is answered where is the table ROUTES; the rules are in the files it names. Logs are written here, through the
-port of `coterie.log.files`; making them durable takes time and is therefore an effect that comes back.
+Which API is answered where is the table of `handlers.py`; the rules are in the files it names. Logs are written here,
+through the port of `coterie.log.files`; making them durable takes time and is therefore an effect that comes back.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from coterie.apis import FIRST_FLEXIBLE, by_key
 from coterie.apis.api_versions import API as API_VERSIONS
 from coterie.apis.api_versions import refuse_version
 from coterie.broker.calls import Call, Close, Connection, Do, Effect, FlushEnded, Gather, Route, Send
-from coterie.broker.facts import Mistake, Trouble
+from coterie.broker.facts import Trouble
 from coterie.broker.fetch import FetchDue, Fetches
 from coterie.broker.flushing import Flusher, Waiter
 from coterie.broker.groups import OFFSETS_TOPIC, GroupLogs
 from coterie.broker.handlers import HANDLERS
 from coterie.broker.producer_ids import ProducerIds
-from coterie.broker.quick_heartbeat import HEARTBEAT, quick_heartbeat
 from coterie.broker.settings import Settings
 from coterie.broker.upkeep import CHECKPOINT_EVERY_MS, CheckpointDue, MendDue, RetentionDue, check_retention, mend
 from coterie.coordinator import Append, Coordinator
 from coterie.errors import MalformedError
-from coterie.facts import Fact
+from coterie.facts import Fact, Mistake
 from coterie.group.effects import Reply, Tell
 from coterie.log import DataDirectory, Files, LogConfig, LogError, PartitionLog, Topic
 from coterie.wire.frames import read_request_header, response_frame, response_frame_parts
@@ -58,7 +57,7 @@ class Node:
         )
         self.cluster_id = self.directory.meta["cluster.id"]
         self.coordinator = Coordinator(settings.coordinator)
-        self.flusher = Flusher(sync=sync)
+        self.flusher = Flusher(sync=sync, mistaken=self._mistaken)
         self.fetches = Fetches(self)
         self.group_logs = GroupLogs(self)
         self.producer_ids = ProducerIds(files)
@@ -68,6 +67,7 @@ class Node:
         self.ready: deque[Connection] = deque()
         """Whoever was answered and has more waiting: `go_on`, after the answer is sent."""
         self._out: list[Effect] = []
+        self._now_ms = now_ms
         self._routes = {key: Route(by_key[key], by_key[key].module, handle) for key, handle in HANDLERS.items()}
 
     def _config_of(self, topic: Topic) -> LogConfig:
@@ -116,6 +116,7 @@ class Node:
         """Nobody is removed from a group for that (rule 9); a parked fetch has lost its reader."""
         connection.is_closed = True
         connection.waiting.clear()
+        connection.waiting_bytes = 0
         if connection.call is not None:
             self.fetches.forget(connection.call)
 
@@ -155,6 +156,7 @@ class Node:
 
     def _take(self, now_ms: int) -> list[Effect]:
         """The effects of this event; and if nothing is being flushed, what it wrote is, now."""
+        self._now_ms = now_ms
         flush = self.flusher.start(now_ms) if self.flusher.waiting else None
         out, self._out = self._out, []
         if flush is not None:
@@ -165,12 +167,6 @@ class Node:
 
     def _dispatch(self, connection: Connection, frame: bytes, now_ms: int) -> None:
         try:
-            if frame.startswith(HEARTBEAT):
-                answer = quick_heartbeat(self, frame, now_ms)
-                if answer is not None:
-                    self._out.append(Send(connection, answer))
-                    self._is_ready(connection)
-                    return
             key, version, correlation_id, at = read_request_header(frame, _FLEXIBLE)
             route = self._routes.get(key)
             if route is None or not route.first <= version <= route.last:
@@ -182,8 +178,18 @@ class Node:
             connection.call = None
             self.close(connection, f"a request that cannot be read: {error}")
         except Exception:  # noqa: BLE001  who sent it is sent away; nobody else is to notice
-            self.tell(Mistake(now_ms, "", f"answering a request that begins {frame[:4].hex()}", format_exc()))
+            self._mistaken(f"answering a request that begins {frame[:4].hex()}")
             self.close(connection, "a mistake of the broker's own")
+
+    def _mistaken(self, doing: str) -> None:
+        """Called where an exception of ours was caught: it is told, with its trace, and everybody else goes on."""
+        self.tell(Mistake(self._now_ms, "", doing, format_exc()))
+
+    def rescue(self, doing: str, now_ms: int) -> list[Effect]:
+        """An event ended in an exception of ours: what it had done by then is done."""
+        self._now_ms = now_ms
+        self._mistaken(doing)
+        return self._take(now_ms)
 
     def _refuse_version(self, connection: Connection, key: int, version: int, correlation_id: int) -> None:
         """Only ApiVersions answers, in the oldest form there is, so that the client can choose again (C5)."""
@@ -196,13 +202,20 @@ class Node:
 
     def close(self, connection: Connection, why: str) -> None:
         connection.waiting.clear()
+        connection.waiting_bytes = 0
         self._out.append(Close(connection, why))
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def answer(self, call: Call, reply: Any) -> None:
-        """`reply` is what the API's `write_response` takes."""
-        self.send(call, call.route.write(reply, call.version))
+        """`reply` is what the API's `write_response` takes. If it cannot be said, only who asked is sent away."""
+        try:
+            body = call.route.write(reply, call.version)
+        except Exception:  # noqa: BLE001
+            self._mistaken(f"writing an answer of {call.route.api.name}")
+            self.close(call.connection, "an answer that cannot be written")
+            return
+        self.send(call, body)
 
     def send(self, call: Call, body: bytes) -> None:
         flexible = call.route.header_flexible[call.version]
@@ -234,7 +247,7 @@ class Node:
             if kind is Reply:
                 token = effect.token
                 if type(token) is Call:
-                    self.send(token, token.route.write(effect.answer, token.version))
+                    self.answer(token, effect.answer)
                 else:
                     gather, index = token
                     self._gather(gather, index, effect.answer)
@@ -247,8 +260,7 @@ class Node:
         gather.answers[index] = answer
         gather.missing -= 1
         if not gather.missing:
-            call = gather.call
-            self.send(call, call.route.write(gather.finish(gather.answers), call.version))
+            self.answer(gather.call, gather.finish(gather.answers))
 
     # --- logs ---------------------------------------------------------------------------------------------------------
 

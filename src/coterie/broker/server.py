@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from time import time_ns
+from time import clock_gettime_ns as _gettime_ns
+from traceback import format_exc
 from typing import Any, cast
 
 from coterie.broker.calls import Close, Connection, Do, Effect, Flush, FlushEnded, Send
 from coterie.broker.facts import ConnectionDropped, Trouble
 from coterie.broker.node import Node
+from coterie.broker.quick_heartbeat import HEARTBEAT, quick_heartbeat
 from coterie.errors import CoterieError, MalformedError
 from coterie.facts import Fact
 from coterie.wire.frames import FrameCutter
@@ -23,11 +27,19 @@ WAITING_BYTES = 1 << 20
 """Of requests that stand behind the one under way: with more, or more requests, we stop reading for a while."""
 WRITE_BUFFER = 1 << 20
 STOP_GRACE_S = 5.0
+EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  to be told apart, not to be bound to
+
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_WALL_NS = time.time_ns() - time.clock_gettime_ns(_CLOCK)
 
 
 def clock_ms() -> int:
-    """The wall clock: record timestamps and retention are about real time."""
-    return time_ns() // 1_000_000
+    """The time of day when we were started, and how long it has been since.
+
+    So records have real timestamps, and nobody's session ends because somebody has set the clock.
+    """
+    return (_gettime_ns(_CLOCK) + _WALL_NS) // 1_000_000
 
 
 class Link(asyncio.Protocol):
@@ -57,11 +69,17 @@ class Link(asyncio.Protocol):
         except MalformedError as error:
             server.drop(connection, str(error))
             return
-        received, now_ms = server.node.received, clock_ms()
+        node, now_ms = server.node, clock_ms()
         for frame in frames:
             if connection.is_closed:
                 return
-            server.perform(received(connection, frame, now_ms))
+            if frame.startswith(HEARTBEAT) and not (connection.call or connection.waiting or connection.is_full):
+                answer = quick_heartbeat(node, frame, now_ms)
+                if answer is not None:
+                    self.transport.write(answer)
+                    continue
+            server.perform(node.received(connection, frame, now_ms))
+        server.keep_alarm()
         if connection.waiting:
             self.hold_back()
 
@@ -76,7 +94,10 @@ class Link(asyncio.Protocol):
 
     def read_on(self) -> None:
         connection = self.connection
-        if self._is_paused and len(connection.waiting) <= self._server.max_waiting // 2 and not connection.is_closed:
+        few = (
+            len(connection.waiting) <= self._server.max_waiting // 2 and connection.waiting_bytes <= WAITING_BYTES // 2
+        )
+        if self._is_paused and few and not connection.is_closed:
             self._is_paused = False
             self._server.held_back.discard(self)
             self.transport.resume_reading()
@@ -93,7 +114,7 @@ class Link(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         server = self._server
-        server.perform(server.node.drained(self.connection, clock_ms()))
+        server.run("a connection that takes more", lambda now_ms: server.node.drained(self.connection, now_ms))
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._server.gone(self)
@@ -102,7 +123,8 @@ class Link(asyncio.Protocol):
 class Server:
     def __init__(self, node: Node, tell: Callable[[Fact], None]) -> None:
         self.node = node
-        self.tell = tell
+        self._listener_to_facts = tell
+        self._has_complained = False
         self.max_request_bytes = node.settings.socket_request_max_bytes
         self.max_waiting = node.settings.queued_max_requests
         self.links: set[Link] = set()
@@ -123,6 +145,12 @@ class Server:
 
     async def listen(self, host: str, port: int, advertised: tuple[str, int] | None = None) -> tuple[str, int]:
         """Take the port, read the groups back, then listen. Returns the address; port 0 takes a free one."""
+        if advertised is None and host in EVERYWHERE:
+            self.node.directory.close()
+            raise CoterieError(
+                f"{host or 'every address'} is where to listen, but no client can connect to it: "
+                "say what they are to be told (--advertise HOST:PORT, or advertised.listeners)"
+            )
         try:
             self._listener = await self._loop.create_server(
                 lambda: Link(self), host, port, backlog=1024, start_serving=False
@@ -200,6 +228,25 @@ class Server:
 
     # --- effects ------------------------------------------------------------------------------------------------------
 
+    def run(self, what: str, event: Callable[[int], Sequence[Effect]]) -> None:
+        """An event that no client is to blame for: a mistake of ours in it is told, and the broker goes on."""
+        now_ms = clock_ms()
+        try:
+            effects = event(now_ms)
+        except Exception:  # noqa: BLE001
+            effects = self.node.rescue(what, now_ms)
+        self.perform(effects)
+
+    def tell(self, fact: Fact) -> None:
+        """Whoever listens to facts must not be able to stop the broker."""
+        try:
+            self._listener_to_facts(fact)
+        except Exception:  # noqa: BLE001
+            if not self._has_complained:
+                self._has_complained = True
+                with suppress(Exception):
+                    sys.stderr.write(f"coterie: facts cannot be told any more, and are lost:\n{format_exc()}")
+
     def perform(self, effects: Sequence[Effect]) -> None:
         """And then, one after the other, what waited for an answer to be sent."""
         link: Link | None = None
@@ -222,6 +269,10 @@ class Server:
                 break
             link = self._ready[0].link
             effects = self.node.go_on(clock_ms())
+        self.keep_alarm()
+
+    def keep_alarm(self) -> None:
+        """So that `_ring` is called when the next timer is due."""
         next_ms = self._next_ms()
         if next_ms != self._alarm_ms:
             self._set_alarm(next_ms)
@@ -247,7 +298,7 @@ class Server:
 
     def _ring(self) -> None:
         self._alarm = self._alarm_ms = None
-        self.perform(self.node.ring(clock_ms()))
+        self.run("a timer", self.node.ring)
 
     def _flush(self, effect: Flush) -> None:
         self._flushes += 1
@@ -256,7 +307,8 @@ class Server:
 
     def _flushed(self, done: asyncio.Future[FlushEnded]) -> None:
         self._flushes -= 1
-        self.perform(self.node.flush_ended(done.result(), clock_ms()))
+        ended = done.result()
+        self.run("the end of a flush", lambda now_ms: self.node.flush_ended(ended, now_ms))
         self._idle.set()
 
     def _chore(self, effect: Do) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -167,11 +168,11 @@ def create_offsets_topic(node: Node, now_ms: int) -> Topic:
 
 def _create_topics(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
     request = create_topics.read_request(frame, at, call.version)
-    names = [topic.name for topic in request.topics]
+    named = Counter(topic.name for topic in request.topics)
     answers: list[create_topics.CreatedTopic] = []
     for topic in request.topics:
-        if names.count(topic.name) > 1:
-            if not any(answer.name == topic.name for answer in answers):
+        if named[topic.name] != 1:
+            if named.pop(topic.name, None):  # of those named twice, one answer
                 answers.append(
                     create_topics.CreatedTopic(
                         name=topic.name, error=ErrorCode.INVALID_REQUEST, message="the request names this topic twice"
@@ -362,7 +363,7 @@ def _describe_topic_partitions(node: Node, call: Call, frame: bytes, at: int, _n
         if not left:
             cursor = describe_topic_partitions.Cursor(topic=name, partition=0)
             break
-        begin = start if name == first else 0
+        begin = max(start, 0) if name == first else 0
         numbers = range(begin, min(topic.partitions, begin + left))
         left -= len(numbers)
         topics.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any, TextIO
@@ -13,6 +14,7 @@ from coterie.log import DataDirectory
 
 __all__ = ["FactLog"]
 
+LONGEST = 300
 SHORTENED = 3
 """So many entries of a list or a mapping are shown to people."""
 
@@ -42,8 +44,9 @@ class FactLog:
             self.note(f"{stray} belongs to no topic; it was set aside")
 
     def _write(self, line: str) -> None:
-        self._stream.write(line + "\n")
-        self._stream.flush()
+        with suppress(OSError, ValueError):  # nobody reads it any more, or the disk is full: the broker goes on
+            self._stream.write(line + "\n")
+            self._stream.flush()
 
 
 def _line(fact: Fact) -> str:
@@ -53,7 +56,7 @@ def _line(fact: Fact) -> str:
         for field in fields(fact)
         if field.name not in {"at_ms", "group_id"} and getattr(fact, field.name) not in (None, "", (), [], {})
     ]
-    group = f" group={fact.group_id}" if fact.group_id else ""
+    group = f" group={_tame(fact.group_id)}" if fact.group_id else ""
     return f"{at} {type(fact).__name__}{group} {' '.join(said)}".rstrip()
 
 
@@ -61,11 +64,18 @@ def _shown(value: Any) -> str:
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     if isinstance(value, Mapping):
-        return _shortened([f"{key}:{_shown(one)}" for key, one in list(value.items())[:SHORTENED]], len(value))
+        return _shortened([f"{_shown(key)}:{_shown(one)}" for key, one in list(value.items())[:SHORTENED]], len(value))
     if isinstance(value, list | tuple):
         return _shortened([_shown(one) for one in value[:SHORTENED]], len(value))
     text = getattr(value, "name", None) if isinstance(value, int) and not isinstance(value, bool) else None
-    return str(text or value)
+    return _tame(str(text or value))
+
+
+def _tame(text: str) -> str:
+    """What a client calls itself must not look like a line of ours, nor fill the log."""
+    if len(text) > LONGEST:
+        text = f"{text[:LONGEST]}... ({len(text)} letters)"
+    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def _shortened(shown: list[str], count: int) -> str:

@@ -38,10 +38,10 @@ def serve(
 ) -> None:
     """Runs until it is told to stop; the exit status is 0 then. An option wins over the setting it stands for."""
     try:
-        properties = config.read_text() if config else ""
+        properties = _text_of(config) if config else ""
         settings = Settings.load(properties=properties, environ=os.environ, sets=sets)
         listen, advertised = _addresses(settings, host, port, advertise)
-        where = None if memory else data or Path(settings.log_dirs[0] if settings.log_dirs else DATA)
+        where = _data_directory(settings, data, memory=memory)
         facts = FactLog(sys.stderr, as_json=log == "json", shows_commits=log == "all")
         for ignored in settings.ignored:
             facts.note(str(ignored))
@@ -51,6 +51,14 @@ def serve(
     except (CoterieError, OSError) as error:
         typer.echo(f"coterie: {error}", err=True)
         raise typer.Exit(1) from None
+
+
+def _data_directory(settings: Settings, data: Path | None, *, memory: bool) -> Path | None:
+    if memory and data is not None:
+        raise CoterieError("--memory keeps nothing and --data says where to keep it: give one of them")
+    if memory:
+        return None
+    return data or Path(settings.log_dirs[0] if settings.log_dirs else DATA)
 
 
 def _addresses(
@@ -93,6 +101,13 @@ def _stop_or_quit(stop: asyncio.Event) -> None:
     if stop.is_set():
         os._exit(1)
     stop.set()
+
+
+def _text_of(config: Path) -> str:
+    try:
+        return config.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise CoterieError(f"{config} is not UTF-8 text: byte {error.start} cannot be read") from None
 
 
 def parse_address(text: str) -> Address:

@@ -42,7 +42,7 @@ from coterie.messages import (
 __all__ = ["Coordinator", "find_coordinator", "partition_of"]
 
 _GROUP_KEY = 0
-_CACHED_IDS = 100_000
+_CACHED_IDS, _CACHED_LENGTH = 100_000, 256
 _OF_NO_GROUP = frozenset({Appended, WriteLate, ExpiryCheckDue, ListGroups, TopicsDeleted})
 
 
@@ -119,7 +119,8 @@ class Coordinator:
             if len(self._partitions) >= _CACHED_IDS:
                 self._partitions.clear()
             partition = partition_of(group_id, self._num_partitions)
-            self._partitions[group_id] = partition
+            if len(group_id) <= _CACHED_LENGTH:
+                self._partitions[group_id] = partition
         return partition
 
     def count_partitions(self, num_partitions: int) -> None:

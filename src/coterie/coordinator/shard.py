@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import count
+from traceback import format_exc
 from typing import Any
 
 from coterie.coordinator.effects import Append, Appended, ExpiryCheckDue, MarkerWritten, Outward, WriteLate
 from coterie.coordinator.settings import CoordinatorSettings
 from coterie.coordinator.timers import Timers
 from coterie.errors import ErrorCode
+from coterie.facts import Mistake
 from coterie.group import RULES, Group, State, handle, listed, loaded, unload
 from coterie.group.effects import (
     Arm,
@@ -218,7 +220,11 @@ class Shard:
             item.then.error = event.error
             item.then.position = position
             position += len(item.records)
-            self._ended(item, out, now_ms)
+            try:
+                self._ended(item, out, now_ms)
+            except Exception:  # noqa: BLE001  a mistake of ours must not cost the others their answers
+                doing = f"the end of a write, {type(item.then).__name__}"
+                out.append(Tell(Mistake(now_ms, item.then.group_id, doing, format_exc())))
         self._under_way = []
         if not self._queue:
             self._watches = False

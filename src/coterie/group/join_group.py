@@ -51,6 +51,9 @@ from coterie.messages import JoinedGroup, JoinGroup, SyncedGroup
 
 __all__ = ["creation_written", "join_group", "join_precheck", "static_member_written"]
 
+LONGEST_STRING = 32_767
+"""Of the protocol, in bytes."""
+
 
 def join_group(group: Group, request: JoinGroup, now_ms: int) -> Effects:
     refusal = join_precheck(request, group.settings)
@@ -133,11 +136,19 @@ def _turn_away(group: Group, request: JoinGroup, now_ms: int) -> Effects:
 
 
 def _newcomer(group: Group, request: JoinGroup, now_ms: int) -> Effects:
-    stem = request.client_id if request.instance_id is None else request.instance_id
-    member_id = f"{stem}-{request.fresh_id}"
+    member_id = _new_id(request.client_id if request.instance_id is None else request.instance_id, request.fresh_id)
     if request.needs_member_id and request.instance_id is None:
         return _give_id(group, request, member_id, now_ms)
     return _add(group, request, member_id, now_ms)
+
+
+def _new_id(stem: str, fresh_id: str) -> str:
+    """Cut where it would not fit into a string of the protocol: what counts is the fresh part."""
+    tail = f"-{fresh_id}"
+    data = stem.encode("utf-8", "replace")
+    if len(data) + len(tail) > LONGEST_STRING:
+        stem = data[: LONGEST_STRING - len(tail)].decode("utf-8", "ignore")
+    return stem + tail
 
 
 def _give_id(group: Group, request: JoinGroup, member_id: str, now_ms: int) -> Effects:
@@ -233,7 +244,7 @@ def _static_member_returns(group: Group, request: JoinGroup, now_ms: int) -> Eff
     effects += group.answer_join(old, JoinedGroup(ErrorCode.FENCED_INSTANCE_ID, old.member_id))
     effects.append(Disarm(group.session_key(old.member_id)))
 
-    new = group.rename(old, f"{instance_id}-{request.fresh_id}")
+    new = group.rename(old, _new_id(instance_id, request.fresh_id))
     new.awaits_sync = old.awaits_sync
     effects += group.expect_by(new, now_ms + new.session_timeout_ms)  # the old session timeout, once more
     group.update(new, request)
@@ -314,7 +325,7 @@ def creation_written(group: Group, event: CreationWritten, now_ms: int) -> Effec
     if group.state is DEAD:
         return []
     effects: Effects = [Tell(WriteFailed(now_ms, group.group_id, "the birth of the group", event.error))]
-    if group.is_in_log or group.generation_id or group.unwritten_commits:
+    if group.generation_id or group.unwritten_commits:
         return effects
     error = error_for_client(event.error)
     for member in group.in_map_order():

@@ -67,10 +67,11 @@ class Round:
 
 
 class Ledger:
-    """The rounds of any number of groups, the last `keep` of each."""
+    """The rounds of groups: the last `keep` of each, and of the `groups` that had one most recently."""
 
-    def __init__(self, keep: int = 1_000) -> None:
+    def __init__(self, keep: int = 1_000, groups: int = 10_000) -> None:
         self._keep = keep
+        self._groups = groups
         self._books: dict[str, _Book] = {}
 
     def tell(self, fact: Fact) -> None:
@@ -79,7 +80,13 @@ class Ledger:
             return
         book = self._books.get(fact.group_id)
         if book is None:
+            if type(fact) not in _OPENS:
+                return  # of a group that never had a round there is nothing to tell
+            if len(self._books) >= self._groups:
+                del self._books[next(iter(self._books))]
             book = self._books[fact.group_id] = _Book(deque(maxlen=self._keep))
+        elif type(fact) is facts.RoundStarted:
+            self._books[fact.group_id] = self._books.pop(fact.group_id)  # the last to be forgotten
         entry(book, fact)
 
     def rounds_of(self, group_id: str) -> list[Round]:
@@ -178,6 +185,7 @@ def _loaded(book: _Book, fact: facts.GroupLoaded) -> None:
     book.ownership.assigned(fact.assignments, fact.at_ms)
 
 
+_OPENS = frozenset({facts.RoundStarted, facts.AssignmentStored, facts.GroupLoaded})
 _ENTRIES: Mapping[type[Fact], Callable[[_Book, Any], None]] = {
     facts.GroupCreated: _created,
     facts.RoundStarted: _started,

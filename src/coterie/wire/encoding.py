@@ -63,7 +63,17 @@ def _read_compact_length(frame: bytes, at: int) -> tuple[int, int]:
 
 
 # --- strings ----------------------------------------------------------------------------------------------------------
-# Bytes that are no UTF-8 become replacement characters, as in Java.
+# Bytes that are no UTF-8 become replacement characters, as in Java, unless there would be no way to say it back.
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        text = data.decode("utf-8", "replace")
+        if len(text.encode()) > MAX_STRING:  # each bad byte becomes three
+            raise MalformedError(f"a string of {len(data)} bytes that is not UTF-8") from None
+        return text
 
 
 def _read_old_string(frame: bytes, at: int) -> tuple[str | None, int]:
@@ -71,7 +81,7 @@ def _read_old_string(frame: bytes, at: int) -> tuple[str | None, int]:
     at += 2
     if length < 0:
         return None, at
-    return frame[at : at + length].decode("utf-8", "replace"), at + length
+    return _text(frame[at : at + length]), at + length
 
 
 def _read_compact_string(frame: bytes, at: int) -> tuple[str | None, int]:
@@ -84,7 +94,7 @@ def _read_compact_string(frame: bytes, at: int) -> tuple[str | None, int]:
     if not length:
         return None, at
     end = at + length - 1
-    return frame[at:end].decode("utf-8", "replace"), end
+    return _text(frame[at:end]), end
 
 
 def _old_string(text: str | None) -> bytes:
