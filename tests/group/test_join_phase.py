@@ -254,8 +254,9 @@ def test_a_failed_write_of_emptiness_is_told_and_otherwise_harmless(group: Story
     """Rule 6 and section 10: the generation before would come back after a crash, and expire."""
     (a,) = group.stable("a")
     group.hold_writes()
-    a.leaves(expect="ok")
+    a.leaves(expect="-")
     group.end_writes(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert group.steps[-1].hears == "a: NOT_COORDINATOR"
     group.told(WriteFailed)
     group.expect(state=State.EMPTY)
     group.crash()

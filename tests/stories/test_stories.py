@@ -23,8 +23,8 @@ GRID = """
     3010  | a   | fetch               | t:0=5              | Stable
     3010  | a   | delete              | NON_EMPTY_GROUP    | Stable
     3010  |     | (coordinator moves) | -                  | Stable
-    3010  | a   | leave               | ok                 | Empty
-    3010  |     | (disk fails)        | -                  | Empty
+    3010  | a   | leave               | -                  | Empty
+    3010  |     | (disk fails)        | a: NOT_COORDINATOR | Empty
     3010  |     | (crash)             | -                  | Stable
     9010  |     |                     | -                  | Empty
 """

@@ -12,7 +12,7 @@ from typing import Any
 
 from coterie.errors import ErrorCode
 from coterie.facts import Fact
-from coterie.messages import CommitPartition, JoinGroup, OffsetRecord, Protocol, Record, Token
+from coterie.messages import CommitPartition, JoinGroup, LeftGroup, OffsetRecord, Protocol, Record, Token
 
 __all__ = [
     "Arm",
@@ -143,7 +143,9 @@ class CreationWritten(Written):
 
 @dataclass(slots=True, kw_only=True)
 class EmptyWritten(Written):
-    """The record of a group without members."""
+    """The record of a group without members. Who left last, if somebody did, is told when it is there."""
+
+    answer: LeftGroup | None = None
 
 
 @dataclass(slots=True, kw_only=True)

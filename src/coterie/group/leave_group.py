@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, MemberLeft
-from coterie.group.effects import Effects, Reply, Tell
+from coterie.group.effects import Effects, EmptyWritten, Persist, Reply, Tell
 from coterie.group.group import Group
 from coterie.group.join_phase import recheck, start_round
 from coterie.group.states import ON_REMOVAL, Do
@@ -39,7 +39,13 @@ def leave_group(group: Group, request: LeaveGroup, now_ms: int) -> Effects:
             effects += start_round(group, now_ms, *gone[0])
         elif what is Do.RECHECK:
             effects += recheck(group, now_ms)
-    return [*effects, Reply(request.token, LeftGroup(ErrorCode.NONE, answers))]
+    answer = LeftGroup(ErrorCode.NONE, answers)
+    for effect in effects:
+        if isinstance(effect, Persist) and isinstance(effect.then, EmptyWritten):
+            # The last one to go is told when the log has it: else a crash brings back a member that has left.
+            effect.then.token, effect.then.answer = request.token, answer
+            return effects
+    return [*effects, Reply(request.token, answer)]
 
 
 def _who(group: Group, leaving: LeavingMember) -> tuple[str, ErrorCode]:

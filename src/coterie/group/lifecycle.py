@@ -11,17 +11,20 @@ from coterie.group.group import Group, Member
 from coterie.group.join_phase import start_round
 from coterie.group.settings import GroupSettings
 from coterie.group.states import DEAD, EMPTY, STABLE, enter, resume
-from coterie.messages import CommittedOffset, JoinedGroup, Protocol, StoredGroup, SyncedGroup
+from coterie.group.write_errors import error_for_client
+from coterie.messages import CommittedOffset, JoinedGroup, LeftGroup, Protocol, StoredGroup, SyncedGroup
 
 __all__ = ["empty_written", "loaded", "restore", "unload"]
 
 
 def empty_written(group: Group, event: EmptyWritten, now_ms: int) -> Effects:
     """If it failed, the generation before comes back after a crash, and its members expire: harmless."""
+    answer = LeftGroup(error_for_client(event.error)) if event.error else event.answer
+    effects: Effects = [] if event.token is None else [Reply(event.token, answer)]
     if event.error:
-        return [Tell(WriteFailed(now_ms, group.group_id, "that the group is empty", event.error))]
+        return [*effects, Tell(WriteFailed(now_ms, group.group_id, "that the group is empty", event.error))]
     group.is_in_log = True
-    return []
+    return effects
 
 
 def unload(group: Group, now_ms: int) -> Effects:
