@@ -6,9 +6,10 @@ import pytest
 
 from broker.driver import Client, World
 from broker.speaker import produce_request
-from coterie.apis import delete_records, delete_topics, init_producer_id, metadata, produce
+from coterie.apis import delete_records, delete_topics, init_producer_id, leave_group, metadata, produce
 from coterie.errors import ErrorCode
 from coterie.log import MemoryFiles
+from coterie.messages import LeaveGroup, LeavingMember
 from logs import FaultyFiles
 
 
@@ -53,6 +54,18 @@ def test_a_leaders_sync_is_answered_when_the_disk_has_the_assignment() -> None:
     assert client.answers == 0
     world.flush()
     assert client.answer().assignment == b"mine"
+
+
+def test_the_last_leave_is_answered_when_the_disk_has_it() -> None:
+    """C4: a member that was told it has left does not come back after a crash."""
+    world, client = ready()
+    world.auto = True
+    member = client.enter("g")
+    world.auto = False
+    client.send(leave_group, LeaveGroup(None, "g", [LeavingMember(member.member_id)]))
+    assert client.answers == 0
+    world.flush()
+    assert client.answer().members[0].error is ErrorCode.NONE
 
 
 def test_acks_all_waits_for_the_disk_and_acks_1_does_not() -> None:

@@ -110,3 +110,25 @@ def test_the_leave_of_a_pending_id_starts_a_round_in_stable(group: Story) -> Non
     group.expect(state=State.PREPARING_REBALANCE)
     c.leaves()
     group.expect(state=State.COMPLETING_REBALANCE, members=["a"])
+
+
+def test_the_last_to_leave_is_told_when_the_log_has_it(group: Story) -> None:
+    """Rule 16 and section 10: else a crash would bring back a member that was told it had left."""
+    a, b = group.stable("a", "b")
+    group.hold_writes()
+    b.leaves(expect="ok")  # others are left: nothing is written
+    a.leaves(expect="-")
+    group.expect(state=State.EMPTY)
+    group.end_writes()
+    assert group.steps[-1].hears == "a: ok"
+    group.crash()
+    group.expect(state=State.EMPTY, members=[])
+
+
+def test_a_last_leave_that_is_never_written_is_not_acknowledged(group: Story) -> None:
+    """C4: the member is back after the crash, and was not told otherwise."""
+    (a,) = group.stable("a")
+    group.hold_writes()
+    a.leaves(expect="-")
+    group.crash()
+    group.expect(state=State.STABLE, members=["a"])
