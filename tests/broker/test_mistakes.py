@@ -92,12 +92,11 @@ def test_a_listener_that_raises_does_not_stop_the_broker(capsys: pytest.CaptureF
         heard.append(fact)
         raise OSError("the log's disk is full")
 
-    with coterie.Broker(settings={"group.initial.rebalance.delay.ms": 0}, on_fact=listens) as broker:
-        with Peer(broker.bootstrap_servers) as peer:
-            peer.find_coordinator()
-            peer.create("t")
-            assert peer.commit("g", {("t", 0): 1}) == [ErrorCode.NONE]
-            assert peer.commit("g", {("t", 0): 2}) == [ErrorCode.NONE]
+    with coterie.Broker(on_fact=listens) as broker, Peer(broker.bootstrap_servers) as peer:
+        peer.find_coordinator()
+        peer.create("t")
+        assert peer.commit("g", {("t", 0): 1}) == [ErrorCode.NONE]
+        assert peer.commit("g", {("t", 0): 2}) == [ErrorCode.NONE]
     assert heard
     assert capsys.readouterr().err.count("facts cannot be told any more") == 1
 
