@@ -346,3 +346,16 @@ def test_the_ledger_tells_of_a_round(broker: Broker, peer: Peer) -> None:
     (found,) = peer.ask(offset_fetch, [OffsetFetch(None, "g", None)], 8)
     assert not found.error and join_group.API.key == 11
     assert len(broker.rounds("g")) == 1
+
+
+def test_a_connection_that_says_nothing_and_waits_for_nothing_is_closed() -> None:
+    """connections.max.idle.ms; whoever waits for an answer is not silent."""
+    with (
+        Broker(settings={"connections.max.idle.ms": 300}) as broker,
+        Peer(broker.bootstrap_servers) as silent,
+        Peer(broker.bootstrap_servers) as waiting,
+    ):
+        waiting.create("t")
+        waiting.send_fetch("t", 0, max_wait_ms=1_500)
+        assert silent.socket.recv(1) == b""
+        assert waiting.fetched().error is ErrorCode.NONE

@@ -45,13 +45,14 @@ def clock_ms() -> int:
 class Link(asyncio.Protocol):
     """One client's socket."""
 
-    __slots__ = ("_cutter", "_is_paused", "_server", "connection", "transport")
+    __slots__ = ("_cutter", "_is_paused", "_server", "connection", "heard_ms", "transport")
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._cutter = FrameCutter(server.max_request_bytes)
         self._is_paused = False
         self.connection = Connection("", self)
+        self.heard_ms = clock_ms()
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -69,7 +70,8 @@ class Link(asyncio.Protocol):
         except MalformedError as error:
             server.drop(connection, str(error))
             return
-        node, now_ms = server.node, clock_ms()
+        node = server.node
+        self.heard_ms = now_ms = clock_ms()
         for frame in frames:
             if connection.is_closed:
                 return
@@ -138,6 +140,7 @@ class Server:
         self._disk = ThreadPoolExecutor(1, "coterie-disk")
         self._chores = ThreadPoolExecutor(1, "coterie-chores")
         self._all_gone: asyncio.Event | None = None
+        self._sweep: asyncio.TimerHandle | None = None
         self._flushes = 0
         self._idle = asyncio.Event()
 
@@ -165,6 +168,7 @@ class Server:
         self.node.endpoint = advertised or (host, bound[1])
         self.perform(self.node.start(clock_ms()))
         await self._listener.start_serving()
+        self._close_silent()
         return host, bound[1]
 
     async def stop(self) -> None:
@@ -177,8 +181,9 @@ class Server:
         self.perform(self.node.stop(clock_ms()))
         await self._all_flushed()
         await self._say_goodbye()
-        if self._alarm is not None:
-            self._alarm.cancel()
+        for timer in (self._alarm, self._sweep):
+            if timer is not None:
+                timer.cancel()
         await self._loop.run_in_executor(self._disk, self.node.directory.close)
         self._disk.shutdown()
         self._chores.shutdown()
@@ -216,6 +221,17 @@ class Server:
         if self._all_gone is not None and not self.links:
             self._all_gone.set()
         self.node.disconnected(link.connection)
+
+    def _close_silent(self) -> None:
+        """Every now and then: who has said nothing for too long, and waits for nothing, is probably not there."""
+        idle_ms = self.node.settings.connections_max_idle_ms
+        if idle_ms < 0:
+            return
+        now_ms = clock_ms()
+        for link in list(self.links):
+            if link.connection.call is None and now_ms - link.heard_ms > idle_ms:
+                self.drop(link.connection, f"nothing was heard for {idle_ms} ms (connections.max.idle.ms)")
+        self._sweep = self._loop.call_later(min(max(idle_ms / 4_000, 0.05), 60), self._close_silent)
 
     def drop(self, connection: Connection, why: str) -> None:
         if not connection.is_closed:

@@ -159,7 +159,9 @@ class Settings:
         REQUESTS, 500, int32(1), "Requests of one connection that may wait. Kafka counts those of all connections."
     )
     fetch_max_bytes: int = setting(REQUESTS, 57_671_680, int32(1024), "The most one fetch is answered with.")
-    max_incremental_fetch_session_cache_slots: int = setting(REQUESTS, 1_000, int32(0), "Fetch sessions at a time.")
+    max_incremental_fetch_session_cache_slots: int = setting(
+        REQUESTS, 1_000, int32(0), "Fetch sessions at a time.", unused="there are no fetch sessions"
+    )
 
     node_id: int = setting(NODE, 1, int32(0), "The number clients know this broker by; broker.id is the same.")
     coterie_cluster_id: str = setting(
