@@ -25,8 +25,9 @@ PATIENCE_S = 25.0
 def check_reason(broker: BrokerProcess, transactional_id: str) -> None:
     """Most clients show the code alone, so the broker's log has the words."""
     told = [one for one in broker.facts.read() if one["fact"] == "TransactionRefused"]
-    (mine,) = [one for one in told if one["transactional_id"] == transactional_id]
-    assert "does not do transactions" in mine["why"]
+    mine = [one for one in told if one["transactional_id"] == transactional_id]
+    assert mine  # a client may ask once more by its second connection before it gives up
+    assert all("does not do transactions" in one["why"] for one in mine)
 
 
 def test_confluent_is_told_why(broker: BrokerProcess, name: str) -> None:
