@@ -65,6 +65,20 @@ def test_a_group_of_which_nothing_is_in_the_log_does_not_come_back(quick: Story)
     assert quick.world.group("g") is None
 
 
+def test_a_failed_commit_does_not_end_a_group_of_which_another_record_is_on_its_way(quick: Story) -> None:
+    """The commit founded it, then members came and went: that it is Empty now will be in the log."""
+    quick.hold_writes()
+    a = quick.member("a").commits({"t:0": 7})
+    a.enters(session=6_000)
+    quick.advance(ms=6_000)
+    quick.expect(state=State.EMPTY, generation=2)
+    quick.world.end_write(FAILS)
+    quick.expect(state=State.EMPTY, generation=2)
+    quick.end_writes()
+    quick.crash()
+    quick.expect(state=State.EMPTY, generation=2)
+
+
 def test_if_neither_deletion_nor_rebirth_is_written_the_name_is_not_lost(quick: Story) -> None:
     a = quick.stable("a")[0]
     a.leaves().member_id = ""

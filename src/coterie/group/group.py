@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from coterie.errors import ErrorCode
-from coterie.group.effects import Arm, Disarm, Effects, OffsetsWritten, Reply, SessionDue, TimerKey
+from coterie.group.effects import (
+    Arm,
+    Disarm,
+    Effects,
+    OffsetsWritten,
+    Persist,
+    Reply,
+    SessionDue,
+    TimerKey,
+    Written,
+)
 from coterie.group.settings import GroupSettings
 from coterie.group.states import DEAD, State
 from coterie.javahash import MIN_CAPACITY, capacity_for, map_order, spread
@@ -112,6 +122,7 @@ class Group:
         "pending_offsets",
         "protocol_name",
         "protocol_type",
+        "records_under_way",
         "round_began_ms",
         "settings",
         "state",
@@ -129,7 +140,8 @@ class Group:
         self.state: State = DEAD
         self.state_timestamp_ms = -1
         self.in_initial_delay = False
-        self.is_in_log = False  # some record of it is written, or on its way
+        self.is_in_log = False  # some record of it is written
+        self.records_under_way = 0  # of the group itself, on their way to the log
         self.generation_id = 0
         self.protocol_type: str | None = None  # None and Empty: a simple group
         self.protocol_name: str | None = None
@@ -246,6 +258,15 @@ class Group:
                 ],
             ),
         )
+
+    def write(self, assignments: Mapping[str, bytes], then: Written) -> Persist:
+        """Have the group as it is now written down; `then` has to be given to `written`."""
+        self.records_under_way += 1
+        return Persist([self.record(assignments)], then)
+
+    def written(self, event: Written) -> None:
+        self.records_under_way -= 1
+        self.is_in_log |= not event.error
 
     def joined(self, member: Member, *, members: bool, skip_assignment: bool = False) -> JoinedGroup:
         """The answer to a join in the current generation."""

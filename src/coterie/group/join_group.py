@@ -24,7 +24,6 @@ from coterie.group.effects import (
     CreationWritten,
     Disarm,
     Effects,
-    Persist,
     Reply,
     SessionDue,
     StaticMemberWritten,
@@ -79,8 +78,7 @@ def join_precheck(request: JoinGroup, settings: GroupSettings) -> ErrorCode:
 def _create(group: Group, now_ms: int) -> Effects:
     """The group is there, and written down, whatever becomes of the join (section 10)."""
     enter(group, EMPTY, now_ms)
-    group.is_in_log = True
-    birth = Persist([group.record({})], CreationWritten(group_id=group.group_id))
+    birth = group.write({}, CreationWritten(group_id=group.group_id))
     return [Tell(GroupCreated(now_ms, group.group_id, simple=False)), birth]
 
 
@@ -268,7 +266,7 @@ def _static_member_returns(group: Group, request: JoinGroup, now_ms: int) -> Eff
             old_rebalance_timeout_ms=old.rebalance_timeout_ms,
         )
         assignments = {member.member_id: member.assignment for member in group.members.values()}
-        return [*effects, Persist([group.record(assignments)], written)]
+        return [*effects, group.write(assignments, written)]
     cause = Cause.STATIC_MEMBER_CHANGED_VOTE if group.state is STABLE else Cause.STATIC_MEMBER_REPLACED
     rejoined = _tell_rejoined(group, new, now_ms)
     return [*effects, rejoined, *start_round(group, now_ms, cause, new.member_id, request.reason)]
@@ -276,6 +274,7 @@ def _static_member_returns(group: Group, request: JoinGroup, now_ms: int) -> Eff
 
 def static_member_written(group: Group, event: StaticMemberWritten, now_ms: int) -> Effects:
     """The new id is on disk: answer with the current generation, without a round."""
+    group.written(event)
     member = group.members.get(event.member_id)
     if member is None or member.parked_join != event.token:
         return []  # it left, or joined again: somebody else has answered, or will
@@ -319,10 +318,8 @@ def _put_old_member_back(group: Group, member: Member, event: StaticMemberWritte
 
 def creation_written(group: Group, event: CreationWritten, now_ms: int) -> Effects:
     """If it could not be written there is no group; once a generation is written it does not matter any more."""
-    if not event.error:
-        return []
-    group.is_in_log = False  # it was its first record: if another is on its way, that one will tell
-    if group.state is DEAD:
+    group.written(event)
+    if not event.error or group.state is DEAD:
         return []
     effects: Effects = [Tell(WriteFailed(now_ms, group.group_id, "the birth of the group", event.error))]
     if group.generation_id or group.unwritten_commits:

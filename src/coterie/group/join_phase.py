@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, GroupEmptied, JoinPhaseCompleted, JoinPhaseStuck, MemberMissedJoin, RoundStarted
-from coterie.group.effects import Arm, Disarm, Effects, EmptyWritten, JoinPhaseDue, Persist, SyncPhaseDue, Tell
+from coterie.group.effects import Arm, Disarm, Effects, EmptyWritten, JoinPhaseDue, SyncPhaseDue, Tell
 from coterie.group.group import Group
 from coterie.group.states import COMPLETING, EMPTY, PREPARING, enter
 from coterie.group.sync_answers import answer_parked_syncs
@@ -112,7 +112,7 @@ def _become_empty(group: Group, now_ms: int) -> Effects:
     enter(group, EMPTY, now_ms)
     return [
         Disarm(group.join_key()),
-        Persist([group.record({})], EmptyWritten(group_id=group.group_id)),
+        group.write({}, EmptyWritten(group_id=group.group_id)),
         Tell(GroupEmptied(now_ms, group.group_id, group.generation_id)),
     ]
 

@@ -19,11 +19,11 @@ __all__ = ["empty_written", "loaded", "restore", "unload"]
 
 def empty_written(group: Group, event: EmptyWritten, now_ms: int) -> Effects:
     """If it failed, the generation before comes back after a crash, and its members expire: harmless."""
+    group.written(event)
     answer = LeftGroup(error_for_client(event.error)) if event.error else event.answer
     effects: Effects = [] if event.token is None else [Reply(event.token, answer)]
     if event.error:
         return [*effects, Tell(WriteFailed(now_ms, group.group_id, "that the group is empty", event.error))]
-    group.is_in_log = True
     return effects
 
 

@@ -144,7 +144,8 @@ def _fail(group: Group, event: OffsetsWritten, now_ms: int) -> Effects:
     error = error_for_client(event.error)
     effects = _reply(event, [given or error for given in event.errors])
     effects.append(Tell(WriteFailed(now_ms, group.group_id, "offsets", event.error)))
-    if group.state is EMPTY and not (group.is_in_log or group.pending or group.unwritten_commits):
+    on_the_way = group.unwritten_commits or group.records_under_way
+    if group.state is EMPTY and not (group.is_in_log or group.pending or on_the_way):
         enter(group, DEAD, now_ms)  # this commit would have been all there is of the group
         effects.append(Tell(GroupDied(now_ms, group.group_id, "it could not be written")))
     return effects

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from coterie.errors import ErrorCode
 from coterie.facts import AssignmentFailed, AssignmentStored, Cause, MemberMissedSync
-from coterie.group.effects import AssignmentWritten, Effects, Persist, Reply, SyncPhaseDue, Tell
+from coterie.group.effects import AssignmentWritten, Effects, Reply, SyncPhaseDue, Tell
 from coterie.group.group import Group
 from coterie.group.join_phase import start_round
 from coterie.group.settings import GroupSettings
@@ -70,10 +70,11 @@ def _write(group: Group, request: SyncGroup) -> Effects:
     assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
     group.writing_generation = group.generation_id
     written = AssignmentWritten(group_id=group.group_id, generation_id=group.generation_id, assignments=assignments)
-    return [Persist([group.record(assignments)], written)]
+    return [group.write(assignments, written)]
 
 
 def assignment_written(group: Group, event: AssignmentWritten, now_ms: int) -> Effects:
+    group.written(event)
     if group.state is not COMPLETING or group.generation_id != event.generation_id:
         return []  # a round began meanwhile: whoever waited has been told (rule 13)
     if event.error:
@@ -84,7 +85,6 @@ def assignment_written(group: Group, event: AssignmentWritten, now_ms: int) -> E
         return [*answers, failed, *start_round(group, now_ms, Cause.WRITE_FAILED)]
     for member in group.members.values():
         member.assignment = event.assignments[member.member_id]
-    group.is_in_log = True
     enter(group, STABLE, now_ms)
     answers = answer_parked_syncs(group, ErrorCode.NONE, now_ms)
     return [*answers, Tell(AssignmentStored(now_ms, group.group_id, group.generation_id, event.assignments))]
