@@ -19,7 +19,15 @@ from coterie.facts import (
     RoundStarted,
 )
 from coterie.group import Group, Member, State
-from coterie.group.effects import OffsetsWritten, StaticMemberWritten
+from coterie.group.effects import (
+    AssignmentWritten,
+    CreationWritten,
+    EmptyWritten,
+    OffsetsWritten,
+    SessionDue,
+    StaticMemberWritten,
+    Written,
+)
 from coterie.group.group import NEVER
 from coterie.group.states import NEXT
 from coterie.javahash import capacity_for, spread
@@ -33,6 +41,9 @@ __all__ = [
     "check_rounds",
     "check_timers",
     "check_transitions",
+    "check_writes",
+    "held_back",
+    "in_flight",
     "picture",
     "same_as_far_as_c4",
     "waiting_tokens",
@@ -103,6 +114,16 @@ def check_bookkeeping(group: Group) -> None:
         assert group.generation_id > 0
 
 
+def check_writes(shard: Shard) -> None:
+    """What a group believes to be on its way to the log is what the shard has not heard of yet."""
+    items = [*shard._under_way, *shard._queue]
+    records = (CreationWritten, EmptyWritten, AssignmentWritten, StaticMemberWritten)
+    for group in shard.groups.values():
+        own = [item.then for item in items if item.group is group]
+        assert group.records_under_way == sum(isinstance(then, records) for then in own)
+        assert list(group.unwritten_commits.values()) == [then for then in own if isinstance(then, OffsetsWritten)]
+
+
 # --- timers -----------------------------------------------------------------------------------------------------------
 
 
@@ -118,8 +139,11 @@ def check_timers(shard: Shard) -> None:
             else:
                 assert member.alarm_ms <= member.deadline_ms or waits
                 wanted[group.session_key(member.member_id)] = member.alarm_ms
+        # An alarm that rings while the end of the group is written is held back like everything else.
+        rang = [event.member_id for event in shard._held.get(group.group_id, ()) if isinstance(event, SessionDue)]
         for member_id, lapses_ms in group.pending.items():
-            wanted[group.session_key(member_id)] = lapses_ms
+            if member_id not in rang:
+                wanted[group.session_key(member_id)] = lapses_ms
         if group.state is PREPARING:
             wanted[group.join_key()] = armed.get(group.join_key(), -1)
         sync_at_ms = armed.get(group.sync_key())
@@ -149,6 +173,11 @@ def check_late_commits(shard: Shard, now_ms: int) -> None:
 # --- tokens -----------------------------------------------------------------------------------------------------------
 
 
+def in_flight(shard: Shard) -> list[Written]:
+    """What comes back when the writes that have been asked for end."""
+    return [item.then for item in [*shard._under_way, *shard._queue]]
+
+
 def waiting_tokens(shard: Shard) -> list[Token]:
     """Every token that somebody still holds: a member that waits, a write that has not ended, or the end of a group."""
     parked = [
@@ -158,10 +187,14 @@ def waiting_tokens(shard: Shard) -> list[Token]:
         for token in (member.parked_join, member.parked_sync)
     ]
     # A static member's join is parked; the write of its new id only remembers which one it was.
-    in_flight = [item.then for item in [*shard._under_way, *shard._queue]]
-    writing = [then.token for then in in_flight if not isinstance(then, StaticMemberWritten)]
-    held = [getattr(event, "token", None) for events in shard._held.values() for event in events]
-    return [token for token in {*parked, *writing, *held} if token is not None]
+    writing = [then.token for then in in_flight(shard) if not isinstance(then, StaticMemberWritten)]
+    return [token for token in {*parked, *writing, *held_back(shard)} if token is not None]
+
+
+def held_back(shard: Shard) -> list[Token]:
+    """What came for a group whose end is being written, in this order."""
+    tokens = [getattr(event, "token", None) for events in shard._held.values() for event in events]
+    return [token for token in tokens if token is not None]
 
 
 # --- states, rounds ---------------------------------------------------------------------------------------------------

@@ -9,11 +9,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.acknowledged import Acknowledged
-from coordinator.checks import EMPTY, check_transitions, picture, waiting_tokens
+from coordinator.checks import (
+    COMPLETING,
+    EMPTY,
+    STABLE,
+    check_transitions,
+    held_back,
+    in_flight,
+    picture,
+    waiting_tokens,
+)
 from coterie.coordinator import CoordinatorSettings
 from coterie.errors import ErrorCode
 from coterie.facts import Fact, GroupDied, OffsetsExpired, WriteFailed
 from coterie.group import Group, State
+from coterie.group.effects import StaticMemberWritten
 from coterie.messages import (
     GroupRecord,
     Heartbeat,
@@ -45,7 +55,6 @@ RECORDS = (
     "the birth of the group",
     "that the group is empty",
     "the end of the group",
-    "the new id of a static member",  # whose client was told, and comes back: then it is written again
 )
 
 
@@ -94,10 +103,10 @@ class Clients:
         self.world = self.make_world(CoordinatorSettings())
         self.clients = [
             Client("a", "g", None),
-            Client("b", "g", None),
-            Client("c", "g", None),
             Client("s", "g", "i1"),
+            Client("b", "g", None),
             Client("r", "g", "i2"),
+            Client("c", "g", None),
             Client("d", "h", None),
         ]
         self.sent: dict[int, Sent] = {}
@@ -109,6 +118,14 @@ class Clients:
         self.generations: dict[int, tuple[Group, int]] = {}
         self.record_lost: dict[str, int] = {}
         """Group -> how long the log was when its last record failed."""
+        self.overlapping: set[str] = set()
+        """Groups of which two static members' ids are being written: if one fails, the other has written both.
+
+        The client that was told of the failure comes back, and then it is written again.
+        """
+        self.held: list[Any] = []
+        self.mixed_up: set[str] = set()
+        """Those of which one did fail, as long as others are on their way."""
         self.heard = 0
         self.told = 0
         self.steps = 0
@@ -128,6 +145,7 @@ class Clients:
         self.steps += 1
         self.world.move_coordinator()
         self.record_lost.clear()
+        self.mixed_up.clear()
         self.listen()
 
     def crash(self) -> None:
@@ -142,12 +160,17 @@ class Clients:
         self.vanished |= gone
         self.states = {group_id: state for group_id, state in self.states.items() if group_id not in gone}
         self.record_lost.clear()
+        self.mixed_up.clear()
         self.listen()
 
     # --- sending and hearing ------------------------------------------------------------------------------------------
 
     def group_of(self, client: Client) -> Group | None:
         return self.world.group(client.group_id)
+
+    def is_member(self, client: Client) -> bool:
+        group = self.group_of(client)
+        return group is not None and client.member_id in group.members
 
     def id_for(self, client: Client, whose: str) -> str:
         another = self.clients[(self.clients.index(client) + 1) % len(self.clients)]
@@ -211,7 +234,7 @@ class Clients:
             self.check_untouched(request, self.world.replies[token], was, self.world.group(group_id))
         if was is not None:
             self.note_lost(request, was)
-        self.listen()
+        self.listen(one_event=True)
 
     @staticmethod
     def check_untouched(request: Any, answer: Any, was: dict[str, Any] | None, group: Group | None) -> None:
@@ -239,18 +262,33 @@ class Clients:
             self.lose(mine["parked_join"])
         elif isinstance(request, SyncGroup) and mine and not (answer and refused(answer)):
             self.lose(mine["parked_sync"])
-        elif isinstance(request, LeaveGroup) and isinstance(answer, LeftGroup):
-            for one in answer.members:
+        elif isinstance(request, LeaveGroup):  # the last one to go may not be answered yet
+            group = self.world.group(request.group_id)
+            for one in request.members:
                 holder = one.member_id or was["static"].get(one.instance_id)
-                if not one.error and holder in members:
+                if holder in members and (group is None or holder not in group.members):
                     self.lose(members[holder]["parked_sync"])
+
+    def note_lost_of_those_held_back(self) -> None:
+        """What was held back is handled when the end of its group is written, or is not: rule 10 as ever."""
+        before, self.held = self.held, held_back(self.world.shard)
+        joins = [
+            token for token in before if token not in self.held and isinstance(self.sent[token].request, JoinGroup)
+        ]
+        for index, token in enumerate(joins):
+            mine = self.sent[token].request
+            later = [self.sent[one].request for one in joins[index + 1 :]]
+            if any((mine.group_id, mine.member_id) == (one.group_id, one.member_id) for one in later):
+                self.lose(token)
 
     def lose(self, token: Any) -> None:
         """It may only be lost if it is not waited for any more: else its answer is still owed."""
         if token is not None and token not in self.world.replies and token not in waiting_tokens(self.world.shard):
             self.lost.add(token)
 
-    def listen(self) -> None:
+    def listen(self, *, one_event: bool = False) -> None:
+        """Everybody hears what there is to hear; after a single event the group is still where the answers say."""
+        self.note_lost_of_those_held_back()
         replies = list(self.world.replies.items())[self.heard :]
         self.heard += len(replies)
         for token, answer in replies:
@@ -259,14 +297,32 @@ class Clients:
                 sent.client.member_id = answer.member_id or sent.client.member_id
                 if not answer.error:
                     sent.client.generation_id = answer.generation_id
+            if one_event and not getattr(answer, "error", True):
+                self.check_in_time(sent, answer)
             late = self.world.now_ms - sent.at_ms >= self.world.settings.offsets_commit_timeout_ms
             self.acknowledged.heard(sent.step, sent.request, answer, late=late)
         facts = self.world.facts[self.told :]
         self.told += len(facts)
         for fact in facts:
             self.note(fact)
+        writing = [then.group_id for then in in_flight(self.world.shard) if isinstance(then, StaticMemberWritten)]
+        self.overlapping = {group_id for group_id in writing if writing.count(group_id) > 1}
+        if not writing:
+            self.record_lost.update(dict.fromkeys(self.mixed_up, len(self.world.log)))
+            self.mixed_up.clear()
         self.vanished -= self.world.shard.groups.keys()
         check_transitions(self.states, facts, self.world.shard)
+
+    def check_in_time(self, sent: Sent, answer: Any) -> None:
+        """Nobody is told of a generation before its join phase is over, or of an assignment before it is stored."""
+        if not isinstance(answer, JoinedGroup | SyncedGroup):
+            return
+        group = self.world.group(sent.request.group_id)
+        assert group is not None
+        if isinstance(answer, SyncedGroup):
+            assert group.state is STABLE
+        else:
+            assert group.state in {COMPLETING, STABLE} and group.generation_id == answer.generation_id
 
     def note(self, fact: Fact) -> None:
         if isinstance(fact, OffsetsExpired):
@@ -275,8 +331,12 @@ class Clients:
             self.acknowledged.gone(self.steps, self.acknowledged.keys_of(fact.group_id))
         elif isinstance(fact, WriteFailed) and fact.what in RECORDS:
             self.record_lost[fact.group_id] = len(self.world.log)
+        elif isinstance(fact, WriteFailed) and fact.group_id in self.overlapping:
+            self.mixed_up.add(fact.group_id)
 
     def lacks_a_record(self, group_id: str) -> bool:
+        if group_id in self.mixed_up:
+            return True
         since = self.record_lost.get(group_id)
         if since is None:
             return False

@@ -18,6 +18,7 @@ from coordinator.checks import (
     check_late_commits,
     check_rounds,
     check_timers,
+    check_writes,
     replayed,
     same_as_far_as_c4,
     waiting_tokens,
@@ -54,7 +55,7 @@ PROTOCOLS = (
     ("range", "range"),
     (),
 )
-SPANS_MS = (1, 100, 1_000, 3_000, 5_000, 5_000, 6_000, 9_999, 60_000, 300_000, 1_800_000, 7 * 86_400_000)
+SPANS_MS = (1, 100, 1_000, 3_000, 5_000, 5_000, 5_000, 6_000, 9_999, 60_000, 300_000, 7 * 86_400_000)
 WRITE_ERRORS = (
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.KAFKA_STORAGE_ERROR,
@@ -65,9 +66,14 @@ WRITE_ERRORS = (
 
 clients = st.integers(0, 5)
 group_ids = st.sampled_from(GROUPS)
+# Few places, so that one commit often meets another.
 partitions = st.lists(
-    st.tuples(st.sampled_from(TOPICS), st.integers(0, 1), st.sampled_from((0, 1, 7, -5))), min_size=1, max_size=3
+    st.tuples(st.sampled_from(("t", "t", "u")), st.sampled_from((0, 0, 1)), st.integers(-5, 1_000)),
+    min_size=1,
+    max_size=2,
 )
+subscriptions = st.integers(0, len(SUBSCRIPTIONS) - 1)
+mostly_none = st.sampled_from((0, 0, 0, -1, 1))
 mostly_right = st.sampled_from(("own", "own", "own", "own", "own", "own", "none", "wrong", "another's"))
 
 
@@ -77,20 +83,25 @@ class GroupMachine(Clients, RuleBasedStateMachine):
         Clients.__init__(self)
 
     @initialize(
-        size=st.sampled_from((2**31 - 1, 2**31 - 1, 2**31 - 1, 4, 2, 0)),
+        size=st.sampled_from((*[2**31 - 1] * 6, 4, 2, 0)),
         delay_ms=st.sampled_from((0, 0, 3_000, 100_000)),
         append_bytes=st.sampled_from((1024 * 1024, 200)),
-        here=st.lists(clients, unique=True),
+        here=st.sampled_from(((0, 1, 2, 3), (1, 3), (0, 1), (1, 0), (2, 3, 5), (0,), (1,), ())),
+        newcomer=st.booleans(),
         holds=st.booleans(),
     )
-    def begin(self, size: int, delay_ms: int, append_bytes: int, here: list[int], holds: bool) -> None:
+    def begin(
+        self, size: int, delay_ms: int, append_bytes: int, here: tuple[int, ...], newcomer: bool, holds: bool
+    ) -> None:
         """Most of a group's life is lived with members: begin with some, and Stable."""
         group = GroupSettings(group_max_size=size, group_initial_rebalance_delay_ms=delay_ms)
         self.world = self.make_world(CoordinatorSettings(group=group, max_append_bytes=append_bytes))
         for who in here:
             self.join_as_clients_do(who)
-        self.settle("g")
-        self.settle("h")
+        self.settle("g", "stable")
+        self.settle("h", "stable")
+        if newcomer:
+            self.send_join(self.clients[-1], "")  # has its id, and has not come back with it
         self.world.holds_writes = holds
 
     # --- members ------------------------------------------------------------------------------------------------------
@@ -98,12 +109,12 @@ class GroupMachine(Clients, RuleBasedStateMachine):
     @rule(
         who=clients,
         names=st.sampled_from(PROTOCOLS),
-        subscription=st.integers(0, len(SUBSCRIPTIONS) - 1),
-        session_ms=st.sampled_from((10_000, 10_000, 6_000, 1_800_000, 5_999, -1)),
+        subscription=subscriptions,
+        session_ms=st.sampled_from((10_000, 10_000, 10_000, 6_000, 6_000, 30_000, 1_800_000, 5_999, -1)),
         rebalance_ms=st.sampled_from((60_000, 60_000, 1_000, 0, -1, 2**31 - 1)),
         changed=st.booleans(),
         whose=mostly_right,
-        kind=st.sampled_from(("consumer", "consumer", "consumer", "connect", "")),
+        kind=st.sampled_from((*["consumer"] * 8, "connect", "")),
         old=st.booleans(),
         v9=st.booleans(),
     )
@@ -136,24 +147,35 @@ class GroupMachine(Clients, RuleBasedStateMachine):
         if group is not None and client.member_id in group.pending:
             self.send_join(client, client.member_id)
 
-    @rule(who=clients)
-    def restart(self, who: int) -> None:
-        """The process behind a member is a new one, and has no id."""
+    @rule(who=clients, subscription=subscriptions, slow=st.booleans())
+    def restart(self, who: int, subscription: int, slow: bool) -> None:
+        """The process behind a member is a new one, perhaps a new version, and has no id."""
+        self.world.holds_writes |= slow
         client = self.clients[who]
         client.member_id, client.generation_id = "", -1
+        client.metadata = SUBSCRIPTIONS[subscription]
         self.join_as_clients_do(who)
 
-    @rule(who=clients, whose=mostly_right, more=st.integers(-1, 1), twice=st.booleans(), strict=st.booleans())
+    @rule(who=st.sampled_from((1, 3)), other=clients, error=st.sampled_from((ErrorCode.NONE, *WRITE_ERRORS)))
+    def static_member_returns_while_the_disk_is_slow(self, who: int, other: int, error: ErrorCode) -> None:
+        """To a Stable group, if it can be; `other` may restart before the new id is written (rule 19)."""
+        self.settle(self.clients[who].group_id, "stable")
+        self.write_ends(ErrorCode.NONE, all_of_them=True)
+        self.restart(who, subscription=1, slow=True)
+        if other != who:
+            self.restart(other, subscription=0, slow=True)
+        self.write_ends(error, all_of_them=False)
+
+    @rule(who=clients, whose=mostly_right, more=mostly_none, twice=st.booleans(), strict=st.booleans())
     def sync(self, who: int, whose: str, more: int, twice: bool, strict: bool) -> None:
         client = self.clients[who]
-        generation_id = client.generation_id + (more if whose == "wrong" else 0)
-        self.send_sync(client, self.id_for(client, whose), generation_id, strict=strict)
+        self.send_sync(client, self.id_for(client, whose), client.generation_id + more, strict=strict)
         if twice:
             self.send_sync(client, client.member_id, client.generation_id)
 
-    @rule(group_id=group_ids)
-    def settle(self, group_id: str) -> None:
-        """Everybody does what clients do, until the group is Stable or the disk is waited for."""
+    @rule(group_id=group_ids, until=st.sampled_from(("joined", "followers", "stable", "stable")))
+    def settle(self, group_id: str, until: str) -> None:
+        """Everybody does what clients do: until all have joined, or the followers synced, or the leader too."""
         for _ in range(4):
             group = self.world.group(group_id)
             if group is None or group.state not in IN_A_ROUND:
@@ -165,15 +187,16 @@ class GroupMachine(Clients, RuleBasedStateMachine):
                 if group.state is PREPARING and member.parked_join is None:
                     self.send_join(client, client.member_id)
                 elif group.state is COMPLETING and member.parked_sync is None:
-                    self.send_sync(client, client.member_id, client.generation_id)
+                    follows = client.member_id != group.leader_id
+                    if until == "stable" or (until == "followers" and follows):
+                        self.send_sync(client, client.member_id, client.generation_id)
             if group.in_initial_delay:
-                self.advance(self.world.settings.group.group_initial_rebalance_delay_ms, alive=False)
+                self.pass_time(self.world.settings.group.group_initial_rebalance_delay_ms)
 
-    @rule(who=clients, whose=mostly_right, more=st.integers(-1, 1))
+    @rule(who=clients, whose=mostly_right, more=mostly_none)
     def heartbeat(self, who: int, whose: str, more: int) -> None:
         client = self.clients[who]
-        generation_id = client.generation_id + (more if whose == "wrong" else 0)
-        self.send_heartbeat(client, self.id_for(client, whose), generation_id)
+        self.send_heartbeat(client, self.id_for(client, whose), client.generation_id + more)
 
     @rule(group_id=group_ids, whos=st.lists(clients, max_size=3), by_instance=st.booleans(), whose=mostly_right)
     def leave(self, group_id: str, whos: list[int], by_instance: bool, whose: str) -> None:
@@ -189,11 +212,11 @@ class GroupMachine(Clients, RuleBasedStateMachine):
         who=clients,
         where=partitions,
         whose=mostly_right,
-        generation=st.sampled_from(("own", "own", "none", "wrong")),
-        metadata=st.sampled_from(("", "m", "too large", None)),
-        retention_ms=st.sampled_from((None, None, 0, 1_000, 10**12, -1_000_000)),
-        producer_id=st.sampled_from((None, None, None, 1, 2)),
-        unknown=st.booleans(),
+        generation=st.sampled_from(("own", "own", "own", "own", "none", "wrong")),
+        metadata=st.sampled_from(("", "", "", "m", "too large", None)),
+        retention_ms=st.sampled_from((None, None, None, None, 0, 1_000, 10**12, -1_000_000)),
+        producer_id=st.sampled_from((None, None, 1, 2)),
+        unknown=st.sampled_from((False, False, False, True)),
     )
     def commit(
         self,
@@ -229,14 +252,23 @@ class GroupMachine(Clients, RuleBasedStateMachine):
             client,
         )
 
-    @rule(group_id=group_ids, where=partitions)
-    def commit_without_membership(self, group_id: str, where: list[tuple[str, int, int]]) -> None:
+    @rule(group_id=group_ids, where=partitions, producer_id=st.sampled_from((None, 1, 2)))
+    def commit_without_membership(
+        self, group_id: str, where: list[tuple[str, int, int]], producer_id: int | None
+    ) -> None:
         asked = [CommitPartition(*one) for one in where]
-        self.send(OffsetCommit(self.world.token(), group_id, "", None, -1, asked))
+        self.send(OffsetCommit(self.world.token(), group_id, "", None, -1, asked, producer_id=producer_id))
 
     @rule(producer_id=st.sampled_from((1, 2, 3)), committed=st.booleans())
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         self.send(TransactionMarker(self.world.token(), producer_id, 0, committed))
+
+    @rule(group_id=group_ids, producer_id=st.sampled_from((1, 2)), offset=st.integers(0, 9))
+    def transaction_is_overtaken(self, group_id: str, producer_id: int, offset: int) -> None:
+        """By a commit that came later and stands (rule 22)."""
+        self.commit_without_membership(group_id, [("t", 0, offset)], producer_id)
+        self.commit_without_membership(group_id, [("t", 0, offset + 1)], None)
+        self.end_transaction(producer_id, committed=True)
 
     @rule(
         group_id=group_ids, what=st.sampled_from(("offsets", "topic", "group", "look")), topic=st.sampled_from(TOPICS)
@@ -255,19 +287,19 @@ class GroupMachine(Clients, RuleBasedStateMachine):
 
     # --- the world ----------------------------------------------------------------------------------------------------
 
-    @rule(ms=st.sampled_from(SPANS_MS), alive=st.booleans())
+    @rule(ms=st.sampled_from(SPANS_MS), alive=st.sampled_from((True, True, False)))
     def advance(self, ms: int, alive: bool) -> None:
         """Time passes; if `alive`, everybody heartbeats on the way."""
         if alive:
-            ms = min(ms, 60_000)
+            ms = min(ms, 15_000)
             for _ in range(ms // 5_000):
                 self.pass_time(5_000)
-                for client in self.clients:
+                for client in filter(self.is_member, self.clients):
                     self.send_heartbeat(client, client.member_id, client.generation_id)
             ms %= 5_000
         self.pass_time(ms)
 
-    @rule(holds=st.booleans())
+    @rule(holds=st.sampled_from((True, True, False)))
     def disk_slows_or_speeds_up(self, holds: bool) -> None:
         self.steps += 1
         self.world.holds_writes = holds
@@ -279,15 +311,20 @@ class GroupMachine(Clients, RuleBasedStateMachine):
     @rule(error=st.sampled_from((ErrorCode.NONE, *WRITE_ERRORS)), all_of_them=st.booleans())
     def write_ends(self, error: ErrorCode, all_of_them: bool) -> None:
         self.steps += 1
+        if not self.world.writes_under_way:
+            return
         if all_of_them:
             self.world.end_writes(error)
         else:
             self.world.end_write(error)
-        self.listen()
+        self.listen(one_event=not all_of_them and self.world.holds_writes)
 
-    @rule(dies=st.booleans())
-    def coordinator_moves(self, dies: bool) -> None:
-        self.crash() if dies else self.move()
+    @rule(what=st.sampled_from(("nothing", "nothing", "nothing", "moves", "dies")))
+    def something_befalls_the_coordinator(self, what: str) -> None:
+        if what == "moves":
+            self.move()
+        elif what == "dies":
+            self.crash()
 
     # --- what must hold -----------------------------------------------------------------------------------------------
 
@@ -296,6 +333,7 @@ class GroupMachine(Clients, RuleBasedStateMachine):
         for group_id, group in self.world.shard.groups.items():
             assert group.group_id == group_id and group.state is not State.DEAD
             check_bookkeeping(group)
+        check_writes(self.world.shard)
         check_timers(self.world.shard)
         check_late_commits(self.world.shard, self.world.now_ms)
         check_rounds(self.world.ledger, self.world.facts, self.world.shard, self.vanished)

@@ -6,10 +6,17 @@ import dataclasses
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.checks import check_bookkeeping, check_late_commits, check_timers, replayed, waiting_tokens
+from coordinator.checks import (
+    check_bookkeeping,
+    check_late_commits,
+    check_timers,
+    check_writes,
+    replayed,
+    waiting_tokens,
+)
 from coterie.errors import ErrorCode
 from coterie.messages import (
     CommitPartition,
@@ -133,6 +140,7 @@ def a_group() -> Story:
     return story
 
 
+@settings(max_examples=max(settings().max_examples, 300))
 @given(st.lists(st.tuples(requests(), st.sampled_from((0, 0, 1, 10_000, 300_000))), max_size=8), st.booleans())
 def test_nothing_a_client_can_say_breaks_the_core(said: list[tuple[Any, int]], holds: bool) -> None:
     """Words, numbers and bytes of the declared types, however absurd, also those that no record can hold."""
@@ -148,6 +156,7 @@ def test_nothing_a_client_can_say_breaks_the_core(said: list[tuple[Any, int]], h
         world.advance(ms)
         for group in world.shard.groups.values():
             check_bookkeeping(group)
+        check_writes(world.shard)
         check_timers(world.shard)
         check_late_commits(world.shard, world.now_ms)
     world.end_writes()

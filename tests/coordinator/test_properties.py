@@ -7,4 +7,4 @@ from hypothesis import settings
 from coordinator.machine import GroupMachine
 
 TestGroups = GroupMachine.TestCase
-TestGroups.settings = settings(stateful_step_count=60)
+TestGroups.settings = settings(max_examples=max(settings().max_examples, 400))
