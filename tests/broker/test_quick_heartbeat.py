@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from broker.driver import Client, World
 from coterie.apis import heartbeat
 from coterie.broker.calls import Connection, Send
-from coterie.broker.quick_heartbeat import HEARTBEAT, quick_heartbeat
+from coterie.broker.quick_heartbeat import HEARTBEAT, QuickHeartbeat
 from coterie.errors import ErrorCode
 from coterie.messages import Heartbeat
 from coterie.wire.frames import request_frame
@@ -55,17 +55,22 @@ CLIENT_IDS = st.sampled_from(["tester", "", None, "c" * 300, "\N{GREEK SMALL LET
 
 @settings(max_examples=300, deadline=None)
 @given(
-    st.lists(st.tuples(HEARTBEATS, CLIENT_IDS, st.integers(-(2**31), 2**31 - 1), st.integers(0, 20_000)), max_size=8)
+    st.lists(st.tuples(HEARTBEATS, CLIENT_IDS, st.integers(-(2**31), 2**31 - 1), st.integers(0, 20_000)), max_size=4),
+    st.lists(st.integers(0, 3), max_size=8),
 )
-def test_the_short_way_answers_as_the_plain_one(beats: list[tuple[Heartbeat, str | None, int, int]]) -> None:
-    """Also what follows from it: the sessions of both end at the same time."""
+def test_the_short_way_answers_as_the_plain_one(
+    said: list[tuple[Heartbeat, str | None, int, int]], again: list[int]
+) -> None:
+    """Also if it says what it said before, and in what follows from it: the sessions of both end at the same time."""
+    beats = [*said, *(said[which % len(said)] for which in again if said)]
     (quick, _), (plain, _) = world_with_groups(), world_with_groups()
+    short_way = QuickHeartbeat()
     for beat, client_id, correlation_id, pause_ms in beats:
         body = heartbeat.write_request(beat, 4)
         frame = request_frame(12, 4, correlation_id, client_id, body, flexible=True)[4:]
         assert frame.startswith(HEARTBEAT)
         expected = plain_answer(plain, frame)
-        answer = quick_heartbeat(quick.node, frame, quick.now_ms)
+        answer = short_way.answer(quick.node, frame, quick.now_ms)
         quick.perform([])
         if answer is None:
             answer = plain_answer(quick, frame)
@@ -83,11 +88,15 @@ def test_what_is_odd_about_a_frame_is_left_to_the_plain_way_or_read_as_it_reads_
     """Bytes changed, cut off or added at the end, tagged fields in the header."""
     (quick, members), (plain, _) = world_with_groups(), world_with_groups()
     body = heartbeat.write_request(Heartbeat(None, "stable", members[0], None, 1), 4)
-    frame = bytearray(request_frame(12, 4, 7, "tester", body, flexible=True)[4:])
+    as_it_should_be = request_frame(12, 4, 7, "tester", body, flexible=True)[4:]
+    frame = bytearray(as_it_should_be)
     for _ in range(data.draw(st.integers(0, 3))):
         frame[data.draw(st.integers(8, len(frame) - 1))] = data.draw(st.integers(0, 255))
     whole = bytes(frame[: data.draw(st.integers(8, len(frame)))]) + data.draw(st.binary(max_size=3))
-    answer = quick_heartbeat(quick.node, whole, quick.now_ms)
+    short_way = QuickHeartbeat()
+    for world in (quick, plain):
+        assert short_way.answer(world.node, as_it_should_be, world.now_ms) is not None
+    answer = short_way.answer(quick.node, whole, quick.now_ms)
     if answer is not None:
         assert answer == plain_answer(plain, whole)
 
@@ -98,6 +107,6 @@ def test_an_ordinary_heartbeat_takes_the_short_way() -> None:
     client.find_coordinator()
     member = client.enter("g")
     frame = client.frame_of(heartbeat, Heartbeat(None, "g", member.member_id, None, 1))
-    assert quick_heartbeat(world.node, frame, world.now_ms) is not None
+    assert QuickHeartbeat().answer(world.node, frame, world.now_ms) is not None
     client.forget()
     assert client.heartbeat("g", member.member_id, 1) is ErrorCode.NONE

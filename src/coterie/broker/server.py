@@ -16,7 +16,7 @@ from typing import Any, cast
 from coterie.broker.calls import Close, Connection, Do, Effect, Flush, FlushEnded, Send
 from coterie.broker.facts import ConnectionDropped, Trouble
 from coterie.broker.node import Node
-from coterie.broker.quick_heartbeat import HEARTBEAT, quick_heartbeat
+from coterie.broker.quick_heartbeat import HEARTBEAT, QuickHeartbeat
 from coterie.errors import CoterieError, MalformedError
 from coterie.facts import Fact
 from coterie.wire.frames import FrameCutter
@@ -45,11 +45,12 @@ def clock_ms() -> int:
 class Link(asyncio.Protocol):
     """One client's socket."""
 
-    __slots__ = ("_cutter", "_is_paused", "_server", "connection", "heard_ms", "transport")
+    __slots__ = ("_cutter", "_is_paused", "_quick_heartbeat", "_server", "connection", "heard_ms", "transport")
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._cutter = FrameCutter(server.max_request_bytes)
+        self._quick_heartbeat = QuickHeartbeat()
         self._is_paused = False
         self.connection = Connection("", self)
         self.heard_ms = clock_ms()
@@ -76,7 +77,7 @@ class Link(asyncio.Protocol):
             if connection.is_closed:
                 return
             if frame.startswith(HEARTBEAT) and not (connection.call or connection.waiting or connection.is_full):
-                answer = quick_heartbeat(node, frame, now_ms)
+                answer = self._quick_heartbeat.answer(node, frame, now_ms)
                 if answer is not None:
                     self.transport.write(answer)
                     continue
