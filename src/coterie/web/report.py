@@ -30,7 +30,8 @@ body { margin: 0 auto; padding: 1.5rem clamp(.75rem, 3vw, 2.5rem); max-width: 75
 h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; } h3 { font-size: 1rem; }
 .faint { color: var(--faint); } .figures { display: flex; flex-wrap: wrap; gap: .75rem; padding: 0; list-style: none; }
 .figures li { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .5rem .9rem; }
-.figures b { display: block; font-size: 1.25rem; } .wide { overflow-x: auto; } table { border-collapse: collapse; }
+.figures b { display: block; font-size: 1.25rem; } .wide { overflow-x: auto; }
+.wide .picture { min-width: 40rem; } table { border-collapse: collapse; }
 .rounds { width: 100%; font-size: 14px; } th, td { padding: .3rem .6rem; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--line); } th { color: var(--faint); font-weight: 500; white-space: nowrap; }
 td.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
