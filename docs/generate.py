@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from coterie.broker.ignored import IGNORED
-from coterie.broker.setting import Part, Setting
-from coterie.broker.settings import SETTINGS
+from coterie.broker.settings import SETTINGS, Part
 from coterie.broker.sources import ALIASES
 from coterie.broker.topic_configs import TOPIC_CONFIGS
 from coterie.errors import ErrorCode
 from coterie.group.states import NEXT, TABLES, Answer, Do, State
+from coterie.settings.setting import Setting
 
 HERE = Path(__file__).parent
 SHORT = {
