@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coterie.broker.broker import Broker
+    from coterie.client.words import OffsetAndMetadata, Record, TopicPartition
 
-__all__ = ["Broker", "__version__"]
+__all__ = ["Broker", "OffsetAndMetadata", "Record", "TopicPartition", "__version__"]
 
 __version__ = "0.1.0"
 
-_HOMES = {"Broker": "coterie.broker.broker"}
+_HOMES = {
+    "Broker": "coterie.broker.broker",
+    "OffsetAndMetadata": "coterie.client.words",
+    "Record": "coterie.client.words",
+    "TopicPartition": "coterie.client.words",
+}
 
 
 def __getattr__(name: str) -> Any:
