@@ -5,13 +5,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from coterie.version import __version__
+
 if TYPE_CHECKING:
     from coterie.broker.broker import Broker
     from coterie.client.words import OffsetAndMetadata, Record, TopicPartition
 
 __all__ = ["Broker", "OffsetAndMetadata", "Record", "TopicPartition", "__version__"]
 
-__version__ = "0.1.0"
 
 _HOMES = {
     "Broker": "coterie.broker.broker",

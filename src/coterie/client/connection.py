@@ -15,7 +15,6 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any, NamedTuple, Self, cast
 
-from coterie import __version__
 from coterie.apis import api_versions
 from coterie.apis.api import Api
 from coterie.client.settings import Address, ClientSettings
@@ -27,6 +26,7 @@ from coterie.errors import (
     RequestTimedOutError,
     UnsupportedVersionError,
 )
+from coterie.version import __version__
 from coterie.wire.frames import FrameCutter, read_response_header, request_frame
 
 __all__ = ["Connection"]
