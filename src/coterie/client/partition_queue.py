@@ -1,0 +1,205 @@
+"""What a producer holds for one partition: batches that fill, batches on their way, and their sequence numbers.
+
+Nothing is lost, doubled or reordered because of three rules:
+
+1. A batch gets its place (producer id, epoch, sequence) when it is first sent and is in `unsettled`, in that order,
+   until its fate is known. While one of them has to be sent again, only the first of them is sent, and nothing new.
+2. A batch whose place the broker `refused` as out of order is certainly not in the log; about one that got no answer
+   nothing is certain, and it is sent again under the place it had, so that the broker recognises it (KIP-98).
+3. After a gap (a batch that was given up, or the broker's memory of us is gone) the partition needs a new epoch. It
+   moves there when all that is unsettled is known not to be in the log, and starts at sequence 0 (KIP-360). Java does
+   not wait for that, and may then write a batch twice.
+
+No I/O, no clock: see `batching.py` for when any of this happens.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from coterie.client.words import TopicPartition
+from coterie.errors import KafkaError
+from coterie.wire.batch import HEADER_SIZE, MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from coterie.wire.records import BatchRecord
+
+__all__ = ["NOBODY", "Batch", "Identity", "PartitionQueue", "Told"]
+
+MAX_EPOCH = 2**15 - 1
+
+
+class Identity(NamedTuple):
+    """Whose batches these are: what InitProducerId gives."""
+
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_PRODUCER_EPOCH
+
+    @property
+    def is_somebody(self) -> bool:
+        return self.producer_id != NO_PRODUCER_ID
+
+    def next_epoch(self) -> Identity:
+        """The next one is ours to take without asking anybody (KIP-360), until there is none."""
+        return Identity(self.producer_id, self.epoch + 1) if self.epoch < MAX_EPOCH else NOBODY
+
+
+NOBODY = Identity()
+
+Told = Callable[["Batch", int], None]
+"""Is told when the record at this index of the batch is settled."""
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Records of one partition that share a fate."""
+
+    where: TopicPartition
+    created_ms: int
+    records: list[BatchRecord] = field(default_factory=list)
+    size: int = HEADER_SIZE
+    """What it will take on the wire, nearly, before compression."""
+
+    identity: Identity = NOBODY
+    sequence: int = NO_SEQUENCE
+    encoded: Any = None
+    """The driver's: the bytes, as long as identity and sequence are what they say."""
+
+    is_on_the_way: bool = False
+    is_refused: bool = False
+    attempts: int = 0
+    retry_at_ms: int = 0
+    sent_to: int = -1
+
+    is_settled: bool = False
+    base_offset: int = -1
+    append_time_ms: int = -1
+    error: KafkaError | None = None
+    record_errors: dict[int, KafkaError] = field(default_factory=dict)
+    told: list[tuple[int, Told]] = field(default_factory=list)
+    parts: tuple[Batch, ...] = ()
+    """What it was split into; they have its records and its fate."""
+
+    def locate(self, index: int) -> tuple[Batch, int]:
+        """Where the record is after any split."""
+        batch = self
+        while batch.parts:
+            first, second = batch.parts
+            batch, index = (first, index) if index < len(first.records) else (second, index - len(first.records))
+        return batch, index
+
+    def move_to(self, identity: Identity, sequence: int) -> None:
+        self.identity = identity
+        self.sequence = sequence
+        self.encoded = None
+        self.is_refused = False
+
+    def split(self) -> tuple[Batch, Batch]:
+        """Two halves by bytes, one record at least in each, under the place this one had."""
+        middle = self._middle()
+        first, second = (
+            Batch(self.where, self.created_ms, records, attempts=self.attempts, identity=self.identity)
+            for records in (self.records[:middle], self.records[middle:])
+        )
+        share = (self.size - HEADER_SIZE) * middle // len(self.records)
+        first.size += share
+        second.size += self.size - HEADER_SIZE - share
+        if self.sequence != NO_SEQUENCE:
+            first.sequence = self.sequence
+            second.sequence = (self.sequence + middle) & MAX_SEQUENCE
+        self.parts = first, second
+        for index, told in self.told:
+            part, at = self.locate(index)
+            part.told.append((at, told))
+        return self.parts[0], self.parts[1]
+
+    def _middle(self) -> int:
+        half = sum(_weight(record) for record in self.records) / 2
+        weight = 0
+        for index, record in enumerate(self.records[:-1]):
+            weight += _weight(record)
+            if weight >= half:
+                return index + 1
+        return len(self.records) - 1
+
+
+def _weight(record: BatchRecord) -> int:
+    return 1 + len(record[0] or b"") + len(record[1] or b"")
+
+
+class PartitionQueue:
+    """`waiting` batches were never sent; `unsettled` ones were, and are in the order of their sequences."""
+
+    __slots__ = ("identity", "leader", "needs_new_epoch", "next_sequence", "unsettled", "waiting", "where")
+
+    def __init__(self, where: TopicPartition) -> None:
+        self.where = where
+        self.leader = -1
+        self.waiting: deque[Batch] = deque()
+        self.unsettled: list[Batch] = []
+        self.identity = NOBODY
+        self.next_sequence = 0
+        self.needs_new_epoch = False
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self.unsettled)
+
+    def is_idle(self) -> bool:
+        return not self.waiting and not self.unsettled
+
+    def sendable(self, current: Identity | None) -> Batch | None:
+        """What may go next, by the rules above; `current` is None for a producer that is not idempotent."""
+        first_again = next((batch for batch in self.unsettled if not batch.is_on_the_way), None)
+        if first_again is not None:
+            if self.needs_new_epoch:  # each must be heard of; a refused one would only be refused again
+                return next((b for b in self.unsettled if not b.is_on_the_way and not b.is_refused), None)
+            return first_again if first_again is self.unsettled[0] else None
+        if not self.waiting or self.needs_new_epoch:
+            return None
+        if current is not None and (not current.is_somebody or (self.unsettled and self.identity != current)):
+            return None
+        return self.waiting[0]
+
+    def send(self, batch: Batch, current: Identity | None) -> None:
+        """It is on its way now; a new one gets its place."""
+        if self.waiting and batch is self.waiting[0]:
+            self.waiting.popleft()
+            if current is not None:
+                if self.identity != current:
+                    self.identity, self.next_sequence = current, 0
+                batch.move_to(current, self.next_sequence)
+                self.next_sequence = (self.next_sequence + len(batch.records)) & MAX_SEQUENCE
+            self.unsettled.append(batch)
+        batch.is_on_the_way = True
+        batch.is_refused = False
+
+    def came_back(self, batch: Batch, *, refused: bool) -> None:
+        """To be sent again. If the first in line is refused, what it should follow is not there."""
+        batch.is_on_the_way = False
+        batch.is_refused = refused
+        if refused and batch is self.unsettled[0]:
+            self.needs_new_epoch = True
+
+    def remove(self, batch: Batch) -> None:
+        """It is settled."""
+        if batch in self.unsettled:
+            self.unsettled.remove(batch)
+        else:
+            self.waiting.remove(batch)
+
+    def replace(self, batch: Batch, parts: tuple[Batch, Batch]) -> None:
+        at = self.unsettled.index(batch)
+        self.unsettled[at : at + 1] = parts
+
+    def may_move(self) -> bool:
+        return self.needs_new_epoch and all(batch.is_refused and not batch.is_on_the_way for batch in self.unsettled)
+
+    def move_to(self, identity: Identity) -> None:
+        """All that is unsettled starts anew, from sequence 0."""
+        self.identity = identity
+        self.needs_new_epoch = False
+        self.next_sequence = 0
+        for batch in self.unsettled:
+            batch.move_to(identity, self.next_sequence)
+            self.next_sequence = (self.next_sequence + len(batch.records)) & MAX_SEQUENCE
