@@ -10,6 +10,7 @@ from struct import Struct, error
 from typing import NamedTuple
 
 from coterie.errors import MalformedError
+from coterie.wire._pure_records import Header, Record, header_name, raw_records, read_records
 from coterie.wire.batch import (
     HEADER_SIZE,
     NO_PRODUCER_EPOCH,
@@ -29,20 +30,19 @@ __all__ = [
     "BatchRecord",
     "EndMarker",
     "Header",
+    "Record",
     "build_batch",
     "build_marker",
     "marker_of",
+    "read_records",
     "records",
 ]
 
 MAX_DECOMPRESSED = 128 * 1024 * 1024
 """The most a batch may decompress to unless the caller says otherwise: far above what clients send, far below harm."""
 
-_SMALLEST_RECORD = 7  # a length and six fields of one byte
 _MARKER_KEY, _MARKER_VALUE = Struct(">hh"), Struct(">hi")
 _ABORT, _COMMIT = 0, 1
-
-Header = tuple[str, bytes | None]
 
 
 class BatchRecord(NamedTuple):
@@ -69,78 +69,12 @@ def records(data: Buffer, header: BatchHeader, at: int = 0, limit: int = MAX_DEC
 
     The checksum is the caller's to check, once, where the bytes come in.
     """
-    body = memoryview(data)[at + HEADER_SIZE : at + header.size]
-    plain = bytes(decompress(header.compression, body, limit))
-    if header.record_count < 0 or header.record_count * _SMALLEST_RECORD > len(plain):
-        raise MalformedError(
-            f"a batch counts {header.record_count} records in {len(plain)} bytes; each takes {_SMALLEST_RECORD}"
-        )
+    plain = bytes(decompress(header.compression, memoryview(data)[at + HEADER_SIZE : at + header.size], limit))
     append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
-    position = 0
-    for _ in range(header.record_count):
-        record, position = _read_record(plain, position, header, append_time)
-        yield record
-    if position != len(plain):
-        raise MalformedError(
-            f"{len(plain) - position} bytes follow the last of {header.record_count} records in a batch"
-        )
-
-
-def _read_record(data: bytes, at: int, header: BatchHeader, append_time: int | None) -> tuple[BatchRecord, int]:
-    length, at = _varint(data, at)
-    end = at + length
-    if length < _SMALLEST_RECORD - 1 or end > len(data):
-        raise MalformedError(f"a record of {length} bytes at byte {at} of {len(data)}")
-    timestamp_delta, at = _varint(data, at + 1)  # one byte of attributes that nothing uses
-    offset_delta, at = _varint(data, at)
-    key, at = _nullable_bytes(data, at, end)
-    value, at = _nullable_bytes(data, at, end)
-    header_count, at = _varint(data, at)
-    if not 0 <= header_count * 2 <= end - at:
-        raise MalformedError(f"a record counts {header_count} headers in {end - at} bytes")
-    headers: list[Header] = []
-    for _ in range(header_count):
-        name, at = _nullable_bytes(data, at, end)
-        content, at = _nullable_bytes(data, at, end)
-        headers.append((_text(name), content))
-    if at != end:
-        raise MalformedError(f"a record ends at byte {at}, its length says {end}")
-    timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
-    return BatchRecord(key, value, timestamp, headers, header.base_offset + offset_delta), end
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint of at most 64 bits, and where it ends."""
-    value = shift = 0
-    while shift < 70:
-        try:
-            byte = data[at]
-        except IndexError:
-            raise MalformedError(f"a batch ends within a varint at byte {at}") from None
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80 and not value >> 64:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
-    raise MalformedError(f"a varint of more than 64 bits before byte {at}")
-
-
-def _nullable_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    length, at = _varint(data, at)
-    if length < 0:
-        return None, at
-    if at + length > end:
-        raise MalformedError(f"{length} bytes at byte {at} of a record that ends at {end}")
-    return data[at : at + length], at + length
-
-
-def _text(name: bytes | None) -> str:
-    if name is None:
-        raise MalformedError("a record has a header without a name")
-    try:
-        return name.decode()
-    except UnicodeDecodeError:
-        raise MalformedError("a record has a header whose name is not UTF-8") from None
+    for offset, timestamp, key, value, raw in raw_records(plain, header.record_count):
+        headers = [(header_name(name), content) for name, content in raw]
+        when = header.base_timestamp + timestamp if append_time is None else append_time
+        yield BatchRecord(key, value, when, headers, header.base_offset + offset)
 
 
 # --- building ---------------------------------------------------------------------------------------------------------
