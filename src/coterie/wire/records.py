@@ -5,12 +5,21 @@ Offsets and timestamps of records are differences to the batch's first; all numb
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct, error
 from typing import NamedTuple
 
 from coterie.errors import MalformedError
-from coterie.wire._pure_records import Header, Record, header_name, raw_records, read_records
+from coterie.wire._pure_records import (
+    Columns,
+    Header,
+    Record,
+    RecordWriter,
+    header_name,
+    murmur2,
+    raw_records,
+    read_records,
+)
 from coterie.wire.batch import (
     HEADER_SIZE,
     NO_PRODUCER_EPOCH,
@@ -22,24 +31,31 @@ from coterie.wire.batch import (
     attributes_of,
     pack_header,
 )
-from coterie.wire.buffer import Buffer, uvarint
+from coterie.wire.buffer import Buffer
 from coterie.wire.compression import compress, decompress
 
 __all__ = [
     "MAX_DECOMPRESSED",
+    "NO_LIMIT",
+    "BatchBuilder",
     "BatchRecord",
+    "Columns",
     "EndMarker",
     "Header",
     "Record",
+    "RecordWriter",
     "build_batch",
     "build_marker",
     "marker_of",
+    "murmur2",
     "read_records",
     "records",
 ]
 
 MAX_DECOMPRESSED = 128 * 1024 * 1024
 """The most a batch may decompress to unless the caller says otherwise: far above what clients send, far below harm."""
+
+NO_LIMIT = (1 << 31) - 1
 
 _MARKER_KEY, _MARKER_VALUE = Struct(">hh"), Struct(">hi")
 _ABORT, _COMMIT = 0, 1
@@ -80,8 +96,54 @@ def records(data: Buffer, header: BatchHeader, at: int = 0, limit: int = MAX_DEC
 # --- building ---------------------------------------------------------------------------------------------------------
 
 
+class BatchBuilder(RecordWriter):
+    """A batch that grows: `append(key, value, timestamp, headers=()) -> bool` until it is full, then `finish`.
+
+    `size` is how large the batch is so far, exactly; with compression, as large as `ratio` lets expect (how much of its
+    content is left when it is compressed).
+    """
+
+    def __init__(self, limit: int, compression: Compression = Compression.NONE, ratio: float = 1.0) -> None:
+        super().__init__(limit, 1.0 if compression is Compression.NONE else ratio)
+        self.compression = compression
+
+    def finish(
+        self,
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        is_transactional: bool = False,
+        is_control: bool = False,
+    ) -> bytearray:
+        """The batch, from offset 0, to be given its place by the log."""
+        if not self.count:
+            raise MalformedError("a batch needs one record at least")
+        header = BatchHeader(
+            base_offset=0,
+            length=0,
+            leader_epoch=-1,
+            magic=2,
+            crc=0,
+            attributes=attributes_of(
+                self.compression,
+                TimestampType.CREATE_TIME,
+                is_transactional=is_transactional,
+                is_control=is_control,
+            ),
+            last_offset_delta=self.count - 1,
+            base_timestamp=self.base_timestamp,
+            max_timestamp=self.max_timestamp,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            record_count=self.count,
+        )
+        return pack_header(header, compress(self.compression, self.plain()))
+
+
 def build_batch(
-    content: Sequence[BatchRecord],
+    content: Iterable[BatchRecord],
     *,
     compression: Compression = Compression.NONE,
     producer_id: int = NO_PRODUCER_ID,
@@ -90,53 +152,17 @@ def build_batch(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> bytearray:
-    """A batch of these records from offset 0, to be given its place by the log."""
-    if not content:
-        raise MalformedError("a batch needs one record at least")
-    base_timestamp = content[0].timestamp
-    body = b"".join([_write_record(record, base_timestamp, index) for index, record in enumerate(content)])
-    attributes = attributes_of(
-        compression, TimestampType.CREATE_TIME, is_transactional=is_transactional, is_control=is_control
-    )
-    header = BatchHeader(
-        base_offset=0,
-        length=0,
-        leader_epoch=-1,
-        magic=2,
-        crc=0,
-        attributes=attributes,
-        last_offset_delta=len(content) - 1,
-        base_timestamp=base_timestamp,
-        max_timestamp=max(record.timestamp for record in content),
+    """A batch of these records from offset 0, however large."""
+    builder = BatchBuilder(NO_LIMIT, compression)
+    for record in content:
+        builder.append(record.key, record.value, record.timestamp, record.headers)
+    return builder.finish(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
-        record_count=len(content),
+        is_transactional=is_transactional,
+        is_control=is_control,
     )
-    return pack_header(header, compress(compression, body))
-
-
-def _write_record(record: BatchRecord, base_timestamp: int, index: int) -> bytes:
-    parts = [
-        b"\x00",
-        _zigzag(record.timestamp - base_timestamp),
-        _zigzag(index),
-        *_sized(record.key),
-        *_sized(record.value),
-        _zigzag(len(record.headers)),
-    ]
-    for name, content in record.headers:
-        parts += *_sized(name.encode()), *_sized(content)
-    body = b"".join(parts)
-    return _zigzag(len(body)) + body
-
-
-def _sized(content: bytes | None) -> tuple[bytes, bytes]:
-    return (_zigzag(-1), b"") if content is None else (_zigzag(len(content)), content)
-
-
-def _zigzag(value: int) -> bytes:
-    return uvarint((value << 1) ^ (value >> 63))
 
 
 # --- transaction markers ----------------------------------------------------------------------------------------------
