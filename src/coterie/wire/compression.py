@@ -34,7 +34,7 @@ class BombError(MalformedError):
     """Decompressed, the batch would be larger than the limit."""
 
 
-def compress(compression: Compression, data: bytes) -> bytes:
+def compress(compression: Compression, data: Buffer) -> bytes:
     return _COMPRESS[compression](data)
 
 
@@ -73,7 +73,7 @@ def _into_growing_buffer(codec: Callable[[Buffer, bytearray], int]) -> Callable[
 # --- snappy -----------------------------------------------------------------------------------------------------------
 
 
-def _compress_snappy(data: bytes) -> bytes:
+def _compress_snappy(data: Buffer) -> bytes:
     parts = [_XERIAL_HEADER]
     for at in range(0, len(data), _XERIAL_BLOCK):
         block = bytes(cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK]))
@@ -112,14 +112,14 @@ def _snappy_block(block: memoryview, limit: int, before: int) -> bytearray:
 # --- lz4 --------------------------------------------------------------------------------------------------------------
 
 
-def _compress_lz4(data: bytes) -> bytes:
+def _compress_lz4(data: Buffer) -> bytes:
     """A frame of independent blocks: Kafka's Java reader refuses linked ones."""
     compressor = cramjam.lz4.Compressor(block_linked=False)
     compressor.compress(data)
     return bytes(compressor.finish())
 
 
-_COMPRESS: Final[dict[Compression, Callable[[bytes], bytes]]] = {
+_COMPRESS: Final[dict[Compression, Callable[[Buffer], bytes]]] = {
     Compression.NONE: bytes,
     Compression.GZIP: lambda data: bytes(cramjam.gzip.compress(data)),
     Compression.SNAPPY: _compress_snappy,
