@@ -17,13 +17,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from coterie.client.words import TopicPartition
 from coterie.errors import KafkaError
-from coterie.wire.batch import HEADER_SIZE, MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
-from coterie.wire.records import BatchRecord
+from coterie.wire.batch import (
+    HEADER_SIZE,
+    MAX_SEQUENCE,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    parse_header,
+    stamp_producer,
+)
+from coterie.wire.records import NO_LIMIT, BatchBuilder, records
 
 __all__ = ["NOBODY", "Batch", "Identity", "PartitionQueue", "Told"]
 
@@ -53,79 +61,90 @@ Told = Callable[["Batch", int], None]
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Records of one partition that share a fate."""
+    """Records of one partition that share a fate. As long as it waits, its builder takes more of them."""
 
     where: TopicPartition
     created_ms: int
-    records: list[BatchRecord] = field(default_factory=list)
-    size: int = HEADER_SIZE
-    """What it will take on the wire, nearly, before compression."""
+    builder: BatchBuilder
+    weight: int = 0
+    """What it takes of `buffer.memory`."""
 
     identity: Identity = NOBODY
     sequence: int = NO_SEQUENCE
-    encoded: Any = None
-    """The driver's: the bytes, as long as identity and sequence are what they say."""
+    encoded: bytearray | None = None
+    stamped: tuple[Identity, int] = (NOBODY, NO_SEQUENCE)
+    """Whose the encoded bytes say they are."""
 
     is_on_the_way: bool = False
     is_refused: bool = False
     attempts: int = 0
-    retry_at_ms: int = 0
+    retry_at_ms: float = 0
     sent_to: int = -1
 
     is_settled: bool = False
     base_offset: int = -1
     append_time_ms: int = -1
     error: KafkaError | None = None
+    """Why it failed; while it is not settled, why it must be sent again."""
     record_errors: dict[int, KafkaError] = field(default_factory=dict)
     told: list[tuple[int, Told]] = field(default_factory=list)
-    parts: tuple[Batch, ...] = ()
+    parts: tuple[Batch, Batch] | None = None
     """What it was split into; they have its records and its fate."""
+
+    def __len__(self) -> int:
+        return self.builder.count
+
+    def encode(self) -> bytearray:
+        """The bytes, under the place it has now. What was compressed once is not compressed again."""
+        place = (self.identity, self.sequence)
+        if self.encoded is None:
+            self.encoded = self.builder.finish(
+                producer_id=self.identity.producer_id, producer_epoch=self.identity.epoch, base_sequence=self.sequence
+            )
+        elif self.stamped != place:
+            stamp_producer(self.encoded, 0, *self.identity, self.sequence)
+        self.stamped = place
+        return self.encoded
 
     def locate(self, index: int) -> tuple[Batch, int]:
         """Where the record is after any split."""
         batch = self
         while batch.parts:
             first, second = batch.parts
-            batch, index = (first, index) if index < len(first.records) else (second, index - len(first.records))
+            batch, index = (first, index) if index < len(first) else (second, index - len(first))
         return batch, index
 
     def move_to(self, identity: Identity, sequence: int) -> None:
         self.identity = identity
         self.sequence = sequence
-        self.encoded = None
         self.is_refused = False
 
     def split(self) -> tuple[Batch, Batch]:
         """Two halves by bytes, one record at least in each, under the place this one had."""
-        middle = self._middle()
-        first, second = (
-            Batch(self.where, self.created_ms, records, attempts=self.attempts, identity=self.identity)
-            for records in (self.records[:middle], self.records[middle:])
+        compression = self.builder.compression
+        halves = (
+            BatchBuilder(self.builder.plain_size // 2 + HEADER_SIZE, compression),
+            BatchBuilder(NO_LIMIT, compression),
         )
-        share = (self.size - HEADER_SIZE) * middle // len(self.records)
-        first.size += share
-        second.size += self.size - HEADER_SIZE - share
+        data = self.encode()
+        into = 0
+        for at, record in enumerate(records(data, parse_header(data), limit=NO_LIMIT)):
+            key, value, timestamp, headers, _ = record
+            into = into or at == len(self) - 1 or not halves[0].append(key, value, timestamp, headers)
+            if into:
+                halves[1].append(key, value, timestamp, headers)
+        self.parts = first, second = (
+            replace(self, builder=halves[0], encoded=None, told=[], weight=self.weight // 2),
+            replace(self, builder=halves[1], encoded=None, told=[], weight=self.weight - self.weight // 2),
+        )
+        for part in self.parts:
+            part.is_on_the_way = False
         if self.sequence != NO_SEQUENCE:
-            first.sequence = self.sequence
-            second.sequence = (self.sequence + middle) & MAX_SEQUENCE
-        self.parts = first, second
+            second.sequence = (self.sequence + len(first)) & MAX_SEQUENCE
         for index, told in self.told:
             part, at = self.locate(index)
             part.told.append((at, told))
-        return self.parts[0], self.parts[1]
-
-    def _middle(self) -> int:
-        half = sum(_weight(record) for record in self.records) / 2
-        weight = 0
-        for index, record in enumerate(self.records[:-1]):
-            weight += _weight(record)
-            if weight >= half:
-                return index + 1
-        return len(self.records) - 1
-
-
-def _weight(record: BatchRecord) -> int:
-    return 1 + len(record[0] or b"") + len(record[1] or b"")
+        return first, second
 
 
 class PartitionQueue:
@@ -169,7 +188,7 @@ class PartitionQueue:
                 if self.identity != current:
                     self.identity, self.next_sequence = current, 0
                 batch.move_to(current, self.next_sequence)
-                self.next_sequence = (self.next_sequence + len(batch.records)) & MAX_SEQUENCE
+                self.next_sequence = (self.next_sequence + len(batch)) & MAX_SEQUENCE
             self.unsettled.append(batch)
         batch.is_on_the_way = True
         batch.is_refused = False
@@ -202,4 +221,4 @@ class PartitionQueue:
         self.next_sequence = 0
         for batch in self.unsettled:
             batch.move_to(identity, self.next_sequence)
-            self.next_sequence = (self.next_sequence + len(batch.records)) & MAX_SEQUENCE
+            self.next_sequence = (self.next_sequence + len(batch)) & MAX_SEQUENCE

@@ -13,29 +13,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
-from struct import unpack_from
 
-__all__ = ["Sticky", "draw_partition", "murmur2", "partition_for_key"]
+from coterie.wire.records import murmur2
 
-_SEED = 0x9747B28C
-_M = 0x5BD1E995
-_MASK = 0xFFFFFFFF
+__all__ = ["Sticky", "draw_partition", "partition_for_key"]
+
 _POSITIVE = 0x7FFFFFFF
-
-
-def murmur2(data: bytes) -> int:
-    """The 32 bits of Java's `Utils.murmur2`, unsigned."""
-    length = len(data)
-    words = length >> 2
-    h = _SEED ^ length
-    for k in unpack_from(f"<{words}I", data):
-        k = k * _M & _MASK  # noqa: PLW2901  the words of the sum, mixed in place
-        h = (h * _M & _MASK) ^ ((k ^ (k >> 24)) * _M & _MASK)
-    rest = data[words << 2 :]
-    if rest:
-        h = (h ^ int.from_bytes(rest, "little")) * _M & _MASK
-    h = (h ^ (h >> 13)) * _M & _MASK
-    return h ^ (h >> 15)
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
@@ -65,8 +48,9 @@ class Sticky:
         self.partition = draw()
 
     def note(self, size: int, *, batch_is_full: bool) -> None:
-        """So many bytes went there. It moves on between batches, so that it leaves none half full; twice the size at
-        most is too much to wait for that."""
+        """So many bytes went there. It moves on between batches, so that it leaves none half full; twice the size is
+        too much to wait for that.
+        """
         self.produced += size
         if self.produced >= self._batch_size and (batch_is_full or self.produced >= 2 * self._batch_size):
             self.produced = 0
