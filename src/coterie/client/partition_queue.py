@@ -1,14 +1,17 @@
 """What a producer holds for one partition: batches that fill, batches on their way, and their sequence numbers.
 
-Nothing is lost, doubled or reordered because of three rules:
+Nothing is lost, doubled or reordered because of four rules:
 
 1. A batch gets its place (producer id, epoch, sequence) when it is first sent and is in `unsettled`, in that order,
    until its fate is known. While one of them has to be sent again, only the first of them is sent, and nothing new.
 2. A batch whose place the broker `refused` as out of order is certainly not in the log; about one that got no answer
-   nothing is certain, and it is sent again under the place it had, so that the broker recognises it (KIP-98).
-3. After a gap (a batch that was given up, or the broker's memory of us is gone) the partition needs a new epoch. It
+   nothing is certain, and it is sent again under the place it had. The broker recognises its last five (KIP-98), so
+   that four at most are sent after one that is unsettled. Java counts requests under way, and may write it twice.
+3. A broker that has not heard of a producer yet takes whatever comes first. So nothing follows the first batch of an
+   epoch before that is acknowledged. Java does not wait, and a first batch that fails may come after the second.
+4. After a gap (a batch that was given up, or the broker's memory of us is gone) the partition needs a new epoch. It
    moves there when all that is unsettled is known not to be in the log, and starts at sequence 0 (KIP-360). Java does
-   not wait for that, and may then write a batch twice.
+   not wait for that either, and may then write a batch twice.
 
 No I/O, no clock: see `batching.py` for when any of this happens.
 """
@@ -36,6 +39,8 @@ from coterie.wire.records import NO_LIMIT, BatchBuilder, records
 __all__ = ["NOBODY", "Batch", "Identity", "PartitionQueue", "Told"]
 
 MAX_EPOCH = 2**15 - 1
+REMEMBERED = 5
+"""So many batches of a producer a broker recognises when they come again."""
 
 
 class Identity(NamedTuple):
@@ -71,6 +76,8 @@ class Batch:
 
     identity: Identity = NOBODY
     sequence: int = NO_SEQUENCE
+    ordinal: int = 0
+    """Which batch of its epoch it is."""
     encoded: bytearray | None = None
     stamped: tuple[Identity, int] = (NOBODY, NO_SEQUENCE)
     """Whose the encoded bytes say they are."""
@@ -114,11 +121,6 @@ class Batch:
             batch, index = (first, index) if index < len(first) else (second, index - len(first))
         return batch, index
 
-    def move_to(self, identity: Identity, sequence: int) -> None:
-        self.identity = identity
-        self.sequence = sequence
-        self.is_refused = False
-
     def split(self) -> tuple[Batch, Batch]:
         """Two halves by bytes, one record at least in each, under the place this one had."""
         compression = self.builder.compression
@@ -150,19 +152,39 @@ class Batch:
 class PartitionQueue:
     """`waiting` batches were never sent; `unsettled` ones were, and are in the order of their sequences."""
 
-    __slots__ = ("identity", "leader", "needs_new_epoch", "next_sequence", "unsettled", "waiting", "where")
+    __slots__ = (
+        "batches_sent",
+        "identity",
+        "is_known",
+        "leader",
+        "needs_new_epoch",
+        "next_sequence",
+        "unsettled",
+        "waiting",
+        "where",
+    )
 
     def __init__(self, where: TopicPartition) -> None:
         self.where = where
         self.leader = -1
         self.waiting: deque[Batch] = deque()
         self.unsettled: list[Batch] = []
-        self.identity = NOBODY
-        self.next_sequence = 0
+        self._begin(NOBODY)
         self.needs_new_epoch = False
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.unsettled)
+
+    def _begin(self, identity: Identity) -> None:
+        self.identity = identity
+        self.next_sequence = self.batches_sent = 0
+        self.is_known = False  # the broker has no batch of this identity yet
+
+    def _place(self, batch: Batch) -> None:
+        batch.identity, batch.sequence, batch.ordinal = self.identity, self.next_sequence, self.batches_sent
+        batch.is_refused = False
+        self.next_sequence = (self.next_sequence + len(batch)) & MAX_SEQUENCE
+        self.batches_sent += 1
 
     def is_idle(self) -> bool:
         return not self.waiting and not self.unsettled
@@ -176,8 +198,13 @@ class PartitionQueue:
             return first_again if first_again is self.unsettled[0] else None
         if not self.waiting or self.needs_new_epoch:
             return None
-        if current is not None and (not current.is_somebody or (self.unsettled and self.identity != current)):
-            return None
+        if current is not None:
+            if not current.is_somebody:
+                return None
+            if self.unsettled and (self.identity != current or not self.is_known):
+                return None
+            if self.unsettled and self.batches_sent - self.unsettled[0].ordinal >= REMEMBERED:
+                return None
         return self.waiting[0]
 
     def send(self, batch: Batch, current: Identity | None) -> None:
@@ -186,9 +213,8 @@ class PartitionQueue:
             self.waiting.popleft()
             if current is not None:
                 if self.identity != current:
-                    self.identity, self.next_sequence = current, 0
-                batch.move_to(current, self.next_sequence)
-                self.next_sequence = (self.next_sequence + len(batch)) & MAX_SEQUENCE
+                    self._begin(current)
+                self._place(batch)
             self.unsettled.append(batch)
         batch.is_on_the_way = True
         batch.is_refused = False
@@ -202,6 +228,8 @@ class PartitionQueue:
 
     def remove(self, batch: Batch) -> None:
         """It is settled."""
+        if batch.error is None and batch.identity == self.identity:
+            self.is_known = True
         if batch in self.unsettled:
             self.unsettled.remove(batch)
         else:
@@ -216,9 +244,7 @@ class PartitionQueue:
 
     def move_to(self, identity: Identity) -> None:
         """All that is unsettled starts anew, from sequence 0."""
-        self.identity = identity
+        self._begin(identity)
         self.needs_new_epoch = False
-        self.next_sequence = 0
         for batch in self.unsettled:
-            batch.move_to(identity, self.next_sequence)
-            self.next_sequence = (self.next_sequence + len(batch)) & MAX_SEQUENCE
+            self._place(batch)

@@ -99,7 +99,7 @@ class _Face:
         settings = self.settings
         return KafkaError(
             f"no room for the record within max.block.ms={settings.max_block_ms}: {self._sender.batching.used} bytes "
-            f"wait to be delivered and buffer.memory is {settings.buffer_memory}. Is the cluster there, does it keep up?",
+            f"wait to be delivered and buffer.memory is {settings.buffer_memory}. Is the cluster there?",
             ErrorCode.REQUEST_TIMED_OUT,
         )
 
