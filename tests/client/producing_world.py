@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from random import Random
+from random import Random  # noqa: TID251  seeded
 
 from coterie.client.batching import Batching, BatchingRules
 from coterie.client.batching_events import (

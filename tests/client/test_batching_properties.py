@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
+from random import Random  # noqa: TID251  seeded
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

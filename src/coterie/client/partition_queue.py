@@ -6,12 +6,12 @@ Nothing is lost, doubled or reordered because of four rules:
    until its fate is known. While one of them has to be sent again, only the first of them is sent, and nothing new.
 2. A batch whose place the broker `refused` as out of order is certainly not in the log; about one that got no answer
    nothing is certain, and it is sent again under the place it had. The broker recognises its last five (KIP-98), so
-   that four at most are sent after one that is unsettled. Java counts requests under way, and may write it twice.
+   that four at most are sent after one that is unsettled. (Java counts the requests under way instead.)
 3. A broker that has not heard of a producer yet takes whatever comes first. So nothing follows the first batch of an
-   epoch before that is acknowledged. Java does not wait, and a first batch that fails may come after the second.
+   epoch before that is acknowledged. (Java does not wait.)
 4. After a gap (a batch that was given up, or the broker's memory of us is gone) the partition needs a new epoch. It
-   moves there when all that is unsettled is known not to be in the log, and starts at sequence 0 (KIP-360). Java does
-   not wait for that either, and may then write a batch twice.
+   moves there when all that is unsettled is known not to be in the log, and starts at sequence 0 (KIP-360). (Java
+   does not wait.)
 
 No I/O, no clock: see `batching.py` for when any of this happens.
 """
