@@ -9,12 +9,14 @@ from coterie.version import __version__
 
 if TYPE_CHECKING:
     from coterie.broker.broker import Broker
+    from coterie.client.admin import Admin, AsyncAdmin
     from coterie.client.words import OffsetAndMetadata, Record, TopicPartition
 
-__all__ = ["Broker", "OffsetAndMetadata", "Record", "TopicPartition", "__version__"]
-
+__all__ = ["Admin", "AsyncAdmin", "Broker", "OffsetAndMetadata", "Record", "TopicPartition", "__version__"]
 
 _HOMES = {
+    "Admin": "coterie.client.admin",
+    "AsyncAdmin": "coterie.client.admin",
     "Broker": "coterie.broker.broker",
     "OffsetAndMetadata": "coterie.client.words",
     "Record": "coterie.client.words",

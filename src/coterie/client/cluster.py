@@ -107,12 +107,13 @@ class Cluster:
                     failures += 1
                     if last.code in STALE_METADATA:
                         self.expire()
-                    await self._pause(failures)
+                    await self.pause(failures)
         except TimeoutError:
             why = f"the last try: {last}" if last else "no answer came"
             raise RequestTimedOutError(f"{what}: not done within {within_ms:.0f} ms; {why}") from None
 
-    async def _pause(self, failures: int) -> None:
+    async def pause(self, failures: int) -> None:
+        """As long as `retry.backoff.ms` says after so many failures."""
         settings = self.settings
         chance = random.random()  # noqa: S311
         pause_ms = backoff_ms(failures, settings.retry_backoff_ms, settings.retry_backoff_max_ms, chance)

@@ -10,7 +10,7 @@ import os
 import socket
 import struct
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import ModuleType
 from typing import Any, NamedTuple, Self, cast
@@ -33,6 +33,8 @@ __all__ = ["Connection"]
 
 SOFTWARE = "coterie"
 CLOSE_GRACE_S = 1.0
+LONGEST_S = 86_400.0
+"""Timers do not take the centuries that settings allow."""
 _HIGHEST_CORRELATION = 2**31 - 1
 
 _Answer = tuple[bytes, int]
@@ -52,7 +54,7 @@ class Connection(asyncio.Protocol):
         self.address = address
         self._client_id = settings.client_id or SOFTWARE
         self._request_timeout_ms = settings.request_timeout_ms
-        self._idle_s = settings.connections_max_idle_ms / 1000
+        self._idle_s = min(settings.connections_max_idle_ms / 1000, LONGEST_S)
         self._cutter = FrameCutter(settings.coterie_max_response_bytes)
         self._loop = asyncio.get_running_loop()
         self._asked: deque[_Asked] = deque()
@@ -76,7 +78,7 @@ class Connection(asyncio.Protocol):
         within_ms = settings.socket_connection_setup_timeout_ms if setup_timeout_ms is None else setup_timeout_ms
         loop = connection._loop
         try:
-            async with asyncio.timeout(within_ms / 1000):
+            async with asyncio.timeout(min(within_ms / 1000, LONGEST_S)):
                 await loop.create_connection(lambda: connection, host, port)
         except TimeoutError:
             raise ConnectionLostError(
@@ -116,17 +118,17 @@ class Connection(asyncio.Protocol):
         return version
 
     def _common_version(self, row: Api, at_most: int | None) -> int:
-        theirs = self._ranges.get(row.key)
-        if theirs is None:
-            raise UnsupportedVersionError(
-                f"{self.address} does not speak {row.name} at all, of which we speak versions {_span(row.versions)}"
-            )
+        theirs = self._ranges.get(row.key, range(0))
         limit = row.versions[-1] if at_most is None else at_most
         ours = [version for version in row.versions if row.serves(version) and version <= limit]
+        if not theirs:
+            raise UnsupportedVersionError(
+                f"{self.address} does not speak {row.name} at all, of which we speak versions {_span(ours)}"
+            )
         common = [version for version in ours if version in theirs]
         if not common:
             raise UnsupportedVersionError(
-                f"{self.address} speaks {row.name} in versions {_span(theirs)}, we in {ours[0]} to {ours[-1]}: "
+                f"{self.address} speaks {row.name} in versions {_span(theirs)}, we in {_span(ours)}: "
                 "there is none in common"
             )
         return common[-1]
@@ -312,8 +314,8 @@ def _again(error: KafkaError, more: str = "") -> KafkaError:
     return type(error)(f"{error}{more}", error.code)
 
 
-def _span(versions: range) -> str:
-    return f"{versions[0]} to {versions[-1]}" if versions else "none"
+def _span(versions: Sequence[int]) -> str:
+    return f"{versions[0]} to {versions[-1]}"
 
 
 def _why(error: Exception) -> str:

@@ -115,9 +115,9 @@ class ClientSettings:
     )
     reconnect_backoff_max_ms: int = setting(CLIENT, 1_000, int64(0), "The longest pause before a new connection.")
     socket_connection_setup_timeout_ms: int = setting(
-        CLIENT, 10_000, int64(), "How long a connection may take to come about; it doubles each time."
+        CLIENT, 10_000, int64(0), "How long a connection may take to come about; it doubles each time."
     )
-    socket_connection_setup_timeout_max_ms: int = setting(CLIENT, 30_000, int64(), "The longest it may take.")
+    socket_connection_setup_timeout_max_ms: int = setting(CLIENT, 30_000, int64(0), "The longest it may take.")
     connections_max_idle_ms: int = setting(
         CLIENT, 540_000, int64(), "A connection that is silent so long is closed; negative: never."
     )
@@ -276,8 +276,8 @@ class ConsumerSettings(ClientSettings):
     partition_assignment_strategy: tuple[str, ...] = setting(
         GROUP, ("range", "cooperative-sticky"), Assignors(), "The assignors this member can use, the favourite first."
     )
-    session_timeout_ms: int = setting(GROUP, 45_000, int32(), "A member that is silent so long is out of the group.")
-    heartbeat_interval_ms: int = setting(GROUP, 3_000, int32(), "The time between two heartbeats.")
+    session_timeout_ms: int = setting(GROUP, 45_000, int32(1), "A member that is silent so long is out of the group.")
+    heartbeat_interval_ms: int = setting(GROUP, 3_000, int32(1), "The time between two heartbeats.")
     max_poll_interval_ms: int = setting(GROUP, 300_000, int32(1), "A member that does not poll for so long leaves.")
     enable_auto_commit: bool = setting(GROUP, True, Flag(), "Positions are committed in the background.")
     auto_commit_interval_ms: int = setting(GROUP, 5_000, int32(0), "How often they are.")
