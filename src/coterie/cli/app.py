@@ -17,7 +17,9 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"coterie {coterie.__version__}")
+        from coterie.wire.records import IS_COMPILED
+
+        typer.echo(f"coterie {coterie.__version__} (record batches: {'compiled' if IS_COMPILED else 'pure Python'})")
         raise typer.Exit
 
 

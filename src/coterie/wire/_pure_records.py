@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Never
 
 from coterie.errors import MalformedError
 from coterie.wire.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, TimestampType
@@ -26,15 +26,20 @@ __all__ = [
     "Record",
     "RecordWriter",
     "as_bytes",
+    "check_ratio",
+    "check_timestamp",
     "header_name",
     "murmur2",
     "raw_headers",
     "raw_records",
     "read_records",
+    "refuse_size",
+    "restored_record",
 ]
 
 _SMALLEST_RECORD = 7  # a length and six fields of one byte
 _MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
+_MAX_MILLISECONDS = _MAX_INT64 // 1000
 _MAX_PLAIN = (1 << 31) - 1 - HEADER_SIZE
 """What an int32 can count, in a batch as in a column of Arrow's."""
 
@@ -58,6 +63,16 @@ class Record:
     headers: tuple[Header, ...] = ()
     leader_epoch: int = -1
 
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return restored_record, tuple([getattr(self, name) for name in self.__match_args__])
+
+
+def restored_record(*fields: Any) -> Any:
+    """From a pickle: as the kind of record that is in use here, which need not be the sender's."""
+    from coterie.wire import records
+
+    return records.Record(*fields)
+
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
@@ -67,8 +82,8 @@ def read_records(plain: Buffer, header: BatchHeader, topic: str, partition: int,
     found = []
     kind, epoch = header.timestamp_type, header.leader_epoch
     for offset, timestamp, key, value, raw in _placed(plain, header):
-        headers = tuple([(header_name(name), content) for name, content in raw])
         if first <= offset < end:
+            headers = tuple([(header_name(name), content) for name, content in raw])
             found.append(Record(topic, partition, offset, timestamp, kind, key, value, headers, epoch))
     return found
 
@@ -179,7 +194,7 @@ class ColumnBuffers(NamedTuple):
     offsets: Buffer
     """int64"""
     timestamps: Buffer
-    """int64, milliseconds"""
+    """int64, microseconds"""
     timestamp_types: Buffer
     """int32"""
     keys: BinaryColumn
@@ -227,28 +242,26 @@ class Columns:
         """Add those records of a batch, decompressed, whose offsets are in [first, end); all of them or an error."""
         if self.plain_bytes + len(plain) > _MAX_PLAIN:
             raise OverflowError(f"columns of more than {_MAX_PLAIN} bytes; finish them before the next batch")
-        found = list(_placed(plain, header))
-        if self._with_headers:
-            for _, _, _, _, headers in found:
+        found = [record for record in _placed(plain, header) if first <= record[0] < end]
+        for _, timestamp, _, _, headers in found:
+            if not -_MAX_MILLISECONDS <= timestamp <= _MAX_MILLISECONDS:
+                raise MalformedError(f"a record of time {timestamp}; in microseconds it has no room in 64 bits")
+            if self._with_headers:
                 for name, _ in headers:
                     header_name(name)
-        self.plain_bytes += len(plain)
+        self.rows += len(found)
+        self.plain_bytes += len(plain) if found else 0
         for offset, timestamp, key, value, headers in found:
-            if first <= offset < end:
-                self.rows += 1
-                self._offsets.append(offset)
-                self._timestamps.append(timestamp)
-                self._types.append(header.timestamp_type)
-                self._keys.append(key)
-                self._values.append(value)
-                if self._with_headers:
-                    self._add_headers(headers)
-
-    def _add_headers(self, headers: list[RawHeader]) -> None:
-        for name, content in headers:
-            self._names.append(name)
-            self._contents.append(content)
-        self._header_ends.append(len(self._names.ends) - 1)
+            self._offsets.append(offset)
+            self._timestamps.append(1000 * timestamp)
+            self._types.append(header.timestamp_type)
+            self._keys.append(key)
+            self._values.append(value)
+            if self._with_headers:
+                for name, content in headers:
+                    self._names.append(name)
+                    self._contents.append(content)
+                self._header_ends.append(len(self._names.ends) - 1)
 
     def finish(self) -> ColumnBuffers:
         """What has been added; then it starts anew."""
@@ -278,6 +291,7 @@ class RecordWriter:
     """
 
     def __init__(self, limit: int, ratio: float = 1.0) -> None:
+        check_ratio(ratio)
         self._limit, self._ratio = limit, ratio
         self._plain = bytearray()
         self.count = 0
@@ -301,8 +315,7 @@ class RecordWriter:
         headers: Iterable[tuple[str, Buffer | None]] = (),
     ) -> bool:
         """Whether there was room for it: the first always has."""
-        if not NO_TIMESTAMP <= timestamp < _MAX_INT64:
-            raise MalformedError(f"a timestamp is -1 or milliseconds since 1970 below 2^63 - 1, not {timestamp}")
+        check_timestamp(timestamp)
         base = timestamp if self.count == 0 else self.base_timestamp
         parts = [b"\x00", _zigzag(timestamp - base), _zigzag(self.count)]
         _add_sized(parts, as_bytes(key, "key"))
@@ -318,7 +331,7 @@ class RecordWriter:
         if self.count and HEADER_SIZE + int(size * self._ratio) > self._limit:
             return False
         if size > _MAX_PLAIN:
-            raise MalformedError(f"a batch of {size} bytes; its length has to fit into 31 bits")
+            refuse_size(size)
         self._plain += prefix
         self._plain += b"".join(parts)
         self.base_timestamp = base
@@ -329,6 +342,20 @@ class RecordWriter:
     def plain(self) -> Buffer:
         """The records as they are in a batch that is not compressed."""
         return bytes(self._plain)
+
+
+def check_ratio(ratio: float) -> None:
+    if not 0 < ratio <= 100:
+        raise ValueError(f"of 1 byte compression leaves 1 or less, now and then a little more; not {ratio}")
+
+
+def check_timestamp(timestamp: int) -> None:
+    if not NO_TIMESTAMP <= timestamp < _MAX_INT64:
+        raise MalformedError(f"a timestamp is -1 or milliseconds since 1970 below 2^63 - 1, not {timestamp}")
+
+
+def refuse_size(size: int) -> Never:
+    raise MalformedError(f"a batch of {size} bytes; its length has to fit into 31 bits")
 
 
 def as_bytes(content: Buffer | None, what: str) -> bytes | None:

@@ -16,7 +16,7 @@ from coterie.errors import MalformedError
 from coterie.wire.batch import Compression
 from coterie.wire.buffer import Buffer
 
-__all__ = ["BombError", "compress", "decompress"]
+__all__ = ["BombError", "Scratch", "compress", "decompress"]
 
 _INT32 = Struct(">i")
 
@@ -27,6 +27,7 @@ _XERIAL_BLOCK: Final = 32 * 1024
 
 _FIRST_GUESS: Final = 8  # most batches shrink less than that
 _GROWTH: Final = 4
+_KEPT: Final = 16 * 1024 * 1024
 _TOO_SMALL: Final = "failed to write whole buffer"  # cramjam has no type for it
 
 
@@ -34,14 +35,29 @@ class BombError(MalformedError):
     """Decompressed, the batch would be larger than the limit."""
 
 
+class Scratch:
+    """Memory to decompress into again and again: new memory for each batch costs a tenth of the decompression."""
+
+    def __init__(self) -> None:
+        self._memory = bytearray()
+
+    def of(self, size: int) -> memoryview:
+        """So many bytes, until the next are asked for."""
+        if size > _KEPT:
+            return memoryview(bytearray(size))
+        if size > len(self._memory):
+            self._memory = bytearray(size)  # never resized: somebody may still look at the old one
+        return memoryview(self._memory)[:size]
+
+
 def compress(compression: Compression, data: Buffer) -> bytes:
     return _COMPRESS[compression](data)
 
 
-def decompress(compression: Compression, data: Buffer, limit: int) -> Buffer:
-    """What was compressed, if it has at most `limit` bytes."""
+def decompress(compression: Compression, data: Buffer, limit: int, scratch: Scratch | None = None) -> Buffer:
+    """What was compressed, if it has at most `limit` bytes; with `scratch`, until that is used again."""
     try:
-        return _DECOMPRESS[compression](data, limit)
+        return _DECOMPRESS[compression](data, limit, scratch or Scratch())
     except cramjam.DecompressionError as error:
         raise MalformedError(f"{len(data)} bytes that should be {compression.name.lower()} are not: {error}") from None
 
@@ -53,13 +69,13 @@ def _too_large(limit: int) -> BombError:
 # --- gzip, lz4 and zstd -----------------------------------------------------------------------------------------------
 
 
-def _into_growing_buffer(codec: Callable[[Buffer, bytearray], int]) -> Callable[[Buffer, int], Buffer]:
-    def decompress_within(data: Buffer, limit: int) -> Buffer:
+def _into_growing_buffer(codec: Callable[[Buffer, memoryview], int]) -> Callable[[Buffer, int, Scratch], Buffer]:
+    def decompress_within(data: Buffer, limit: int, scratch: Scratch) -> Buffer:
         size = min(limit, _FIRST_GUESS * len(data) + 1024)
         while True:
-            output = bytearray(size)
+            output = scratch.of(size)
             try:
-                return memoryview(output)[: codec(data, output)]
+                return output[: codec(data, output)]
             except cramjam.DecompressionError as error:
                 if _TOO_SMALL not in str(error):
                     raise
@@ -81,7 +97,7 @@ def _compress_snappy(data: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_snappy(data: Buffer, limit: int) -> Buffer:
+def _decompress_snappy(data: Buffer, limit: int, _scratch: Scratch) -> Buffer:
     """A stream of snappy-java's, or one bare block, as librdkafka writes it."""
     view = memoryview(data)
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
@@ -126,8 +142,8 @@ _COMPRESS: Final[dict[Compression, Callable[[Buffer], bytes]]] = {
     Compression.LZ4: _compress_lz4,
     Compression.ZSTD: lambda data: bytes(cramjam.zstd.compress(data)),
 }
-_DECOMPRESS: Final[dict[Compression, Callable[[Buffer, int], Buffer]]] = {
-    Compression.NONE: lambda data, _limit: data,
+_DECOMPRESS: Final[dict[Compression, Callable[[Buffer, int, Scratch], Buffer]]] = {
+    Compression.NONE: lambda data, _limit, _scratch: data,
     Compression.GZIP: _into_growing_buffer(cramjam.gzip.decompress_into),
     Compression.SNAPPY: _decompress_snappy,
     Compression.LZ4: _into_growing_buffer(cramjam.lz4.decompress_into),

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from coterie.errors import MalformedError
 from coterie.wire.batch import HEADER_SIZE, BatchHeader, CorruptBatchError, check_sum, parse_header
 from coterie.wire.buffer import Buffer
-from coterie.wire.compression import decompress
+from coterie.wire.compression import Scratch, decompress
 from coterie.wire.records import MAX_DECOMPRESSED, Record, marker_of, read_records
 
 __all__ = ["MAX_OFFSET", "FetchedBatches", "FetchedRecords"]
@@ -24,7 +24,7 @@ MAX_OFFSET = (1 << 63) - 1
 
 
 class FetchedBatches:
-    """The batches with records to show, one at a time. Read `FetchedRecords`; this is what it shares with Arrow."""
+    """The batches with records to show, one at a time. `FetchedRecords` and `arrow.py` read them."""
 
     def __init__(
         self,
@@ -37,10 +37,12 @@ class FetchedBatches:
         aborted: Iterable[tuple[int, int]] | None = None,
         check_crcs: bool = True,
         limit: int = MAX_DECOMPRESSED,
+        scratch: Scratch | None = None,
     ) -> None:
         """`aborted` is (first offset, producer id) of each aborted transaction in the fetch's answer; None shows all.
 
-        Records from `next_offset` on and before `until_offset` are shown. A batch may decompress to `limit` bytes.
+        Records from `next_offset` on and before `until_offset` are shown. A batch may decompress to `limit` bytes,
+        in `scratch` if the caller has one for many fetches.
         """
         self.topic = topic
         self.partition = partition
@@ -55,11 +57,12 @@ class FetchedBatches:
         self._aborting: set[int] = set()
         self._check_crcs = check_crcs
         self._limit = limit
+        self._scratch = scratch or Scratch()
 
-    def _next_batch(self) -> tuple[BatchHeader, Buffer] | None:
+    def next_batch(self) -> tuple[BatchHeader, Buffer] | None:
         """The next batch with records to show and its records, decompressed; None when there is none.
 
-        The caller says `_passed` when it has read them. Raises at a batch that cannot be read, again and again.
+        The caller says `passed` when it has read them. Raises at a batch that cannot be read, again and again.
         """
         data = self._data
         while len(data) - self._at >= HEADER_SIZE:
@@ -78,8 +81,8 @@ class FetchedBatches:
                 check_sum(data, header, self._at)
             if self._is_to_be_shown(header) and header.next_offset > self.next_offset:
                 body = data[self._at + HEADER_SIZE : self._at + header.size]
-                return header, decompress(header.compression, body, self._limit)
-            self._passed(header)
+                return header, decompress(header.compression, body, self._limit, self._scratch)
+            self.passed(header)
         if len(data) > 0 and self._at == 0:
             raise MalformedError(
                 f"{len(data)} bytes of {self.topic}-{self.partition} at offset {self.next_offset} hold no whole batch; "
@@ -87,7 +90,7 @@ class FetchedBatches:
             )
         return None
 
-    def _passed(self, header: BatchHeader) -> None:
+    def passed(self, header: BatchHeader) -> None:
         self._at += header.size
         self.next_offset = max(self.next_offset, min(header.next_offset, self.until_offset))
 
@@ -127,7 +130,7 @@ class FetchedRecords(FetchedBatches):
             part = list(self._pending[self._taken : self._taken + at_most - len(found)])
             self._taken += len(part)
             if self._taken == len(self._pending):
-                self._passed(self._header)
+                self.passed(self._header)
             else:
                 self.next_offset = part[-1].offset + 1
             found = found + part if found else part
@@ -135,7 +138,7 @@ class FetchedRecords(FetchedBatches):
 
     def _open_next(self, found: list[Record]) -> bool:
         try:
-            batch = self._next_batch()
+            batch = self.next_batch()
             if batch is None:
                 return False
             header, plain = batch

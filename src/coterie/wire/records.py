@@ -1,13 +1,17 @@
 """The records within a batch v2: read one by one, or built into a new batch. The header is in `batch.py`.
 
-Offsets and timestamps of records are differences to the batch's first; all numbers are zigzag varints.
+Offsets and timestamps of records are differences to the batch's first; all numbers are zigzag varints. What is done
+for each record is in `_pure_records.py` and, compiled, in `_fast_records.pyx`; here is decided which of them is used.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from importlib import import_module
 from struct import Struct, error
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from coterie.errors import MalformedError
 from coterie.wire._pure_records import (
@@ -34,7 +38,14 @@ from coterie.wire.batch import (
 from coterie.wire.buffer import Buffer
 from coterie.wire.compression import compress, decompress
 
+if not TYPE_CHECKING and os.environ.get("COTERIE_PURE", "0") in {"", "0"}:
+    with suppress(ImportError):  # built where there was no compiler
+        fast = import_module("coterie.wire._fast_records")
+        Columns, Record, RecordWriter = fast.Columns, fast.Record, fast.RecordWriter
+        murmur2, read_records = fast.murmur2, fast.read_records
+
 __all__ = [
+    "IS_COMPILED",
     "MAX_DECOMPRESSED",
     "NO_LIMIT",
     "BatchBuilder",
@@ -54,6 +65,9 @@ __all__ = [
 
 MAX_DECOMPRESSED = 128 * 1024 * 1024
 """The most a batch may decompress to unless the caller says otherwise: far above what clients send, far below harm."""
+
+IS_COMPILED = Record.__module__ == "coterie.wire._fast_records"
+"""Whether records are read and written by `_fast_records.pyx`; COTERIE_PURE=1 in the environment says no."""
 
 NO_LIMIT = (1 << 31) - 1
 

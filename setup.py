@@ -1,0 +1,17 @@
+"""The one compiled file. It is optional: where there is no compiler, its twin in Python does the same, slower."""
+
+from __future__ import annotations
+
+from setuptools import Extension, setup
+
+setup(
+    ext_modules=[
+        Extension(
+            "coterie.wire._fast_records",
+            ["src/coterie/wire/_fast_records.pyx"],
+            extra_compile_args=["-g0"],
+            optional=True,
+        )
+    ],
+    options={"build_ext": {"cython_c_in_temp": True}},
+)
