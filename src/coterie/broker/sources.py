@@ -16,9 +16,9 @@ _PREFIXES = ("KAFKA_", "COTERIE_")
 _NOT_SETTINGS = re.compile(
     r"KAFKA_(VERSION|HOME|USER|DEBUG|MODE|CLUSTERS|(.*_)?OPTS|(TOOLS_)?LOG4J_.*|JMX_.*|CLASSPATH|CFG_.*)"
     r"|KAFKA_(.*_)?SERVICE_(HOST|PORT(_.*)?)|KAFKA_(.*_)?PORT(_[0-9]+_(TCP|UDP)(_.*)?)?"
-    r"|COTERIE_KAFKA_LIBS"
+    r"|COTERIE_(BOOTSTRAP|KAFKA_LIBS)"
 )
-"""Of Kafka's images and scripts, of a Kubernetes service called kafka, and of our own tests."""
+"""Of Kafka's images and scripts, of a Kubernetes service called kafka, of our own commands and tests."""
 
 
 def from_environ(environ: Mapping[str, str], settings: Iterable[str], problems: list[str]) -> list[Given]:

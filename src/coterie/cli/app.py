@@ -9,10 +9,14 @@ from typing import Annotated
 import typer
 
 import coterie
+from coterie.cli.groups_app import groups_app
+from coterie.cli.topics_app import topics_app
 
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(topics_app, name="topics")
+app.add_typer(groups_app, name="groups")
 
 
 def _show_version(wanted: bool) -> None:
