@@ -21,6 +21,9 @@ from typing import Any, NamedTuple
 
 from measured import Process, coterie_serve, write_results
 
+from coterie import Admin, TopicPartition
+from coterie.client.admin import LATEST
+from coterie.errors import KafkaError
 
 HERE = Path(__file__).parent
 PARTITIONS = 4
@@ -28,7 +31,7 @@ TOPIC_SETTINGS = ("--set", f"num.partitions={PARTITIONS}")
 
 
 class Client(NamedTuple):
-    """How a client is called: `bench/clients/<file>.py TASK bootstrap topic records size settings`."""
+    """How a client is called: `python -m client_tasks.<file> TASK bootstrap topic records size settings`."""
 
     file: str
     tasks: tuple[str, ...] = ("produce",)
@@ -47,16 +50,24 @@ SETTINGS = {"defaults": {}, "batches of 128 KiB": {"batch_size": 131_072, "linge
 
 def run(client: Client, task: str, bootstrap: str, topic: str, *, records: int, size: int, settings: object) -> Any:
     """What the process says of itself when it is done: cpu_s, wall_s, records."""
-    command = [sys.executable, str(HERE / "client_tasks" / f"{client.file}.py")]
+    command = [sys.executable, "-m", f"client_tasks.{client.file}"]
     command += [task, bootstrap, topic, str(records), str(size), json.dumps(settings)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900, cwd=HERE)
     if done.returncode:
         raise SystemExit(f"{client.file} {task} ended with {done.returncode}:\n{done.stderr[-3000:]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def check(admin: Admin, topic: str, records: int) -> None:
+    """What a client says it has sent must be there; then the memory is needed for the next."""
+    ends = admin.list_offsets({TopicPartition(topic, number): LATEST for number in range(PARTITIONS)})
+    found = sum(end.offset for end in ends.values() if not isinstance(end, KafkaError))
+    if found != records:
+        raise SystemExit(f"{topic} has {found} records of {records}")
+    admin.delete_topics([topic])
 
-def produce(bootstrap: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+
+def produce(bootstrap: str, admin: Admin, options: argparse.Namespace) -> list[dict[str, Any]]:
     rows: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
     names = [name for name in options.clients if "produce" in CLIENTS[name].tasks]
     for turn in range(options.rounds):
@@ -73,6 +84,7 @@ def produce(bootstrap: str, options: argparse.Namespace) -> list[dict[str, Any]]
                         size=size,
                         settings=settings,
                     )
+                    check(admin, topic, options.records)
                     rows.setdefault((settings_name, size, name), []).append(one)
                     print(f"{settings_name:18} {size:5} B  {name:16} {one}", file=sys.stderr, flush=True)
     return [_row(*key, found) for key, found in rows.items()]
@@ -105,7 +117,8 @@ def main() -> None:
     options = parser.parse_args()
     with Process(coterie_serve("--memory", *TOPIC_SETTINGS)) as broker:
         host, port = broker.ready()
-        figures = {task: TASKS[task](f"{host}:{port}", options) for task in options.only}
+        with Admin(bootstrap_servers=f"{host}:{port}") as admin:
+            figures = {task: TASKS[task](f"{host}:{port}", admin, options) for task in options.only}
     write_results(options.json, {"records": options.records, "rounds": options.rounds, **figures})
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 import uvloop
-from task import Task, main
+from client_tasks.task import Task, main
 
 from coterie.client.producer import AsyncProducer
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import uvloop
 from aiokafka import AIOKafkaProducer
-from task import Task, main
+from client_tasks.task import Task, main
 
 NAMES = {"batch_size": "max_batch_size"}
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from client_tasks.task import Task, main
 from confluent_kafka import Producer
-from task import Task, main
 
 
 def produce(task: Task) -> int:

@@ -10,16 +10,32 @@ from coterie.version import __version__
 if TYPE_CHECKING:
     from coterie.broker.broker import Broker
     from coterie.client.admin import Admin, AsyncAdmin
+    from coterie.client.delivery import RecordMetadata
+    from coterie.client.producer import AsyncProducer, Producer
     from coterie.client.words import OffsetAndMetadata, Record, TopicPartition
 
-__all__ = ["Admin", "AsyncAdmin", "Broker", "OffsetAndMetadata", "Record", "TopicPartition", "__version__"]
+__all__ = [
+    "Admin",
+    "AsyncAdmin",
+    "AsyncProducer",
+    "Broker",
+    "OffsetAndMetadata",
+    "Producer",
+    "Record",
+    "RecordMetadata",
+    "TopicPartition",
+    "__version__",
+]
 
 _HOMES = {
     "Admin": "coterie.client.admin",
     "AsyncAdmin": "coterie.client.admin",
+    "AsyncProducer": "coterie.client.producer",
     "Broker": "coterie.broker.broker",
     "OffsetAndMetadata": "coterie.client.words",
+    "Producer": "coterie.client.producer",
     "Record": "coterie.client.words",
+    "RecordMetadata": "coterie.client.delivery",
     "TopicPartition": "coterie.client.words",
 }
 

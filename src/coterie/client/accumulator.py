@@ -16,7 +16,7 @@ from coterie.errors import ErrorCode, KafkaError
 from coterie.wire.batch import HEADER_SIZE, Compression
 from coterie.wire.records import BatchBuilder, Header
 
-__all__ = ["Accumulator", "BatchingRules", "Topic", "next_ratio"]
+__all__ = ["RECORD_OVERHEAD", "Accumulator", "BatchingRules", "Topic", "next_ratio"]
 
 RECORD_OVERHEAD = 12
 """What a record takes beside key, value and headers: its lengths and its differences in time and offset."""
