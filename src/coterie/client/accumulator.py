@@ -39,6 +39,7 @@ class BatchingRules:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     compression: Compression = Compression.NONE
+    level: int | None = None
     is_idempotent: bool = True
     ignores_keys: bool = False
     is_adaptive: bool = True
@@ -161,7 +162,7 @@ class Accumulator:
             return queue.waiting[-1]
         if not self.fits(size):
             self._refuse_for_want_of_room(size)
-        builder = BatchBuilder(self.rules.batch_size, self.rules.compression, topic.ratio)
+        builder = BatchBuilder(self.rules.batch_size, self.rules.compression, topic.ratio, self.rules.level)
         builder.append(*record)
         batch = Batch(queue.where, now_ms, builder)
         queue.waiting.append(batch)

@@ -123,10 +123,10 @@ class Batch:
 
     def split(self) -> tuple[Batch, Batch]:
         """Two halves by bytes, one record at least in each, under the place this one had."""
-        compression = self.builder.compression
+        compression, level = self.builder.compression, self.builder.level
         halves = (
-            BatchBuilder(self.builder.plain_size // 2 + HEADER_SIZE, compression),
-            BatchBuilder(NO_LIMIT, compression),
+            BatchBuilder(self.builder.plain_size // 2 + HEADER_SIZE, compression, level=level),
+            BatchBuilder(NO_LIMIT, compression, level=level),
         )
         data = self.encode()
         into = 0

@@ -56,6 +56,13 @@ def clock_ms() -> int:
 
 
 def rules_of(settings: ProducerSettings) -> BatchingRules:
+    compression = Compression[settings.compression_type.upper()]
+    levels = {
+        Compression.GZIP: settings.compression_gzip_level,
+        Compression.LZ4: settings.compression_lz4_level,
+        Compression.ZSTD: settings.compression_zstd_level,
+    }
+    is_own_level = f"compression.{settings.compression_type}.level" in settings.given and levels[compression] != -1
     return BatchingRules(
         batch_size=settings.batch_size,
         linger_ms=settings.linger_ms,
@@ -66,7 +73,8 @@ def rules_of(settings: ProducerSettings) -> BatchingRules:
         retries=settings.retries,
         retry_backoff_ms=settings.retry_backoff_ms,
         retry_backoff_max_ms=settings.retry_backoff_max_ms,
-        compression=Compression[settings.compression_type.upper()],
+        compression=compression,
+        level=levels[compression] if is_own_level else None,
         is_idempotent=settings.is_idempotent,
         ignores_keys=settings.partitioner_ignore_keys,
         is_adaptive=settings.partitioner_adaptive_partitioning_enable,

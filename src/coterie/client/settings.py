@@ -45,7 +45,7 @@ CLIENT, GROUP, FETCH, PRODUCER = Part
 _NO_TLS = "only PLAINTEXT is spoken so far. Connect to a listener of that kind"
 _NO_METRICS = "there are no metrics to sample or push"
 _NO_TRANSACTIONS = "there are no transactions yet; leave it out, and the producer is idempotent"
-_OWN_CHOICE = "our sticky partitions change with each batch, whatever the brokers' queues"
+_OWN_CHOICE = "a slow broker gets less as its queue grows, and is never left out"
 
 REFUSED: Mapping[str, Sequence[str]] = {
     "records carry bytes. Decode them where you read them: record.value.decode()": (
@@ -351,7 +351,7 @@ class ProducerSettings(ClientSettings):
         PRODUCER, False, Flag(), "A record with a key goes to any partition, as one without does."
     )
     partitioner_adaptive_partitioning_enable: bool = setting(
-        PRODUCER, True, Flag(), "Slow brokers get less.", unused=_OWN_CHOICE
+        PRODUCER, True, Flag(), "Records without a key go rather to brokers with short queues (KIP-794)."
     )
     partitioner_availability_timeout_ms: int = setting(
         PRODUCER, 0, int64(0), "After which a slow broker gets nothing.", unused=_OWN_CHOICE

@@ -50,8 +50,9 @@ class Scratch:
         return memoryview(self._memory)[:size]
 
 
-def compress(compression: Compression, data: Buffer) -> bytes:
-    return _COMPRESS[compression](data)
+def compress(compression: Compression, data: Buffer, level: int | None = None) -> bytes:
+    """`level` None: the codec's own default, which is Kafka's as well. Snappy has no levels."""
+    return _COMPRESS[compression](data, level)
 
 
 def decompress(compression: Compression, data: Buffer, limit: int, scratch: Scratch | None = None) -> Buffer:
@@ -89,7 +90,7 @@ def _into_growing_buffer(codec: Callable[[Buffer, memoryview], int]) -> Callable
 # --- snappy -----------------------------------------------------------------------------------------------------------
 
 
-def _compress_snappy(data: Buffer) -> bytes:
+def _compress_snappy(data: Buffer, _level: int | None) -> bytes:
     parts = [_XERIAL_HEADER]
     for at in range(0, len(data), _XERIAL_BLOCK):
         block = bytes(cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK]))
@@ -128,19 +129,19 @@ def _snappy_block(block: memoryview, limit: int, before: int) -> bytearray:
 # --- lz4 --------------------------------------------------------------------------------------------------------------
 
 
-def _compress_lz4(data: Buffer) -> bytes:
+def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     """A frame of independent blocks: Kafka's Java reader refuses linked ones."""
-    compressor = cramjam.lz4.Compressor(block_linked=False)
+    compressor = cramjam.lz4.Compressor(level=level, block_linked=False)
     compressor.compress(data)
     return bytes(compressor.finish())
 
 
-_COMPRESS: Final[dict[Compression, Callable[[Buffer], bytes]]] = {
-    Compression.NONE: bytes,
-    Compression.GZIP: lambda data: bytes(cramjam.gzip.compress(data)),
+_COMPRESS: Final[dict[Compression, Callable[[Buffer, int | None], bytes]]] = {
+    Compression.NONE: lambda data, _level: bytes(data),
+    Compression.GZIP: lambda data, level: bytes(cramjam.gzip.compress(data, level)),
     Compression.SNAPPY: _compress_snappy,
     Compression.LZ4: _compress_lz4,
-    Compression.ZSTD: lambda data: bytes(cramjam.zstd.compress(data)),
+    Compression.ZSTD: lambda data, level: bytes(cramjam.zstd.compress(data, level)),
 }
 _DECOMPRESS: Final[dict[Compression, Callable[[Buffer, int, Scratch], Buffer]]] = {
     Compression.NONE: lambda data, _limit, _scratch: data,

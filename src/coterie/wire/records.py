@@ -117,9 +117,12 @@ class BatchBuilder(RecordWriter):
     content is left when it is compressed).
     """
 
-    def __init__(self, limit: int, compression: Compression = Compression.NONE, ratio: float = 1.0) -> None:
+    def __init__(
+        self, limit: int, compression: Compression = Compression.NONE, ratio: float = 1.0, level: int | None = None
+    ) -> None:
         super().__init__(limit, 1.0 if compression is Compression.NONE else ratio)
         self.compression = compression
+        self.level = level
 
     def finish(
         self,
@@ -153,7 +156,7 @@ class BatchBuilder(RecordWriter):
             base_sequence=base_sequence,
             record_count=self.count,
         )
-        return pack_header(header, compress(self.compression, self.plain()))
+        return pack_header(header, compress(self.compression, self.plain(), self.level))
 
 
 def build_batch(
