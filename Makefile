@@ -60,6 +60,9 @@ bench-heartbeat: venv ## CPU per heartbeat at 1000 connections, next to a server
 bench-records: venv ## CPU per million records: to objects, to Arrow, and written; compiled next to plain Python
 	$(BIN)/python bench/records.py --json bench/results/records.json
 
+bench-clients: venv ## producing and consuming 1 M records, next to kafka-python, aiokafka and confluent-kafka; half an hour
+	$(BIN)/python bench/clients.py --json bench/results/clients.json
+
 docs: venv ## print the generated pages of docs/ anew from the code
 	$(BIN)/python docs/generate.py
 

@@ -173,7 +173,6 @@ class World:
         while self.alarm_ms is not None and self.alarm_ms <= end:
             self.now_ms = max(self.now_ms, self.alarm_ms)
             self.alarm_ms = None
-            self.machine._alarm_ms = None
             self.handle(Woke())
         self.now_ms = end
 

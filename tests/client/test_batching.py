@@ -61,6 +61,19 @@ def test_a_batch_lingers_and_then_goes() -> None:
     assert [len(batch) for batch in sent.batches] == [2]
 
 
+def test_an_alarm_that_rings_early_rings_again() -> None:
+    """An event loop's clock is not ours: a timer may come up to a tick before its time."""
+    made = world(linger_ms=5)
+    made.append(0)
+    made.now_ms += 4
+    made.alarm_ms = None
+    made.handle(Woke())
+    assert not sends(made)
+    assert made.alarm_ms == made.now_ms + 1
+    made.time_passes(1)
+    assert len(sends(made)) == 1
+
+
 def test_a_full_batch_does_not_linger() -> None:
     """`batch.size`: the record that does not fit any more sends what was before it."""
     made = world(linger_ms=10**6, batch_size=200)

@@ -377,6 +377,18 @@ def test_the_asynchronous_one_delivers(run: Run, broker: coterie.Broker, topic: 
     assert values(broker, name) == [*(str(number).encode() for number in range(3_000)), b"late"]
 
 
+def test_producers_that_were_never_used_are_closed(run: Run, broker: coterie.Broker) -> None:
+    async def story() -> None:
+        async with AsyncProducer(bootstrap_servers=broker.bootstrap_servers) as ours:
+            await ours.flush()
+        with pytest.raises(CoterieError, match="this producer is closed"):
+            await ours.send("t", "x")
+
+    run(story())
+    with producer(broker):
+        pass
+
+
 def test_the_asynchronous_one_waits_for_room_and_then_says_what_is_full(run: Run) -> None:
     async def story() -> None:
         broker = await asyncio.to_thread(coterie.Broker().start)

@@ -123,8 +123,8 @@ class Batching(Accumulator):
                 self.is_closing = True
             case GaveUp(error):
                 self._give_up(error, effects)
-            case Woke():  # there is nothing to it but to look
-                pass
+            case Woke():  # if it was the alarm, it is spent, though it may have rung a little early
+                self._alarm_ms = None
         self._expire(now_ms, effects)
         self._take_new_epochs()
         while self._send_ready(now_ms, effects):
@@ -289,7 +289,7 @@ class Batching(Accumulator):
             by_node.setdefault(node_id, []).append((queue, batch))
             if everything or self._is_ready(queue, batch, now_ms):
                 ready.add(node_id)
-        effects += [self._send(node_id, by_node[node_id]) for node_id in ready]
+        effects += [self._send(node_id, by_node[node_id]) for node_id in sorted(ready)]
         return bool(ready)
 
     @staticmethod

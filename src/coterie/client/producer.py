@@ -133,6 +133,8 @@ class AsyncProducer(_Face):
         `timestamp` is in milliseconds since 1970, now if it is not given. `on_delivery(metadata, error)` is called
         when its fate is known; one of the two is None.
         """
+        if self._unusable:
+            raise CoterieError(self._unusable)
         if self._sender.loop is None:
             self._sender.start()
         when = timestamp if timestamp is not None else time.time_ns() // 1_000_000
