@@ -154,7 +154,7 @@ class Cluster:
             self._learned_at = asyncio.get_running_loop().time()
             return self.metadata
 
-        return await self.retry(attempt, what="asking the cluster who leads what", timeout_ms=timeout_ms)
+        return await self.retry(attempt, what="reaching the cluster", timeout_ms=timeout_ms)
 
     def expire(self) -> None:
         """What is known is not believed any more; `leader` and `controller` will ask."""
