@@ -102,6 +102,30 @@ def test_a_leader_is_believed_until_it_is_old_or_expired(run: Run) -> None:
     run(story())
 
 
+def test_news_of_one_topic_is_no_news_of_another(run: Run) -> None:
+    """After a leader moved, each topic is asked for anew, whichever is asked for first."""
+
+    async def story() -> None:
+        leader = [1]
+
+        def script(asked: Asked) -> object:
+            request = metadata.read_request(asked.frame, asked.at, asked.version)
+            part = metadata.DescribedPartition(partition=0, leader_id=leader[0], replicas=[1], isr=[1])
+            names = [each.name for each in request.topics or ()]
+            return described(asked, peer, *(metadata.DescribedTopic(name=name, partitions=[part]) for name in names))
+
+        async with Peer(script) as peer:
+            cluster = Cluster(peer.settings())
+            assert [await cluster.leader(name, 0) for name in "tu"] == [1, 1]
+            leader[0] = 2
+            cluster.expire()
+            assert [await cluster.leader(name, 0) for name in "tu"] == [2, 2]
+            assert cluster.knows("t") and not cluster.knows("v")
+            await cluster.close()
+
+    run(story())
+
+
 def test_a_topic_or_partition_that_is_not_there_is_said(run: Run) -> None:
     async def story() -> None:
         error = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]

@@ -14,9 +14,13 @@ from coterie.errors import CoterieError
 
 __all__ = ["CommandError", "connected"]
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 # Whoever waits at a terminal wants to know sooner than Kafka's defaults, a minute, would say.
-PATIENCE = {"request.timeout.ms": 5_000, "default.api.timeout.ms": 10_000}
+CONNECT_MS = 3_000
+DEFAULTS = {
+    "bootstrap.servers": ("127.0.0.1:9092",),
+    "request.timeout.ms": 5_000,
+    "default.api.timeout.ms": 10_000,
+}
 
 
 class CommandError(CoterieError):
@@ -33,7 +37,9 @@ def connected(
 ) -> None:
     """One clear message on stderr and exit status 1 for what does not work; no traceback."""
     try:
-        with Admin(_settings(bootstrap, config, sets or ())) as admin:
+        settings = _settings(bootstrap, config, sets or ())
+        with Admin(settings) as admin:
+            admin.connect(within_ms=min(CONNECT_MS, settings.default_api_timeout_ms))
             found = command(admin)
     except (CoterieError, OSError) as error:
         _fail(str(error))
@@ -57,14 +63,4 @@ def _settings(bootstrap: str | None, config: Path | None, sets: Sequence[str]) -
         properties = config.read_text(encoding="utf-8") if config else ""
     except UnicodeDecodeError as error:
         raise CommandError(f"{config} is not UTF-8 text: byte {error.start} cannot be read") from None
-    given = AdminSettings.load(properties, sets, bootstrap_servers=bootstrap)
-    if "bootstrap.servers" not in given.given:
-        bootstrap = DEFAULT_BOOTSTRAP
-    patience = {name: value for name, value in PATIENCE.items() if name not in given.given}
-    if "request.timeout.ms" in given.given:
-        patience["default.api.timeout.ms"] = max(PATIENCE["default.api.timeout.ms"], 2 * given.request_timeout_ms)
-    if "default.api.timeout.ms" in given.given:
-        patience.pop("default.api.timeout.ms", None)
-        patience["request.timeout.ms"] = min(given.request_timeout_ms, given.default_api_timeout_ms)
-    quick = {name.replace(".", "_"): value for name, value in patience.items()}
-    return AdminSettings.load(properties, sets, bootstrap_servers=bootstrap, **quick)
+    return AdminSettings.load(properties, sets, DEFAULTS, bootstrap_servers=bootstrap or None)

@@ -59,6 +59,7 @@ class Cluster:
         self._refreshing: dict[object, asyncio.Task[Metadata]] = {}
         self._failures: dict[int, _Failures] = {}
         self._learned_at: float | None = None
+        self._topics_learned_at: dict[str, float] = {}
         self._is_closed = False
 
     # --- asking -------------------------------------------------------------------------------------------------------
@@ -151,27 +152,38 @@ class Cluster:
             if not response.brokers:
                 raise KafkaError("the cluster knows no broker yet", ErrorCode.LEADER_NOT_AVAILABLE)
             self.metadata = learn(self.metadata, response, is_all=topics is None)
-            self._learned_at = asyncio.get_running_loop().time()
+            self._learned_at = now = asyncio.get_running_loop().time()
+            if topics is None:
+                self._topics_learned_at.clear()
+            self._topics_learned_at |= {topic.name: now for topic in response.topics if topic.name is not None}
             return self.metadata
 
-        return await self.retry(attempt, what="asking the cluster who leads what", timeout_ms=timeout_ms)
+        return await self.retry(attempt, what="reaching the cluster", timeout_ms=timeout_ms)
 
     def expire(self) -> None:
         """What is known is not believed any more; `leader` and `controller` will ask."""
         self._learned_at = None
+        self._topics_learned_at.clear()
 
     @property
     def is_metadata_old(self) -> bool:
         """Older than `metadata.max.age.ms`, expired, or there is none yet."""
-        if self._learned_at is None:
+        return self._is_old(self._learned_at)
+
+    def knows(self, topic: str) -> bool:
+        """It was heard of lately, so that `leader` need not ask."""
+        return not self._is_old(self._topics_learned_at.get(topic))
+
+    def _is_old(self, learned_at: float | None) -> bool:
+        if learned_at is None:
             return True
-        age_s = asyncio.get_running_loop().time() - self._learned_at
+        age_s = asyncio.get_running_loop().time() - learned_at
         return age_s * 1000 >= self.settings.metadata_max_age_ms
 
     async def leader(self, topic: str, partition: int) -> int:
         """The node that leads a partition, by one look. A retriable error if there is none at the moment."""
         found = self.metadata.leader(topic, partition)
-        if found == NO_LEADER or self.is_metadata_old:
+        if found == NO_LEADER or not self.knows(topic):
             found = (await self.refresh([topic])).leader(topic, partition)
         if found != NO_LEADER:
             return found

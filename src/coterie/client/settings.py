@@ -167,20 +167,32 @@ class ClientSettings:
         return cls._settled(given, [])
 
     @classmethod
-    def load(cls, properties: str = "", sets: Sequence[str] = (), **more: object) -> Self:
-        """From a file's text, then `--set name=value`, then keywords: the later one counts."""
+    def load(
+        cls,
+        properties: str = "",
+        sets: Sequence[str] = (),
+        defaults: Mapping[str, object] = MappingProxyType({}),
+        **more: object,
+    ) -> Self:
+        """From a file's text, then `--set name=value`, then keywords: the later one counts.
+
+        `defaults` are the caller's own, in the place of Kafka's.
+        """
         problems: list[str] = []
         given = [
             *from_properties(properties, problems),
             *from_sets(sets, problems),
             *(Given(name, text_of(value), f"{name}=") for name, value in more.items() if value is not None),
         ]
-        return cls._settled(given, problems)
+        return cls._settled(given, problems, defaults)
 
     @classmethod
-    def _settled(cls, given: Sequence[Given], problems: list[str]) -> Self:
+    def _settled(
+        cls, given: Sequence[Given], problems: list[str], defaults: Mapping[str, object] = MappingProxyType({})
+    ) -> Self:
         values, origins, ignored = settle(given, TABLES[cls], problems)
-        settings = cls(**values, given=origins, ignored=tuple(ignored))
+        assumed = {name.replace(".", "_"): value for name, value in defaults.items() if name not in origins}
+        settings = cls(**{**assumed, **values}, given=origins, ignored=tuple(ignored))
         parse_addresses(settings.bootstrap_servers, problems)
         if not problems:
             problems += settings.contradictions()

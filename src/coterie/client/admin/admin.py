@@ -48,6 +48,10 @@ class AsyncAdmin(TopicsAdmin, GroupsAdmin):
             self.settings = AdminSettings.of(settings, **more)
         self.cluster = Cluster(self.settings)
 
+    async def connect(self, *, within_ms: float | None = None) -> None:
+        """Not needed, but says early, and how early, that a cluster cannot be reached."""
+        await self.cluster.refresh(timeout_ms=within_ms)
+
     async def close(self) -> None:
         """A second close does nothing."""
         await self.cluster.close()
@@ -73,6 +77,9 @@ class Admin:
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self._background.run(coroutine)
+
+    def connect(self, *, within_ms: float | None = None) -> None:
+        self._run(self._admin.connect(within_ms=within_ms))
 
     def close(self) -> None:
         self._run(self._admin.close())

@@ -96,15 +96,22 @@ async def by_node(
     """Each node is asked for what is its own, all at once. A node that fails costs its own items alone."""
     results: dict[K, T | KafkaError] = {}
     by: dict[int, list[K]] = {}
-    for item in items:
-        try:
-            by.setdefault(await place(item), []).append(item)
-        except KafkaError as error:
-            results[item] = error
+    for item, found in zip(items, await asyncio.gather(*(_placed(place, item) for item in items)), strict=True):
+        if isinstance(found, KafkaError):
+            results[item] = found
+        else:
+            by.setdefault(found, []).append(item)
     answers = await asyncio.gather(*(_answers(_bound(ask, node), its) for node, its in by.items()))
     for answer in answers:
         results.update(answer)
     return results
+
+
+async def _placed(place: Callable[[K], Awaitable[int]], item: K) -> int | KafkaError:
+    try:
+        return await place(item)
+    except KafkaError as error:
+        return error
 
 
 def _bound(

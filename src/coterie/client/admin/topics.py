@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from coterie.apis import (
     create_partitions,
@@ -41,6 +41,8 @@ from coterie.client.words import TopicPartition
 from coterie.errors import ErrorCode, KafkaError
 
 __all__ = ["TopicsAdmin"]
+
+T = TypeVar("T")
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
@@ -157,7 +159,7 @@ class TopicsAdmin:
         return await each(
             self.cluster,
             before,
-            lambda left: by_node(left, self._leader, ask),
+            lambda left: self._at_leaders(left, ask),
             what=lambda place: f"deleting records of {place}",
             again=FOR_PARTITIONS,
         )
@@ -192,13 +194,21 @@ class TopicsAdmin:
         return await each(
             self.cluster,
             wanted,
-            lambda left: by_node(left, self._leader, ask),
+            lambda left: self._at_leaders(left, ask),
             what=lambda place: f"asking for offsets of {place}",
             again=FOR_PARTITIONS,
         )
 
-    async def _leader(self, place: TopicPartition) -> int:
-        return await self.cluster.leader(place.topic, place.partition)
+    async def _at_leaders(
+        self,
+        places: Sequence[TopicPartition],
+        ask: Callable[[int, Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, T | KafkaError]]],
+    ) -> dict[TopicPartition, T | KafkaError]:
+        """All topics that are not known are asked for at once; then each partition has its leader."""
+        unknown = {place.topic for place in places if not self.cluster.knows(place.topic)}
+        if unknown:
+            await self.cluster.refresh(unknown)
+        return await by_node(places, lambda place: self.cluster.leader(*place), ask)
 
     # --- configs ------------------------------------------------------------------------------------------------------
 
