@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from setuptools import Extension, setup
 
 setup(
@@ -13,5 +15,5 @@ setup(
             optional=True,
         )
     ],
-    options={"build_ext": {"cython_c_in_temp": True}},
+    options={"build_ext": {"cython_c_in_temp": True}} if find_spec("Cython") else {},  # the C file is no source
 )

@@ -147,6 +147,10 @@ cdef inline object content_of(const Span* found):
     return None if found.size < 0 else PyBytes_FromStringAndSize(<const char*>found.at, <Py_ssize_t>found.size)
 
 
+cdef inline object text_of(const Span* found):
+    return PyUnicode_DecodeUTF8(<const char*>found.at, <Py_ssize_t>found.size, NULL)
+
+
 # --- records as objects -----------------------------------------------------------------------------------------------
 
 cdef tuple _FIELDS = (
@@ -255,7 +259,7 @@ cdef tuple headers_of(const Raw* raw, const uint8_t* end):
     for index in range(raw.header_count):
         at = span(at, end, &name)
         at = span(at, end, &content)
-        found.append((PyUnicode_DecodeUTF8(<const char*>name.at, <Py_ssize_t>name.size, NULL), content_of(&content)))
+        found.append((text_of(&name), content_of(&content)))
     return tuple(found)
 
 
@@ -334,7 +338,6 @@ cdef inline void put_span(Binary* column, const Span* content) noexcept nogil:
 
 
 cdef object hand_over_binary(Binary* column):
-    reserve_binary(column, 0, 0)
     found = twin.BinaryColumn(
         column.nulls, hand_over(&column.validity), hand_over(&column.ends), hand_over(&column.data)
     )
@@ -348,45 +351,66 @@ cdef inline void free_binary(Binary* column) noexcept nogil:
     free(column.data.data)
 
 
+cdef inline void clear_spare_bits(Binary* column) noexcept nogil:
+    """Bits beyond the last row are 0."""
+    if column.count & 7:
+        column.validity.data[column.validity.used - 1] &= <uint8_t>((1 << (column.count & 7)) - 1)
+
+
+cdef struct Gathered:
+    int64_t rows
+    Memory offsets
+    Memory timestamps
+    Memory types
+    Binary keys
+    Binary values
+    Memory header_ends
+    Binary names
+    Binary contents
+
+
 cdef class Columns:
     cdef bint with_headers
-    cdef readonly int64_t rows
     cdef readonly int64_t plain_bytes
-    cdef Memory offsets
-    cdef Memory timestamps
-    cdef Memory types
-    cdef Memory header_ends
-    cdef Binary keys
-    cdef Binary values
-    cdef Binary names
-    cdef Binary contents
+    cdef Gathered has
 
     def __cinit__(self, bint with_headers):
         self.with_headers = with_headers
 
     def __dealloc__(self):
-        free(self.offsets.data)
-        free(self.timestamps.data)
-        free(self.types.data)
-        free(self.header_ends.data)
-        free_binary(&self.keys)
-        free_binary(&self.values)
-        free_binary(&self.names)
-        free_binary(&self.contents)
+        free(self.has.offsets.data)
+        free(self.has.timestamps.data)
+        free(self.has.types.data)
+        free(self.has.header_ends.data)
+        free_binary(&self.has.keys)
+        free_binary(&self.has.values)
+        free_binary(&self.has.names)
+        free_binary(&self.has.contents)
+
+    @property
+    def rows(self):
+        return self.has.rows
 
     def add(self, plain, header, int64_t first, int64_t end):
         cdef Place place = place_of(header)
+        cdef Gathered before
         cdef Py_buffer view
-        cdef int64_t rows = self.rows
-        cdef bint good
+        cdef bint good = False
         PyObject_GetBuffer(plain, &view, PyBUF_SIMPLE)
         try:
             if self.plain_bytes + view.len > MAX_PLAIN:
                 raise OverflowError(f"columns of more than {MAX_PLAIN} bytes; finish them before the next batch")
-            good = self.make_room(&view, &place, first, end)
-            if good:
-                self.fill(&view, &place, first, end)
-                if self.rows > rows:
+            if 0 <= place.count <= view.len // SMALLEST_RECORD:
+                self.make_room(place.count, view.len)
+                before = self.has
+                try:
+                    good = self.fill(&view, &place, first, end)
+                except UnicodeDecodeError:
+                    good = False
+                finally:
+                    if not good:
+                        self.go_back(&before)
+                if self.has.rows > before.rows:
                     self.plain_bytes += view.len
         finally:
             PyBuffer_Release(&view)
@@ -394,98 +418,89 @@ cdef class Columns:
             twin.Columns(self.with_headers).add(plain, header, first, end)
             raise AssertionError("the compiled reader refuses a batch that its twin can read")
 
-    cdef bint make_room(self, Py_buffer* view, const Place* place, int64_t first, int64_t end) except -1:
-        """Look through the whole batch first: so it is added whole or not at all, and takes the memory it needs."""
+    cdef int make_room(self, int64_t rows, int64_t size) except -1:
+        """For whatever so many bytes can hold: what is reserved and not used costs nothing."""
+        reserve(&self.has.offsets, 8 * rows)
+        reserve(&self.has.timestamps, 8 * rows)
+        reserve(&self.has.types, 4 * rows)
+        reserve_binary(&self.has.keys, rows, size)
+        reserve_binary(&self.has.values, rows, size)
+        if self.with_headers:
+            reserve(&self.has.header_ends, 4 * (rows + 1))
+            if self.has.header_ends.used == 0:
+                put_int32(&self.has.header_ends, 0)
+            reserve_binary(&self.has.names, size // 2, size)
+            reserve_binary(&self.has.contents, size // 2, size)
+        return 0
+
+    cdef void go_back(self, const Gathered* before) noexcept:
+        """A batch is added whole or not at all."""
+        self.has = before[0]
+        clear_spare_bits(&self.has.keys)
+        clear_spare_bits(&self.has.values)
+        clear_spare_bits(&self.has.names)
+        clear_spare_bits(&self.has.contents)
+
+    cdef bint fill(self, Py_buffer* view, const Place* place, int64_t first, int64_t end) except -1:
         cdef const uint8_t* at = <const uint8_t*>view.buf
         cdef const uint8_t* data_end = at + view.len
         cdef Raw raw
-        cdef int64_t index, offset
-        cdef int64_t rows = 0, key_bytes = 0, value_bytes = 0, headers = 0, header_bytes = 0
-        if not 0 <= place.count <= view.len // SMALLEST_RECORD:
-            return False
+        cdef int64_t index, offset, time
+        cdef int32_t kind = 1 if place.has_append_time else 0
         for index in range(place.count):
             at = next_record(at, data_end, &raw)
             if at == NULL or not is_placed(place, &raw):
                 return False
             offset = place.base_offset + raw.offset_delta
-            if first <= offset < end:
-                if not -MAX_MILLISECONDS <= time_of(place, &raw) <= MAX_MILLISECONDS:
-                    return False
-                rows += 1
-                key_bytes += max(raw.key.size, 0)
-                value_bytes += max(raw.value.size, 0)
-                if raw.header_count and self.with_headers:
-                    try:
-                        headers_of(&raw, at)  # are the names text?
-                    except UnicodeDecodeError:
-                        return False
-                    headers += raw.header_count
-                    header_bytes += at - raw.headers
-        if at != data_end:
-            return False
-        reserve(&self.offsets, 8 * rows)
-        reserve(&self.timestamps, 8 * rows)
-        reserve(&self.types, 4 * rows)
-        reserve_binary(&self.keys, rows, key_bytes)
-        reserve_binary(&self.values, rows, value_bytes)
-        if self.with_headers:
-            self.reserve_header_ends(rows)
-            reserve_binary(&self.names, headers, header_bytes)
-            reserve_binary(&self.contents, headers, header_bytes)
-        return True
-
-    cdef int reserve_header_ends(self, int64_t rows) except -1:
-        reserve(&self.header_ends, 4 * (rows + 1))
-        if self.header_ends.used == 0:
-            put_int32(&self.header_ends, 0)
-        return 0
-
-    cdef void fill(self, Py_buffer* view, const Place* place, int64_t first, int64_t end) noexcept:
-        cdef const uint8_t* at = <const uint8_t*>view.buf
-        cdef const uint8_t* data_end = at + view.len
-        cdef const uint8_t* header_at
-        cdef Raw raw
-        cdef Span name, content
-        cdef int64_t index, number, offset
-        cdef int32_t kind = 1 if place.has_append_time else 0
-        name.at = content.at = NULL
-        name.size = content.size = 0
-        for index in range(place.count):
-            at = next_record(at, data_end, &raw)
-            offset = place.base_offset + raw.offset_delta
             if offset < first or offset >= end:
                 continue
-            self.rows += 1
-            put_int64(&self.offsets, offset)
-            put_int64(&self.timestamps, 1000 * time_of(place, &raw))
-            put_int32(&self.types, kind)
-            put_span(&self.keys, &raw.key)
-            put_span(&self.values, &raw.value)
+            time = time_of(place, &raw)
+            if not -MAX_MILLISECONDS <= time <= MAX_MILLISECONDS:
+                return False
+            self.has.rows += 1
+            put_int64(&self.has.offsets, offset)
+            put_int64(&self.has.timestamps, 1000 * time)
+            put_int32(&self.has.types, kind)
+            put_span(&self.has.keys, &raw.key)
+            put_span(&self.has.values, &raw.value)
             if self.with_headers:
-                header_at = raw.headers
-                for number in range(raw.header_count):
-                    header_at = span(header_at, at, &name)
-                    header_at = span(header_at, at, &content)
-                    put_span(&self.names, &name)
-                    put_span(&self.contents, &content)
-                put_int32(&self.header_ends, <int32_t>self.names.count)
+                self.fill_headers(&raw, at)
+        return at == data_end
+
+    cdef int fill_headers(self, const Raw* raw, const uint8_t* end) except -1:
+        """They have been looked through by `next_record`: all are there, up to `end`."""
+        cdef const uint8_t* at = raw.headers
+        cdef Span name, content
+        cdef int64_t index
+        name.at = content.at = NULL
+        name.size = content.size = 0
+        for index in range(raw.header_count):
+            at = span(at, end, &name)
+            at = span(at, end, &content)
+            text_of(&name)  # or it raises: Arrow wants text
+            put_span(&self.has.names, &name)
+            put_span(&self.has.contents, &content)
+        put_int32(&self.has.header_ends, <int32_t>self.has.names.count)
+        return 0
 
     def finish(self):
-        cdef int64_t rows = self.rows
+        cdef int64_t rows = self.has.rows
+        self.make_room(0, 0)
         headers = None
         if self.with_headers:
-            self.reserve_header_ends(0)
             headers = twin.HeaderColumns(
-                hand_over(&self.header_ends), hand_over_binary(&self.names), hand_over_binary(&self.contents)
+                hand_over(&self.has.header_ends),
+                hand_over_binary(&self.has.names),
+                hand_over_binary(&self.has.contents),
             )
-        self.rows = self.plain_bytes = 0
+        self.has.rows = self.plain_bytes = 0
         return twin.ColumnBuffers(
             rows,
-            hand_over(&self.offsets),
-            hand_over(&self.timestamps),
-            hand_over(&self.types),
-            hand_over_binary(&self.keys),
-            hand_over_binary(&self.values),
+            hand_over(&self.has.offsets),
+            hand_over(&self.has.timestamps),
+            hand_over(&self.has.types),
+            hand_over_binary(&self.has.keys),
+            hand_over_binary(&self.has.values),
             headers,
         )
 
