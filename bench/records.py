@@ -102,7 +102,7 @@ def cpu_per_million(work: Callable[[], int], expected: int) -> float:
 
 
 def measure(megabytes: int) -> dict[str, dict[str, float]]:
-    """This process's way, whichever it is."""
+    """The way of the process it runs in, whichever it is."""
     figures: dict[str, dict[str, float]] = {}
     for name, size in SIZES.items():
         content = content_of(size, megabytes * 1_000_000)

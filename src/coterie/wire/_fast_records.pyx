@@ -16,7 +16,7 @@ from libc.string cimport memcpy
 from coterie.wire import _pure_records as twin
 from coterie.wire.batch import HEADER_SIZE as _HEADER_SIZE, TimestampType
 
-__all__ = ["Columns", "Record", "RecordWriter", "murmur2", "read_records"]
+__all__ = ["Columns", "Record", "RecordWriter", "append_rows", "murmur2", "partitions_of_keys", "read_records"]
 
 cdef int64_t HEADER_SIZE = _HEADER_SIZE
 cdef int64_t MAX_PLAIN = INT32_MAX - HEADER_SIZE
@@ -633,6 +633,85 @@ cdef class RecordWriter:
         return PyBytes_FromStringAndSize(<const char*>self.memory.data, <Py_ssize_t>self.memory.used)
 
 
+cdef class Rows:
+    """A binary column of Arrow's, made by somebody else: nothing it says is taken for granted."""
+
+    cdef object column
+    cdef Py_buffer validity
+    cdef Py_buffer ends
+    cdef Py_buffer data
+    cdef bint has_nulls
+    cdef int64_t count
+
+    def __init__(self, column):
+        self.column = column
+        self.has_nulls = column.null_count != 0
+        PyObject_GetBuffer(column.ends, &self.ends, PyBUF_SIMPLE)
+        PyObject_GetBuffer(column.data, &self.data, PyBUF_SIMPLE)
+        self.count = self.ends.len // 4 - 1
+        if self.has_nulls:
+            PyObject_GetBuffer(column.validity, &self.validity, PyBUF_SIMPLE)
+            self.count = min(self.count, 8 * self.validity.len)
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.validity)
+        PyBuffer_Release(&self.ends)
+        PyBuffer_Release(&self.data)
+
+    cdef int refuse(self, int64_t row) except -1:
+        twin.row_of(self.column, row)
+        raise AssertionError("the compiled reader refuses a column that its twin can read")
+
+    cdef inline int find(self, int64_t row, Span* found) except -1:
+        cdef const int32_t* ends = <const int32_t*>self.ends.buf
+        if row >= self.count:
+            self.refuse(row)
+        found.at, found.size = NULL, -1
+        if self.has_nulls and not (<const uint8_t*>self.validity.buf)[row >> 3] >> (row & 7) & 1:
+            return 0
+        if not 0 <= ends[row] <= ends[row + 1] <= self.data.len:
+            self.refuse(row)
+        found.at = <const uint8_t*>self.data.buf + ends[row]
+        found.size = ends[row + 1] - ends[row]
+        return 0
+
+
+def append_rows(writers, partitions, keys, values, timestamps, int64_t first, int64_t end):
+    cdef Rows key_rows = Rows(keys)
+    cdef Rows value_rows = Rows(values)
+    cdef list all_writers = list(writers)
+    cdef Py_ssize_t count = len(all_writers)
+    cdef Py_buffer where, when
+    cdef const int32_t* partition
+    cdef const int64_t* timestamp
+    cdef Span key, value
+    cdef int64_t row
+    cdef RecordWriter writer
+    PyObject_GetBuffer(partitions, &where, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(timestamps, &when, PyBUF_SIMPLE)
+        try:
+            if not 0 <= first <= end <= min(where.len // 4, when.len // 8):
+                raise ValueError(f"rows {first} to {end} of {where.len // 4} partitions and {when.len // 8} timestamps")
+            partition = <const int32_t*>where.buf
+            timestamp = <const int64_t*>when.buf
+            for row in range(first, end):
+                if not 0 <= partition[row] < count:
+                    raise ValueError(f"row {row} goes to partition {partition[row]}; there are {count}")
+                key_rows.find(row, &key)
+                value_rows.find(row, &value)
+                if timestamp[row] < -1 or timestamp[row] == INT64_MAX:
+                    twin.check_timestamp(timestamp[row])
+                writer = all_writers[partition[row]]
+                if not writer.put_record(&key, &value, timestamp[row], None):
+                    return row
+            return end
+        finally:
+            PyBuffer_Release(&when)
+    finally:
+        PyBuffer_Release(&where)
+
+
 # --- choosing a partition ---------------------------------------------------------------------------------------------
 
 
@@ -662,4 +741,22 @@ def murmur2(data):
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     found = hash_of(<const uint8_t*>view.buf, view.len)
     PyBuffer_Release(&view)
+    return found
+
+
+def partitions_of_keys(keys, int64_t rows, int64_t partitions, int32_t without_key):
+    cdef Rows key_rows = Rows(keys)
+    cdef Span key
+    cdef int64_t row
+    cdef bytes found
+    cdef int32_t* put_at
+    if partitions < 1:
+        raise ValueError(f"keys cannot be spread over {partitions} partitions")
+    if rows > key_rows.count:
+        key_rows.refuse(key_rows.count)
+    found = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>(4 * max(rows, 0)))
+    put_at = <int32_t*>PyBytes_AS_STRING(found)
+    for row in range(rows):
+        key_rows.find(row, &key)
+        put_at[row] = without_key if key.size < 0 else <int32_t>((hash_of(key.at, key.size) & 0x7FFFFFFF) % partitions)
     return found

@@ -7,7 +7,7 @@ compiled one, when it meets bytes it cannot read, has them read again here for t
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Never
 
@@ -25,16 +25,19 @@ __all__ = [
     "RawRecord",
     "Record",
     "RecordWriter",
+    "append_rows",
     "as_bytes",
     "check_ratio",
     "check_timestamp",
     "header_name",
     "murmur2",
+    "partitions_of_keys",
     "raw_headers",
     "raw_records",
     "read_records",
     "refuse_size",
     "restored_record",
+    "row_of",
 ]
 
 _SMALLEST_RECORD = 7  # a length and six fields of one byte
@@ -382,6 +385,42 @@ def _zigzag(value: int) -> bytes:
     return uvarint((value << 1) ^ (value >> 63))
 
 
+def append_rows(
+    writers: Sequence[RecordWriter],
+    partitions: Buffer,
+    keys: BinaryColumn,
+    values: BinaryColumn,
+    timestamps: Buffer,
+    first: int,
+    end: int,
+) -> int:
+    """Append the rows [first, end), each to the writer of its partition; the row for which there is no room, or `end`.
+
+    `partitions` are int32, `timestamps` int64 in milliseconds.
+    """
+    where, when = memoryview(partitions).cast("B").cast("i"), memoryview(timestamps).cast("B").cast("q")
+    if not 0 <= first <= end <= min(len(where), len(when)):
+        raise ValueError(f"rows {first} to {end} of {len(where)} partitions and {len(when)} timestamps")
+    for row in range(first, end):
+        if not 0 <= where[row] < len(writers):
+            raise ValueError(f"row {row} goes to partition {where[row]}; there are {len(writers)}")
+        if not writers[where[row]].append(row_of(keys, row), row_of(values, row), when[row]):
+            return row
+    return end
+
+
+def row_of(column: BinaryColumn, row: int) -> bytes | None:
+    """What an array of somebody else's says is there, if it is there."""
+    ends, validity = memoryview(column.ends).cast("B").cast("i"), memoryview(column.validity).cast("B")
+    if row + 1 >= len(ends) or (column.null_count and row // 8 >= len(validity)):
+        raise ValueError(f"a column without row {row}")
+    if column.null_count and not validity[row // 8] >> row % 8 & 1:
+        return None
+    if not 0 <= ends[row] <= ends[row + 1] <= len(column.data):
+        raise ValueError(f"row {row} from byte {ends[row]} to {ends[row + 1]} of a column of {len(column.data)} bytes")
+    return bytes(column.data[ends[row] : ends[row + 1]])
+
+
 # --- choosing a partition ---------------------------------------------------------------------------------------------
 
 
@@ -399,3 +438,14 @@ def murmur2(data: Buffer) -> int:
         value = (value ^ int.from_bytes(data[whole:], "little")) * 0x5BD1E995 & 0xFFFFFFFF
     value = (value ^ value >> 13) * 0x5BD1E995 & 0xFFFFFFFF
     return value ^ value >> 15
+
+
+def partitions_of_keys(keys: BinaryColumn, rows: int, partitions: int, without_key: int) -> bytes:
+    """Where Kafka's producers send each key, as int32; rows that have none go to the partition `without_key`."""
+    if partitions < 1:
+        raise ValueError(f"keys cannot be spread over {partitions} partitions")
+    found = array("i")
+    for row in range(rows):
+        key = row_of(keys, row)
+        found.append(without_key if key is None else (murmur2(key) & 0x7FFFFFFF) % partitions)
+    return found.tobytes()

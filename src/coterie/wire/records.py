@@ -19,8 +19,10 @@ from coterie.wire._pure_records import (
     Header,
     Record,
     RecordWriter,
+    append_rows,
     header_name,
     murmur2,
+    partitions_of_keys,
     raw_records,
     read_records,
 )
@@ -43,6 +45,7 @@ if not TYPE_CHECKING and os.environ.get("COTERIE_PURE", "0") in {"", "0"}:
         fast = import_module("coterie.wire._fast_records")
         Columns, Record, RecordWriter = fast.Columns, fast.Record, fast.RecordWriter
         murmur2, read_records = fast.murmur2, fast.read_records
+        append_rows, partitions_of_keys = fast.append_rows, fast.partitions_of_keys
 
 __all__ = [
     "IS_COMPILED",
@@ -55,10 +58,12 @@ __all__ = [
     "Header",
     "Record",
     "RecordWriter",
+    "append_rows",
     "build_batch",
     "build_marker",
     "marker_of",
     "murmur2",
+    "partitions_of_keys",
     "read_records",
     "records",
 ]
