@@ -11,6 +11,7 @@ setup(
         Extension(
             "coterie.wire._fast_records",
             ["src/coterie/wire/_fast_records.pyx"],
+            depends=["src/coterie/wire/_fast_columns.pxi", "src/coterie/wire/_fast_writer.pxi"],
             extra_compile_args=["-g0"],
             optional=True,
         )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
 from coterie.wire.batch import Compression
-from coterie.wire.compression import BombError, compress, decompress
+from coterie.wire.compression import BombError, Scratch, compress, decompress
 
 REAL = [each for each in Compression if each is not Compression.NONE]
 ENOUGH = 10_000_000
@@ -95,3 +95,16 @@ def test_gzip_of_other_makers_is_read() -> None:
 def test_output_grows_to_what_is_needed(size: int) -> None:
     packed = compress(Compression.ZSTD, bytes(size))
     assert len(bytes(decompress(Compression.ZSTD, packed, ENOUGH))) == size
+
+
+def test_memory_is_used_again_and_the_limit_still_holds() -> None:
+    """A scratch that is larger than the limit must not let more through; nor may old content shine through."""
+    scratch = Scratch()
+    for compression in REAL:
+        large, small = compress(compression, b"L" * 50_000), compress(compression, b"s" * 100)
+        assert bytes(decompress(compression, large, ENOUGH, scratch)) == b"L" * 50_000
+        assert bytes(decompress(compression, small, ENOUGH, scratch)) == b"s" * 100
+        with pytest.raises(BombError):
+            decompress(compression, large, 40_000, scratch)
+    assert scratch.of(10).obj is scratch.of(20).obj
+    assert scratch.of(100_000_000).obj is not scratch.of(100_000_000).obj, "what is huge is not kept"

@@ -102,6 +102,7 @@ int64s = st.sampled_from([-(2**63), -1, 0, 1, 2**63 - 1])
     st.integers(-2, 2),
     st.integers(0, 3),
     int64s,
+    st.sampled_from([5, 0, -1, 2**63 - 1, 2**63 - 3, -(2**63)]),
     st.booleans(),
     st.sampled_from([(0, MANY), (6, 7)]),
 )
@@ -111,6 +112,7 @@ def test_both_refuse_the_same_bytes_with_the_same_words(
     miscount: int,
     cut: int,
     base_timestamp: int,
+    base_offset: int,
     with_headers: bool,
     window: tuple[int, int],
 ) -> None:
@@ -118,7 +120,7 @@ def test_both_refuse_the_same_bytes_with_the_same_words(
     good = (bytes(spoiled), batch_header(len(content)), *window)
     for at, byte in changes:
         spoiled[at % len(spoiled)] = byte
-    header = batch_header(len(content) + miscount, base_timestamp=base_timestamp)
+    header = batch_header(len(content) + miscount, base_timestamp=base_timestamp, base_offset=base_offset)
     bad = (bytes(spoiled[: len(spoiled) - cut]), header, *window)
     assert outcome(objects, pure, *bad) == outcome(objects, fast, *bad)
     batches = [good, bad, good]
@@ -170,7 +172,7 @@ def test_what_cannot_be_written_is_refused_and_leaves_the_batch_as_it_was(twin: 
         writer.append(b"k", b"v", 1, [("name", "text")])
     gibibyte = bytes(1 << 30)  # never touched, so it takes no memory
     with pytest.raises(MalformedError, match="has to fit into 31 bits"):
-        writer.append(None, gibibyte, 1, [("n", gibibyte)])
+        writer.append(gibibyte, gibibyte, 1)
     assert bytes(writer.plain()) == before and writer.count == 1
     for ratio in (0, -1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="compression leaves"):
