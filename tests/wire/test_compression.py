@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 
 import cramjam
+import lz4.frame
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,6 +87,15 @@ def test_lz4_blocks_are_independent() -> None:
     """Kafka's Java reader refuses a frame whose flags lack this bit."""
     frame = compress(Compression.LZ4, b"x" * 200_000)
     assert frame[:4] == b"\x04\x22\x4d\x18" and frame[4] & 0x20
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 65_535, 65_536, 65_537, 300_000])
+def test_lz4_frames_are_read_by_others(size: int) -> None:
+    """As the reference library reads them: what shrinks, and what does not and is stored as it is."""
+    for plain in (bytes(size), hashlib.shake_256(b"noise").digest(size)):
+        frame = compress(Compression.LZ4, plain)
+        assert lz4.frame.decompress(frame) == plain
+        assert len(frame) <= size + 11 + 4 * (size // 65_536 + 1)
 
 
 def test_gzip_of_other_makers_is_read() -> None:
