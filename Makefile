@@ -13,7 +13,7 @@ help: ## list the targets
 
 venv: .venv/installed ## .venv with the package and its tools; .venv/bin/coterie runs
 
-.venv/installed: pyproject.toml constraints.txt setup.py src/coterie/wire/_fast_records.pyx
+.venv/installed: pyproject.toml constraints.txt setup.py $(wildcard src/coterie/wire/_fast_*.px[yi])
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip -c constraints.txt
 	$(BIN)/python -m pip install --quiet --editable '.[dev]' -c constraints.txt --build-constraint constraints.txt

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from setuptools import Extension, setup
 
 setup(
@@ -9,9 +11,10 @@ setup(
         Extension(
             "coterie.wire._fast_records",
             ["src/coterie/wire/_fast_records.pyx"],
+            depends=["src/coterie/wire/_fast_columns.pxi", "src/coterie/wire/_fast_writer.pxi"],
             extra_compile_args=["-g0"],
             optional=True,
         )
     ],
-    options={"build_ext": {"cython_c_in_temp": True}},
+    options={"build_ext": {"cython_c_in_temp": True}} if find_spec("Cython") else {},  # the C file is no source
 )

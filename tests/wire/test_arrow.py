@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
 from coterie.wire.arrow import ArrowReader
+from coterie.wire.arrow_writer import ArrowWriter
 from coterie.wire.batch import Compression, TimestampType, assign, stamp_time
 from coterie.wire.fetched import FetchedBatches, FetchedRecords
-from coterie.wire.records import BatchRecord, EndMarker, Record, build_batch, build_marker
+from coterie.wire.records import BatchRecord, EndMarker, Record, build_batch, build_marker, murmur2
 
 batch_records = st.builds(
     BatchRecord,
@@ -126,3 +127,79 @@ def test_the_columns_are_those_of_sparks_kafka_source() -> None:
         "      child 0, key: string not null\n"
         "      child 1, value: binary"
     )
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+cells = st.none() | st.binary(max_size=30)
+
+
+@given(
+    st.lists(st.lists(st.tuples(cells, cells, st.integers(0, 2**50)), max_size=20), max_size=3),
+    st.integers(1, 3),
+    st.integers(61, 400),
+    st.sampled_from(Compression),
+    st.integers(0, 3),
+)
+def test_rows_of_columns_arrive_in_their_partitions_in_order(
+    chunks: list[list[tuple[bytes | None, bytes | None, int]]],
+    partitions: int,
+    limit: int,
+    compression: Compression,
+    sliced: int,
+) -> None:
+    writer = ArrowWriter(partitions, limit=limit, compression=compression)
+    done, expected = [], []
+    for chunk in chunks:
+        arrays = [pa.array([row[index] for row in chunk], kind) for index, kind in enumerate(KINDS)]
+        done += list(writer.add(*(array.slice(sliced) for array in arrays)))
+        expected += chunk[sliced:]
+    done += writer.rest()
+    assert writer.rest() == []
+    found: list[list[tuple[bytes | None, bytes | None, int]]] = [[] for _ in range(partitions)]
+    for partition, builder in done:
+        if compression is Compression.NONE:
+            assert builder.size == len(builder.finish()) and (builder.size <= limit or builder.count == 1)
+        fetched = FetchedRecords("t", partition, builder.finish(), next_offset=0)
+        found[partition] += [(each.key, each.value, each.timestamp) for each in fetched.take(100)]
+    for partition, rows in enumerate(found):
+        keyed = [row for row in rows if row[0] is not None]
+        assert keyed == [row for row in expected if row[0] is not None and place(row[0], partitions) == partition]
+    assert sum(map(len, found)) == len(expected)
+
+
+KINDS = [pa.binary(), pa.binary(), pa.int64()]
+
+
+def place(key: bytes, partitions: int) -> int:
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def test_rows_may_name_their_partition_and_columns_may_be_text() -> None:
+    writer = ArrowWriter(3, limit=1000)
+    keys, values = pa.nulls(3), pa.array(["a", "b", None])
+    times, partitions = pa.array([1, 2, 3], pa.int32()), pa.array([2, 0, 2])
+    assert list(writer.add(keys, values, times, partitions)) == []
+    found = {
+        partition: [(each.key, each.value) for each in FetchedRecords("t", 0, batch.finish(), next_offset=0).take(9)]
+        for partition, batch in writer.rest()
+    }
+    assert found == {0: [(None, b"b")], 2: [(None, b"a"), (None, None)]}
+
+
+def test_rows_that_do_not_fit_together_are_refused() -> None:
+    writer = ArrowWriter(3, limit=1000)
+    two, three = pa.array([b"a", b"b"]), pa.array([1, 2, 3])
+    with pytest.raises(ValueError, match="different lengths"):
+        list(writer.add(two, two, three))
+    with pytest.raises(ValueError, match="1 of the timestamps are null"):
+        list(writer.add(two, two, pa.array([1, None])))
+    with pytest.raises(ValueError, match="row 1 goes to partition 3; there are 3"):
+        list(writer.add(two, two, pa.array([1, 2]), pa.array([0, 3])))
+
+
+def test_rows_without_a_key_take_turns() -> None:
+    writer = ArrowWriter(2, limit=1000)
+    for _ in range(4):
+        assert list(writer.add(pa.nulls(1), pa.array([b"v"]), pa.array([1]))) == []
+    assert [(partition, builder.count) for partition, builder in writer.rest()] == [(0, 2), (1, 2)]

@@ -6,6 +6,8 @@ import copy
 import pickle
 import shutil
 import sysconfig
+from array import array
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -100,6 +102,7 @@ int64s = st.sampled_from([-(2**63), -1, 0, 1, 2**63 - 1])
     st.integers(-2, 2),
     st.integers(0, 3),
     int64s,
+    st.sampled_from([5, 0, -1, 2**63 - 1, 2**63 - 3, -(2**63)]),
     st.booleans(),
     st.sampled_from([(0, MANY), (6, 7)]),
 )
@@ -109,6 +112,7 @@ def test_both_refuse_the_same_bytes_with_the_same_words(
     miscount: int,
     cut: int,
     base_timestamp: int,
+    base_offset: int,
     with_headers: bool,
     window: tuple[int, int],
 ) -> None:
@@ -116,7 +120,7 @@ def test_both_refuse_the_same_bytes_with_the_same_words(
     good = (bytes(spoiled), batch_header(len(content)), *window)
     for at, byte in changes:
         spoiled[at % len(spoiled)] = byte
-    header = batch_header(len(content) + miscount, base_timestamp=base_timestamp)
+    header = batch_header(len(content) + miscount, base_timestamp=base_timestamp, base_offset=base_offset)
     bad = (bytes(spoiled[: len(spoiled) - cut]), header, *window)
     assert outcome(objects, pure, *bad) == outcome(objects, fast, *bad)
     batches = [good, bad, good]
@@ -168,7 +172,7 @@ def test_what_cannot_be_written_is_refused_and_leaves_the_batch_as_it_was(twin: 
         writer.append(b"k", b"v", 1, [("name", "text")])
     gibibyte = bytes(1 << 30)  # never touched, so it takes no memory
     with pytest.raises(MalformedError, match="has to fit into 31 bits"):
-        writer.append(None, gibibyte, 1, [("n", gibibyte)])
+        writer.append(gibibyte, gibibyte, 1)
     assert bytes(writer.plain()) == before and writer.count == 1
     for ratio in (0, -1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="compression leaves"):
@@ -234,3 +238,73 @@ def test_murmur2_is_that_of_kafkas_java_client(twin: Any, key: bytes, hashed: in
 @given(st.binary(max_size=40))
 def test_both_hash_alike(key: bytes) -> None:
     assert pure.murmur2(key) == fast.murmur2(key)
+
+
+# --- rows of somebody else's columns ----------------------------------------------------------------------------------
+
+cells = st.lists(st.none() | st.binary(max_size=12), min_size=1, max_size=20)
+
+
+def ints(*values: int) -> bytes:
+    return array("i", values).tobytes()
+
+
+def column_of(content: list[bytes | None]) -> pure.BinaryColumn:
+    ends = array("i", accumulate([0, *(len(each or b"") for each in content)]))
+    bits = sum(1 << row for row, each in enumerate(content) if each is not None)
+    validity = bits.to_bytes(len(content) // 8 + 1, "little")
+    return pure.BinaryColumn(content.count(None), validity, ends.tobytes(), b"".join(each or b"" for each in content))
+
+
+@given(cells, st.integers(1, 3), st.integers(61, 200), st.integers(0, 2))
+def test_both_spread_rows_alike(keys: list[bytes | None], partitions: int, limit: int, first: int) -> None:
+    column = column_of(keys)
+    where = pure.partitions_of_keys(column, len(keys), partitions, 0)
+    assert where == fast.partitions_of_keys(column, len(keys), partitions, 0)
+    when = array("q", range(5, 5 + len(keys))).tobytes()
+    ends = []
+    for twin in BOTH:
+        writers = [twin.RecordWriter(limit) for _ in range(partitions)]
+        end = twin.append_rows(writers, where, column, column, when, min(first, len(keys)), len(keys))
+        ends.append((end, [(bytes(writer.plain()), writer.count) for writer in writers]))
+    assert ends[0] == ends[1]
+    assert sum(count for _, count in ends[0][1]) == ends[0][0] - min(first, len(keys))
+
+
+@pytest.mark.parametrize("twin", BOTH)
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"ends": ints(0, 2, 1)}, "row 1 from byte 2 to 1 of a column of 4"),
+        ({"ends": ints(0, 2, 5)}, "row 1 from byte 2 to 5"),
+        ({"ends": ints(-1, 2, 4)}, "row 0 from byte -1"),
+        ({"ends": ints(0, 2)}, "without row 1"),
+        ({"null_count": 1, "validity": b""}, "without row 0"),
+    ],
+)
+def test_a_column_that_contradicts_itself_is_refused(twin: Any, changes: dict[str, Any], why: str) -> None:
+    good = column_of([b"ab", b"cd"])
+    bad = good._replace(**changes)
+    where, when = array("i", [0, 0]).tobytes(), array("q", [1, 1]).tobytes()
+    for keys, values in ((good, bad), (bad, good)):
+        with pytest.raises(ValueError, match=why):
+            twin.append_rows([twin.RecordWriter(1000)], where, keys, values, when, 0, 2)
+    with pytest.raises(ValueError, match=why):
+        twin.partitions_of_keys(bad, 2, 4, 0)
+
+
+@pytest.mark.parametrize("twin", BOTH)
+def test_rows_that_have_no_place_are_refused(twin: Any) -> None:
+    column, when = column_of([b"ab", b"cd"]), array("q", [1, 1]).tobytes()
+    for partition in (-1, 1):
+        where = array("i", [0, partition]).tobytes()
+        with pytest.raises(ValueError, match=f"row 1 goes to partition {partition}; there are 1"):
+            twin.append_rows([twin.RecordWriter(1000)], where, column, column, when, 0, 2)
+    for first, end in ((0, 3), (-1, 1), (2, 1)):
+        with pytest.raises(ValueError, match=r"rows .* of 2 partitions and 2 timestamps"):
+            twin.append_rows([twin.RecordWriter(1000)], bytes(8), column, column, when, first, end)
+    old = array("q", [-2, 1]).tobytes()
+    with pytest.raises(MalformedError, match="not -2"):
+        twin.append_rows([twin.RecordWriter(1000)], bytes(8), column, column, old, 0, 2)
+    with pytest.raises(ValueError, match="over 0 partitions"):
+        twin.partitions_of_keys(column, 2, 0, 0)

@@ -48,6 +48,7 @@ from coterie.wire.batch import Compression
 __all__ = ["Sender", "clock_ms", "rules_of"]
 
 _FIRST_VERSION_WITH_IDS = 13
+_GZIP_DEFAULT = -1
 
 
 def clock_ms() -> int:
@@ -57,12 +58,9 @@ def clock_ms() -> int:
 
 def rules_of(settings: ProducerSettings) -> BatchingRules:
     compression = Compression[settings.compression_type.upper()]
-    levels = {
-        Compression.GZIP: settings.compression_gzip_level,
-        Compression.LZ4: settings.compression_lz4_level,
-        Compression.ZSTD: settings.compression_zstd_level,
-    }
-    is_own_level = f"compression.{settings.compression_type}.level" in settings.given and levels[compression] != -1
+    levels = {Compression.ZSTD: settings.compression_zstd_level}
+    if settings.compression_gzip_level != _GZIP_DEFAULT:
+        levels[Compression.GZIP] = settings.compression_gzip_level
     return BatchingRules(
         batch_size=settings.batch_size,
         linger_ms=settings.linger_ms,
@@ -74,7 +72,7 @@ def rules_of(settings: ProducerSettings) -> BatchingRules:
         retry_backoff_ms=settings.retry_backoff_ms,
         retry_backoff_max_ms=settings.retry_backoff_max_ms,
         compression=compression,
-        level=levels[compression] if is_own_level else None,
+        level=levels.get(compression),
         is_idempotent=settings.is_idempotent,
         ignores_keys=settings.partitioner_ignore_keys,
         is_adaptive=settings.partitioner_adaptive_partitioning_enable,

@@ -354,7 +354,13 @@ class ProducerSettings(ClientSettings):
         PRODUCER, "none", Word(("none", "gzip", "snappy", "lz4", "zstd")), "What batches are compressed with."
     )
     compression_gzip_level: int = setting(PRODUCER, -1, int32(1, 9, (-1,)), "Level of gzip.")
-    compression_lz4_level: int = setting(PRODUCER, 9, int32(1, 17), "Level of lz4.")
+    compression_lz4_level: int = setting(
+        PRODUCER,
+        9,
+        int32(1, 17),
+        "Level of lz4.",
+        unused="our lz4 has one level, the fast one, which is Kafka's default",
+    )
     compression_zstd_level: int = setting(PRODUCER, 3, int32(-131_072, 22), "Level of zstd.")
     metadata_max_idle_ms: int = setting(
         PRODUCER, 300_000, int64(5_000), "A topic that nothing was sent to for so long is forgotten."

@@ -1,6 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The records of a batch, compiled: the twin of `_pure_records.py`, where every function is explained.
 
+One module in three files: here what a record is and records as objects, in `_fast_columns.pxi` records as columns, in
+`_fast_writer.pxi` records written.
+
 Bytes come from strangers. `next_record` is the one place that reads them: it never looks beyond the end it is given,
 and what it hands out lies within. Whatever it refuses is read again by the twin, which says what is wrong.
 """
@@ -16,7 +19,7 @@ from libc.string cimport memcpy
 from coterie.wire import _pure_records as twin
 from coterie.wire.batch import HEADER_SIZE as _HEADER_SIZE, TimestampType
 
-__all__ = ["Columns", "Record", "RecordWriter", "murmur2", "read_records"]
+__all__ = ["Columns", "Record", "RecordWriter", "append_rows", "murmur2", "partitions_of_keys", "read_records"]
 
 cdef int64_t HEADER_SIZE = _HEADER_SIZE
 cdef int64_t MAX_PLAIN = INT32_MAX - HEADER_SIZE
@@ -130,6 +133,8 @@ cdef Place place_of(header) except *:
     place.base_timestamp = header.base_timestamp
     place.append_time = header.max_timestamp
     place.has_append_time = (<int>header.attributes & APPEND_TIME_BIT) != 0
+    if not adds_up(place.base_offset, place.last_delta):
+        place.count = -1  # which nobody reads
     return place
 
 
@@ -145,6 +150,10 @@ cdef inline int64_t time_of(const Place* place, const Raw* raw) noexcept nogil:
 
 cdef inline object content_of(const Span* found):
     return None if found.size < 0 else PyBytes_FromStringAndSize(<const char*>found.at, <Py_ssize_t>found.size)
+
+
+cdef inline object text_of(const Span* found):
+    return PyUnicode_DecodeUTF8(<const char*>found.at, <Py_ssize_t>found.size, NULL)
 
 
 # --- records as objects -----------------------------------------------------------------------------------------------
@@ -255,396 +264,9 @@ cdef tuple headers_of(const Raw* raw, const uint8_t* end):
     for index in range(raw.header_count):
         at = span(at, end, &name)
         at = span(at, end, &content)
-        found.append((PyUnicode_DecodeUTF8(<const char*>name.at, <Py_ssize_t>name.size, NULL), content_of(&content)))
+        found.append((text_of(&name), content_of(&content)))
     return tuple(found)
 
 
-# --- memory that grows ------------------------------------------------------------------------------------------------
-
-cdef struct Memory:
-    uint8_t* data
-    int64_t used
-    int64_t room
-
-
-cdef int reserve(Memory* memory, int64_t more) except -1:
-    cdef int64_t room = memory.used + more
-    cdef uint8_t* data
-    if room <= memory.room:
-        return 0
-    room = max(room, memory.room + memory.room // 2, 512)
-    data = <uint8_t*>realloc(memory.data, <size_t>room)
-    if data == NULL:
-        raise MemoryError(f"no memory for {room} bytes of records")
-    memory.data, memory.room = data, room
-    return 0
-
-
-cdef inline void put(Memory* memory, const void* data, int64_t size) noexcept nogil:
-    memcpy(memory.data + memory.used, data, <size_t>size)
-    memory.used += size
-
-
-cdef inline void put_int32(Memory* memory, int32_t value) noexcept nogil:
-    put(memory, &value, sizeof(value))
-
-
-cdef inline void put_int64(Memory* memory, int64_t value) noexcept nogil:
-    put(memory, &value, sizeof(value))
-
-
-cdef bytes hand_over(Memory* memory):
-    """A copy of exactly that size. What is kept here is warm: new pages for each fetch cost more than to copy."""
-    cdef bytes data = PyBytes_FromStringAndSize(<const char*>memory.data, <Py_ssize_t>memory.used)
-    memory.used = 0
-    return data
-
-
-# --- records as columns -----------------------------------------------------------------------------------------------
-
-cdef struct Binary:
-    Memory validity
-    Memory ends
-    Memory data
-    int64_t count
-    int64_t nulls
-
-
-cdef int reserve_binary(Binary* column, int64_t count, int64_t size) except -1:
-    reserve(&column.validity, (column.count + count) // 8 + 1 - column.validity.used)
-    reserve(&column.ends, 4 * (count + 1))
-    reserve(&column.data, size)
-    if column.ends.used == 0:
-        put_int32(&column.ends, 0)
-    return 0
-
-
-cdef inline void put_span(Binary* column, const Span* content) noexcept nogil:
-    cdef uint8_t bit = <uint8_t>(1 << (column.count & 7))
-    if bit == 1:
-        column.validity.data[column.validity.used] = 0
-        column.validity.used += 1
-    if content.size < 0:
-        column.nulls += 1
-    else:
-        column.validity.data[column.validity.used - 1] |= bit
-        put(&column.data, content.at, content.size)
-    column.count += 1
-    put_int32(&column.ends, <int32_t>column.data.used)
-
-
-cdef object hand_over_binary(Binary* column):
-    reserve_binary(column, 0, 0)
-    found = twin.BinaryColumn(
-        column.nulls, hand_over(&column.validity), hand_over(&column.ends), hand_over(&column.data)
-    )
-    column.count = column.nulls = 0
-    return found
-
-
-cdef inline void free_binary(Binary* column) noexcept nogil:
-    free(column.validity.data)
-    free(column.ends.data)
-    free(column.data.data)
-
-
-cdef class Columns:
-    cdef bint with_headers
-    cdef readonly int64_t rows
-    cdef readonly int64_t plain_bytes
-    cdef Memory offsets
-    cdef Memory timestamps
-    cdef Memory types
-    cdef Memory header_ends
-    cdef Binary keys
-    cdef Binary values
-    cdef Binary names
-    cdef Binary contents
-
-    def __cinit__(self, bint with_headers):
-        self.with_headers = with_headers
-
-    def __dealloc__(self):
-        free(self.offsets.data)
-        free(self.timestamps.data)
-        free(self.types.data)
-        free(self.header_ends.data)
-        free_binary(&self.keys)
-        free_binary(&self.values)
-        free_binary(&self.names)
-        free_binary(&self.contents)
-
-    def add(self, plain, header, int64_t first, int64_t end):
-        cdef Place place = place_of(header)
-        cdef Py_buffer view
-        cdef int64_t rows = self.rows
-        cdef bint good
-        PyObject_GetBuffer(plain, &view, PyBUF_SIMPLE)
-        try:
-            if self.plain_bytes + view.len > MAX_PLAIN:
-                raise OverflowError(f"columns of more than {MAX_PLAIN} bytes; finish them before the next batch")
-            good = self.make_room(&view, &place, first, end)
-            if good:
-                self.fill(&view, &place, first, end)
-                if self.rows > rows:
-                    self.plain_bytes += view.len
-        finally:
-            PyBuffer_Release(&view)
-        if not good:
-            twin.Columns(self.with_headers).add(plain, header, first, end)
-            raise AssertionError("the compiled reader refuses a batch that its twin can read")
-
-    cdef bint make_room(self, Py_buffer* view, const Place* place, int64_t first, int64_t end) except -1:
-        """Look through the whole batch first: so it is added whole or not at all, and takes the memory it needs."""
-        cdef const uint8_t* at = <const uint8_t*>view.buf
-        cdef const uint8_t* data_end = at + view.len
-        cdef Raw raw
-        cdef int64_t index, offset
-        cdef int64_t rows = 0, key_bytes = 0, value_bytes = 0, headers = 0, header_bytes = 0
-        if not 0 <= place.count <= view.len // SMALLEST_RECORD:
-            return False
-        for index in range(place.count):
-            at = next_record(at, data_end, &raw)
-            if at == NULL or not is_placed(place, &raw):
-                return False
-            offset = place.base_offset + raw.offset_delta
-            if first <= offset < end:
-                if not -MAX_MILLISECONDS <= time_of(place, &raw) <= MAX_MILLISECONDS:
-                    return False
-                rows += 1
-                key_bytes += max(raw.key.size, 0)
-                value_bytes += max(raw.value.size, 0)
-                if raw.header_count and self.with_headers:
-                    try:
-                        headers_of(&raw, at)  # are the names text?
-                    except UnicodeDecodeError:
-                        return False
-                    headers += raw.header_count
-                    header_bytes += at - raw.headers
-        if at != data_end:
-            return False
-        reserve(&self.offsets, 8 * rows)
-        reserve(&self.timestamps, 8 * rows)
-        reserve(&self.types, 4 * rows)
-        reserve_binary(&self.keys, rows, key_bytes)
-        reserve_binary(&self.values, rows, value_bytes)
-        if self.with_headers:
-            self.reserve_header_ends(rows)
-            reserve_binary(&self.names, headers, header_bytes)
-            reserve_binary(&self.contents, headers, header_bytes)
-        return True
-
-    cdef int reserve_header_ends(self, int64_t rows) except -1:
-        reserve(&self.header_ends, 4 * (rows + 1))
-        if self.header_ends.used == 0:
-            put_int32(&self.header_ends, 0)
-        return 0
-
-    cdef void fill(self, Py_buffer* view, const Place* place, int64_t first, int64_t end) noexcept:
-        cdef const uint8_t* at = <const uint8_t*>view.buf
-        cdef const uint8_t* data_end = at + view.len
-        cdef const uint8_t* header_at
-        cdef Raw raw
-        cdef Span name, content
-        cdef int64_t index, number, offset
-        cdef int32_t kind = 1 if place.has_append_time else 0
-        name.at = content.at = NULL
-        name.size = content.size = 0
-        for index in range(place.count):
-            at = next_record(at, data_end, &raw)
-            offset = place.base_offset + raw.offset_delta
-            if offset < first or offset >= end:
-                continue
-            self.rows += 1
-            put_int64(&self.offsets, offset)
-            put_int64(&self.timestamps, 1000 * time_of(place, &raw))
-            put_int32(&self.types, kind)
-            put_span(&self.keys, &raw.key)
-            put_span(&self.values, &raw.value)
-            if self.with_headers:
-                header_at = raw.headers
-                for number in range(raw.header_count):
-                    header_at = span(header_at, at, &name)
-                    header_at = span(header_at, at, &content)
-                    put_span(&self.names, &name)
-                    put_span(&self.contents, &content)
-                put_int32(&self.header_ends, <int32_t>self.names.count)
-
-    def finish(self):
-        cdef int64_t rows = self.rows
-        headers = None
-        if self.with_headers:
-            self.reserve_header_ends(0)
-            headers = twin.HeaderColumns(
-                hand_over(&self.header_ends), hand_over_binary(&self.names), hand_over_binary(&self.contents)
-            )
-        self.rows = self.plain_bytes = 0
-        return twin.ColumnBuffers(
-            rows,
-            hand_over(&self.offsets),
-            hand_over(&self.timestamps),
-            hand_over(&self.types),
-            hand_over_binary(&self.keys),
-            hand_over_binary(&self.values),
-            headers,
-        )
-
-
-# --- writing ----------------------------------------------------------------------------------------------------------
-
-
-cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
-    return (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
-
-
-cdef inline int64_t varint_size(int64_t value) noexcept nogil:
-    cdef uint64_t rest = zigzag(value)
-    cdef int64_t size = 1
-    while rest >= 0x80:
-        rest >>= 7
-        size += 1
-    return size
-
-
-cdef inline void put_varint(Memory* memory, int64_t value) noexcept nogil:
-    cdef uint64_t rest = zigzag(value)
-    while rest >= 0x80:
-        memory.data[memory.used] = <uint8_t>(rest & 0x7F | 0x80)
-        memory.used += 1
-        rest >>= 7
-    memory.data[memory.used] = <uint8_t>rest
-    memory.used += 1
-
-
-cdef inline int64_t sized(const Span* content) noexcept nogil:
-    return varint_size(content.size) + max(content.size, 0)
-
-
-cdef inline void put_sized(Memory* memory, const Span* content) noexcept nogil:
-    put_varint(memory, content.size)
-    if content.size > 0:
-        put(memory, content.at, content.size)
-
-
-cdef inline void take_span(object content, Span* found):
-    """Of bytes or None, which the caller keeps alive."""
-    if content is None:
-        found.at, found.size = NULL, -1
-    else:
-        found.at = <const uint8_t*>PyBytes_AS_STRING(content)
-        found.size = PyBytes_GET_SIZE(content)
-
-
-cdef class RecordWriter:
-    cdef int64_t limit
-    cdef double ratio
-    cdef Memory memory
-    cdef readonly int64_t count
-    cdef readonly int64_t base_timestamp
-    cdef readonly int64_t max_timestamp
-
-    def __init__(self, int64_t limit, double ratio=1.0):
-        twin.check_ratio(ratio)
-        self.limit, self.ratio = limit, ratio
-        self.memory.used = self.count = 0
-        self.base_timestamp = self.max_timestamp = -1
-
-    def __dealloc__(self):
-        free(self.memory.data)
-
-    @property
-    def plain_size(self):
-        return self.memory.used
-
-    @property
-    def size(self):
-        return HEADER_SIZE + <int64_t>(<double>self.memory.used * self.ratio)
-
-    def append(self, key, value, timestamp, headers=()):
-        cdef Span key_span, value_span
-        cdef list raw = twin.raw_headers(headers) if headers else None
-        cdef int64_t when
-        if type(key) is not bytes:
-            key = twin.as_bytes(key, "key")
-        if type(value) is not bytes:
-            value = twin.as_bytes(value, "value")
-        take_span(key, &key_span)
-        take_span(value, &value_span)
-        try:
-            when = timestamp
-        except OverflowError:
-            when = INT64_MAX
-        if when < -1 or when == INT64_MAX:
-            twin.check_timestamp(timestamp)
-        return self.put_record(&key_span, &value_span, when, raw)
-
-    cdef bint put_record(self, const Span* key, const Span* value, int64_t timestamp, list headers) except -1:
-        cdef int64_t base = timestamp if self.count == 0 else self.base_timestamp
-        cdef int64_t length = 1 + varint_size(timestamp - base) + varint_size(self.count) + sized(key) + sized(value)
-        cdef int64_t size
-        cdef Span name_span, content_span
-        length += varint_size(len(headers)) if headers is not None else 1
-        if headers is not None:
-            for name, content in headers:
-                take_span(name, &name_span)
-                take_span(content, &content_span)
-                length += sized(&name_span) + sized(&content_span)
-        size = self.memory.used + varint_size(length) + length
-        if self.count and HEADER_SIZE + <int64_t>(<double>size * self.ratio) > self.limit:
-            return False
-        if size > MAX_PLAIN:
-            twin.refuse_size(size)
-        reserve(&self.memory, size - self.memory.used)
-        put_varint(&self.memory, length)
-        self.memory.data[self.memory.used] = 0
-        self.memory.used += 1
-        put_varint(&self.memory, timestamp - base)
-        put_varint(&self.memory, self.count)
-        put_sized(&self.memory, key)
-        put_sized(&self.memory, value)
-        put_varint(&self.memory, len(headers) if headers is not None else 0)
-        if headers is not None:
-            for name, content in headers:
-                take_span(name, &name_span)
-                take_span(content, &content_span)
-                put_sized(&self.memory, &name_span)
-                put_sized(&self.memory, &content_span)
-        self.base_timestamp = base
-        self.max_timestamp = max(self.max_timestamp, timestamp)
-        self.count += 1
-        return True
-
-    def plain(self):
-        return PyBytes_FromStringAndSize(<const char*>self.memory.data, <Py_ssize_t>self.memory.used)
-
-
-# --- choosing a partition ---------------------------------------------------------------------------------------------
-
-
-cdef inline uint32_t hash_of(const uint8_t* data, int64_t size) noexcept nogil:
-    cdef uint32_t value = <uint32_t>0x9747B28C ^ <uint32_t>size
-    cdef uint32_t part
-    cdef int64_t at = 0
-    while size - at >= 4:
-        part = data[at] | <uint32_t>data[at + 1] << 8 | <uint32_t>data[at + 2] << 16 | <uint32_t>data[at + 3] << 24
-        part *= <uint32_t>0x5BD1E995
-        part = (part ^ (part >> 24)) * <uint32_t>0x5BD1E995
-        value = (value * <uint32_t>0x5BD1E995) ^ part
-        at += 4
-    if size > at:
-        if size - at == 3:
-            value ^= <uint32_t>data[at + 2] << 16
-        if size - at >= 2:
-            value ^= <uint32_t>data[at + 1] << 8
-        value = (value ^ data[at]) * <uint32_t>0x5BD1E995
-    value = (value ^ (value >> 13)) * <uint32_t>0x5BD1E995
-    return value ^ (value >> 15)
-
-
-def murmur2(data):
-    cdef Py_buffer view
-    cdef uint32_t found
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    found = hash_of(<const uint8_t*>view.buf, view.len)
-    PyBuffer_Release(&view)
-    return found
+include "_fast_columns.pxi"
+include "_fast_writer.pxi"

@@ -7,7 +7,7 @@ compiled one, when it meets bytes it cannot read, has them read again here for t
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Never
 
@@ -25,27 +25,29 @@ __all__ = [
     "RawRecord",
     "Record",
     "RecordWriter",
+    "append_rows",
     "as_bytes",
     "check_ratio",
     "check_timestamp",
-    "header_name",
     "murmur2",
+    "partitions_of_keys",
     "raw_headers",
-    "raw_records",
     "read_records",
     "refuse_size",
     "restored_record",
+    "row_of",
 ]
 
 _SMALLEST_RECORD = 7  # a length and six fields of one byte
 _MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
+_ZIGZAGS = [uvarint(value << 1) for value in range(256)]
 _MAX_MILLISECONDS = _MAX_INT64 // 1000
 _MAX_PLAIN = (1 << 31) - 1 - HEADER_SIZE
 """What an int32 can count, in a batch as in a column of Arrow's."""
 
 Header = tuple[str, bytes | None]
 RawHeader = tuple[bytes, bytes | None]
-RawRecord = tuple[int, int, bytes | None, bytes | None, list[RawHeader]]
+RawRecord = tuple[int, int, bytes | None, bytes | None, Sequence[RawHeader]]
 """Offset and timestamp as differences to the batch's first; key; value; headers, their names as they came."""
 
 
@@ -83,7 +85,7 @@ def read_records(plain: Buffer, header: BatchHeader, topic: str, partition: int,
     kind, epoch = header.timestamp_type, header.leader_epoch
     for offset, timestamp, key, value, raw in _placed(plain, header):
         if first <= offset < end:
-            headers = tuple([(header_name(name), content) for name, content in raw])
+            headers = tuple([(_header_name(name), content) for name, content in raw]) if raw else ()
             found.append(Record(topic, partition, offset, timestamp, kind, key, value, headers, epoch))
     return found
 
@@ -92,7 +94,9 @@ def _placed(plain: Buffer, header: BatchHeader) -> Iterator[RawRecord]:
     """The records with their own offset and timestamp; both within what the batch and 64 bits allow."""
     base_offset, last_delta, base_timestamp = header.base_offset, header.last_offset_delta, header.base_timestamp
     append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
-    for delta, timestamp, key, value, headers in raw_records(bytes(plain), header.record_count):
+    if not _MIN_INT64 <= base_offset + last_delta <= _MAX_INT64:
+        raise MalformedError(f"a batch whose offsets begin at {base_offset} and end {last_delta} later")
+    for delta, timestamp, key, value, headers in _raw_records(bytes(plain), header.record_count):
         if not 0 <= delta <= last_delta:
             raise MalformedError(f"a record {delta} offsets into a batch that ends after {last_delta}")
         if append_time is not None:
@@ -104,7 +108,7 @@ def _placed(plain: Buffer, header: BatchHeader) -> Iterator[RawRecord]:
         yield base_offset + delta, timestamp, key, value, headers
 
 
-def raw_records(plain: bytes, count: int) -> Iterator[RawRecord]:
+def _raw_records(plain: bytes, count: int) -> Iterator[RawRecord]:
     """The `count` records in `plain`, and nothing after them; raises where they make no sense."""
     if count < 0 or count * _SMALLEST_RECORD > len(plain):
         raise MalformedError(f"a batch counts {count} records in {len(plain)} bytes; each takes {_SMALLEST_RECORD}")
@@ -118,6 +122,10 @@ def raw_records(plain: bytes, count: int) -> Iterator[RawRecord]:
         offset_delta, at = _varint(plain, at)
         key, at = _nullable_bytes(plain, at, end)
         value, at = _nullable_bytes(plain, at, end)
+        if at == end - 1 and plain[at] == 0:  # as nearly all are
+            at = end
+            yield offset_delta, timestamp_delta, key, value, ()
+            continue
         header_count, at = _varint(plain, at)
         if not 0 <= header_count * 2 <= end - at:
             raise MalformedError(f"a record counts {header_count} headers in {end - at} bytes")
@@ -137,6 +145,13 @@ def raw_records(plain: bytes, count: int) -> Iterator[RawRecord]:
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """A zigzag varint of at most 64 bits, and where it ends."""
+    if at < len(data) - 1:  # nearly all are of one byte or two
+        first = data[at]
+        if first < 0x80:
+            return (first >> 1) ^ -(first & 1), at + 1
+        second = data[at + 1]
+        if second < 0x80:
+            return (first >> 1 & 0x3F | second << 6) ^ -(first & 1), at + 2
     value = shift = 0
     while shift < 70:
         try:
@@ -160,7 +175,7 @@ def _nullable_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     return data[at : at + length], at + length
 
 
-def header_name(name: bytes) -> str:
+def _header_name(name: bytes) -> str:
     try:
         return name.decode()
     except UnicodeDecodeError:
@@ -248,7 +263,7 @@ class Columns:
                 raise MalformedError(f"a record of time {timestamp}; in microseconds it has no room in 64 bits")
             if self._with_headers:
                 for name, _ in headers:
-                    header_name(name)
+                    _header_name(name)
         self.rows += len(found)
         self.plain_bytes += len(plain) if found else 0
         for offset, timestamp, key, value, headers in found:
@@ -315,28 +330,27 @@ class RecordWriter:
         headers: Iterable[tuple[str, Buffer | None]] = (),
     ) -> bool:
         """Whether there was room for it: the first always has."""
-        check_timestamp(timestamp)
-        base = timestamp if self.count == 0 else self.base_timestamp
-        parts = [b"\x00", _zigzag(timestamp - base), _zigzag(self.count)]
-        _add_sized(parts, as_bytes(key, "key"))
-        _add_sized(parts, as_bytes(value, "value"))
-        encoded = raw_headers(headers)
-        parts.append(_zigzag(len(encoded)))
-        for name, content in encoded:
-            _add_sized(parts, name)
-            _add_sized(parts, content)
-        length = sum(map(len, parts))
+        if not NO_TIMESTAMP <= timestamp < _MAX_INT64:
+            check_timestamp(timestamp)
+        key = key if type(key) is bytes else as_bytes(key, "key")
+        value = value if type(value) is bytes else as_bytes(value, "value")
+        count, before = self.count, len(self._plain)
+        base = self.base_timestamp if count else timestamp
+        start = b"\x00" + _zigzag(timestamp - base) + _zigzag(count) + _size_of(key)
+        middle = _size_of(value)
+        end = _headers(headers) if headers else b"\x00"
+        key, value = key or b"", value or b""
+        length = len(start) + len(key) + len(middle) + len(value) + len(end)
         prefix = _zigzag(length)
-        size = len(self._plain) + len(prefix) + length
-        if self.count and HEADER_SIZE + int(size * self._ratio) > self._limit:
+        size = before + len(prefix) + length
+        if count and HEADER_SIZE + int(size * self._ratio) > self._limit:
             return False
         if size > _MAX_PLAIN:
             refuse_size(size)
-        self._plain += prefix
-        self._plain += b"".join(parts)
+        self._plain += b"".join((prefix, start, key, middle, value, end))
         self.base_timestamp = base
         self.max_timestamp = max(self.max_timestamp, timestamp)
-        self.count += 1
+        self.count = count + 1
         return True
 
     def plain(self) -> Buffer:
@@ -371,15 +385,56 @@ def raw_headers(headers: Iterable[tuple[str, Buffer | None]]) -> list[RawHeader]
     return [(name.encode(), as_bytes(content, "header")) for name, content in headers]
 
 
-def _add_sized(parts: list[bytes], content: bytes | None) -> None:
-    if content is None:
-        parts.append(b"\x01")
-    else:
-        parts += _zigzag(len(content)), content
+def _headers(headers: Iterable[tuple[str, Buffer | None]]) -> bytes:
+    encoded = raw_headers(headers)
+    parts = [_zigzag(len(encoded))]
+    for name, content in encoded:
+        parts += _size_of(name), name, _size_of(content), content or b""
+    return b"".join(parts)
+
+
+def _size_of(content: bytes | None) -> bytes:
+    return b"\x01" if content is None else _zigzag(len(content))
 
 
 def _zigzag(value: int) -> bytes:
-    return uvarint((value << 1) ^ (value >> 63))
+    return _ZIGZAGS[value] if 0 <= value < 256 else uvarint((value << 1) ^ (value >> 63))
+
+
+def append_rows(
+    writers: Sequence[RecordWriter],
+    partitions: Buffer,
+    keys: BinaryColumn,
+    values: BinaryColumn,
+    timestamps: Buffer,
+    first: int,
+    end: int,
+) -> int:
+    """Append the rows [first, end), each to the writer of its partition; the row for which there is no room, or `end`.
+
+    `partitions` are int32, `timestamps` int64 in milliseconds.
+    """
+    where, when = memoryview(partitions).cast("B").cast("i"), memoryview(timestamps).cast("B").cast("q")
+    if not 0 <= first <= end <= min(len(where), len(when)):
+        raise ValueError(f"rows {first} to {end} of {len(where)} partitions and {len(when)} timestamps")
+    for row in range(first, end):
+        if not 0 <= where[row] < len(writers):
+            raise ValueError(f"row {row} goes to partition {where[row]}; there are {len(writers)}")
+        if not writers[where[row]].append(row_of(keys, row), row_of(values, row), when[row]):
+            return row
+    return end
+
+
+def row_of(column: BinaryColumn, row: int) -> bytes | None:
+    """What an array of somebody else's says is there, if it is there."""
+    ends, validity = memoryview(column.ends).cast("B").cast("i"), memoryview(column.validity).cast("B")
+    if row + 1 >= len(ends) or (column.null_count and row // 8 >= len(validity)):
+        raise ValueError(f"a column without row {row}")
+    if column.null_count and not validity[row // 8] >> row % 8 & 1:
+        return None
+    if not 0 <= ends[row] <= ends[row + 1] <= len(column.data):
+        raise ValueError(f"row {row} from byte {ends[row]} to {ends[row + 1]} of a column of {len(column.data)} bytes")
+    return bytes(column.data[ends[row] : ends[row + 1]])
 
 
 # --- choosing a partition ---------------------------------------------------------------------------------------------
@@ -399,3 +454,14 @@ def murmur2(data: Buffer) -> int:
         value = (value ^ int.from_bytes(data[whole:], "little")) * 0x5BD1E995 & 0xFFFFFFFF
     value = (value ^ value >> 13) * 0x5BD1E995 & 0xFFFFFFFF
     return value ^ value >> 15
+
+
+def partitions_of_keys(keys: BinaryColumn, rows: int, partitions: int, without_key: int) -> bytes:
+    """Where Kafka's producers send each key, as int32; rows that have none go to the partition `without_key`."""
+    if partitions < 1:
+        raise ValueError(f"keys cannot be spread over {partitions} partitions")
+    found = array("i")
+    for row in range(rows):
+        key = row_of(keys, row)
+        found.append(without_key if key is None else (murmur2(key) & 0x7FFFFFFF) % partitions)
+    return found.tobytes()

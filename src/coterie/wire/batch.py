@@ -158,6 +158,10 @@ class BatchHeader(NamedTuple):
             ) from None
 
     @property
+    def is_compressed(self) -> bool:
+        return bool(self.attributes & _COMPRESSION_BITS)
+
+    @property
     def timestamp_type(self) -> TimestampType:
         return TimestampType.LOG_APPEND_TIME if self.attributes & _APPEND_TIME_BIT else TimestampType.CREATE_TIME
 

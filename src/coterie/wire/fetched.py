@@ -64,24 +64,26 @@ class FetchedBatches:
 
         The caller says `passed` when it has read them. Raises at a batch that cannot be read, again and again.
         """
-        data = self._data
-        while len(data) - self._at >= HEADER_SIZE:
-            header = parse_header(data, self._at)
-            if header.base_offset >= self.until_offset:
-                self._at = len(data)
+        data, size = self._data, len(self._data)
+        while size - self._at >= HEADER_SIZE:
+            at = self._at
+            header = parse_header(data, at)
+            base_offset, last_delta = header.base_offset, header.last_offset_delta
+            if base_offset >= self.until_offset:
+                self._at = size
                 self.next_offset = max(self.next_offset, self.until_offset)
                 return None
-            if header.size > len(data) - self._at:
+            if header.size > size - at:
                 break
-            if header.base_offset < 0 or header.last_offset_delta < 0 or header.next_offset > MAX_OFFSET:
-                raise CorruptBatchError(
-                    f"the batch at byte {self._at} has offsets {header.base_offset} to {header.last_offset}"
-                )
+            if base_offset < 0 or last_delta < 0 or base_offset + last_delta >= MAX_OFFSET:
+                raise CorruptBatchError(f"the batch at byte {at} has offsets {base_offset} to {header.last_offset}")
             if self._check_crcs:
-                check_sum(data, header, self._at)
-            if self._is_to_be_shown(header) and header.next_offset > self.next_offset:
-                body = data[self._at + HEADER_SIZE : self._at + header.size]
-                return header, decompress(header.compression, body, self._limit, self._scratch)
+                check_sum(data, header, at)
+            if self._is_to_be_shown(header) and base_offset + last_delta >= self.next_offset:
+                body = data[at + HEADER_SIZE : at + header.size]
+                if header.is_compressed:
+                    return header, decompress(header.compression, body, self._limit, self._scratch)
+                return header, body
             self.passed(header)
         if len(data) > 0 and self._at == 0:
             raise MalformedError(
@@ -95,6 +97,8 @@ class FetchedBatches:
         self.next_offset = max(self.next_offset, min(header.next_offset, self.until_offset))
 
     def _is_to_be_shown(self, header: BatchHeader) -> bool:
+        if self._aborted is None and not header.is_control:
+            return True
         marker = marker_of(self._data, header, self._at) if header.is_control else None
         if self._aborted is not None and header.has_producer:
             while self._aborted and self._aborted[-1][0] <= header.last_offset:

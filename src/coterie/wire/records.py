@@ -19,9 +19,9 @@ from coterie.wire._pure_records import (
     Header,
     Record,
     RecordWriter,
-    header_name,
+    append_rows,
     murmur2,
-    raw_records,
+    partitions_of_keys,
     read_records,
 )
 from coterie.wire.batch import (
@@ -43,6 +43,7 @@ if not TYPE_CHECKING and os.environ.get("COTERIE_PURE", "0") in {"", "0"}:
         fast = import_module("coterie.wire._fast_records")
         Columns, Record, RecordWriter = fast.Columns, fast.Record, fast.RecordWriter
         murmur2, read_records = fast.murmur2, fast.read_records
+        append_rows, partitions_of_keys = fast.append_rows, fast.partitions_of_keys
 
 __all__ = [
     "IS_COMPILED",
@@ -55,10 +56,12 @@ __all__ = [
     "Header",
     "Record",
     "RecordWriter",
+    "append_rows",
     "build_batch",
     "build_marker",
     "marker_of",
     "murmur2",
+    "partitions_of_keys",
     "read_records",
     "records",
 ]
@@ -69,6 +72,7 @@ MAX_DECOMPRESSED = 128 * 1024 * 1024
 IS_COMPILED = Record.__module__ == "coterie.wire._fast_records"
 """Whether records are read and written by `_fast_records.pyx`; COTERIE_PURE=1 in the environment says no."""
 
+_NO_END = (1 << 63) - 1
 NO_LIMIT = (1 << 31) - 1
 
 _MARKER_KEY, _MARKER_VALUE = Struct(">hh"), Struct(">hi")
@@ -99,12 +103,9 @@ def records(data: Buffer, header: BatchHeader, at: int = 0, limit: int = MAX_DEC
 
     The checksum is the caller's to check, once, where the bytes come in.
     """
-    plain = bytes(decompress(header.compression, memoryview(data)[at + HEADER_SIZE : at + header.size], limit))
-    append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
-    for offset, timestamp, key, value, raw in raw_records(plain, header.record_count):
-        headers = [(header_name(name), content) for name, content in raw]
-        when = header.base_timestamp + timestamp if append_time is None else append_time
-        yield BatchRecord(key, value, when, headers, header.base_offset + offset)
+    plain = decompress(header.compression, memoryview(data)[at + HEADER_SIZE : at + header.size], limit)
+    for each in read_records(plain, header, "", 0, -_NO_END, _NO_END):
+        yield BatchRecord(each.key, each.value, each.timestamp, list(each.headers), each.offset)
 
 
 # --- building ---------------------------------------------------------------------------------------------------------
