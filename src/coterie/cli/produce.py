@@ -199,10 +199,14 @@ def produce(
             raise InputError("--json has keys of its own: leave out --key-delimiter")
         more = parse_headers(headers)
         properties = config.read_text(encoding="utf-8") if config else ""
-        named = {"compression_type": compression, "acks": acks, "bootstrap_servers": bootstrap}
-        settings = ProducerSettings.load(properties, sets, **named)
-        if not settings.bootstrap_servers:
-            settings = ProducerSettings.load(properties, sets, **{**named, "bootstrap_servers": DEFAULT_BOOTSTRAP})
+        settings = ProducerSettings.load(
+            properties,
+            sets,
+            {"bootstrap.servers": DEFAULT_BOOTSTRAP},
+            compression_type=compression,
+            acks=acks,
+            bootstrap_servers=bootstrap,
+        )
         with ExitStack() as stack:
             inputs = [cast("BinaryIO", stack.enter_context(path.open("rb"))) for path in files] or [sys.stdin.buffer]
             lines: Iterator[bytes] = (line for each in inputs for line in _lines(each))
