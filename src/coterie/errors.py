@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["CoterieError", "ErrorCode", "IllegalTransitionError", "MalformedError"]
+__all__ = [
+    "AuthorizationError",
+    "CommitFailedError",
+    "ConnectionLostError",
+    "CoterieError",
+    "ErrorCode",
+    "FencedInstanceError",
+    "IllegalTransitionError",
+    "KafkaError",
+    "MalformedError",
+    "RebalanceInProgressError",
+    "RequestTimedOutError",
+]
 
 
 class ErrorCode(IntEnum):
@@ -160,3 +172,74 @@ class IllegalTransitionError(CoterieError):
 
 class MalformedError(CoterieError, ValueError):
     """Bytes that are not what they should be; the message says where reading stopped and what was expected."""
+
+
+_RETRIABLE = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
+
+class KafkaError(CoterieError):
+    """What a client could not do. `code` is Kafka's name for it; `retriable` says whether trying again may help."""
+
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> None:
+        super().__init__(message)
+        self.code = code
+
+    @property
+    def retriable(self) -> bool:
+        return self.code in _RETRIABLE
+
+
+class ConnectionLostError(KafkaError):
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.NETWORK_EXCEPTION) -> None:
+        super().__init__(message, code)
+
+
+class RequestTimedOutError(KafkaError):
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.REQUEST_TIMED_OUT) -> None:
+        super().__init__(message, code)
+
+
+class AuthorizationError(KafkaError):
+    """The principal may not do this; the message names what it may not be used on."""
+
+
+class CommitFailedError(KafkaError):
+    """The offsets were not taken, and will not be: the partitions belong to somebody else by now."""
+
+
+class RebalanceInProgressError(KafkaError):
+    """The group is rebalancing: poll, so that it can end, then commit again."""
+
+
+class FencedInstanceError(KafkaError):
+    """Another consumer uses the same group.instance.id, and it came later: this one is out for good."""
