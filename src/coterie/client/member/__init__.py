@@ -4,8 +4,8 @@ Knows no clock, no dice, no sockets and no records. Read `states.py` first (what
 about every error), then `events.py` and `effects.py` (all a driver has to know), then the file of the idea you are
 interested in: finding, preparing, joining, leading, syncing, heartbeat, committing, leaving.
 
-Names a driver uses: `Membership(MemberSettings(group_id=...))`, `.handle(event, now_ms) -> Effects`, `.explain(now_ms)`,
-`.stage`, `.member_id`, `.generation_id`, `.assigned`, `.subscribed`.
+Names a driver uses: `Membership(MemberSettings(group_id=...))`, `.handle(event, now_ms) -> Effects`,
+`.explain(now_ms)`, `.stage`, `.member_id`, `.generation_id`, `.assigned`, `.subscribed`.
 """
 
 from __future__ import annotations

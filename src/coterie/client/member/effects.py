@@ -1,8 +1,8 @@
 """What a member wants done. An effect that takes time carries the event it comes back as, in `then`.
 
-A driver owes a member three things: every `then` of a request comes back exactly once, with a reply or an error, at the
-latest after `timeout_ms`; `CallListener` is run before the poll, unsubscribe or close that is under way returns; effects
-are performed in the order given.
+A driver owes a member three things. Every `then` of a request comes back exactly once, with a reply or an error, at
+the latest after `timeout_ms`. `CallListener` is run before the poll, unsubscribe or close that is under way returns.
+Effects are performed in the order given.
 """
 
 from __future__ import annotations

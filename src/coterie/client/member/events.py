@@ -147,14 +147,13 @@ class MetadataAnswered(Answer):
 class PositionsAnswered(Answer):
     """`reply`: `Offsets`, the positions of all assigned partitions that have one."""
 
-    why: str
-
 
 @dataclass(slots=True)
 class ListenerAnswered(Answer):
     """The listener has returned, or raised `error`."""
 
     kind: str
+    partitions: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(slots=True)
@@ -212,6 +211,8 @@ class RetryDue:
     """A back-off is over: look up, join, commit or ask again, whatever waits for it."""
 
     what: str
+    number: int = 0
+    """Which errand, if it is one."""
 
 
 @dataclass(slots=True)
