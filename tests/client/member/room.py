@@ -23,7 +23,7 @@ from coterie.coordinator.coordinator import REFUSALS
 from coterie.errors import ConnectionLostError, ErrorCode, KafkaError, RequestTimedOutError
 from coterie.facts import Fact
 from coterie.group import GroupSettings
-from coterie.messages import JoinGroup
+from coterie.messages import Heartbeat, JoinGroup
 from coterie.stories.world import World
 
 GROUP = "readers"
@@ -108,10 +108,17 @@ class Party:
         self.handle(events.CommittedAsked(token, partitions, self.room.now_ms + within_ms))
         return token
 
+    def wants_round(self, reason: str = "rebalance enforced by user") -> None:
+        self.handle(events.RejoinAsked(reason))
+
+    def hears_of_topics(self) -> None:
+        self.handle(events.MetadataChanged(self.room.known(self.watched)))
+
     def unsubscribes(self) -> None:
         self.handle(events.UnsubscribeAsked())
 
     def closes(self, *, within_ms: int = 30_000, leave: bool | None = None) -> None:
+        self.polls = False
         self.handle(events.CloseAsked(self.room.now_ms + within_ms, leave))
 
     def listener_returns(self, error: Exception | None = None) -> None:
@@ -122,9 +129,8 @@ class Party:
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    @property
-    def stage(self) -> Stage:
-        return self.member.stage
+    def is_in(self, stage: Stage) -> bool:
+        return self.member.stage is stage
 
     def told(self, kind: str) -> list[TopicPartition]:
         return [one for said, partitions in self.calls if said == kind for one in partitions]
@@ -249,7 +255,7 @@ class Room:
         self.lookup_error: Exception | None = None
         self.metadata_error: Exception | None = None
         self.refusals: deque[tuple[type, Any]] = deque()
-        """The next request of this type is not served, but answered so."""
+        """The next request of this type is not served, but answered so; None: never."""
         self.is_deaf = False
         """Nothing that is sent arrives."""
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
@@ -281,11 +287,16 @@ class Room:
     @property
     def is_settled(self) -> bool:
         return all(
-            party.stage is Stage.STABLE and party.member.wish is None for party in self.parties.values() if party.polls
+            party.is_in(Stage.STABLE) and party.member.wish is None for party in self.parties.values() if party.polls
         )
 
     def explained(self) -> list[str]:
         return [party.member.explain(self.now_ms) for party in self.parties.values()]
+
+    @staticmethod
+    def refusal(request: Any, error: ErrorCode) -> Any:
+        """How this request is told that."""
+        return error if isinstance(request, Heartbeat) else REFUSALS[type(request)](request, error)
 
     def known(self, topics: Collection[str] | None) -> dict[str, Topic]:
         return {name: topic for name, topic in self.topics.items() if topics is None or name in topics}
@@ -297,7 +308,7 @@ class Room:
 
     def tell_topics(self) -> None:
         for party in self.parties.values():
-            party.handle(events.MetadataChanged(self.known(party.watched)))
+            party.hears_of_topics()
 
     def owners(self) -> dict[TopicPartition, list[str]]:
         found: dict[TopicPartition, list[str]] = {}
@@ -356,7 +367,8 @@ class Room:
         request = send.request
         if self.refusals and isinstance(request, self.refusals[0][0]):
             _, answer = self.refusals.popleft()
-            self._answer(party, connection, send, answer(request) if callable(answer) else answer)
+            if answer is not None:
+                self._answer(party, connection, send, answer(request) if callable(answer) else answer)
             return
         if send.to != self.node:
             self._answer(party, connection, send, REFUSALS[type(request)](request, ErrorCode.NOT_COORDINATOR))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from coterie.client.member.events import Offsets
 from coterie.client.words import TopicPartition
@@ -34,6 +35,7 @@ class Errand:
     member_id: str
     failures: int = 0
     in_flight: bool = False
+    sent_to: Any = None
     waits_until_ms: int | None = None
     """Backing off."""
 

@@ -12,7 +12,7 @@ from coterie.client.member.events import CoordinatorAnswered, RetryDue
 from coterie.client.member.facts import CoordinatorFound, CoordinatorLost
 from coterie.client.member.member import Member
 from coterie.client.member.states import Api, Do, Stage, on_error
-from coterie.client.member.timers import FIND_RETRY, start_heartbeats
+from coterie.client.member.timers import FIND_RETRY, resume_heartbeats
 
 __all__ = ["can_find", "coordinator_answered", "find_coordinator", "forget_coordinator"]
 
@@ -50,7 +50,7 @@ def coordinator_answered(member: Member, event: CoordinatorAnswered, now_ms: int
         member.find_failures = 0
         member.beat = None
         found = Tell(CoordinatorFound(now_ms, member.settings.group_id, str(event.reply)))
-        return [found, *start_heartbeats(member, now_ms)] if member.is_beating else [found]
+        return [found, *resume_heartbeats(member, now_ms)] if member.is_beating else [found]
     at_ms = now_ms + member.backoff_ms(member.find_failures)
     member.find_failures += 1
     member.is_finding_later = True
@@ -68,5 +68,5 @@ def forget_coordinator(member: Member, cause: str, now_ms: int) -> Effects:
     if member.coordinator is None:
         return []
     node, member.coordinator = member.coordinator, None
-    member.beat = None
+    member.beat = member.heartbeat_in_flight = None
     return [Disconnect(node), Tell(CoordinatorLost(now_ms, member.settings.group_id, str(node), cause))]

@@ -91,7 +91,7 @@ def _to_commit(member: Member, errand: Errand) -> list[CommitPartition]:
 
 def _commit(member: Member, errand: Errand, partitions: list[CommitPartition]) -> Send:
     settings = member.settings
-    errand.in_flight = True
+    errand.in_flight, errand.sent_to = True, member.coordinator
     errand.waits_until_ms = None
     instance_id = settings.group_instance_id if errand.member_id else None
     request = OffsetCommit(None, settings.group_id, errand.member_id, instance_id, errand.generation_id, partitions)
@@ -100,7 +100,7 @@ def _commit(member: Member, errand: Errand, partitions: list[CommitPartition]) -
 
 
 def _question(member: Member, errand: Errand) -> Send:
-    errand.in_flight = True
+    errand.in_flight, errand.sent_to = True, member.coordinator
     errand.waits_until_ms = None
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(errand.partitions):
@@ -113,7 +113,7 @@ def _question(member: Member, errand: Errand) -> Send:
 def try_later(member: Member, errand: Errand, api: Api, error: KafkaError, now_ms: int) -> Effects:
     """A retriable error: once more after a back-off, if the errand may be repeated and there is time."""
     effects: Effects = []
-    if on_error(api, error.code) is Do.FIND:
+    if on_error(api, error.code) is Do.FIND and errand.sent_to is member.coordinator:
         effects = forget_coordinator(member, f"{error.code.name} in answer to {api}", now_ms)
     at_ms = now_ms + member.backoff_ms(errand.failures)
     errand.failures += 1
