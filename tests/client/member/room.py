@@ -68,6 +68,8 @@ class Party:
     sent: list[tuple[int, effects.Send]] = field(default_factory=list)
     assigned: list[TopicPartition] = field(default_factory=list)
     held: list[TopicPartition] = field(default_factory=list)
+    owns: set[TopicPartition] = field(default_factory=set)
+    """As the listener was told."""
     watched: Collection[str] | None = ()
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     listener: Callable[[str, list[TopicPartition]], None] | None = None
@@ -169,6 +171,7 @@ class Party:
         assert self.polls or self.member.ending is not None, "a listener is called only while the user is here"
         assert self.waiting_call is None, "one call at a time"
         partitions = list(effect.partitions)
+        self._balance(effect.kind, set(partitions))
         self.calls.append((effect.kind.value, partitions))
         self.waiting_call = effect
         if self.holds_listener:
@@ -186,6 +189,15 @@ class Party:
             self.listener_returns(error)
 
         self.room.later(0, run)
+
+    def _balance(self, kind: effects.Listened, partitions: set[TopicPartition]) -> None:
+        """Nothing is assigned twice, and nothing is taken back that was not assigned."""
+        if kind is effects.Listened.ASSIGNED:
+            assert not partitions & self.owns, f"{self.name} was told twice of {partitions & self.owns}"
+            self.owns |= partitions
+        else:
+            assert partitions <= self.owns, f"{self.name} loses what it never had: {partitions - self.owns}"
+            self.owns -= partitions
 
     def _set(self, effect: effects.SetAssignment) -> None:
         assert set(effect.added) <= set(effect.partitions)
@@ -430,6 +442,14 @@ class Room:
                 party.handle(send.then)
 
             self.later(0, arrive)
+
+    def forget(self, party: Party) -> None:
+        """The process of this party is gone."""
+        del self.parties[party.name]
+        for connection in party.connections.values():
+            connection.closed = True
+            connection.waiting.clear()
+        party.member.stage = Stage.CLOSED  # whatever still comes in is nobody's
 
     def move_coordinator(self) -> None:
         """Another node reads the log and coordinates; the old one refuses."""

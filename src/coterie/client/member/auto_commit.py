@@ -31,6 +31,8 @@ def auto_commit_if_due(member: Member, now_ms: int) -> Effects:
         return restart_auto_commit(member, now_ms)
     if now_ms < member.auto_commit_at_ms or member.ending is not None:
         return []
+    if member.subscribed and member.wish is not None:
+        return []  # the round that is about to begin commits by itself
     effects = restart_auto_commit(member, now_ms)
     if any(errand.kind is Kind.AUTO_COMMIT for errand in member.errands.values()):
         return effects
