@@ -51,8 +51,17 @@ class MemberMachine(RuleBasedStateMachine):
         assignors=st.sampled_from(ASSIGNORS),
         delays=st.lists(st.sampled_from((0, 0, 1, 5, 40, 300, 2_000)), min_size=1, max_size=12),
         initial_delay_ms=st.sampled_from((0, 3_000)),
+        first=st.lists(st.tuples(st.sampled_from(TOPICS), st.booleans(), st.booleans()), min_size=2, max_size=SEATS),
+        until_ms=st.sampled_from((0, 50, 20_000)),
     )
-    def begin(self, assignors: tuple[Assignor, ...], delays: list[int], initial_delay_ms: int) -> None:
+    def begin(
+        self,
+        assignors: tuple[Assignor, ...],
+        delays: list[int],
+        initial_delay_ms: int,
+        first: list[tuple[tuple[str, ...], bool, bool]],
+        until_ms: int,
+    ) -> None:
         self.room = Room({"t": 4, "u": 3}, group_initial_rebalance_delay_ms=initial_delay_ms)
         following = cycle(delays)
         self.room.delay_ms = lambda: next(following)
@@ -61,10 +70,16 @@ class MemberMachine(RuleBasedStateMachine):
         self.seats: list[Party | None] = [None] * SEATS
         self.farthest: dict[TopicPartition, int] = {}
         self.asked: list[tuple[Party, str]] = []
+        for seat, (topics, static, auto) in enumerate(first):
+            self.come(seat, topics, static, auto)
+        self.room.advance(until_ms)
 
     # --- users --------------------------------------------------------------------------------------------------------
 
     @rule(seat=seats, topics=st.sampled_from(TOPICS), static=st.booleans(), auto=st.booleans())
+    def comes(self, seat: int, topics: tuple[str, ...], static: bool, auto: bool) -> None:
+        self.come(seat, topics, static, auto)
+
     def come(self, seat: int, topics: tuple[str, ...], static: bool, auto: bool) -> None:
         if self.seats[seat] is not None:
             return
@@ -86,6 +101,9 @@ class MemberMachine(RuleBasedStateMachine):
             party.positions[one] = 0 if stored is None else stored.offset
 
     @rule(seat=seats, many=st.integers(1, 9))
+    def reads(self, seat: int, many: int) -> None:
+        self.read(seat, many)
+
     def read(self, seat: int, many: int) -> None:
         """A poll returns, the user works, and polls again."""
         if (party := self.seats[seat]) is None or not party.polls:
@@ -97,15 +115,21 @@ class MemberMachine(RuleBasedStateMachine):
         self.room.advance(many)
         party.begins_poll()
 
+    @rule(many=st.integers(1, 9))
+    def all_read(self, many: int) -> None:
+        for seat in range(SEATS):
+            self.read(seat, many)
+
     @rule(seat=seats)
     def walk_away(self, seat: int) -> None:
         if (party := self.seats[seat]) is not None and party.polls and party.waiting_call is None:
             party.ends_poll()
 
-    @rule(seat=seats)
-    def come_back(self, seat: int) -> None:
-        if (party := self.seats[seat]) is not None and not party.polls:
-            party.begins_poll()
+    @rule()
+    def come_back(self) -> None:
+        for party in self.seats:
+            if party is not None and not party.polls:
+                party.begins_poll()
 
     @rule(seat=seats, topics=st.sampled_from(TOPICS))
     def subscribe(self, seat: int, topics: tuple[str, ...]) -> None:
@@ -125,11 +149,9 @@ class MemberMachine(RuleBasedStateMachine):
 
     @rule(seat=seats, within_ms=st.sampled_from((0, 100, 30_000)), leave=st.sampled_from((None, True, False)))
     def close(self, seat: int, within_ms: int, leave: bool | None) -> None:
-        party = self.seats[seat]
-        if party is None:
-            return
-        party.closes(within_ms=within_ms, leave=leave)
-        self.seats[seat] = None
+        if (party := self.seats[seat]) is not None:
+            party.closes(within_ms=within_ms, leave=leave)
+            self.is_followed(seat, party)
 
     @rule(seat=seats)
     def crash(self, seat: int) -> None:
@@ -137,7 +159,13 @@ class MemberMachine(RuleBasedStateMachine):
         if (party := self.seats[seat]) is not None:
             self.room.forget(party)
             self.asked = [(one, token) for one, token in self.asked if one is not party]
-            self.seats[seat] = None
+            self.is_followed(seat, party)
+
+    def is_followed(self, seat: int, party: Party) -> None:
+        """By a process like it, as a supervisor would see to."""
+        self.seats[seat] = None
+        settings = party.member.settings
+        self.come(seat, ("t",), settings.group_instance_id is not None, settings.enable_auto_commit)
 
     @rule(seat=seats, how=st.sampled_from(("raises", "hangs", "returns")))
     def listener(self, seat: int, how: str) -> None:
@@ -155,6 +183,18 @@ class MemberMachine(RuleBasedStateMachine):
     def wait(self, ms: int) -> None:
         self.room.advance(ms)
 
+    @rule(ms=st.integers(1, 4_000))
+    def wait_a_little(self, ms: int) -> None:
+        self.room.advance(ms)
+
+    @rule()
+    def all_is_well_for_a_while(self) -> None:
+        """So that there is something to break."""
+        self.network("well")
+        self.room.refusals.clear()
+        self.come_back()
+        self.room.advance(15_000)
+
     @rule(seat=seats)
     def lose_connection(self, seat: int) -> None:
         if (party := self.seats[seat]) is not None:
@@ -167,7 +207,10 @@ class MemberMachine(RuleBasedStateMachine):
         else:
             self.room.move_coordinator()
 
-    @rule(how=st.sampled_from(("deaf", "lost", "well")))
+    @rule(how=st.sampled_from(("deaf", "lost", "well", "well")))
+    def network_is(self, how: str) -> None:
+        self.network(how)
+
     def network(self, how: str) -> None:
         self.room.is_deaf = how == "deaf"
         self.room.lookup_error = ConnectionLostError("no route") if how == "lost" else None
@@ -232,7 +275,7 @@ class MemberMachine(RuleBasedStateMachine):
             if not party.polls:
                 party.begins_poll()
         self.goes_on_until_healed(alive, are_all_owned=False)
-        # A static leader that is back does not know what was added while it was away (KIP-814): it sees the next change.
+        # A static leader that is back does not know what was added meanwhile (KIP-814); it sees what comes next.
         room.has_topics(t=room.topics["t"].partitions + 1)
         self.goes_on_until_healed(alive, are_all_owned=True)
 

@@ -158,6 +158,22 @@ FOLLOWS: Mapping[Do, Callable[[Party, Api, ErrorCode, str, str], None]] = {
 }
 
 
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+def test_what_is_done_about_a_lookup_that_fails(code: ErrorCode) -> None:
+    """M2: looked up again in the background, or said to the caller of poll; and then it works."""
+    room = Room()
+    room.lookup_error = KafkaError("no", code)
+    a = room.party("a").joins("t")
+    room.advance(3_000)
+    if on_error(Api.FIND_COORDINATOR, code) is Do.RETRY:
+        assert not a.errors and a.member.find_failures > 3
+    else:
+        failed(a, Api.FIND_COORDINATOR, code, "", "")
+        a.ends_poll().begins_poll()
+    room.lookup_error = None
+    room.settle()
+
+
 @pytest.mark.parametrize("error", [ConnectionLostError("gone"), RequestTimedOutError("silence")], ids=["lost", "late"])
 @pytest.mark.parametrize("api", REQUEST, ids=str)
 def test_a_connection_that_is_lost_is_no_answer(api: Api, error: KafkaError) -> None:
