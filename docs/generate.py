@@ -144,8 +144,8 @@ def member() -> str:
 
 
 ABOUT_ERRORS = """What it does about an error, by request; every cell is played by \
-`tests/client/member/test_states.py`. NETWORK_EXCEPTION and REQUEST_TIMED_OUT also stand for a connection that was lost \
-and an answer that never came."""
+`tests/client/member/test_states.py`. NETWORK_EXCEPTION and REQUEST_TIMED_OUT also stand for a connection that was \
+lost and an answer that never came."""
 
 
 def _life() -> str:

@@ -37,10 +37,10 @@ API = {
 }
 
 
-async def ask(stream: Any, api: Any, version: int, request: Any) -> Any:
+async def ask(stream: Any, api: Any, version: int, request: Any, client_id: str = "own-driver") -> Any:
     reader, writer = stream
     body = api.write_request(request, version)
-    writer.write(request_frame(api.API.key, version, 1, "own-driver", body, flexible=version >= api.API.flexible))
+    writer.write(request_frame(api.API.key, version, 1, client_id, body, flexible=version >= api.API.flexible))
     frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
     _, at = read_response_header(frame, flexible=api.API.has_flexible_response_header(version))
     return api.read_response(frame, at, version)
@@ -121,7 +121,8 @@ class Driver:
         stream, lock = self.lanes[key]
         try:
             async with asyncio.timeout(timeout_ms / 1000), lock:
-                return await ask(await asyncio.shield(stream), *API[type(request)], request)
+                client_id = self.member.settings.client_id
+                return await ask(await asyncio.shield(stream), *API[type(request)], request, client_id)
         except (OSError, EOFError, TimeoutError):
             self.disconnect(key)  # the next request opens it anew
             raise
