@@ -7,6 +7,7 @@ driver performs effects. What is missing to a consumer is reading records.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Any
 
 import coterie
@@ -51,6 +52,7 @@ class Driver:
         self.address = address
         self.member = Membership(settings)
         self.assigned: list[Any] = []
+        self.events: deque[Any] = deque()
         self.changed = asyncio.Event()
         self.closed = asyncio.Event()
         self.timers: dict[str, asyncio.TimerHandle] = {}
@@ -61,8 +63,14 @@ class Driver:
         return int(asyncio.get_running_loop().time() * 1000)
 
     def handle(self, event: Any) -> None:
-        for effect in self.member.handle(event, self.now_ms()):
-            self.perform(effect)
+        """One event after the other: what comes up while effects are performed waits until they are done."""
+        self.events.append(event)
+        if len(self.events) > 1:
+            return
+        while self.events:
+            for effect in self.member.handle(self.events[0], self.now_ms()):
+                self.perform(effect)
+            self.events.popleft()
         self.changed.set()
 
     def perform(self, effect: Any) -> None:

@@ -76,6 +76,7 @@ class Party:
     holds_listener: bool = False
     """While set, a listener call does not return."""
     waiting_call: effects.CallListener | None = None
+    events: deque[Any] = field(default_factory=deque)
     timers: Timers[Any] = field(default_factory=Timers)
     connections: dict[str, Connection] = field(default_factory=dict)
 
@@ -149,8 +150,14 @@ class Party:
     # --- driving ------------------------------------------------------------------------------------------------------
 
     def handle(self, event: Any) -> None:
-        for effect in self.member.handle(event, self.room.now_ms):
-            PERFORM[type(effect)](self, effect)
+        """One event after the other: what comes up while effects are performed waits until they are done."""
+        self.events.append(event)
+        if len(self.events) > 1:
+            return
+        while self.events:
+            for effect in self.member.handle(self.events[0], self.room.now_ms):
+                PERFORM[type(effect)](self, effect)
+            self.events.popleft()
 
     def _send(self, effect: effects.Send) -> None:
         self.sent.append((self.room.now_ms, effect))

@@ -2,7 +2,7 @@
 
 A driver owes a member three things. Every `then` of a request comes back exactly once, with a reply or an error, at
 the latest after `timeout_ms`. `CallListener` is run before the poll, unsubscribe or close that is under way returns.
-Effects are performed in the order given.
+Effects are performed in the order given, all of them before the next event is handed in.
 """
 
 from __future__ import annotations
