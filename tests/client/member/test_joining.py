@@ -122,6 +122,18 @@ def test_heartbeats_pause_from_the_join_to_its_answer_and_go_on_before_the_sync(
     assert len(a.requests(Heartbeat)) > sent
 
 
+def test_heartbeats_pause_also_when_the_join_has_to_be_repeated_elsewhere(room: Room) -> None:
+    """M3: the coordinator is found again, but the join is not answered yet."""
+    a, b = room.stable("a", "b")
+    b.ends_poll()
+    a.wants_round()
+    room.advance(20)
+    sent = len(a.requests(Heartbeat))
+    room.disconnect(a)
+    room.advance(20_000)
+    assert a.is_in(Stage.JOINING) and len(a.requests(JoinGroup)) == 4 and len(a.requests(Heartbeat)) == sent
+
+
 def test_an_answer_of_another_protocol_type_is_refused(room: Room) -> None:
     """M12."""
     a = room.party("a").joins("t")
