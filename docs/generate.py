@@ -9,6 +9,7 @@ from coterie.broker.ignored import IGNORED
 from coterie.broker.settings import SETTINGS, Part
 from coterie.broker.sources import ALIASES
 from coterie.broker.topic_configs import TOPIC_CONFIGS
+from coterie.client.member import states as member_states
 from coterie.client.settings import REFUSED, TABLES, AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings
 from coterie.client.settings import Part as ClientPart
 from coterie.errors import ErrorCode
@@ -168,10 +169,68 @@ def _default(row: Setting) -> str:
     return f"`{text}`" if text else "-"
 
 
+def member() -> str:
+    """The hand-written page, with what comes from the code put in anew between its markers."""
+    example = (HERE.parent / "examples" / "own_driver.py").read_text()
+    parts = {
+        "coterie.client.member.states": _life(),
+        "examples/own_driver.py": f"```python\n{example}```",
+    }
+    text = (HERE / "member.md").read_text()
+    for source, made in parts.items():
+        begin = f"<!-- made by `make docs` from {source} -->\n"
+        before, _, rest = text.partition(begin)
+        _, end, after = rest.partition("<!-- end -->")
+        text = f"{before}{begin}{made}\n{end}{after}"
+    return text
+
+
+ABOUT_ERRORS = """What it does about an error, by request; every cell is played by \
+`tests/client/member/test_states.py`. NETWORK_EXCEPTION and REQUEST_TIMED_OUT also stand for a connection that was \
+lost and an answer that never came."""
+
+
+def _life() -> str:
+    stages = member_states.Stage
+    apis = member_states.Api
+    codes = sorted({code for table in member_states.ON_ERROR.values() for code in table}, key=lambda code: code.name)
+    lines = [
+        "```mermaid",
+        "stateDiagram-v2",
+        "    [*] --> Unjoined",
+        *(f"    {stage} --> {target}" for stage in stages for target in stages if target in member_states.NEXT[stage]),
+        "```",
+        "",
+        "| stage | the member |",
+        "|---|---|",
+        *(f"| {stage} | {doing} |" for stage, doing in member_states.DOING.items()),
+        "",
+        ABOUT_ERRORS,
+        "",
+        "| | " + " | ".join(apis) + " |",
+        "|---" * (len(apis) + 1) + "|",
+        *(
+            f"| {code.name} | " + " | ".join(_do(member_states.on_error(api, code)) for api in apis) + " |"
+            for code in codes
+        ),
+        "| any other | " + " | ".join(_do(member_states.OTHERWISE[api]) for api in apis) + " |",
+        "",
+        "| word | meaning |",
+        "|---|---|",
+        *(f"| {_do(what)} | {what.value} |" for what in member_states.Do),
+    ]
+    return "\n".join(lines)
+
+
+def _do(what: member_states.Do) -> str:
+    return what.name.lower().replace("_", " ")
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "states.md": states,
     "settings.md": settings,
     "client-settings.md": client_settings,
+    "member.md": member,
 }
 
 

@@ -10,12 +10,15 @@ from enum import IntEnum
 
 __all__ = [
     "AuthorizationError",
+    "CommitFailedError",
     "ConnectionLostError",
     "CoterieError",
     "ErrorCode",
+    "FencedInstanceError",
     "IllegalTransitionError",
     "KafkaError",
     "MalformedError",
+    "RebalanceInProgressError",
     "RequestTimedOutError",
     "UnsupportedVersionError",
 ]
@@ -309,6 +312,18 @@ class UnsupportedVersionError(KafkaError):
 
 class AuthorizationError(KafkaError):
     """The cluster's ACLs do not allow it."""
+
+
+class CommitFailedError(KafkaError):
+    """The offsets were not taken, and will not be: the partitions belong to somebody else by now."""
+
+
+class RebalanceInProgressError(KafkaError):
+    """The group is rebalancing: poll, so that it can end, then commit again."""
+
+
+class FencedInstanceError(KafkaError):
+    """Another consumer uses the same group.instance.id, and it came later: this one is out for good."""
 
 
 _BY_CODE: dict[ErrorCode, type[KafkaError]] = {
