@@ -302,6 +302,12 @@ class Cluster:
             nodes += sorted(self._seeds.values(), key=busy)
         return nodes
 
+    def disconnect(self, node_id: int, lane: str) -> None:
+        """Who waits for an answer there gets an error; the next request opens a new connection."""
+        connection = self._connections.pop((node_id, lane), None)
+        if connection is not None:
+            connection.abort()
+
     @property
     def addresses(self) -> list[Address]:
         """Where there are connections now."""

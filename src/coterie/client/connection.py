@@ -9,6 +9,7 @@ import asyncio
 import os
 import socket
 import struct
+import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -27,7 +28,8 @@ from coterie.errors import (
     UnsupportedVersionError,
 )
 from coterie.version import __version__
-from coterie.wire.frames import FrameCutter, read_response_header, request_frame
+from coterie.wire.frame_reader import SMALL, FrameReader
+from coterie.wire.frames import read_response_header, request_frame
 
 __all__ = ["Connection"]
 
@@ -41,6 +43,17 @@ _Answer = tuple[bytes, int]
 """A frame and where its body begins."""
 
 
+_here = threading.local()
+
+
+def _small_frames() -> bytearray:
+    """One buffer for all connections of a thread: each is done with it when its event loop goes on."""
+    found: bytearray | None = getattr(_here, "small_frames", None)
+    if found is None:
+        found = _here.small_frames = bytearray(SMALL)
+    return found
+
+
 class _Asked(NamedTuple):
     correlation_id: int
     api: Api
@@ -49,13 +62,13 @@ class _Asked(NamedTuple):
     timer: asyncio.TimerHandle
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     def __init__(self, address: Address, settings: ClientSettings) -> None:
         self.address = address
         self._client_id = settings.client_id or SOFTWARE
         self._request_timeout_ms = settings.request_timeout_ms
         self._idle_s = min(settings.connections_max_idle_ms / 1000, LONGEST_S)
-        self._cutter = FrameCutter(settings.coterie_max_response_bytes)
+        self._frames = FrameReader(settings.coterie_max_response_bytes, _small_frames())
         self._loop = asyncio.get_running_loop()
         self._asked: deque[_Asked] = deque()
         self._last_correlation_id = 0
@@ -172,6 +185,10 @@ class Connection(asyncio.Protocol):
                 await asyncio.shield(self._gone)
         self._transport.abort()
 
+    def abort(self) -> None:
+        """At once, and without waiting for the socket to be gone."""
+        self._end(ConnectionLostError(f"the connection to {self.address} was given up by this client"))
+
     # --- asking -------------------------------------------------------------------------------------------------------
 
     def _write(self, row: Api, version: int, body: bytes) -> int:
@@ -259,12 +276,15 @@ class Connection(asyncio.Protocol):
         if self.is_closed:
             self._transport.abort()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        return self._frames.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self.is_closed:
             return
         try:
-            for frame in self._cutter.feed(data):
-                self._answered(frame)
+            for frame in self._frames.filled(nbytes):
+                self._answered(cast("bytes", frame))  # a bytearray, if it is large, which reads just as bytes do
         except MalformedError as error:
             self._end(ConnectionLostError(f"{self.address} sent what is not an answer of a Kafka broker: {error}"))
 
@@ -287,7 +307,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._gone.done():
             self._gone.set_result(None)
-        half = f" in the middle of an answer, of which {self._cutter.held} bytes had come" if self._cutter.held else ""
+        half = f" in the middle of an answer, of which {self._frames.held} bytes had come" if self._frames.held else ""
         why = f": {_why(exc)}" if exc is not None else ""
         self._end(ConnectionLostError(f"{self.address} closed the connection{half}{why}"))
 
@@ -300,7 +320,7 @@ class Connection(asyncio.Protocol):
             self._idle_timer.cancel()
         if self._transport is not None:
             self._transport.close() if orderly else self._transport.abort()
-        self._cutter = FrameCutter(0)
+        self._frames = FrameReader(0, _small_frames())
         asked, self._asked = self._asked, deque()
         for each in asked:
             each.timer.cancel()
