@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from coterie.wire.batch import TimestampType
+from coterie.wire.records import Record
 
 __all__ = ["OffsetAndMetadata", "Record", "TopicPartition"]
 
@@ -24,19 +23,3 @@ class OffsetAndMetadata(NamedTuple):
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
-
-
-@dataclass(slots=True)
-class Record:
-    """One record as it was fetched. Not frozen: there are millions of them; nobody changes one."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    """Milliseconds since 1970; whose clock it was is in `timestamp_type`."""
-    timestamp_type: TimestampType
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-    leader_epoch: int = -1
