@@ -10,6 +10,7 @@ from coterie.version import __version__
 if TYPE_CHECKING:
     from coterie.broker.broker import Broker
     from coterie.client.admin import Admin, AsyncAdmin
+    from coterie.client.consumer import AsyncConsumer, Consumer
     from coterie.client.delivery import RecordMetadata
     from coterie.client.producer import AsyncProducer, Producer
     from coterie.client.words import OffsetAndMetadata, Record, TopicPartition
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Admin",
     "AsyncAdmin",
+    "AsyncConsumer",
     "AsyncProducer",
     "Broker",
+    "Consumer",
     "OffsetAndMetadata",
     "Producer",
     "Record",
@@ -30,8 +33,10 @@ __all__ = [
 _HOMES = {
     "Admin": "coterie.client.admin",
     "AsyncAdmin": "coterie.client.admin",
+    "AsyncConsumer": "coterie.client.consumer",
     "AsyncProducer": "coterie.client.producer",
     "Broker": "coterie.broker.broker",
+    "Consumer": "coterie.client.consumer",
     "OffsetAndMetadata": "coterie.client.words",
     "Producer": "coterie.client.producer",
     "Record": "coterie.client.words",
