@@ -145,6 +145,68 @@ def assign(
     run(names or [], compare=compare, case_id=case, leaving=leave or [], joining=join or [], growing=grow or [])
 
 
+@app.command()
+def consume(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC")],
+    group: Annotated[str | None, typer.Option("--group", "-g", help="Be a member of this group, and commit.")] = None,
+    start: Annotated[
+        str, typer.Option("--from", "-o", metavar="WHERE", help="beginning, end, OFFSET, -N (the last N), or @TIME.")
+    ] = "beginning",
+    count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="End after so many records.")] = None,
+    exit_at_end: Annotated[
+        bool, typer.Option("--exit-at-end", "-e", help="End when all that is there now is read.")
+    ] = False,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated.")
+    ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format", "-f", help=r"%v value, %k key, %o offset, %p partition, %t topic, %T time, %h headers."
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    key_delimiter: Annotated[
+        str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Print the key too, and this behind it.")
+    ] = None,
+    null: Annotated[bool, typer.Option("--null", "-Z", help="Print NULL for a key or value that is null.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on stderr.")] = False,
+    bootstrap: Bootstrap = None,
+    config: Config = None,
+    set_: Sets = None,
+) -> None:
+    r"""Read topics of any Kafka cluster to standard output, alone or as a member of a group.
+
+    Without --group all partitions are read, or those named; nothing is committed. With it, the group assigns them, and
+    Ctrl-C commits what was printed and leaves. What happens meanwhile is told on stderr.
+
+    Try it: coterie consume orders -e -f '%p %o %k %v\n'
+
+    Try it: coterie consume orders payments --group audit --json
+    """
+    from coterie.cli.consume import Wanted
+    from coterie.cli.consume import consume as run
+
+    run(
+        Wanted(
+            topics=topics,
+            bootstrap=bootstrap,
+            group=group,
+            start=start,
+            count=count,
+            exit_at_end=exit_at_end,
+            partitions=partition or (),
+            format=format_,
+            json=json,
+            key_delimiter=key_delimiter,
+            null=null,
+            quiet=quiet,
+            config=config,
+            sets=set_ or (),
+        )
+    )
+
+
 class CompressionChoice(StrEnum):
     none = "none"
     gzip = "gzip"
