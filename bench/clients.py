@@ -5,7 +5,8 @@
 
 What is measured is the client's own CPU, all its threads: records per CPU second. Every client has its defaults, and
 then the same batches: 128 KiB, 10 ms of lingering. Each run writes to a topic of its own, of four partitions, without
-keys and without compression. The order of clients changes from round to round, and the median counts.
+keys and without compression. Consumers have their defaults, and read what our producer has written with its defaults.
+The order of clients changes from round to round, and the median counts.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from measured import Process, coterie_serve, write_results
 
 from coterie import Admin, TopicPartition
-from coterie.client.admin import LATEST
+from coterie.client.admin import LATEST, NewTopic
 from coterie.errors import KafkaError
 
 HERE = Path(__file__).parent
@@ -34,7 +35,7 @@ class Client(NamedTuple):
     """How a client is called: `python -m client_tasks.<file> TASK bootstrap topic records size settings`."""
 
     file: str
-    tasks: tuple[str, ...] = ("produce",)
+    tasks: tuple[str, ...] = ("produce", "consume", "iterate")
 
 
 CLIENTS = {
@@ -44,6 +45,8 @@ CLIENTS = {
     "aiokafka": Client("with_aiokafka"),
     "confluent-kafka": Client("with_confluent"),
 }
+IDLE = Client("idle")
+MEMBERS_OF_A_GROUP = 10
 SIZES = (100, 1024)
 SETTINGS = {"defaults": {}, "batches of 128 KiB": {"batch_size": 131_072, "linger_ms": 10}}
 
@@ -104,13 +107,47 @@ def _row(settings_name: str, size: int, name: str, found: Sequence[dict[str, Any
     }
 
 
-TASKS = {"produce": produce}
+def consume(bootstrap: str, admin: Admin, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Every client reads the same topic in a group of its own, by polls of 500 records or record by record."""
+    rows: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
+    for size in SIZES:
+        topic = f"consume-{size}"
+        how = {"records": options.records, "size": size, "settings": {}}
+        run(CLIENTS["coterie"], "produce", bootstrap, topic, **how)
+        for turn in range(options.rounds):
+            for task in ("consume", "iterate"):
+                names = options.clients[turn % len(options.clients) :] + options.clients[: turn % len(options.clients)]
+                for name in names:
+                    one = run(CLIENTS[name], task, bootstrap, topic, **how)
+                    rows.setdefault(("polls" if task == "consume" else "one by one", size, name), []).append(one)
+                    print(f"{task:18} {size:5} B  {name:16} {one}", file=sys.stderr, flush=True)
+        check(admin, topic, options.records)
+    return [_row(*key, found) for key, found in rows.items()]
+
+
+def idle(bootstrap: str, admin: Admin, options: argparse.Namespace) -> dict[str, Any]:
+    """CPU of members that wait, a hundred groups of ten in one process."""
+    admin.create_topics([NewTopic("idle", MEMBERS_OF_A_GROUP)])
+    figures: dict[str, Any] = {"members": options.members}
+    for task in ("idle", "waiting"):
+        one = run(IDLE, task, bootstrap, "idle", records=options.members, size=0, settings={})
+        print(f"{task:18} {one}", file=sys.stderr, flush=True)
+        figures[f"cpu_ms_per_member_second_{task}"] = round(one["cpu_ms_per_member_second"], 3)
+    return figures
+
+
+TASKS: dict[str, Callable[[str, Admin, argparse.Namespace], Any]] = {
+    "produce": produce,
+    "consume": consume,
+    "idle": idle,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", help="where to keep the figures")
     parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--members", type=int, default=1_000, help="of the idle ones")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=TASKS, nargs="*", default=list(TASKS))
     parser.add_argument("--clients", choices=CLIENTS, nargs="*", default=list(CLIENTS))
