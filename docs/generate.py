@@ -171,11 +171,10 @@ def _default(row: Setting) -> str:
 
 def member() -> str:
     """The hand-written page, with what comes from the code put in anew between its markers."""
-    example = (HERE.parent / "examples" / "own_driver.py").read_text()
-    parts = {
-        "coterie.client.member.states": _life(),
-        "examples/own_driver.py": f"```python\n{example}```",
-    }
+    parts = {"coterie.client.member.states": _life()}
+    for name in ("ten_lines.py", "own_driver.py"):
+        example = (HERE.parent / "examples" / name).read_text()
+        parts[f"examples/{name}"] = f"```python\n{example}```"
     text = (HERE / "member.md").read_text()
     for source, made in parts.items():
         begin = f"<!-- made by `make docs` from {source} -->\n"
