@@ -6,17 +6,17 @@ KILLS ?= 300
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test style format types imports tests soak clients-go mutants bench bench-core bench-start bench-heartbeat docs clean
+.PHONY: help venv test style format types imports tests soak clients-go mutants bench bench-core bench-start bench-heartbeat docs clean bench-records
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: .venv/installed ## .venv with the package and its tools; .venv/bin/coterie runs
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/installed: pyproject.toml constraints.txt setup.py $(wildcard src/coterie/wire/_fast_*.px[yi])
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip -c constraints.txt
-	$(BIN)/python -m pip install --quiet --editable '.[dev]' -c constraints.txt
+	$(BIN)/python -m pip install --quiet --editable '.[dev]' -c constraints.txt --build-constraint constraints.txt
 	@touch $@
 
 test: venv style types imports tests ## everything CI runs: style, types, import contracts, all tests
@@ -35,8 +35,9 @@ types: venv ## mypy --strict
 imports: venv ## import contracts: which room may know which
 	$(BIN)/lint-imports
 
-tests: venv ## pytest, in random order
+tests: venv ## pytest, in random order; what is compiled, in plain Python as well
 	$(BIN)/pytest
+	COTERIE_PURE=1 $(BIN)/pytest $(addprefix tests/wire/test_,records.py fetched.py arrow.py twins.py)
 
 soak: venv ## kill -9 the broker 300 times under load: nothing acknowledged may be lost (KILLS=, SEED=)
 	PYTHONPATH=tests $(BIN)/python tests/soak/kill9.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
@@ -59,8 +60,14 @@ bench-start: venv ## from exec of coterie serve to its first answer, and its mem
 bench-heartbeat: venv ## CPU per heartbeat at 1000 connections, next to a server that does next to nothing
 	$(BIN)/python bench/heartbeat.py --json bench/results/heartbeat.json
 
+bench-records: venv ## CPU per million records: to objects, to Arrow, and written; compiled next to plain Python
+	$(BIN)/python bench/records.py --json bench/results/records.json
+
+bench-clients: venv ## producing and consuming 1 M records, next to kafka-python, aiokafka and confluent-kafka; half an hour
+	$(BIN)/python bench/clients.py --json bench/results/clients.json
+
 docs: venv ## print the generated pages of docs/ anew from the code
 	$(BIN)/python docs/generate.py
 
 clean: ## remove what the other targets made
-	rm -rf .venv build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv build dist src/*.egg-info src/coterie/wire/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -6,12 +6,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from coterie.broker.ignored import IGNORED
-from coterie.broker.setting import Part, Setting
-from coterie.broker.settings import SETTINGS
+from coterie.broker.settings import SETTINGS, Part
 from coterie.broker.sources import ALIASES
 from coterie.broker.topic_configs import TOPIC_CONFIGS
+from coterie.client.member import states as member_states
+from coterie.client.settings import REFUSED, TABLES, AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings
+from coterie.client.settings import Part as ClientPart
 from coterie.errors import ErrorCode
-from coterie.group.states import NEXT, TABLES, Answer, Do, State
+from coterie.group.states import NEXT, Answer, Do, State
+from coterie.group.states import TABLES as STATE_TABLES
+from coterie.settings.setting import Setting
 
 HERE = Path(__file__).parent
 SHORT = {
@@ -45,7 +49,10 @@ def states() -> str:
         "",
         "| | " + " | ".join("Dead, absent" if state is State.DEAD else state.value for state in State) + " |",
         "|---" * (len(State) + 1) + "|",
-        *(f"| {name} | " + " | ".join(_cell(table[state]) for state in State) + " |" for name, table in TABLES.items()),
+        *(
+            f"| {name} | " + " | ".join(_cell(table[state]) for state in State) + " |"
+            for name, table in STATE_TABLES.items()
+        ),
         "",
         "| word | meaning |",
         "|---|---|",
@@ -80,11 +87,7 @@ def settings() -> str:
     ]
     for part in Part:
         rows = [row for row in SETTINGS.values() if row.part is part]
-        lines += ["", f"## {part.value}", "", *_settings_table([row for row in rows if not row.unused])]
-        unused = [row for row in rows if row.unused]
-        if unused:
-            lines += ["", "Accepted, described, and without effect:", "", "| name | default | why |", "|---|---|---|"]
-            lines += [f"| `{row.name}` | {_default(row)} | {row.unused} |" for row in unused]
+        lines += ["", f"## {part.value}", "", *_with_unused(rows)]
     lines += [
         "",
         "## What a topic can have of its own",
@@ -110,6 +113,46 @@ def settings() -> str:
     return "\n".join(lines) + "\n"
 
 
+ABOUT_CLIENT_SETTINGS = """# Settings of the clients
+
+Made from `coterie.client.settings` by `make docs`. Names, types and defaults are those of the Java clients of Apache \
+Kafka 4.3.1; ours begin with `coterie.`.
+
+In Python they are given with dots or with underscores, `Consumer({"group.id": "orders"})` or \
+`Consumer(group_id="orders")`; to a command as a properties file (`--config`) or by `--set name=value`, which counts \
+more. A name that is unknown or a value that is not allowed is refused, with the nearest name or with what is allowed.
+"""
+
+
+def client_settings() -> str:
+    """What all clients have, then what each has besides or otherwise, then what is refused."""
+    common = TABLES[ClientSettings].rows
+    lines = [ABOUT_CLIENT_SETTINGS]
+    own = {
+        kind: [row for row in TABLES[kind].rows.values() if common.get(row.name) != row]
+        for kind in (ConsumerSettings, ProducerSettings, AdminSettings)
+    }
+    lines += ["", f"## {ClientPart.CLIENT.value}", "", *_with_unused(list(common.values()))]
+    consumer = own[ConsumerSettings]
+    for part in (ClientPart.GROUP, ClientPart.FETCH):
+        lines += ["", f"## {part.value}", "", *_with_unused([row for row in consumer if row.part is part])]
+    lines += ["", f"## {ClientPart.PRODUCER.value}", "", *_with_unused(own[ProducerSettings])]
+    lines += ["", "## The admin, and every command", "", *_with_unused(own[AdminSettings])]
+    lines += ["", "## What the Java clients have and we have not", "", "Refused, with what to do instead."]
+    lines += ["", "| names | instead |", "|---|---|"]
+    lines += [f"| {', '.join(f'`{name}`' for name in names)} | {instead} |" for instead, names in REFUSED.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _with_unused(rows: list[Setting]) -> list[str]:
+    lines = _settings_table([row for row in rows if not row.unused])
+    unused = [row for row in rows if row.unused]
+    if unused:
+        lines += ["", "Accepted, and without effect:", "", "| name | default | why |", "|---|---|---|"]
+        lines += [f"| `{row.name}` | {_default(row)} | {row.unused} |" for row in unused]
+    return lines
+
+
 def _settings_table(rows: list[Setting]) -> list[str]:
     return [
         "| name | default | allowed | |",
@@ -126,7 +169,68 @@ def _default(row: Setting) -> str:
     return f"`{text}`" if text else "-"
 
 
-PAGES: Mapping[str, Callable[[], str]] = {"states.md": states, "settings.md": settings}
+def member() -> str:
+    """The hand-written page, with what comes from the code put in anew between its markers."""
+    parts = {"coterie.client.member.states": _life()}
+    for name in ("ten_lines.py", "own_driver.py"):
+        example = (HERE.parent / "examples" / name).read_text()
+        parts[f"examples/{name}"] = f"```python\n{example}```"
+    text = (HERE / "member.md").read_text()
+    for source, made in parts.items():
+        begin = f"<!-- made by `make docs` from {source} -->\n"
+        before, _, rest = text.partition(begin)
+        _, end, after = rest.partition("<!-- end -->")
+        text = f"{before}{begin}{made}\n{end}{after}"
+    return text
+
+
+ABOUT_ERRORS = """What it does about an error, by request; every cell is played by \
+`tests/client/member/test_states.py`. NETWORK_EXCEPTION and REQUEST_TIMED_OUT also stand for a connection that was \
+lost and an answer that never came."""
+
+
+def _life() -> str:
+    stages = member_states.Stage
+    apis = member_states.Api
+    codes = sorted({code for table in member_states.ON_ERROR.values() for code in table}, key=lambda code: code.name)
+    lines = [
+        "```mermaid",
+        "stateDiagram-v2",
+        "    [*] --> Unjoined",
+        *(f"    {stage} --> {target}" for stage in stages for target in stages if target in member_states.NEXT[stage]),
+        "```",
+        "",
+        "| stage | the member |",
+        "|---|---|",
+        *(f"| {stage} | {doing} |" for stage, doing in member_states.DOING.items()),
+        "",
+        ABOUT_ERRORS,
+        "",
+        "| | " + " | ".join(apis) + " |",
+        "|---" * (len(apis) + 1) + "|",
+        *(
+            f"| {code.name} | " + " | ".join(_do(member_states.on_error(api, code)) for api in apis) + " |"
+            for code in codes
+        ),
+        "| any other | " + " | ".join(_do(member_states.OTHERWISE[api]) for api in apis) + " |",
+        "",
+        "| word | meaning |",
+        "|---|---|",
+        *(f"| {_do(what)} | {what.value} |" for what in member_states.Do),
+    ]
+    return "\n".join(lines)
+
+
+def _do(what: member_states.Do) -> str:
+    return what.name.lower().replace("_", " ")
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "states.md": states,
+    "settings.md": settings,
+    "client-settings.md": client_settings,
+    "member.md": member,
+}
 
 
 def main() -> None:

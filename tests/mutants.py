@@ -20,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 TESTS = ["tests/group", "tests/coordinator/test_coordinator.py", "tests/ledger/test_rounds.py", "tests/stories"]
+MEMBER_TESTS = ["tests/client/member"]
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,57 @@ MUTANTS = [
     Mutant("25", "filters mind the case", "group/describe_group.py", "{state.lower() for state in states}", "set(states)"),
     Mutant("20", "the ledger takes every join for an eager one", "ledger/ownership.py",
            "owned = read_subscription(metadata).owned", "owned = {}"),
+    Mutant("M2", "the coordinator is looked up without need", "client/member/finding.py", "    return (\n        member.has_generation",
+           "    return (\n        True or member.has_generation"),
+    Mutant("M3", "no commit before the join", "client/member/preparing.py",
+           "if not (member.settings.enable_auto_commit and member.is_settled and member.assigned):", "if True:"),
+    Mutant("M3", "lost is called revoked", "client/member/preparing.py",
+           "return (Listened.LOST, member.assigned) if member.assigned else None",
+           "return (Listened.REVOKED, member.assigned) if member.assigned else None"),
+    Mutant("M3", "a cooperative member gives everything up", "client/member/preparing.py", "    if member.settings.is_cooperative:\n        gone",
+           "    if False:\n        gone"),
+    Mutant("M3", "heartbeats during the join", "client/member/member.py",
+           "return self.has_generation and self.stage is not Stage.JOINING", "return self.has_generation"),
+    Mutant("M4", "any answer to a join counts", "client/member/joining.py", "if event is not member.waiting_for:", "if False:"),
+    Mutant("M4", "ILLEGAL_GENERATION drops the id", "client/member/identity.py",
+           "keeps_id=what is Do.DROP_GENERATION", "keeps_id=False"),
+    Mutant("M4", "a join has no more time than others", "client/member/joining.py",
+           "timeout_ms = max(settings.request_timeout_ms, settings.max_poll_interval_ms + JOIN_TIMEOUT_LAPSE_MS)",
+           "timeout_ms = settings.request_timeout_ms"),
+    Mutant("M5", "the leader watches its own topics alone", "client/member/subscribing.py",
+           "member.topics | member.group_topics", "member.topics"),
+    Mutant("M5", "nonsense is handed out", "client/member/leading.py", "    if what:\n", "    if False:\n"),
+    Mutant("M5", "a returning leader assigns", "client/member/leading.py", "if member.skips_assignment:", "if False:"),
+    Mutant("M6", "any assignment is taken", "client/member/syncing.py", "    if foreign:\n", "    if False:\n"),
+    Mutant("M6", "no second round", "client/member/listening.py",
+           'member.rejoin_reason = "need to revoke partitions and re-join"', "pass"),
+    Mutant("M6", "everything is told as new", "client/member/syncing.py", "added = member.given - member.assigned",
+           "added = member.given"),
+    Mutant("M7", "an older generation's refusal resets", "client/member/committing.py",
+           "if member.stage in IN_A_ROUND or not is_current:", "if False:"),
+    Mutant("M7", "a repeated commit goes back", "client/member/sending.py",
+           "if not errand.failures or newest.get(partition) == errand.number", "if newest is not None"),
+    Mutant("M7", "commits cross generations", "client/member/sending.py",
+           "errand.generation_id != NO_GENERATION and not _is_current(member, errand)", "False"),
+    Mutant("M8", "a late poll is nobody's business", "client/member/heartbeat.py",
+           "if now_ms >= member.poll_deadline_ms and _poll_counts(member):", "if False:"),
+    Mutant("M8", "a static member leaves, too", "client/member/heartbeat.py",
+           "leaves = settings.group_instance_id is None", "leaves = True"),
+    Mutant("M8", "a silent coordinator is believed", "client/member/heartbeat.py",
+           "if now_ms >= member.session_deadline_ms:", "if False:"),
+    Mutant("M8", "any answer to a heartbeat counts", "client/member/heartbeat.py",
+           "if event is not member.heartbeat_in_flight:", "if False:"),
+    Mutant("M9", "static members leave on close", "client/member/leaving.py",
+           "leaves = member.settings.group_instance_id is None", "leaves = True"),
+    Mutant("M10", "prepared anew for every join", "client/member/rounds.py", "    member.stalled = True\n    return [Fail",
+           "    member.stalled, member.is_prepared = True, False\n    return [Fail"),
+    Mutant("M11", "a leave waits behind the join", "client/member/leaving.py", "LEAVING_LANE if is_parked else COORDINATOR_LANE",
+           "COORDINATOR_LANE"),
+    Mutant("M12", "any protocol type will do", "client/member/joining.py", "if reply.protocol_type not in {None, CONSUMER}:", "if False:"),
+    Mutant("M13", "a commit is overtaken by the leave", "client/member/leaving.py",
+           "and not (member.is_closing and member.errands)", ""),
+    Mutant("M14", "a listener's error ends the round", "client/member/listening.py",
+           "        effects += _failed(member, event, event.error, now_ms)", "        return _failed(member, event, event.error, now_ms)"),
 ]  # fmt: skip
 
 
@@ -144,7 +196,13 @@ def caught_by(mutant: Mutant) -> str | None:
         shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
         mutate(source, mutant)
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
-        command += ["--timeout", "20", "--timeout-method", "signal", *TESTS]  # some mutants never end
+        command += [
+            "--timeout",
+            "20",
+            "--timeout-method",
+            "signal",
+            *(MEMBER_TESTS if mutant.rule.startswith("M") else TESTS),
+        ]  # some mutants never end
         env = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
         run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     if run.returncode == 0:

@@ -10,7 +10,6 @@ ROOT = Path(__file__).parent.parent
 
 NOT_YET = {
     "26": "rights: there is no authoriser",
-    **{f"M{number}": "the member's" for number in range(1, 15)},
     "D4": "nothing has to be loaded before producer ids are given out",
 }
 

@@ -5,14 +5,44 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from coterie.version import __version__
+
 if TYPE_CHECKING:
     from coterie.broker.broker import Broker
+    from coterie.client.admin import Admin, AsyncAdmin
+    from coterie.client.consumer import AsyncConsumer, Consumer
+    from coterie.client.delivery import RecordMetadata
+    from coterie.client.producer import AsyncProducer, Producer
+    from coterie.client.words import OffsetAndMetadata, Record, TopicPartition
 
-__all__ = ["Broker", "__version__"]
+__all__ = [
+    "Admin",
+    "AsyncAdmin",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "Broker",
+    "Consumer",
+    "OffsetAndMetadata",
+    "Producer",
+    "Record",
+    "RecordMetadata",
+    "TopicPartition",
+    "__version__",
+]
 
-__version__ = "0.1.0"
-
-_HOMES = {"Broker": "coterie.broker.broker"}
+_HOMES = {
+    "Admin": "coterie.client.admin",
+    "AsyncAdmin": "coterie.client.admin",
+    "AsyncConsumer": "coterie.client.consumer",
+    "AsyncProducer": "coterie.client.producer",
+    "Broker": "coterie.broker.broker",
+    "Consumer": "coterie.client.consumer",
+    "OffsetAndMetadata": "coterie.client.words",
+    "Producer": "coterie.client.producer",
+    "Record": "coterie.client.words",
+    "RecordMetadata": "coterie.client.delivery",
+    "TopicPartition": "coterie.client.words",
+}
 
 
 def __getattr__(name: str) -> Any:

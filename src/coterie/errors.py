@@ -1,13 +1,27 @@
 """Kafka's error codes under their wire names, and our own exceptions.
 
-A client's mistake is an `ErrorCode` in a reply. Our own mistake is an exception and never becomes a code.
+A client's mistake is an `ErrorCode` in a reply. Our own mistake is an exception and never becomes a code. In our own
+clients the code of a reply becomes a `KafkaError`, which says what happened in words.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["CoterieError", "ErrorCode", "IllegalTransitionError", "MalformedError"]
+__all__ = [
+    "AuthorizationError",
+    "CommitFailedError",
+    "ConnectionLostError",
+    "CoterieError",
+    "ErrorCode",
+    "FencedInstanceError",
+    "IllegalTransitionError",
+    "KafkaError",
+    "MalformedError",
+    "RebalanceInProgressError",
+    "RequestTimedOutError",
+    "UnsupportedVersionError",
+]
 
 
 class ErrorCode(IntEnum):
@@ -160,3 +174,164 @@ class IllegalTransitionError(CoterieError):
 
 class MalformedError(CoterieError, ValueError):
     """Bytes that are not what they should be; the message says where reading stopped and what was expected."""
+
+
+# --- errors of our clients ------------------------------------------------------------------------------------------
+
+RETRIABLE = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        ErrorCode.ELECTION_NOT_NEEDED,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+        ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+    }
+)
+"""The codes whose exception is a RetriableException in Java: the same request may succeed a little later."""
+
+STALE_METADATA = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        ErrorCode.ELECTION_NOT_NEEDED,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Of these, those after which a client asks anew who leads what."""
+
+MEANING = {
+    ErrorCode.UNKNOWN_SERVER_ERROR: "the broker met an error it has no code for; its log says more",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
+    ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no leader at the moment",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "the broker that was asked does not lead the partition any more",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is still reading the group's past",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "the group has no coordinator at the moment",
+    ErrorCode.NOT_COORDINATOR: "the broker that was asked does not coordinate the group any more",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic's name is 1 to 249 of a-z A-Z 0-9 . _ and -, and not . or ..",
+    ErrorCode.ILLEGAL_GENERATION: "the group has moved on to another generation",
+    ErrorCode.INVALID_GROUP_ID: "a group needs an id that is not empty",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group does not know that member",
+    ErrorCode.REBALANCE_IN_PROGRESS: "the group is rebalancing",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the topic's ACLs do not allow it",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "the group's ACLs do not allow it",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "the cluster's ACLs do not allow it",
+    ErrorCode.UNSUPPORTED_VERSION: "the broker does not speak the version that was asked for",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "there is a topic of that name",
+    ErrorCode.INVALID_PARTITIONS: "the number of partitions cannot be that",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "there are fewer brokers than replicas asked for, or none was asked for",
+    ErrorCode.NOT_CONTROLLER: "the broker that was asked is not the controller any more",
+    ErrorCode.NON_EMPTY_GROUP: "the group has members; stop them first",
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group is subscribed to the topic; its offsets stay while it is",
+    ErrorCode.FENCED_INSTANCE_ID: "another member has come with the same group.instance.id",
+    ErrorCode.TOPIC_DELETION_DISABLED: "the cluster does not allow topics to be deleted (delete.topic.enable)",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the partition does not have that offset",
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: "the note with the offset is longer than the broker allows",
+    ErrorCode.REQUEST_TIMED_OUT: "the broker could not do it in time",
+}
+
+
+class KafkaError(CoterieError):
+    """What a broker refused, or what became of the way to it. The message says what happened and what to do."""
+
+    code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
+
+    def __init__(self, message: str, code: ErrorCode | None = None) -> None:
+        Exception.__init__(self, message)
+        if code is not None:
+            self.code = code
+
+    @property
+    def retriable(self) -> bool:
+        """The same may succeed a little later."""
+        return self.code in RETRIABLE
+
+    @classmethod
+    def of(cls, code: ErrorCode, what: str, said: str | None = None) -> KafkaError:
+        """`what` could not be done; `said` is the broker's own explanation, where the API has one."""
+        why = said or MEANING.get(code, "")
+        kind = _BY_CODE.get(code, KafkaError)
+        return kind(f"{what}: {why} ({code.name})" if why else f"{what}: the broker answered {code.name}", code)
+
+
+class ConnectionLostError(KafkaError):
+    """A broker cannot be reached, hung up, or said what is not Kafka's protocol. Whether it did its work is unknown."""
+
+    code = ErrorCode.NETWORK_EXCEPTION
+
+
+class RequestTimedOutError(KafkaError):
+    """No answer in time. Whether the broker did its work is unknown."""
+
+    code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class UnsupportedVersionError(KafkaError):
+    """Client and broker have no version of an API in common."""
+
+    code = ErrorCode.UNSUPPORTED_VERSION
+
+
+class AuthorizationError(KafkaError):
+    """The cluster's ACLs do not allow it."""
+
+
+class CommitFailedError(KafkaError):
+    """The offsets were not taken, and will not be: the partitions belong to somebody else by now."""
+
+
+class RebalanceInProgressError(KafkaError):
+    """The group is rebalancing: poll, so that it can end, then commit again."""
+
+
+class FencedInstanceError(KafkaError):
+    """Another consumer uses the same group.instance.id, and it came later: this one is out for good."""
+
+
+_BY_CODE: dict[ErrorCode, type[KafkaError]] = {
+    ErrorCode.NETWORK_EXCEPTION: ConnectionLostError,
+    ErrorCode.REQUEST_TIMED_OUT: RequestTimedOutError,
+    ErrorCode.UNSUPPORTED_VERSION: UnsupportedVersionError,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: AuthorizationError,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: AuthorizationError,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: AuthorizationError,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: AuthorizationError,
+}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coterie.broker.listeners import Endpoint
-from coterie.broker.setting import SettingsError
 from coterie.broker.settings import Settings
+from coterie.settings.setting import SettingsError
 
 IMAGE = {
     "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PLAINTEXT_HOST:PLAINTEXT",

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from broker.kafka_record import OTHER_BOUNDS, OTHER_DEFAULTS, RECORD
 from coterie.broker.ignored import IGNORED, why_ignored
-from coterie.broker.kinds import Number, Ratio, Word, Words, text_of
-from coterie.broker.setting import SettingsError
 from coterie.broker.settings import SETTINGS, Settings
 from coterie.broker.sources import ALIASES
 from coterie.coordinator import CoordinatorSettings
 from coterie.group import GroupSettings
 from coterie.log import LogConfig
+from coterie.settings.kinds import Number, Ratio, Word, Words, text_of
+from coterie.settings.setting import SettingsError
 from coterie.wire.batch import TimestampType
 
 KAFKA: dict[str, list[str | None]] = RECORD["definitions"]["broker"]

@@ -96,5 +96,6 @@ LIBRARIES: dict[str, PythonLibrary | JavaLibrary | GoLibrary] = {
     "confluent": PythonLibrary("confluent_member"),
     "kafka-python": PythonLibrary("kafka_python_member"),
     "aiokafka": PythonLibrary("aiokafka_member"),
+    "coterie": PythonLibrary("coterie_member"),
     "java": JavaLibrary(),
 }

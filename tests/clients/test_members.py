@@ -14,7 +14,7 @@ from clients.producing import Topics
 pytestmark = pytest.mark.real_time
 
 JAVA = pytest.param("java", marks=needs_apache_kafka)
-every_library = pytest.mark.parametrize("library", ["confluent", "kafka-python", "aiokafka", JAVA])
+every_library = pytest.mark.parametrize("library", ["confluent", "kafka-python", "aiokafka", "coterie", JAVA])
 
 
 @every_library

@@ -25,6 +25,7 @@ from coterie.wire.batch import (
     check_sum,
     pack_header,
     parse_header,
+    stamp_producer,
     stamp_time,
 )
 from coterie.wire.records import BatchRecord, build_batch, build_marker, records
@@ -198,3 +199,10 @@ def test_a_header_alone_is_a_batch_without_records() -> None:
 def test_a_marker_is_a_control_batch_in_a_transaction() -> None:
     header = parse_header(build_marker(Marker(committed=True), producer_id=4, producer_epoch=1, timestamp=9))
     assert header.is_control and header.is_transactional and header.base_sequence == -1 and header.record_count == 1
+
+
+def test_a_batch_is_given_to_another_producer_in_place() -> None:
+    """A producer whose epoch was raised sends what it has again, under the new one (KIP-360)."""
+    one = bytearray(3) + build_batch([BatchRecord(b"k", b"v", 1)], producer_id=1, producer_epoch=0, base_sequence=5)
+    stamp_producer(one, 3, 7, 2, 0)
+    assert one[3:] == build_batch([BatchRecord(b"k", b"v", 1)], producer_id=7, producer_epoch=2, base_sequence=0)

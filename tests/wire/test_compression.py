@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 
 import cramjam
+import lz4.frame
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
 from coterie.wire.batch import Compression
-from coterie.wire.compression import BombError, compress, decompress
+from coterie.wire.compression import BombError, Scratch, compress, decompress
 
 REAL = [each for each in Compression if each is not Compression.NONE]
 ENOUGH = 10_000_000
@@ -87,6 +89,15 @@ def test_lz4_blocks_are_independent() -> None:
     assert frame[:4] == b"\x04\x22\x4d\x18" and frame[4] & 0x20
 
 
+@pytest.mark.parametrize("size", [0, 1, 100, 65_535, 65_536, 65_537, 300_000])
+def test_lz4_frames_are_read_by_others(size: int) -> None:
+    """As the reference library reads them: what shrinks, and what does not and is stored as it is."""
+    for plain in (bytes(size), hashlib.shake_256(b"noise").digest(size)):
+        frame = compress(Compression.LZ4, plain)
+        assert lz4.frame.decompress(frame) == plain
+        assert len(frame) <= size + 11 + 4 * (size // 65_536 + 1)
+
+
 def test_gzip_of_other_makers_is_read() -> None:
     assert bytes(decompress(Compression.GZIP, gzip.compress(b"hello"), ENOUGH)) == b"hello"
 
@@ -95,3 +106,27 @@ def test_gzip_of_other_makers_is_read() -> None:
 def test_output_grows_to_what_is_needed(size: int) -> None:
     packed = compress(Compression.ZSTD, bytes(size))
     assert len(bytes(decompress(Compression.ZSTD, packed, ENOUGH))) == size
+
+
+def test_memory_is_used_again_and_the_limit_still_holds() -> None:
+    """A scratch that is larger than the limit must not let more through; nor may old content shine through."""
+    scratch = Scratch()
+    for compression in REAL:
+        large, small = compress(compression, b"L" * 50_000), compress(compression, b"s" * 100)
+        assert bytes(decompress(compression, large, ENOUGH, scratch)) == b"L" * 50_000
+        assert bytes(decompress(compression, small, ENOUGH, scratch)) == b"s" * 100
+        with pytest.raises(BombError):
+            decompress(compression, large, 40_000, scratch)
+    assert scratch.of(10).obj is scratch.of(20).obj
+    assert scratch.of(100_000_000).obj is not scratch.of(100_000_000).obj, "what is huge is not kept"
+
+
+@pytest.mark.parametrize("compression", [Compression.GZIP, Compression.ZSTD], ids=lambda each: each.name)
+def test_a_higher_level_compresses_more(compression: Compression) -> None:
+    """`compression.gzip.level` and its sisters."""
+    words = (b"alpha ", b"beta ", b"gamma ", b"delta ")
+    data = b"".join(words[number * number % 7 % 4] + b"%d" % (number * 7919 % 1000) for number in range(5_000))
+    small, large = (compress(compression, data, level) for level in (9, 1))
+    assert len(small) < len(large) < len(data)
+    for packed in (small, large):
+        assert bytes(decompress(compression, packed, len(data))) == data

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
 from coterie.wire.batch import Compression, batches, pack_header, parse_header
-from coterie.wire.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
+from coterie.wire.records import BatchBuilder, BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
 
 header_lists = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3)
 batch_records = st.builds(
@@ -101,3 +101,28 @@ def test_other_control_records_are_no_end_of_a_transaction() -> None:
 def test_large_records_of_all_sizes_keep_their_lengths() -> None:
     content = [BatchRecord(UUID(int=size).bytes, bytes(size), size) for size in (0, 63, 64, 8191, 8192, 1_048_576)]
     assert [len(record.value or b"") for record in read(build_batch(content))] == [0, 63, 64, 8191, 8192, 1_048_576]
+
+
+@given(st.lists(batch_records, min_size=1, max_size=20), st.integers(61, 800))
+def test_a_batch_grows_until_it_is_full_and_knows_its_size(content: list[BatchRecord], limit: int) -> None:
+    builder = BatchBuilder(limit)
+    for index, record in enumerate(content):
+        if not builder.append(record.key, record.value, record.timestamp, record.headers):
+            assert index >= 1
+            one_more = build_batch(content[: index + 1])
+            assert len(one_more) > limit >= 61 and builder.count == index
+            break
+        assert builder.size == len(build_batch(content[: index + 1]))
+    assert builder.finish() == build_batch(content[: builder.count]) == builder.finish()
+    header = parse_header(builder.finish(producer_id=5, producer_epoch=2, base_sequence=9, is_transactional=True))
+    assert (header.producer_id, header.producer_epoch, header.base_sequence, header.is_transactional) == (5, 2, 9, True)
+    times = [record.timestamp for record in content[: builder.count]]
+    assert (header.base_timestamp, header.max_timestamp) == (times[0], max(times))
+
+
+def test_with_compression_the_size_is_what_the_ratio_lets_expect() -> None:
+    builder = BatchBuilder(1000, Compression.ZSTD, ratio=0.25)
+    while builder.append(None, bytes(100), 1):
+        pass
+    assert 950 < builder.size <= 1000 and builder.plain_size > 3500
+    assert len(builder.finish()) < 200

@@ -126,7 +126,7 @@ def _read_uuid(frame: bytes, at: int) -> tuple[UUID | None, int]:
     data = frame[at : at + 16]
     if len(data) < 16:
         raise IndexError
-    return (None if data == _ZERO_UUID else UUID(bytes=data)), at + 16
+    return (None if data == _ZERO_UUID else UUID(int=int.from_bytes(data))), at + 16
 
 
 def _read_error(frame: bytes, at: int) -> tuple[ErrorCode, int]:

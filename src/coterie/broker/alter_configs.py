@@ -23,11 +23,11 @@ from coterie.broker.configs import (
     no_such_topic,
     unknown_type,
 )
-from coterie.broker.kinds import Words
 from coterie.broker.settings import Settings
 from coterie.broker.topic_configs import TOPIC_CONFIGS, effective
 from coterie.errors import ErrorCode
 from coterie.log.topics import is_legal_name
+from coterie.settings.kinds import Words
 
 __all__ = ["alter", "alter_all", "incremental_alter", "incremental_alter_all", "tidy"]
 

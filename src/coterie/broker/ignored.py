@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from coterie.settings.sources import matching
+
 __all__ = ["IGNORED", "why_ignored"]
 
 IGNORED: Mapping[str, Sequence[str]] = {
@@ -139,8 +141,4 @@ IGNORED: Mapping[str, Sequence[str]] = {
 
 
 def why_ignored(name: str) -> str | None:
-    for reason, patterns in IGNORED.items():
-        for pattern in patterns:
-            if name == pattern or (pattern.endswith("*") and name.startswith(pattern[:-1])):
-                return reason
-    return None
+    return matching(name, IGNORED)

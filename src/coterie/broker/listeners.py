@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from coterie.broker.setting import SettingsError
+from coterie.settings.setting import SettingsError
 
 __all__ = ["Endpoint", "advertised_endpoints", "client_endpoints"]
 

@@ -10,21 +10,35 @@ Where Kafka has no name for what can be set here, ours begins with `coterie.`. W
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from types import MappingProxyType
 from typing import Any, Self
 
-from coterie.broker.kinds import Flag, Ratio, Word, Words, int32, int64, text_of
+from coterie.broker.ignored import IGNORED
 from coterie.broker.listeners import Endpoint, advertised_endpoints, client_endpoints
-from coterie.broker.setting import Part, Setting, SettingsError, setting
-from coterie.broker.sources import Given, Ignored, from_environ, from_properties, from_sets, settle
+from coterie.broker.sources import ALIASES, from_environ
 from coterie.broker.topic_configs import COMPRESSIONS, log_config
 from coterie.coordinator import CoordinatorSettings
 from coterie.group import GroupSettings
 from coterie.log import LogConfig
+from coterie.settings.kinds import Flag, Ratio, Word, Words, int32, int64, text_of
+from coterie.settings.setting import Setting, SettingsError, rows_of, setting
+from coterie.settings.sources import Given, Ignored, Table, from_properties, from_sets, settle
 from coterie.wire.records import MAX_DECOMPRESSED
 
-__all__ = ["SETTINGS", "Settings", "SettingsError"]
+__all__ = ["SETTINGS", "Part", "Settings", "SettingsError"]
+
+
+class Part(Enum):
+    """Who takes a setting."""
+
+    GROUPS = "Groups and their offsets"
+    TOPICS = "Topics"
+    LOG = "Logs, and the default of a topic's own config"
+    REQUESTS = "Connections and requests"
+    NODE = "The node"
+
 
 GROUPS, TOPICS, LOG, REQUESTS, NODE = Part
 _FOREVER = 2**63 - 1
@@ -217,7 +231,7 @@ class Settings:
 
     @classmethod
     def _settled(cls, given: Sequence[Given], problems: list[str]) -> Self:
-        values, origins, ignored = settle(given, SETTINGS, problems)
+        values, origins, ignored = settle(given, TABLE, problems)
         settings = cls(**values, given=origins, ignored=tuple(ignored))
         if not problems:
             problems += settings._contradictions()
@@ -299,6 +313,5 @@ class Settings:
         return advertised_endpoints(self.advertised_listeners, self.endpoints(), self.controller_listener_names)
 
 
-SETTINGS: Mapping[str, Setting] = {
-    row.name: row for row in (each.metadata["setting"](each.name) for each in fields(Settings) if each.metadata)
-}
+SETTINGS: Mapping[str, Setting] = rows_of(Settings)
+TABLE = Table(SETTINGS, "docs/settings.md", "a broker", ALIASES, IGNORED)

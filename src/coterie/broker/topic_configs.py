@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from coterie.broker.kinds import Flag, Kind, Ratio, Word, Words, int32, int64
 from coterie.log import UNLIMITED, LogConfig
+from coterie.settings.kinds import Flag, Kind, Ratio, Word, Words, int32, int64
 from coterie.wire.batch import TimestampType
 
 __all__ = ["COMPRESSIONS", "TOPIC_CONFIGS", "BrokerValues", "TopicConfig", "effective", "log_config"]

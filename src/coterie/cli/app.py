@@ -9,15 +9,22 @@ from typing import Annotated
 import typer
 
 import coterie
+from coterie.cli.groups_app import groups_app
+from coterie.cli.options import Bootstrap, Config, Sets
+from coterie.cli.topics_app import topics_app
 
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(topics_app, name="topics")
+app.add_typer(groups_app, name="groups")
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"coterie {coterie.__version__}")
+        from coterie.wire.records import IS_COMPILED
+
+        typer.echo(f"coterie {coterie.__version__} (record batches: {'compiled' if IS_COMPILED else 'pure Python'})")
         raise typer.Exit
 
 
@@ -136,3 +143,141 @@ def assign(
     from coterie.cli.assign import assign as run
 
     run(names or [], compare=compare, case_id=case, leaving=leave or [], joining=join or [], growing=grow or [])
+
+
+@app.command()
+def consume(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC")],
+    group: Annotated[str | None, typer.Option("--group", "-g", help="Be a member of this group, and commit.")] = None,
+    start: Annotated[
+        str, typer.Option("--from", "-o", metavar="WHERE", help="beginning, end, OFFSET, -N (the last N), or @TIME.")
+    ] = "beginning",
+    count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="End after so many records.")] = None,
+    exit_at_end: Annotated[
+        bool, typer.Option("--exit-at-end", "-e", help="End when all that is there now is read.")
+    ] = False,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated.")
+    ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format", "-f", help=r"%v value, %k key, %o offset, %p partition, %t topic, %T time, %h headers."
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    key_delimiter: Annotated[
+        str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Print the key too, and this behind it.")
+    ] = None,
+    null: Annotated[bool, typer.Option("--null", "-Z", help="Print NULL for a key or value that is null.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on stderr.")] = False,
+    bootstrap: Bootstrap = None,
+    config: Config = None,
+    set_: Sets = None,
+) -> None:
+    r"""Read topics of any Kafka cluster to standard output, alone or as a member of a group.
+
+    Without --group all partitions are read, or those named; nothing is committed. With it, the group assigns them, and
+    Ctrl-C commits what was printed and leaves. What happens meanwhile is told on stderr.
+
+    Try it: coterie consume orders -e -f '%p %o %k %v\n'
+
+    Try it: coterie consume orders payments --group audit --json
+    """
+    from coterie.cli.consume import Wanted
+    from coterie.cli.consume import consume as run
+
+    run(
+        Wanted(
+            topics=topics,
+            bootstrap=bootstrap,
+            group=group,
+            start=start,
+            count=count,
+            exit_at_end=exit_at_end,
+            partitions=partition or (),
+            format=format_,
+            json=json,
+            key_delimiter=key_delimiter,
+            null=null,
+            quiet=quiet,
+            config=config,
+            sets=set_ or (),
+        )
+    )
+
+
+class CompressionChoice(StrEnum):
+    none = "none"
+    gzip = "gzip"
+    snappy = "snappy"
+    lz4 = "lz4"
+    zstd = "zstd"
+
+
+class AcksChoice(StrEnum):
+    all = "all"
+    leader = "1"
+    nobody = "0"
+
+
+@app.command()
+def produce(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to.")],
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE...]", exists=True, dir_okay=False, help="What to send; standard input if none."),
+    ] = None,
+    key_delimiter: Annotated[
+        str | None,
+        typer.Option("--key-delimiter", "-K", metavar="TEXT", help="What is before it is the key."),
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header for every record.")
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Lines are JSON: key, value, headers, partition, timestamp.")
+    ] = False,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="Where in the topic.", show_default="by the key")
+    ] = None,
+    compression: Annotated[
+        CompressionChoice | None, typer.Option("--compression", "-z", help="Of batches.", show_default="none")
+    ] = None,
+    acks: Annotated[AcksChoice | None, typer.Option(help="Who must have a record.", show_default="all")] = None,
+    count: Annotated[int | None, typer.Option("--count", "-c", min=0, help="Stop after so many records.")] = None,
+    null: Annotated[bool, typer.Option("--null", "-Z", help="An empty value is null, a tombstone.")] = False,
+    bootstrap: Bootstrap = None,
+    config: Config = None,
+    set_: Sets = None,
+) -> None:
+    """Send lines to a topic: a record each, delivered once and in order.
+
+    With --json a line is an object:
+
+    {"key": "k", "value": "text", "headers": {"a": "b"}, "partition": 0, "timestamp": 1700000000000}
+
+    of which any part may be missing. A value that is no text is sent as JSON; {"base64": "AAE="} is bytes.
+
+    Progress and the summary are on stderr. The exit status is 1 if something could not be delivered. Ctrl-C delivers
+    what was read; a second one ends at once.
+
+    Try it: seq 1000 | coterie produce numbers -z zstd
+    """
+    from coterie.cli.produce import produce as run
+
+    run(
+        topic,
+        files or [],
+        bootstrap=bootstrap,
+        key_delimiter=key_delimiter,
+        headers=header or [],
+        as_json=json,
+        partition=partition,
+        compression=compression.value if compression else None,
+        acks=acks.value if acks else None,
+        count=count,
+        empty_is_null=null,
+        config=config,
+        sets=set_ or [],
+    )

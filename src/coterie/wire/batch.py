@@ -42,6 +42,7 @@ __all__ = [
     "check_sum",
     "pack_header",
     "parse_header",
+    "stamp_producer",
     "stamp_time",
 ]
 
@@ -56,7 +57,9 @@ _MAGIC_AT = 16
 _CRC_AT = 17
 _ATTRIBUTES_AT = 21
 _MAX_TIMESTAMP_AT = 35
+_PRODUCER_AT = 43
 _INT16, _INT32, _UINT32, _INT64 = (Struct(">" + code) for code in "hiIq")
+_PRODUCER = Struct(">qhi")
 _MAGIC = 2
 
 _COMPRESSION_BITS = 0x07
@@ -153,6 +156,10 @@ class BatchHeader(NamedTuple):
                 f"the batch names compression {self.attributes & _COMPRESSION_BITS}; Kafka knows 0 to 4 "
                 "(none, gzip, snappy, lz4, zstd)"
             ) from None
+
+    @property
+    def is_compressed(self) -> bool:
+        return bool(self.attributes & _COMPRESSION_BITS)
 
     @property
     def timestamp_type(self) -> TimestampType:
@@ -254,6 +261,13 @@ def stamp_time(data: MutableBuffer, at: int, timestamp_type: TimestampType, max_
         attributes |= _APPEND_TIME_BIT
     _INT16.pack_into(data, at + _ATTRIBUTES_AT, attributes)
     _INT64.pack_into(data, at + _MAX_TIMESTAMP_AT, max_timestamp)
+    _UINT32.pack_into(data, at + _CRC_AT, crc32c(memoryview(data)[at + _ATTRIBUTES_AT : at + _PREFIX + length]))
+
+
+def stamp_producer(data: MutableBuffer, at: int, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+    """Set whose batch it is and where in its sequence it belongs; with a new checksum."""
+    (length,) = _INT32.unpack_from(data, at + _LENGTH_AT)
+    _PRODUCER.pack_into(data, at + _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
     _UINT32.pack_into(data, at + _CRC_AT, crc32c(memoryview(data)[at + _ATTRIBUTES_AT : at + _PREFIX + length]))
 
 

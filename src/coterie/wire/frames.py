@@ -75,7 +75,7 @@ class FrameCutter:
             if not 0 <= size <= self._max_size:
                 raise MalformedError(
                     f"a frame of {size} bytes was announced; a size is 0 to {self._max_size}. "
-                    "Is this client speaking Kafka's protocol, without TLS?"
+                    "Does the other side speak Kafka's protocol, without TLS?"
                 )
             end = at + 4 + size
             if end > length:

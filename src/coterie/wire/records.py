@@ -1,15 +1,29 @@
 """The records within a batch v2: read one by one, or built into a new batch. The header is in `batch.py`.
 
-Offsets and timestamps of records are differences to the batch's first; all numbers are zigzag varints.
+Offsets and timestamps of records are differences to the batch's first; all numbers are zigzag varints. What is done
+for each record is in `_pure_records.py` and, compiled, in `_fast_records.pyx`; here is decided which of them is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from importlib import import_module
 from struct import Struct, error
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from coterie.errors import MalformedError
+from coterie.wire._pure_records import (
+    Columns,
+    Header,
+    Record,
+    RecordWriter,
+    append_rows,
+    murmur2,
+    partitions_of_keys,
+    read_records,
+)
 from coterie.wire.batch import (
     HEADER_SIZE,
     NO_PRODUCER_EPOCH,
@@ -21,28 +35,48 @@ from coterie.wire.batch import (
     attributes_of,
     pack_header,
 )
-from coterie.wire.buffer import Buffer, uvarint
+from coterie.wire.buffer import Buffer
 from coterie.wire.compression import compress, decompress
 
+if not TYPE_CHECKING and os.environ.get("COTERIE_PURE", "0") in {"", "0"}:
+    with suppress(ImportError):  # built where there was no compiler
+        fast = import_module("coterie.wire._fast_records")
+        Columns, Record, RecordWriter = fast.Columns, fast.Record, fast.RecordWriter
+        murmur2, read_records = fast.murmur2, fast.read_records
+        append_rows, partitions_of_keys = fast.append_rows, fast.partitions_of_keys
+
 __all__ = [
+    "IS_COMPILED",
     "MAX_DECOMPRESSED",
+    "NO_LIMIT",
+    "BatchBuilder",
     "BatchRecord",
+    "Columns",
     "EndMarker",
     "Header",
+    "Record",
+    "RecordWriter",
+    "append_rows",
     "build_batch",
     "build_marker",
     "marker_of",
+    "murmur2",
+    "partitions_of_keys",
+    "read_records",
     "records",
 ]
 
 MAX_DECOMPRESSED = 128 * 1024 * 1024
 """The most a batch may decompress to unless the caller says otherwise: far above what clients send, far below harm."""
 
-_SMALLEST_RECORD = 7  # a length and six fields of one byte
+IS_COMPILED = Record.__module__ == "coterie.wire._fast_records"
+"""Whether records are read and written by `_fast_records.pyx`; COTERIE_PURE=1 in the environment says no."""
+
+_NO_END = (1 << 63) - 1
+NO_LIMIT = (1 << 31) - 1
+
 _MARKER_KEY, _MARKER_VALUE = Struct(">hh"), Struct(">hi")
 _ABORT, _COMMIT = 0, 1
-
-Header = tuple[str, bytes | None]
 
 
 class BatchRecord(NamedTuple):
@@ -69,85 +103,65 @@ def records(data: Buffer, header: BatchHeader, at: int = 0, limit: int = MAX_DEC
 
     The checksum is the caller's to check, once, where the bytes come in.
     """
-    body = memoryview(data)[at + HEADER_SIZE : at + header.size]
-    plain = bytes(decompress(header.compression, body, limit))
-    if header.record_count < 0 or header.record_count * _SMALLEST_RECORD > len(plain):
-        raise MalformedError(
-            f"a batch counts {header.record_count} records in {len(plain)} bytes; each takes {_SMALLEST_RECORD}"
-        )
-    append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
-    position = 0
-    for _ in range(header.record_count):
-        record, position = _read_record(plain, position, header, append_time)
-        yield record
-    if position != len(plain):
-        raise MalformedError(
-            f"{len(plain) - position} bytes follow the last of {header.record_count} records in a batch"
-        )
-
-
-def _read_record(data: bytes, at: int, header: BatchHeader, append_time: int | None) -> tuple[BatchRecord, int]:
-    length, at = _varint(data, at)
-    end = at + length
-    if length < _SMALLEST_RECORD - 1 or end > len(data):
-        raise MalformedError(f"a record of {length} bytes at byte {at} of {len(data)}")
-    timestamp_delta, at = _varint(data, at + 1)  # one byte of attributes that nothing uses
-    offset_delta, at = _varint(data, at)
-    key, at = _nullable_bytes(data, at, end)
-    value, at = _nullable_bytes(data, at, end)
-    header_count, at = _varint(data, at)
-    if not 0 <= header_count * 2 <= end - at:
-        raise MalformedError(f"a record counts {header_count} headers in {end - at} bytes")
-    headers: list[Header] = []
-    for _ in range(header_count):
-        name, at = _nullable_bytes(data, at, end)
-        content, at = _nullable_bytes(data, at, end)
-        headers.append((_text(name), content))
-    if at != end:
-        raise MalformedError(f"a record ends at byte {at}, its length says {end}")
-    timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
-    return BatchRecord(key, value, timestamp, headers, header.base_offset + offset_delta), end
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint of at most 64 bits, and where it ends."""
-    value = shift = 0
-    while shift < 70:
-        try:
-            byte = data[at]
-        except IndexError:
-            raise MalformedError(f"a batch ends within a varint at byte {at}") from None
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80 and not value >> 64:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
-    raise MalformedError(f"a varint of more than 64 bits before byte {at}")
-
-
-def _nullable_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    length, at = _varint(data, at)
-    if length < 0:
-        return None, at
-    if at + length > end:
-        raise MalformedError(f"{length} bytes at byte {at} of a record that ends at {end}")
-    return data[at : at + length], at + length
-
-
-def _text(name: bytes | None) -> str:
-    if name is None:
-        raise MalformedError("a record has a header without a name")
-    try:
-        return name.decode()
-    except UnicodeDecodeError:
-        raise MalformedError("a record has a header whose name is not UTF-8") from None
+    plain = decompress(header.compression, memoryview(data)[at + HEADER_SIZE : at + header.size], limit)
+    for each in read_records(plain, header, "", 0, -_NO_END, _NO_END):
+        yield BatchRecord(each.key, each.value, each.timestamp, list(each.headers), each.offset)
 
 
 # --- building ---------------------------------------------------------------------------------------------------------
 
 
+class BatchBuilder(RecordWriter):
+    """A batch that grows: `append(key, value, timestamp, headers=()) -> bool` until it is full, then `finish`.
+
+    `size` is how large the batch is so far, exactly; with compression, as large as `ratio` lets expect (how much of its
+    content is left when it is compressed).
+    """
+
+    def __init__(
+        self, limit: int, compression: Compression = Compression.NONE, ratio: float = 1.0, level: int | None = None
+    ) -> None:
+        super().__init__(limit, 1.0 if compression is Compression.NONE else ratio)
+        self.compression = compression
+        self.level = level
+
+    def finish(
+        self,
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        is_transactional: bool = False,
+        is_control: bool = False,
+    ) -> bytearray:
+        """The batch, from offset 0, to be given its place by the log."""
+        if not self.count:
+            raise MalformedError("a batch needs one record at least")
+        header = BatchHeader(
+            base_offset=0,
+            length=0,
+            leader_epoch=-1,
+            magic=2,
+            crc=0,
+            attributes=attributes_of(
+                self.compression,
+                TimestampType.CREATE_TIME,
+                is_transactional=is_transactional,
+                is_control=is_control,
+            ),
+            last_offset_delta=self.count - 1,
+            base_timestamp=self.base_timestamp,
+            max_timestamp=self.max_timestamp,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            record_count=self.count,
+        )
+        return pack_header(header, compress(self.compression, self.plain(), self.level))
+
+
 def build_batch(
-    content: Sequence[BatchRecord],
+    content: Iterable[BatchRecord],
     *,
     compression: Compression = Compression.NONE,
     producer_id: int = NO_PRODUCER_ID,
@@ -156,53 +170,17 @@ def build_batch(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> bytearray:
-    """A batch of these records from offset 0, to be given its place by the log."""
-    if not content:
-        raise MalformedError("a batch needs one record at least")
-    base_timestamp = content[0].timestamp
-    body = b"".join([_write_record(record, base_timestamp, index) for index, record in enumerate(content)])
-    attributes = attributes_of(
-        compression, TimestampType.CREATE_TIME, is_transactional=is_transactional, is_control=is_control
-    )
-    header = BatchHeader(
-        base_offset=0,
-        length=0,
-        leader_epoch=-1,
-        magic=2,
-        crc=0,
-        attributes=attributes,
-        last_offset_delta=len(content) - 1,
-        base_timestamp=base_timestamp,
-        max_timestamp=max(record.timestamp for record in content),
+    """A batch of these records from offset 0, however large."""
+    builder = BatchBuilder(NO_LIMIT, compression)
+    for record in content:
+        builder.append(record.key, record.value, record.timestamp, record.headers)
+    return builder.finish(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
-        record_count=len(content),
+        is_transactional=is_transactional,
+        is_control=is_control,
     )
-    return pack_header(header, compress(compression, body))
-
-
-def _write_record(record: BatchRecord, base_timestamp: int, index: int) -> bytes:
-    parts = [
-        b"\x00",
-        _zigzag(record.timestamp - base_timestamp),
-        _zigzag(index),
-        *_sized(record.key),
-        *_sized(record.value),
-        _zigzag(len(record.headers)),
-    ]
-    for name, content in record.headers:
-        parts += *_sized(name.encode()), *_sized(content)
-    body = b"".join(parts)
-    return _zigzag(len(body)) + body
-
-
-def _sized(content: bytes | None) -> tuple[bytes, bytes]:
-    return (_zigzag(-1), b"") if content is None else (_zigzag(len(content)), content)
-
-
-def _zigzag(value: int) -> bytes:
-    return uvarint((value << 1) ^ (value >> 63))
 
 
 # --- transaction markers ----------------------------------------------------------------------------------------------

@@ -1,29 +1,20 @@
-"""How one setting is told: a row is a field of `Settings`, its type, bounds and sentence beside it."""
+"""How one setting is told: a row is a field of a dataclass, its type, bounds and sentence beside it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
 
-from coterie.broker.kinds import Kind
 from coterie.errors import CoterieError
+from coterie.settings.kinds import Kind
 
-__all__ = ["Part", "Setting", "SettingsError", "dotted", "setting"]
+__all__ = ["Setting", "SettingsError", "dotted", "rows_of", "setting"]
 
 
 class SettingsError(CoterieError, ValueError):
     """Settings that cannot be: a line for each, with what was given, where, and what is allowed."""
-
-
-class Part(Enum):
-    """Who takes a setting."""
-
-    GROUPS = "Groups and their offsets"
-    TOPICS = "Topics"
-    LOG = "Logs, and the default of a topic's own config"
-    REQUESTS = "Connections and requests"
-    NODE = "The node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +22,8 @@ class Setting:
     name: str
     kind: Kind
     default: Any
-    part: Part
+    part: Enum
+    """Who takes it: the heading it stands under."""
     doc: str
     unused: str = ""
     """Accepted, and why it changes nothing here."""
@@ -46,13 +38,18 @@ class Setting:
         return None if value is None else self.kind.write(value)
 
 
-def setting(part: Part, default: object, kind: Kind, doc: str, *, unused: str = "", why: str = "") -> Any:
+def setting(part: Enum, default: object, kind: Kind, doc: str, *, unused: str = "", why: str = "") -> Any:
     """The field's name is the setting's, with underscores for dots."""
 
     def row(field_name: str) -> Setting:
         return Setting(dotted(field_name), kind, default, part, doc, unused, why)
 
     return field(default=default, metadata={"setting": row})
+
+
+def rows_of(table: type) -> Mapping[str, Setting]:
+    """The rows of a dataclass, by name; fields that are no settings are left out."""
+    return {row.name: row for row in (each.metadata["setting"](each.name) for each in fields(table) if each.metadata)}
 
 
 def dotted(name: str) -> str:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.broker.properties import Entry, parse_properties
 from coterie.errors import MalformedError
+from coterie.settings.properties import Entry, parse_properties
 
 JAVA: list[tuple[str, dict[str, str]]] = [
     ("a=1\nb:2\nc 3\n", {"a": "1", "b": "2", "c": "3"}),

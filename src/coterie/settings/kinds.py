@@ -102,18 +102,24 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One of some words; any text if none are named."""
+    """One of some words; any text if none are named. `any_case`: read as it is written in `choices`."""
 
     choices: tuple[str, ...] = ()
     code: int = 2
+    any_case: bool = False
+    is_empty_allowed: bool = True
 
     @property
     def allowed(self) -> str:
-        return " or ".join(choice or "nothing" for choice in self.choices) or "any text"
+        if not self.choices:
+            return "any text" if self.is_empty_allowed else "any text that is not empty"
+        return " or ".join(choice or "nothing" for choice in self.choices)
 
     def read(self, text: str) -> str:
         value = text.strip()
-        if self.choices and value not in self.choices:
+        if self.any_case:
+            value = next((choice for choice in self.choices if choice.lower() == value.lower()), value)
+        if (self.choices and value not in self.choices) or not (value or self.is_empty_allowed or self.choices):
             raise ValueError(text)
         return value
 

@@ -1,0 +1,66 @@
+"""Runs a command against a cluster: settings, connection, rows, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import typer
+
+from coterie.cli.rows import Rows, show
+from coterie.client.admin import Admin
+from coterie.client.settings import AdminSettings
+from coterie.errors import CoterieError
+
+__all__ = ["CommandError", "connected"]
+
+# Whoever waits at a terminal wants to know sooner than Kafka's defaults, a minute, would say.
+CONNECT_MS = 3_000
+DEFAULTS = {
+    "bootstrap.servers": ("127.0.0.1:9092",),
+    "request.timeout.ms": 5_000,
+    "default.api.timeout.ms": 10_000,
+}
+
+
+class CommandError(CoterieError):
+    """What was asked for cannot be done; the message says why, and what to do."""
+
+
+def connected(
+    command: Callable[[Admin], Rows],
+    *,
+    bootstrap: str | None,
+    config: Path | None,
+    sets: Sequence[str] | None,
+    output: str,
+) -> None:
+    """One clear message on stderr and exit status 1 for what does not work; no traceback."""
+    try:
+        settings = _settings(bootstrap, config, sets or ())
+        with Admin(settings) as admin:
+            admin.connect(within_ms=min(CONNECT_MS, settings.default_api_timeout_ms))
+            found = command(admin)
+    except (CoterieError, OSError) as error:
+        _fail(str(error))
+        raise typer.Exit(1) from None
+    show(found, output)
+    for note in found.notes:
+        typer.echo(note, err=True)
+    for problem in found.errors:
+        _fail(problem)
+    if found.errors:
+        raise typer.Exit(1)
+
+
+def _fail(problem: str) -> None:
+    first, *rest = problem.splitlines() or [""]
+    typer.echo("\n".join([f"coterie: {first}", *(f"         {line}" for line in rest)]), err=True)
+
+
+def _settings(bootstrap: str | None, config: Path | None, sets: Sequence[str]) -> AdminSettings:
+    try:
+        properties = config.read_text(encoding="utf-8") if config else ""
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{config} is not UTF-8 text: byte {error.start} cannot be read") from None
+    return AdminSettings.load(properties, sets, DEFAULTS, bootstrap_servers=bootstrap or None)

@@ -1,0 +1,270 @@
+"""`coterie produce`: lines or JSON go to a topic."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from io import BufferedIOBase
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
+
+import typer
+
+from coterie.client.delivery import RecordMetadata
+from coterie.client.producer import Content, Producer
+from coterie.client.settings import ProducerSettings
+from coterie.errors import CoterieError, KafkaError
+
+__all__ = ["InputError", "produce"]
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+SHOWN_AFTER_S = 1.0
+SHOWN_EVERY_S = 0.5
+PROBLEMS_SHOWN = 5
+FIELDS = ("key", "value", "headers", "partition", "timestamp")
+
+
+class InputError(CoterieError):
+    """A line that cannot be sent; the message says which and why."""
+
+
+class Outgoing(NamedTuple):
+    key: Content
+    value: Content
+    headers: Sequence[tuple[str, Content]] = ()
+    partition: int | None = None
+    timestamp: int | None = None
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def split_lines(lines: Iterable[bytes], key_delimiter: str | None, *, empty_is_null: bool) -> Iterator[Outgoing]:
+    """A record a line. What is before the first delimiter is the key; without one the line has no key."""
+    delimiter = key_delimiter.replace(r"\t", "\t").encode() if key_delimiter else b""  # -K '\t', as kcat takes it
+    for line in lines:
+        content = line.removesuffix(b"\n")
+        key: bytes | None = None
+        if delimiter and delimiter in content:
+            key, _, content = content.partition(delimiter)
+        value = None if empty_is_null and not content else content
+        yield Outgoing((key or None) if empty_is_null else key, value)
+
+
+def read_json(lines: Iterable[bytes]) -> Iterator[Outgoing]:
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                yield outgoing(json.loads(line))
+            except (ValueError, InputError) as error:
+                raise InputError(f"line {number}: {error}") from None
+
+
+def outgoing(said: Any) -> Outgoing:
+    """Of one JSON object. A value that is no text is sent as JSON; {"base64": "..."} is bytes."""
+    if not isinstance(said, dict):
+        raise InputError(f"a record is a JSON object with {', '.join(FIELDS)}, not {type(said).__name__}")
+    unknown = sorted(said.keys() - set(FIELDS))
+    if unknown:
+        raise InputError(f"a record has no {unknown[0]!r}; it has {', '.join(FIELDS)}")
+    partition, timestamp = said.get("partition"), said.get("timestamp")
+    for name, number in (("partition", partition), ("timestamp", timestamp)):
+        if number is not None and (type(number) is not int or number < 0):
+            raise InputError(f"{name} is a whole number from 0 on, not {json.dumps(number)}")
+    return Outgoing(
+        _content(said.get("key")), _content(said.get("value")), _headers(said.get("headers")), partition, timestamp
+    )
+
+
+def _content(said: Any) -> Content:
+    if said is None or isinstance(said, str):
+        return said
+    if isinstance(said, dict) and said.keys() == {"base64"}:
+        try:
+            return base64.b64decode(said["base64"], validate=True)
+        except (binascii.Error, ValueError, TypeError) as error:
+            raise InputError(f"what is in base64 cannot be decoded: {error}") from None
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+
+
+def _headers(said: Any) -> Sequence[tuple[str, Content]]:
+    """As an object, or as pairs where a name comes twice."""
+    if said is None:
+        return ()
+    if isinstance(said, dict):
+        return [(name, _content(content)) for name, content in said.items()]
+    if isinstance(said, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in said):
+        return [(str(name), _content(content)) for name, content in said]
+    raise InputError("headers are a JSON object, or a list of pairs of name and content")
+
+
+def parse_headers(texts: Sequence[str]) -> list[tuple[str, Content]]:
+    """As kcat has them: name=content; a name alone has none."""
+    found: list[tuple[str, Content]] = []
+    for text in texts:
+        name, equals, content = text.partition("=")
+        if not name:
+            raise InputError(f"{text!r} is no header: give name=content")
+        found.append((name, content if equals else None))
+    return found
+
+
+# --- sending ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Tally:
+    """What became of the records so far."""
+
+    sent: int = 0
+    delivered: int = 0
+    failed: int = 0
+    problems: Counter[str] = field(default_factory=Counter)
+    partitions: set[int] = field(default_factory=set)
+
+    def settled(self, metadata: RecordMetadata | None, error: KafkaError | None) -> None:
+        """Called in the background thread, and there alone."""
+        if metadata is not None:
+            self.delivered += 1
+            self.partitions.add(metadata.partition)
+        else:
+            self.failed += 1
+            self.problems[str(error)] += 1
+
+    def summary(self, topic: str, seconds: float) -> str:
+        where = f" in {len(self.partitions)} partitions" if len(self.partitions) > 1 else ""
+        rate = f", {self.delivered / seconds:,.0f} a second" if seconds >= SHOWN_AFTER_S else ""
+        records = "record" if self.delivered == 1 else "records"
+        text = f"{self.delivered:,} {records} delivered to {topic}{where} in {seconds:.1f} s{rate}"
+        missing = self.sent - self.delivered
+        return f"{text}; {missing:,} {'was' if missing == 1 else 'were'} not" if missing else text
+
+
+class Progress:
+    """A line on stderr that is written anew, once it takes longer than a second and if somebody looks."""
+
+    def __init__(self, tally: Tally, clock: Callable[[], float]) -> None:
+        self._tally = tally
+        self._clock = clock
+        self._began = clock()
+        self._next = self._began + SHOWN_AFTER_S
+        self._is_shown = False
+        self._is_wanted = sys.stderr.isatty()
+
+    @property
+    def seconds(self) -> float:
+        return self._clock() - self._began
+
+    def look(self) -> None:
+        now = self._clock()
+        if self._is_wanted and now >= self._next:
+            self._next = now + SHOWN_EVERY_S
+            self._is_shown = True
+            seconds = now - self._began
+            rate = self._tally.delivered / seconds
+            typer.echo(f"\r{self._tally.delivered:,} delivered, {rate:,.0f} a second  ", err=True, nl=False)
+
+    def end(self) -> None:
+        if self._is_shown:
+            typer.echo("\r\033[K", err=True, nl=False)
+
+
+def produce(
+    topic: str,
+    files: Sequence[Path],
+    *,
+    bootstrap: str | None,
+    key_delimiter: str | None,
+    headers: Sequence[str],
+    as_json: bool,
+    partition: int | None,
+    compression: str | None,
+    acks: str | None,
+    count: int | None,
+    empty_is_null: bool,
+    config: Path | None,
+    sets: Sequence[str],
+) -> None:
+    """Exit status 0 if every record was delivered, 1 otherwise; 130 if it was interrupted."""
+    try:
+        if as_json and key_delimiter is not None:
+            raise InputError("--json has keys of its own: leave out --key-delimiter")
+        more = parse_headers(headers)
+        properties = config.read_text(encoding="utf-8") if config else ""
+        settings = ProducerSettings.load(
+            properties,
+            sets,
+            {"bootstrap.servers": DEFAULT_BOOTSTRAP},
+            compression_type=compression,
+            acks=acks,
+            bootstrap_servers=bootstrap,
+        )
+        with ExitStack() as stack:
+            inputs = [cast("BinaryIO", stack.enter_context(path.open("rb"))) for path in files] or [sys.stdin.buffer]
+            lines: Iterator[bytes] = (line for each in inputs for line in _lines(each))
+            found = read_json(lines) if as_json else split_lines(lines, key_delimiter, empty_is_null=empty_is_null)
+            status = _send_all(topic, islice(found, count), more, partition, settings)
+    except (CoterieError, OSError, UnicodeDecodeError) as error:
+        typer.echo(f"coterie: {error}", err=True)
+        raise typer.Exit(1) from None
+    if status:
+        raise typer.Exit(status)
+
+
+def _lines(source: BinaryIO | BufferedIOBase) -> Iterator[bytes]:
+    yield from source
+
+
+def _send_all(
+    topic: str,
+    found: Iterable[Outgoing],
+    headers: Sequence[tuple[str, Content]],
+    partition: int | None,
+    settings: ProducerSettings,
+) -> int:
+    tally = Tally()
+    progress = Progress(tally, time.perf_counter)  # noqa: TID251  how long it takes is what it is asked
+    problem: CoterieError | None = None
+    interrupted = False
+    producer = Producer(settings)
+    try:
+        for each in found:
+            producer.send(
+                topic,
+                each.value,
+                key=each.key,
+                headers=[*headers, *each.headers],
+                partition=partition if each.partition is None else each.partition,
+                timestamp=each.timestamp,
+                on_delivery=tally.settled,
+            )
+            tally.sent += 1
+            progress.look()
+    except CoterieError as error:
+        problem = error
+    except KeyboardInterrupt:
+        interrupted = True
+        typer.echo("interrupted: what was read is delivered; a second Ctrl-C ends at once", err=True)
+    try:
+        producer.close()
+    except KeyboardInterrupt:
+        interrupted = True
+    except KafkaError as error:
+        problem = problem or error
+    progress.end()
+    for said, times in tally.problems.most_common(PROBLEMS_SHOWN):
+        typer.echo(f"coterie: {said}" + (f" ({times:,} records)" if times > 1 else ""), err=True)
+    if problem is not None:
+        typer.echo(f"coterie: {problem}", err=True)
+    typer.echo(tally.summary(topic, progress.seconds), err=True)
+    if interrupted:
+        return 130
+    return 1 if problem is not None or tally.delivered < tally.sent else 0

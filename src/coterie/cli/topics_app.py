@@ -1,0 +1,179 @@
+"""`coterie topics`: what can be said. The work is in `topics.py`, loaded when it is used."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from coterie.cli.options import Bootstrap, Config, Output, OutputChoice, Sets
+
+__all__ = ["topics_app"]
+
+topics_app = typer.Typer(
+    no_args_is_help=True, help="Topics of any Kafka cluster: list, create, describe, alter, delete."
+)
+
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.")]
+SomeNames = Annotated[list[str] | None, typer.Argument(metavar="[TOPIC...]", help="These; all if none is named.")]
+Internal = Annotated[bool, typer.Option("--internal", help="Also those that are Kafka's own.")]
+TopicConfigs = Annotated[
+    list[str] | None, typer.Option("--topic-config", metavar="NAME=VALUE", help="A config of the topic.")
+]
+
+
+@topics_app.command("list")
+def list_topics(
+    long: Annotated[bool, typer.Option("--long", "-l", help="With ids, partitions, replicas and configs.")] = False,
+    internal: Internal = False,
+    bootstrap: Bootstrap = None,
+    config: Config = None,
+    set_: Sets = None,
+    output: Output = OutputChoice.table,
+) -> None:
+    """The topics there are.
+
+    Try it: coterie topics list --long
+    """
+    from coterie.cli import topics
+    from coterie.cli.connected import connected
+
+    connected(
+        lambda admin: topics.list_all(admin, internal=internal, long=long),
+        bootstrap=bootstrap,
+        config=config,
+        sets=set_,
+        output=output,
+    )
+
+
+@topics_app.command()
+def describe(
+    names: SomeNames = None,
+    configs: Annotated[bool, typer.Option("--configs", help="The configs a topic has of its own.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="With --configs: also those it has from the broker.")
+    ] = False,
+    internal: Internal = False,
+    bootstrap: Bootstrap = None,
+    config: Config = None,
+    set_: Sets = None,
+    output: Output = OutputChoice.table,
+) -> None:
+    """Who leads each partition, and who follows.
+
+    Try it: coterie topics describe orders
+
+    Try it: coterie topics describe orders --configs --all -o json
+    """
+    from coterie.cli import topics
+    from coterie.cli.connected import connected
+
+    connected(
+        lambda admin: (
+            topics.describe_configs(admin, names or [], everything=everything)
+            if configs
+            else topics.describe(admin, names or [], internal=internal)
+        ),
+        bootstrap=bootstrap,
+        config=config,
+        sets=set_,
+        output=output,
+    )
+
+
+@topics_app.command()
+def create(
+    names: Names,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, help="How many.", show_default="the broker's")
+    ] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", "-r", min=1, max=32_767, show_default="the broker's")
+    ] = None,
+    topic_config: TopicConfigs = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="It is fine if it is there.")] = False,
+    bootstrap: Bootstrap = None,
+    config: Config = None,
+    set_: Sets = None,
+    output: Output = OutputChoice.table,
+) -> None:
+    """Create topics.
+
+    Try it: coterie topics create orders --partitions 6 --topic-config retention.ms=86400000
+    """
+    from coterie.cli import topics
+    from coterie.cli.connected import connected
+
+    connected(
+        lambda admin: topics.create(
+            admin,
+            names,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            configs=topic_config or [],
+            if_not_exists=if_not_exists,
+        ),
+        bootstrap=bootstrap,
+        config=config,
+        sets=set_,
+        output=output,
+    )
+
+
+@topics_app.command()
+def alter(
+    name: Annotated[str, typer.Argument(metavar="TOPIC")],
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, help="How many it shall have; there can only be more.")
+    ] = None,
+    topic_config: TopicConfigs = None,
+    delete_config: Annotated[
+        list[str] | None, typer.Option("--delete-config", metavar="NAME", help="Back to the broker's default.")
+    ] = None,
+    bootstrap: Bootstrap = None,
+    config: Config = None,
+    set_: Sets = None,
+    output: Output = OutputChoice.table,
+) -> None:
+    """Give a topic more partitions, or other configs.
+
+    Try it: coterie topics alter orders --partitions 12 --topic-config retention.ms=3600000
+    """
+    from coterie.cli import topics
+    from coterie.cli.connected import connected
+
+    connected(
+        lambda admin: topics.alter(
+            admin, name, partitions=partitions, configs=topic_config or [], delete_configs=delete_config or []
+        ),
+        bootstrap=bootstrap,
+        config=config,
+        sets=set_,
+        output=output,
+    )
+
+
+@topics_app.command()
+def delete(
+    names: Names,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="It is fine if it is not there.")] = False,
+    bootstrap: Bootstrap = None,
+    config: Config = None,
+    set_: Sets = None,
+    output: Output = OutputChoice.table,
+) -> None:
+    """Delete topics, with all their records.
+
+    Try it: coterie topics delete orders
+    """
+    from coterie.cli import topics
+    from coterie.cli.connected import connected
+
+    connected(
+        lambda admin: topics.delete(admin, names, if_exists=if_exists),
+        bootstrap=bootstrap,
+        config=config,
+        sets=set_,
+        output=output,
+    )

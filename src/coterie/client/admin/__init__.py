@@ -1,0 +1,61 @@
+"""What an operator does with a cluster, as typed data: topics, configs, groups, offsets.
+
+Many things are asked for at once, and each has its own result: a value, or the `KafkaError` it met. Requests go to
+whoever must answer them (controller, coordinator, leader) and are tried again until `default.api.timeout.ms`. Read
+`words.py` first, then `topics.py` and `groups.py`; `admin.py` puts them together, `results.py` has the retries.
+"""
+
+from __future__ import annotations
+
+from coterie.client.admin.admin import Admin, AsyncAdmin
+from coterie.client.admin.results import checked
+from coterie.client.admin.words import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    ClusterDescription,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    GroupDescription,
+    GroupListing,
+    How,
+    ListedOffset,
+    LogDirectory,
+    MemberDescription,
+    MemberToRemove,
+    NewTopic,
+    PartitionDescription,
+    ResourceType,
+    TopicCreated,
+    TopicDescription,
+    TopicListing,
+)
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "MAX_TIMESTAMP",
+    "Admin",
+    "AsyncAdmin",
+    "ClusterDescription",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigSource",
+    "GroupDescription",
+    "GroupListing",
+    "How",
+    "ListedOffset",
+    "LogDirectory",
+    "MemberDescription",
+    "MemberToRemove",
+    "NewTopic",
+    "PartitionDescription",
+    "ResourceType",
+    "TopicCreated",
+    "TopicDescription",
+    "TopicListing",
+    "checked",
+]

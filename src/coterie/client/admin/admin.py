@@ -1,0 +1,169 @@
+"""AsyncAdmin, and Admin for those without an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from types import MappingProxyType, TracebackType
+from typing import Any, Self, TypeVar
+
+from coterie.client.admin.groups import REMOVED, GroupsAdmin
+from coterie.client.admin.topics import TopicsAdmin
+from coterie.client.admin.words import (
+    ClusterDescription,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    GroupDescription,
+    GroupListing,
+    ListedOffset,
+    LogDirectory,
+    MemberToRemove,
+    NewTopic,
+    TopicCreated,
+    TopicDescription,
+    TopicListing,
+)
+from coterie.client.background import background
+from coterie.client.cluster import Cluster
+from coterie.client.settings import AdminSettings
+from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.errors import KafkaError
+
+__all__ = ["Admin", "AsyncAdmin"]
+
+T = TypeVar("T")
+Settings = Mapping[str, object] | AdminSettings
+_NONE: Mapping[str, object] = MappingProxyType({})
+
+
+class AsyncAdmin(TopicsAdmin, GroupsAdmin):
+    """async with AsyncAdmin(bootstrap_servers="localhost:9092") as admin: await admin.list_groups()"""
+
+    def __init__(self, settings: Settings = _NONE, **more: object) -> None:
+        if isinstance(settings, AdminSettings):
+            if more:
+                raise TypeError("give an AdminSettings or keywords, not both: AdminSettings.of({...}, **keywords)")
+            self.settings = settings
+        else:
+            self.settings = AdminSettings.of(settings, **more)
+        self.cluster = Cluster(self.settings)
+
+    async def connect(self, *, within_ms: float | None = None) -> None:
+        """Not needed, but says early, and how early, that a cluster cannot be reached."""
+        await self.cluster.refresh(timeout_ms=within_ms)
+
+    async def close(self) -> None:
+        """A second close does nothing."""
+        await self.cluster.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Admin:
+    """with Admin(bootstrap_servers="localhost:9092") as admin: admin.list_groups()
+
+    Each method is that of AsyncAdmin, where it is described.
+    """
+
+    def __init__(self, settings: Settings = _NONE, **more: object) -> None:
+        self._admin = AsyncAdmin(settings, **more)
+        self._background = background()
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._background.run(coroutine)
+
+    def connect(self, *, within_ms: float | None = None) -> None:
+        self._run(self._admin.connect(within_ms=within_ms))
+
+    def close(self) -> None:
+        self._run(self._admin.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- topics, configs, the cluster ---------------------------------------------------------------------------------
+
+    def list_topics(self, *, include_internal: bool = False) -> list[TopicListing]:
+        return self._run(self._admin.list_topics(include_internal=include_internal))
+
+    def describe_topics(self, names: Collection[str]) -> dict[str, TopicDescription | KafkaError]:
+        return self._run(self._admin.describe_topics(names))
+
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, TopicCreated | KafkaError]:
+        return self._run(self._admin.create_topics(topics, validate_only=validate_only))
+
+    def delete_topics(self, names: Collection[str]) -> dict[str, KafkaError | None]:
+        return self._run(self._admin.delete_topics(names))
+
+    def create_partitions(
+        self, totals: Mapping[str, int], *, validate_only: bool = False
+    ) -> dict[str, KafkaError | None]:
+        return self._run(self._admin.create_partitions(totals, validate_only=validate_only))
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | KafkaError]:
+        return self._run(self._admin.delete_records(before))
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> dict[TopicPartition, ListedOffset | KafkaError]:
+        return self._run(self._admin.list_offsets(wanted, read_committed=read_committed))
+
+    def describe_configs(
+        self, resources: Collection[ConfigResource]
+    ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
+        return self._run(self._admin.describe_configs(resources))
+
+    def alter_configs(
+        self, changes: Mapping[ConfigResource, Sequence[ConfigChange]], *, validate_only: bool = False
+    ) -> dict[ConfigResource, KafkaError | None]:
+        return self._run(self._admin.alter_configs(changes, validate_only=validate_only))
+
+    def describe_cluster(self) -> ClusterDescription:
+        return self._run(self._admin.describe_cluster())
+
+    def describe_log_dirs(self, node_ids: Collection[int] | None = None) -> dict[int, list[LogDirectory] | KafkaError]:
+        return self._run(self._admin.describe_log_dirs(node_ids))
+
+    # --- groups -------------------------------------------------------------------------------------------------------
+
+    def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
+        return self._run(self._admin.list_groups(states=states, types=types))
+
+    def describe_groups(self, group_ids: Collection[str]) -> dict[str, GroupDescription | KafkaError]:
+        return self._run(self._admin.describe_groups(group_ids))
+
+    def delete_groups(self, group_ids: Collection[str]) -> dict[str, KafkaError | None]:
+        return self._run(self._admin.delete_groups(group_ids))
+
+    def remove_members(
+        self, group_id: str, members: Collection[MemberToRemove] | None = None, *, reason: str = REMOVED
+    ) -> dict[MemberToRemove, KafkaError | None]:
+        return self._run(self._admin.remove_members(group_id, members, reason=reason))
+
+    def list_group_offsets(
+        self, group_id: str, places: Collection[TopicPartition] | None = None, *, require_stable: bool = False
+    ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError | None]:
+        return self._run(self._admin.list_group_offsets(group_id, places, require_stable=require_stable))
+
+    def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, KafkaError | None]:
+        return self._run(self._admin.alter_group_offsets(group_id, offsets))
+
+    def delete_group_offsets(
+        self, group_id: str, places: Collection[TopicPartition]
+    ) -> dict[TopicPartition, KafkaError | None]:
+        return self._run(self._admin.delete_group_offsets(group_id, places))

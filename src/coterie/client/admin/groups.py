@@ -1,0 +1,298 @@
+"""Groups, their members and their offsets. Each group is asked for at its own coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from itertools import groupby
+
+from coterie.apis import (
+    delete_groups,
+    describe_groups,
+    leave_group,
+    list_groups,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+)
+from coterie.client.admin.results import FOR_GROUPS, by_node, each
+from coterie.client.admin.words import GroupDescription, GroupListing, MemberDescription, MemberToRemove
+from coterie.client.cluster import Cluster
+from coterie.client.metadata import Node
+from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.errors import ErrorCode, KafkaError, MalformedError
+from coterie.messages import (
+    NO_GENERATION,
+    CommitPartition,
+    DeleteGroup,
+    DescribedGroup,
+    DescribedMember,
+    DescribeGroup,
+    LeaveGroup,
+    LeavingMember,
+    LeftGroup,
+    ListedGroup,
+    ListGroups,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetsCommitted,
+    OffsetsDeleted,
+    OffsetsFetched,
+)
+from coterie.wire.subscription import read_assignment, read_subscription
+
+__all__ = ["REMOVED", "GroupsAdmin"]
+
+REMOVED = "an operator removed it"
+LONGEST_REASON = 255
+BY_NAME = 9
+"""The last version of OffsetFetch and OffsetCommit that names topics; later ones want ids, which offsets outlive."""
+MANY = 3
+"""The first version of LeaveGroup with several members."""
+CONSUMER = "consumer"
+
+
+class GroupsAdmin:
+    cluster: Cluster
+
+    # --- groups -------------------------------------------------------------------------------------------------------
+
+    async def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
+        """Of all nodes, by id; only those in one of these states and of one of these types, if any are named."""
+        node_ids = list((await self.cluster.refresh()).nodes)
+
+        async def ask(node_id: int) -> list[GroupListing]:
+            request = ListGroups(None, sorted(states), sorted(types))
+            answer: tuple[ErrorCode, list[ListedGroup]] = await self.cluster.send(node_id, list_groups, request)
+            error, listed = answer
+            if error:
+                raise KafkaError.of(error, f"listing the groups of node {node_id}")
+            return [GroupListing(one.group_id, one.protocol_type, one.state, one.group_type) for one in listed]
+
+        found: dict[str, GroupListing] = {}
+        for node_id in node_ids:
+            what = f"listing the groups of node {node_id}"
+            listed = await self.cluster.retry(partial(ask, node_id), what=what)
+            found |= {one.group_id: one for one in listed}
+        return [one for _, one in sorted(found.items())]
+
+    async def describe_groups(self, group_ids: Collection[str]) -> dict[str, GroupDescription | KafkaError]:
+        coordinators: dict[str, Node] = {}
+
+        async def place(group_id: str) -> int:
+            coordinators[group_id] = await self.cluster.find_coordinator(group_id)
+            return coordinators[group_id].id
+
+        async def ask(node_id: int, left: Sequence[str]) -> dict[str, GroupDescription | KafkaError]:
+            request = [DescribeGroup(None, group_id) for group_id in left]
+            answer: list[DescribedGroup] = await self.cluster.send(node_id, describe_groups, request)
+            return {one.group_id: _described(one, coordinators[one.group_id]) for one in answer if one.group_id in left}
+
+        return await each(
+            self.cluster, group_ids, lambda left: by_node(left, place, ask), what=_group, again=FOR_GROUPS
+        )
+
+    async def delete_groups(self, group_ids: Collection[str]) -> dict[str, KafkaError | None]:
+        """With all their offsets; only groups without members."""
+
+        async def ask(node_id: int, left: Sequence[str]) -> dict[str, KafkaError | None]:
+            request = [DeleteGroup(None, group_id) for group_id in left]
+            answer: list[tuple[str, ErrorCode]] = await self.cluster.send(node_id, delete_groups, request)
+            return {group_id: _error(error, f'deleting group "{group_id}"') for group_id, error in answer}
+
+        return await each(
+            self.cluster,
+            group_ids,
+            lambda left: by_node(left, self._coordinator, ask),
+            what=lambda group_id: f'deleting group "{group_id}"',
+            again=FOR_GROUPS,
+        )
+
+    async def remove_members(
+        self, group_id: str, members: Collection[MemberToRemove] | None = None, *, reason: str = REMOVED
+    ) -> dict[MemberToRemove, KafkaError | None]:
+        """These, or all. The group rebalances; a member that lives will be back, unless it is static (KIP-800)."""
+        if members is None:
+            members = await self._all_members(group_id)
+
+        async def ask(left: Sequence[MemberToRemove]) -> dict[MemberToRemove, KafkaError | None]:
+            node_id = await self._coordinator(group_id)
+            version = (await self.cluster.connection(node_id)).version_of(leave_group)
+            results: dict[MemberToRemove, KafkaError | None] = {}
+            for some in [left] if version >= MANY else [[member] for member in left]:
+                leaving = [LeavingMember(*member, reason[:LONGEST_REASON]) for member in some]
+                answer: LeftGroup = await self.cluster.send(node_id, leave_group, LeaveGroup(None, group_id, leaving))
+                if answer.error:
+                    raise KafkaError.of(answer.error, f"removing members of {_group(group_id)}")
+                codes = [one.error for one in answer.members] or [ErrorCode.NONE] * len(some)
+                if len(codes) != len(some):
+                    raise KafkaError(f"removing members of {_group(group_id)}: {len(codes)} answers to {len(some)}")
+                for member, code in zip(some, codes, strict=True):
+                    results[member] = _error(code, f"removing {_member(member)} of {_group(group_id)}")
+            return results
+
+        return await each(
+            self.cluster,
+            members,
+            ask,
+            what=lambda member: f"removing {_member(member)} of {_group(group_id)}",
+            again=FOR_GROUPS,
+        )
+
+    async def _all_members(self, group_id: str) -> list[MemberToRemove]:
+        found = (await self.describe_groups([group_id]))[group_id]
+        if isinstance(found, KafkaError):
+            raise found
+        return [
+            MemberToRemove("", member.instance_id) if member.instance_id else MemberToRemove(member.member_id)
+            for member in found.members
+        ]
+
+    async def _coordinator(self, group_id: str) -> int:
+        return (await self.cluster.find_coordinator(group_id)).id
+
+    # --- offsets ------------------------------------------------------------------------------------------------------
+
+    async def list_group_offsets(
+        self, group_id: str, places: Collection[TopicPartition] | None = None, *, require_stable: bool = False
+    ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError | None]:
+        """What the group has committed, for these partitions or all it has; None where there is nothing."""
+        wanted = None if places is None else _by_topic(places)
+
+        async def attempt() -> dict[TopicPartition, OffsetAndMetadata | KafkaError | None]:
+            node_id = await self._coordinator(group_id)
+            request = [OffsetFetch(None, group_id, wanted, require_stable)]
+            answer: list[OffsetsFetched] = await self.cluster.send(node_id, offset_fetch, request, at_most=BY_NAME)
+            if len(answer) != 1:
+                raise KafkaError(f"offsets of {_group(group_id)}: the broker answered for {len(answer)} groups")
+            (fetched,) = answer
+            if fetched.error:
+                raise KafkaError.of(fetched.error, f"offsets of {_group(group_id)}")
+            for one in fetched.partitions:
+                if one.error in FOR_GROUPS:
+                    raise KafkaError.of(one.error, f"offsets of {_group(group_id)}")
+            return {
+                TopicPartition(one.topic, one.partition): KafkaError.of(
+                    one.error, f"offset of {_group(group_id)} for {one.topic}-{one.partition}"
+                )
+                if one.error
+                else OffsetAndMetadata(one.offset, one.leader_epoch, one.metadata)
+                if one.offset >= 0
+                else None
+                for one in fetched.partitions
+            }
+
+        return await self.cluster.retry(attempt, what=f"offsets of {_group(group_id)}")
+
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Only of a group without members: those would not hear of it, and commit their own."""
+
+        async def ask(left: Sequence[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
+            node_id = await self._coordinator(group_id)
+            partitions = [_to_commit(place, offsets[place]) for place in sorted(left)]
+            request = OffsetCommit(None, group_id, "", None, NO_GENERATION, partitions)
+            answer: OffsetsCommitted = await self.cluster.send(node_id, offset_commit, request, at_most=BY_NAME)
+            return {
+                TopicPartition(one.topic, one.partition): _not_set(error, group_id, one)
+                for one, error in zip(answer.partitions, answer.errors, strict=True)
+            }
+
+        return await each(
+            self.cluster,
+            offsets,
+            ask,
+            what=lambda place: f"setting the offset of {_group(group_id)} for {place}",
+            again=FOR_GROUPS,
+        )
+
+    async def delete_group_offsets(
+        self, group_id: str, places: Collection[TopicPartition]
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Of topics no member is subscribed to."""
+
+        async def ask(left: Sequence[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
+            node_id = await self._coordinator(group_id)
+            request = OffsetDelete(None, group_id, _by_topic(left))
+            answer: OffsetsDeleted = await self.cluster.send(node_id, offset_delete, request)
+            if answer.error:
+                raise KafkaError.of(answer.error, f"deleting offsets of {_group(group_id)}")
+            return {
+                TopicPartition(one.topic, one.partition): _error(
+                    one.error, f"deleting the offset of {_group(group_id)} for {one.topic}-{one.partition}"
+                )
+                for one in answer.partitions
+            }
+
+        return await each(
+            self.cluster,
+            places,
+            ask,
+            what=lambda place: f"deleting the offset of {_group(group_id)} for {place}",
+            again=FOR_GROUPS,
+        )
+
+
+def _group(group_id: str) -> str:
+    return f'group "{group_id}"'
+
+
+def _member(member: MemberToRemove) -> str:
+    return f'instance "{member.instance_id}"' if member.instance_id else f'member "{member.member_id}"'
+
+
+def _error(code: ErrorCode, what: str) -> KafkaError | None:
+    return KafkaError.of(code, what) if code else None
+
+
+def _not_set(code: ErrorCode, group_id: str, one: CommitPartition) -> KafkaError | None:
+    """A stranger's commit to a group with members is refused as that of an unknown member (rule 20)."""
+    said = "it has members, and offsets can be set only while it is Empty" if code in _HAS_MEMBERS else None
+    what = f"setting the offset of {_group(group_id)} for {one.topic}-{one.partition}"
+    return KafkaError.of(code, what, said) if code else None
+
+
+def _to_commit(place: TopicPartition, wanted: OffsetAndMetadata) -> CommitPartition:
+    if wanted.offset < 0:
+        raise ValueError(f"{place}: an offset is 0 or more, and {wanted.offset} is not; ask list_offsets for the ends")
+    return CommitPartition(place.topic, place.partition, wanted.offset, wanted.leader_epoch, wanted.metadata)
+
+
+_HAS_MEMBERS = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS}
+
+
+def _by_topic(places: Collection[TopicPartition]) -> list[tuple[str, list[int]]]:
+    return [(name, [place.partition for place in its]) for name, its in groupby(sorted(places), lambda p: p.topic)]
+
+
+def _described(group: DescribedGroup, coordinator: Node) -> GroupDescription | KafkaError:
+    if group.error:
+        return KafkaError.of(group.error, _group(group.group_id))
+    if not group.exists:
+        return KafkaError.of(ErrorCode.GROUP_ID_NOT_FOUND, _group(group.group_id))
+    members = [_described_member(member, group.protocol_type) for member in group.members]
+    return GroupDescription(
+        group.group_id, group.state, group.protocol_type, group.protocol_name, coordinator, tuple(members)
+    )
+
+
+def _described_member(member: DescribedMember, protocol_type: str) -> MemberDescription:
+    """Groups of other kinds (Connect's, for one) put in there what only they can read."""
+    assignment: list[TopicPartition] = []
+    topics: tuple[str, ...] = ()
+    if protocol_type == CONSUMER:
+        try:
+            if member.assignment:
+                owned = read_assignment(member.assignment).partitions
+                assignment = [
+                    TopicPartition(topic, number) for topic in sorted(owned) for number in sorted(owned[topic])
+                ]
+            if member.metadata:
+                topics = tuple(read_subscription(member.metadata).topics)
+        except MalformedError:
+            pass  # a member may say what it likes; it is described without
+    return MemberDescription(
+        member.member_id, member.instance_id, member.client_id, member.client_host, tuple(assignment), topics
+    )

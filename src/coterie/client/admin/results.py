@@ -1,0 +1,120 @@
+"""Many things asked for at once: each has its own result, and each is tried again for itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TypeVar
+
+from coterie.client.cluster import Cluster
+from coterie.errors import RETRIABLE, ConnectionLostError, ErrorCode, KafkaError, RequestTimedOutError
+
+__all__ = ["FOR_GROUPS", "FOR_PARTITIONS", "FOR_TOPICS", "by_node", "checked", "each"]
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+FOR_TOPICS = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
+FOR_GROUPS = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+FOR_PARTITIONS = RETRIABLE - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+"""A topic that is not there is an answer: who asks for it wants to know now, not when the time is up."""
+
+
+def checked(results: Mapping[K, T | KafkaError]) -> dict[K, T]:
+    """The values; if one is an error, that is raised. For those who want all or nothing."""
+    values: dict[K, T] = {}
+    for key, found in results.items():
+        if isinstance(found, KafkaError):
+            raise found
+        values[key] = found
+    return values
+
+
+async def each(
+    cluster: Cluster,
+    items: Collection[K],
+    ask: Callable[[Sequence[K]], Awaitable[Mapping[K, T | KafkaError]]],
+    *,
+    what: Callable[[K], str],
+    again: frozenset[ErrorCode],
+) -> dict[K, T | KafkaError]:
+    """Ask for all; then again for those whose error is in `again`, or that nobody answered, until the time is up."""
+    results: dict[K, T | KafkaError] = {}
+    left: Sequence[K] = list(dict.fromkeys(items))
+    within_ms = cluster.settings.default_api_timeout_ms
+    failures = 0
+    try:
+        async with asyncio.timeout(within_ms / 1000):
+            while left:
+                answers = await _answers(ask, left)
+                for item in left:
+                    results[item] = answers[item] if item in answers else _not_named(what(item))
+                left = [item for item in left if _is_worth_a_try(results[item], again)]
+                if left:
+                    failures += 1
+                    cluster.expire()
+                    await cluster.pause(failures)
+    except TimeoutError:
+        for item in left:
+            last = results.get(item)
+            why = f"the last try: {last}" if isinstance(last, KafkaError) else "no answer came"
+            results[item] = RequestTimedOutError(f"{what(item)}: not done within {within_ms} ms; {why}")
+    return {item: results[item] for item in dict.fromkeys(items)}
+
+
+async def _answers(
+    ask: Callable[[Sequence[K]], Awaitable[Mapping[K, T | KafkaError]]], left: Sequence[K]
+) -> Mapping[K, T | KafkaError]:
+    try:
+        return await ask(left)
+    except KafkaError as error:
+        lost = ConnectionLostError(str(error)) if isinstance(error, RequestTimedOutError) else error
+        return dict.fromkeys(left, lost)
+
+
+def _not_named(what: str) -> KafkaError:
+    return KafkaError(f"{what}: the broker's answer does not mention it")
+
+
+def _is_worth_a_try(found: object, again: frozenset[ErrorCode]) -> bool:
+    return isinstance(found, KafkaError) and (found.code in again or isinstance(found, ConnectionLostError))
+
+
+async def by_node(
+    items: Sequence[K],
+    place: Callable[[K], Awaitable[int]],
+    ask: Callable[[int, Sequence[K]], Awaitable[Mapping[K, T | KafkaError]]],
+) -> dict[K, T | KafkaError]:
+    """Each node is asked for what is its own, all at once. A node that fails costs its own items alone."""
+    results: dict[K, T | KafkaError] = {}
+    by: dict[int, list[K]] = {}
+    for item, found in zip(items, await asyncio.gather(*(_placed(place, item) for item in items)), strict=True):
+        if isinstance(found, KafkaError):
+            results[item] = found
+        else:
+            by.setdefault(found, []).append(item)
+    answers = await asyncio.gather(*(_answers(_bound(ask, node), its) for node, its in by.items()))
+    for answer in answers:
+        results.update(answer)
+    return results
+
+
+async def _placed(place: Callable[[K], Awaitable[int]], item: K) -> int | KafkaError:
+    try:
+        return await place(item)
+    except KafkaError as error:
+        return error
+
+
+def _bound(
+    ask: Callable[[int, Sequence[K]], Awaitable[Mapping[K, T | KafkaError]]], node_id: int
+) -> Callable[[Sequence[K]], Awaitable[Mapping[K, T | KafkaError]]]:
+    return lambda items: ask(node_id, items)

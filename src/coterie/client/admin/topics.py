@@ -1,0 +1,365 @@
+"""Topics, their configs and records, and the cluster they are in."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from types import ModuleType
+from typing import Any, TypeVar
+
+from coterie.apis import (
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    incremental_alter_configs,
+    list_offsets,
+)
+from coterie.client.admin.results import FOR_PARTITIONS, FOR_TOPICS, by_node, each
+from coterie.client.admin.words import (
+    ClusterDescription,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    ListedOffset,
+    LogDirectory,
+    NewTopic,
+    PartitionDescription,
+    ResourceType,
+    TopicCreated,
+    TopicDescription,
+    TopicListing,
+)
+from coterie.client.cluster import Cluster
+from coterie.client.metadata import Node, Topic
+from coterie.client.words import TopicPartition
+from coterie.errors import ErrorCode, KafkaError
+
+__all__ = ["TopicsAdmin"]
+
+T = TypeVar("T")
+
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+
+
+class TopicsAdmin:
+    cluster: Cluster
+
+    # --- topics -------------------------------------------------------------------------------------------------------
+
+    async def list_topics(self, *, include_internal: bool = False) -> list[TopicListing]:
+        """All there are, by name."""
+        known = await self.cluster.refresh(None)
+        return [
+            TopicListing(topic.name, topic.id, topic.is_internal)
+            for _, topic in sorted(known.topics.items())
+            if include_internal or not topic.is_internal
+        ]
+
+    async def describe_topics(self, names: Collection[str]) -> dict[str, TopicDescription | KafkaError]:
+        async def ask(left: Sequence[str]) -> dict[str, TopicDescription | KafkaError]:
+            known = await self.cluster.refresh(left)
+            return {name: _described(known.topics[name], known.nodes) for name in left if name in known.topics}
+
+        return await each(self.cluster, names, ask, what=lambda name: f'topic "{name}"', again=FOR_PARTITIONS)
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, TopicCreated | KafkaError]:
+        """`validate_only`: would it work?"""
+        wanted = {topic.name: topic for topic in topics}
+
+        async def ask(left: Sequence[str]) -> dict[str, TopicCreated | KafkaError]:
+            request = create_topics.Request(
+                topics=[_new_topic(wanted[name]) for name in left],
+                timeout_ms=self.cluster.settings.request_timeout_ms,
+                validate_only=validate_only,
+            )
+            response: create_topics.Response = await self._ask_controller(create_topics, request)
+            return {
+                made.name: KafkaError.of(made.error, f'creating topic "{made.name}"', made.message)
+                if made.error
+                else TopicCreated(made.name, made.topic_id, made.num_partitions, made.replication_factor)
+                for made in response.topics
+            }
+
+        return await each(self.cluster, wanted, ask, what=lambda name: f'creating topic "{name}"', again=FOR_TOPICS)
+
+    async def delete_topics(self, names: Collection[str]) -> dict[str, KafkaError | None]:
+        async def ask(left: Sequence[str]) -> dict[str, KafkaError | None]:
+            request = delete_topics.Request(
+                topics=[delete_topics.Topic(name=name) for name in left],
+                timeout_ms=self.cluster.settings.request_timeout_ms,
+            )
+            response: delete_topics.Response = await self._ask_controller(delete_topics, request)
+            return {
+                gone.name: _error(gone.error, f'deleting topic "{gone.name}"', gone.message)
+                for gone in response.responses
+                if gone.name is not None
+            }
+
+        return await each(self.cluster, names, ask, what=lambda name: f'deleting topic "{name}"', again=FOR_TOPICS)
+
+    async def create_partitions(
+        self, totals: Mapping[str, int], *, validate_only: bool = False
+    ) -> dict[str, KafkaError | None]:
+        """`totals`: how many each topic shall have then. There can only be more."""
+
+        async def ask(left: Sequence[str]) -> dict[str, KafkaError | None]:
+            request = create_partitions.Request(
+                topics=[create_partitions.Topic(name=name, count=totals[name]) for name in left],
+                timeout_ms=self.cluster.settings.request_timeout_ms,
+                validate_only=validate_only,
+            )
+            response: create_partitions.Response = await self._ask_controller(create_partitions, request)
+            return {
+                grown.name: _error(grown.error, f'adding partitions to topic "{grown.name}"', grown.message)
+                for grown in response.results
+            }
+
+        return await each(
+            self.cluster, totals, ask, what=lambda name: f'adding partitions to topic "{name}"', again=FOR_TOPICS
+        )
+
+    async def _ask_controller(self, api: ModuleType, request: Any) -> Any:
+        """The broker may take `request.timeout.ms` over it, and has as long again to say so."""
+        node_id = await self.cluster.controller()
+        return await self.cluster.send(node_id, api, request, timeout_ms=2 * self.cluster.settings.request_timeout_ms)
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | KafkaError]:
+        """Those below an offset, -1 for all there are; the result is the first one that is left."""
+
+        async def ask(node_id: int, left: Sequence[TopicPartition]) -> dict[TopicPartition, int | KafkaError]:
+            topics = [
+                delete_records.Topic(
+                    name=name,
+                    partitions=[delete_records.Partition(partition=p.partition, offset=before[p]) for p in its],
+                )
+                for name, its in _by_topic(left)
+            ]
+            request = delete_records.Request(topics=topics, timeout_ms=self.cluster.settings.request_timeout_ms)
+            response: delete_records.Response = await self.cluster.send(node_id, delete_records, request)
+            return {
+                TopicPartition(topic.name, p.partition): KafkaError.of(
+                    p.error, f"deleting records of {topic.name}-{p.partition}"
+                )
+                if p.error
+                else p.low_watermark
+                for topic in response.topics
+                for p in topic.partitions
+            }
+
+        return await each(
+            self.cluster,
+            before,
+            lambda left: self._at_leaders(left, ask),
+            what=lambda place: f"deleting records of {place}",
+            again=FOR_PARTITIONS,
+        )
+
+    async def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> dict[TopicPartition, ListedOffset | KafkaError]:
+        """For each partition EARLIEST, LATEST, MAX_TIMESTAMP, or a time in ms: the first record that is not older."""
+
+        async def ask(node_id: int, left: Sequence[TopicPartition]) -> dict[TopicPartition, ListedOffset | KafkaError]:
+            topics = [
+                list_offsets.Topic(
+                    name=name,
+                    partitions=[list_offsets.Partition(partition=p.partition, timestamp=wanted[p]) for p in its],
+                )
+                for name, its in _by_topic(left)
+            ]
+            level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
+            timeout_ms = self.cluster.settings.request_timeout_ms
+            request = list_offsets.Request(isolation_level=level, topics=topics, timeout_ms=timeout_ms)
+            response: list_offsets.Response = await self.cluster.send(node_id, list_offsets, request)
+            return {
+                TopicPartition(topic.name, p.partition): KafkaError.of(
+                    p.error, f"asking for offsets of {topic.name}-{p.partition}"
+                )
+                if p.error
+                else ListedOffset(p.offset, p.timestamp, p.leader_epoch)
+                for topic in response.topics
+                for p in topic.partitions
+            }
+
+        return await each(
+            self.cluster,
+            wanted,
+            lambda left: self._at_leaders(left, ask),
+            what=lambda place: f"asking for offsets of {place}",
+            again=FOR_PARTITIONS,
+        )
+
+    async def _at_leaders(
+        self,
+        places: Sequence[TopicPartition],
+        ask: Callable[[int, Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, T | KafkaError]]],
+    ) -> dict[TopicPartition, T | KafkaError]:
+        """All topics that are not known are asked for at once; then each partition has its leader."""
+        unknown = {place.topic for place in places if not self.cluster.knows(place.topic)}
+        if unknown:
+            await self.cluster.refresh(unknown)
+        return await by_node(places, lambda place: self.cluster.leader(*place), ask)
+
+    # --- configs ------------------------------------------------------------------------------------------------------
+
+    async def describe_configs(
+        self, resources: Collection[ConfigResource]
+    ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
+        async def ask(
+            node_id: int, left: Sequence[ConfigResource]
+        ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
+            request = describe_configs.Request(
+                resources=[describe_configs.Resource(resource_type=kind, resource_name=name) for kind, name in left]
+            )
+            response: describe_configs.Response = await self.cluster.send(node_id, describe_configs, request)
+            return {
+                _resource(found): KafkaError.of(found.error, f"configs of {_resource(found)}", found.message)
+                if found.error
+                else {config.name: _config(config) for config in found.configs}
+                for found in response.results
+            }
+
+        return await each(
+            self.cluster,
+            resources,
+            lambda left: by_node(left, self._keeper, ask),
+            what=lambda resource: f"configs of {resource}",
+            again=FOR_PARTITIONS,
+        )
+
+    async def alter_configs(
+        self, changes: Mapping[ConfigResource, Sequence[ConfigChange]], *, validate_only: bool = False
+    ) -> dict[ConfigResource, KafkaError | None]:
+        """Only what is named changes (KIP-339)."""
+
+        async def ask(node_id: int, left: Sequence[ConfigResource]) -> dict[ConfigResource, KafkaError | None]:
+            resources = [
+                incremental_alter_configs.Resource(
+                    resource_type=resource.type,
+                    resource_name=resource.name,
+                    configs=[
+                        incremental_alter_configs.Config(name=change.name, operation=change.how, value=change.value)
+                        for change in changes[resource]
+                    ],
+                )
+                for resource in left
+            ]
+            request = incremental_alter_configs.Request(resources=resources, validate_only=validate_only)
+            response: incremental_alter_configs.Response = await self.cluster.send(
+                node_id, incremental_alter_configs, request
+            )
+            return {
+                _resource(one): _error(one.error, f"changing configs of {_resource(one)}", one.message)
+                for one in response.responses
+            }
+
+        return await each(
+            self.cluster,
+            changes,
+            lambda left: by_node(left, self._keeper, ask),
+            what=lambda resource: f"changing configs of {resource}",
+            again=FOR_TOPICS,
+        )
+
+    async def _keeper(self, resource: ConfigResource) -> int:
+        """A broker knows its own configs; those of the others any broker does, the controller for one."""
+        if resource.type in {ResourceType.BROKER, ResourceType.BROKER_LOGGER} and resource.name.isdigit():
+            return int(resource.name)
+        return await self.cluster.controller()
+
+    # --- the cluster --------------------------------------------------------------------------------------------------
+
+    async def describe_cluster(self) -> ClusterDescription:
+        async def attempt() -> ClusterDescription:
+            response: describe_cluster.Response = await self.cluster.send(
+                None, describe_cluster, describe_cluster.Request()
+            )
+            if response.error:
+                raise KafkaError.of(response.error, "describing the cluster", response.message)
+            nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in response.brokers}
+            ordered = tuple(node for _, node in sorted(nodes.items()))
+            return ClusterDescription(response.cluster_id, nodes.get(response.controller_id), ordered)
+
+        return await self.cluster.retry(attempt, what="describing the cluster")
+
+    async def describe_log_dirs(
+        self, node_ids: Collection[int] | None = None
+    ) -> dict[int, list[LogDirectory] | KafkaError]:
+        """Of these nodes, or of all."""
+        if node_ids is None:
+            node_ids = list((await self.cluster.refresh()).nodes)
+
+        async def ask_one(node_id: int, _: Sequence[int]) -> dict[int, list[LogDirectory] | KafkaError]:
+            response: describe_log_dirs.Response = await self.cluster.send(
+                node_id, describe_log_dirs, describe_log_dirs.Request()
+            )
+            error = response.error or next((found.error for found in response.results if found.error), ErrorCode.NONE)
+            if error:
+                return {node_id: KafkaError.of(error, f"log directories of node {node_id}")}
+            return {node_id: [_log_directory(found) for found in response.results]}
+
+        async def itself(node_id: int) -> int:
+            return node_id
+
+        return await each(
+            self.cluster,
+            node_ids,
+            lambda left: by_node(left, itself, ask_one),
+            what=lambda node_id: f"log directories of node {node_id}",
+            again=FOR_PARTITIONS,
+        )
+
+
+def _error(code: ErrorCode, what: str, said: str | None = None) -> KafkaError | None:
+    return KafkaError.of(code, what, said) if code else None
+
+
+def _by_topic(places: Sequence[TopicPartition]) -> list[tuple[str, list[TopicPartition]]]:
+    return [(name, list(its)) for name, its in groupby(sorted(places), key=attrgetter("topic"))]
+
+
+def _new_topic(topic: NewTopic) -> create_topics.NewTopic:
+    replicas = topic.replicas or {}
+    return create_topics.NewTopic(
+        name=topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[create_topics.Assignment(partition=p, broker_ids=nodes) for p, nodes in replicas.items()],
+        configs=[create_topics.Config(name=name, value=value) for name, value in topic.configs.items()],
+    )
+
+
+def _described(topic: Topic, nodes: Mapping[int, Node]) -> TopicDescription | KafkaError:
+    if topic.error:
+        return KafkaError.of(topic.error, f'topic "{topic.name}"')
+    partitions = [
+        PartitionDescription(
+            number, nodes.get(p.leader), p.leader_epoch, tuple(p.replicas), tuple(p.isr), tuple(p.offline)
+        )
+        for number, p in topic.partitions.items()
+    ]
+    return TopicDescription(topic.name, topic.id, topic.is_internal, tuple(partitions))
+
+
+def _resource(found: describe_configs.Result | incremental_alter_configs.Result) -> ConfigResource:
+    return ConfigResource(ResourceType(found.resource_type), found.resource_name)
+
+
+def _config(config: describe_configs.Config) -> ConfigEntry:
+    source = ConfigSource(config.config_source)
+    return ConfigEntry(config.name, config.value, source, config.read_only, config.is_sensitive)
+
+
+def _log_directory(found: describe_log_dirs.LogDir) -> LogDirectory:
+    sizes = {TopicPartition(topic.name, p.partition): p.size for topic in found.topics for p in topic.partitions}
+    return LogDirectory(found.path, sizes, found.total_bytes, found.usable_bytes)

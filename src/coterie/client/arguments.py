@@ -1,0 +1,112 @@
+"""What callers of a consumer hand in, in the forms they like, brought into one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from re import Pattern
+from typing import NamedTuple
+
+from coterie.assignors import Assignor, assignor
+from coterie.client.settings import ConsumerSettings
+from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.errors import CoterieError
+
+__all__ = [
+    "OffsetAndTimestamp",
+    "Offsets",
+    "PartitionLike",
+    "offsets_of",
+    "partition_of",
+    "partitions_of",
+    "settled",
+    "subscription_of",
+]
+
+PartitionLike = TopicPartition | tuple[str, int]
+Offsets = (
+    Mapping[TopicPartition, int]
+    | Mapping[TopicPartition, OffsetAndMetadata]
+    | Mapping[TopicPartition, int | OffsetAndMetadata]
+    | Mapping[tuple[str, int], int]
+    | Mapping[tuple[str, int], OffsetAndMetadata]
+    | Mapping[tuple[str, int], int | OffsetAndMetadata]
+)
+"""A mapping does not vary with its keys, so that every way to write it down is named."""
+
+STRATEGY = "partition.assignment.strategy"
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first record at or after a time."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int = -1
+
+
+def partition_of(one: PartitionLike) -> TopicPartition:
+    match one:
+        case (str(topic), int(partition)) if partition >= 0:
+            return TopicPartition(topic, partition)
+    raise CoterieError(f'{one!r} is not a partition; give TopicPartition("orders", 0) or ("orders", 0)')
+
+
+def partitions_of(many: Iterable[PartitionLike]) -> list[TopicPartition]:
+    if isinstance(many, str):
+        raise CoterieError(f'{many!r} is not a list of partitions; give [("{many}", 0)]')
+    return list(dict.fromkeys(partition_of(one) for one in many))
+
+
+def offsets_of(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
+    """An offset is the one of the next record to read."""
+    found = {}
+    for one, given in offsets.items():
+        offset = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
+        if not isinstance(offset.offset, int) or offset.offset < 0:
+            raise CoterieError(f"{partition_of(one)} has the offset {offset.offset!r}; an offset is 0 or more")
+        found[partition_of(one)] = offset
+    return found
+
+
+def subscription_of(topics: str | Iterable[str] | Pattern[str]) -> tuple[list[str], Pattern[str] | None]:
+    """Names, or a compiled pattern."""
+    if isinstance(topics, Pattern):
+        return [], topics
+    names = [topics] if isinstance(topics, str) else list(dict.fromkeys(topics))
+    for name in names:
+        if not isinstance(name, str) or not name.strip():
+            raise CoterieError(f"{name!r} is not the name of a topic; give names, or re.compile(...) for a pattern")
+    if not names:
+        raise CoterieError("there is no topic to subscribe to; to give all up, call unsubscribe()")
+    return names, None
+
+
+def settled(
+    settings: Mapping[str, object] | ConsumerSettings | None, more: Mapping[str, object]
+) -> tuple[ConsumerSettings, list[Assignor]]:
+    """The settings, and the assignors: named, or given as objects or classes."""
+    if isinstance(settings, ConsumerSettings):
+        if more:
+            raise CoterieError(f"settings are given as an object already, so that {', '.join(more)} comes too late")
+        return settings, [assignor(name) for name in settings.partition_assignment_strategy]
+    values = {name.replace("_", "."): value for name, value in {**(settings or {}), **more}.items()}
+    given = values.pop(STRATEGY, None)
+    chosen: list[Assignor] | None = None
+    if given is not None and not isinstance(given, str):
+        chosen = [_assignor_of(one) for one in (given if isinstance(given, list | tuple) else [given])]
+        values[STRATEGY] = ",".join(one.name for one in chosen)
+    elif given is not None:
+        values[STRATEGY] = given
+    found = ConsumerSettings.of(values)
+    return found, chosen or [assignor(name) for name in found.partition_assignment_strategy]
+
+
+def _assignor_of(one: object) -> Assignor:
+    made = one() if isinstance(one, type) else one
+    if isinstance(made, str):
+        return assignor(made)
+    if not isinstance(made, Assignor) or not isinstance(getattr(made, "name", None), str):
+        raise CoterieError(
+            f"{one!r} is not an assignor: give a name, or a subclass of coterie.assignors.Assignor with a name"
+        )
+    return made

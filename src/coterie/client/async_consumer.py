@@ -1,0 +1,483 @@
+"""AsyncConsumer: a member of a group, or a reader of partitions of one's choice, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import suppress
+from inspect import isawaitable
+from re import Pattern
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from coterie.client.arguments import (
+    OffsetAndTimestamp,
+    Offsets,
+    PartitionLike,
+    offsets_of,
+    partition_of,
+    partitions_of,
+    settled,
+    subscription_of,
+)
+from coterie.client.chores import clock_ms
+from coterie.client.consuming import Engine
+from coterie.client.fetching import Fetcher
+from coterie.client.listening import Listener, Told, listener_of
+from coterie.client.member import effects, events
+from coterie.client.polled import Records
+from coterie.client.resets import EARLIEST, EARLIEST_TIMESTAMP, LATEST, LATEST_TIMESTAMP, Reset
+from coterie.client.settings import ConsumerSettings
+from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.errors import CoterieError, RequestTimedOutError
+from coterie.wire.records import Record
+
+__all__ = ["AsyncConsumer", "CommitCallback", "GroupMetadata"]
+
+log = logging.getLogger("coterie.consumer")
+
+CLOSE_TIMEOUT_S = 30.0
+CLOSE_GRACE_S = 2.0
+"""For the sockets, after the group was told."""
+CALM_MS = 100
+"""So long after a full poll, polls only take the records that are there; what the member needs to know of a poll waits
+no longer than that."""
+AN_HOUR_S = 3600.0
+
+CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], None]
+
+
+class GroupMetadata(NamedTuple):
+    """Who this consumer is in its group."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+
+
+class AsyncConsumer:
+    """`async with AsyncConsumer(bootstrap_servers=..., group_id=...) as consumer`, in the event loop it is used in.
+
+    Settings have Kafka's names, with dots in a dictionary or with underscores as keywords.
+    """
+
+    def __init__(self, settings: Mapping[str, object] | ConsumerSettings | None = None, /, **more: object) -> None:
+        self.settings, self._assignors = settled(settings, more)
+        self._made: Engine | None = None
+        self._topics: tuple[frozenset[str], Pattern[str] | None] | None = None
+        self._is_manual = False
+        self._is_polling = False
+        self._is_closed = False
+        self._calm_until_ms = 0
+        self._commits_ended: deque[tuple[CommitCallback, Mapping[TopicPartition, OffsetAndMetadata], Exception | None]]
+        self._commits_ended = deque()
+
+    @property
+    def engine(self) -> Engine:
+        """What does the work; there when it is first needed, on the event loop that runs then."""
+        if self._is_closed:
+            raise CoterieError("this consumer is closed; make a new one")
+        if self._made is None:
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                raise CoterieError("an AsyncConsumer needs a running event loop; without one, use Consumer") from None
+            self._made = Engine(self.settings, self._assignors)
+        return self._made
+
+    @property
+    def _fetcher(self) -> Fetcher:
+        return self.engine.reading.fetcher
+
+    # --- what to read -------------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: str | Iterable[str] | Pattern[str],
+        listener: object | None = None,
+        *,
+        on_assigned: Told | None = None,
+        on_revoked: Told | None = None,
+        on_lost: Told | None = None,
+    ) -> None:
+        """Join the group for these topics, or for all that match a compiled pattern; the next poll begins with it."""
+        names, pattern = subscription_of(topics)
+        self.subscribe_as(names, pattern, listener_of(listener, on_assigned, on_revoked, on_lost))
+
+    def subscribe_as(self, names: list[str], pattern: Pattern[str] | None, listener: Listener) -> None:
+        if self.settings.group_id is None:
+            raise CoterieError("to subscribe is to join a group, and there is no group.id: give one, or assign()")
+        if self._is_manual:
+            raise CoterieError("partitions were assigned by hand; unsubscribe() first, then subscribe")
+        self.engine.listener = listener
+        self._topics = frozenset(names), pattern
+        self._calm_until_ms = 0
+        self.engine.tell(events.Subscribed(names, pattern))
+
+    async def unsubscribe(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Give everything up, and leave the group if there is one."""
+        ending = self.begin_unsubscribe()
+        if ending is not None:
+            await self._serve(ending, self._until(timeout))
+        self.end_unsubscribe()
+
+    def begin_unsubscribe(self) -> asyncio.Future[Any] | None:
+        if self._topics is None:
+            return None
+        with self.engine.reading.lock:
+            self._fetcher.begin_poll()
+        return self.engine.ask_to_end(events.UnsubscribeAsked())
+
+    def end_unsubscribe(self) -> None:
+        self._topics, self._is_manual = None, False
+        self.engine.assign(())
+        self.engine.watch.watch(())
+
+    def assign(self, partitions: Iterable[PartitionLike]) -> None:
+        """Read these, without a word to anybody; with a group.id, offsets can be committed nevertheless."""
+        if self._topics is not None:
+            raise CoterieError("topics are subscribed; unsubscribe() first, then assign partitions by hand")
+        wanted = partitions_of(partitions)
+        self._is_manual = bool(wanted)
+        self.engine.assign(wanted)
+        self.engine.watch.watch(sorted({one.topic for one in wanted}))
+
+    def subscription(self) -> frozenset[str] | Pattern[str]:
+        names, pattern = self._topics or (frozenset(), None)
+        return pattern or names
+
+    def assignment(self) -> list[TopicPartition]:
+        return self._fetcher.assignment
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    async def poll(self, timeout: float = 1.0, *, max_records: int | None = None) -> Records:  # noqa: ASYNC109
+        """Records, as soon as there are any, at most `max_records` (max.poll.records); none after `timeout` seconds.
+
+        To come back for more says that all that was handed over is processed.
+        """
+        limit = max_records or self.settings.max_poll_records
+        if self.is_calm:
+            records = self.take(limit)
+            if records:
+                self.engine.reading.ask_more()
+                return records
+        if self._is_polling:
+            raise CoterieError("another task is polling this consumer; one at a time")
+        self._is_polling = True
+        until_ms = clock_ms() + timeout * 1000
+        begins = True
+        self.call_back()
+        try:
+            while True:
+                call = await self.engine.poll(until_ms, begins=begins)
+                begins = call is None
+                if call is not None:
+                    await self._call(call)
+                    continue
+                self.calm()
+                records = self.take(limit)
+                if records or clock_ms() >= until_ms:
+                    self.engine.reading.ask_more()
+                    return records
+        except asyncio.CancelledError:
+            self.engine.end_poll()
+            raise
+        finally:
+            self._is_polling = False
+
+    @property
+    def is_calm(self) -> bool:
+        made = self._made
+        return made is not None and not made.needs_attention and clock_ms() < self._calm_until_ms
+
+    def calm(self) -> None:
+        """A poll has just ended."""
+        self._calm_until_ms = clock_ms() + CALM_MS
+
+    def take(self, limit: int) -> Records:
+        """What is there now."""
+        reading = self.engine.reading
+        with reading.lock:
+            return Records(reading.fetcher.take(limit))
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        return self
+
+    async def __anext__(self) -> Record:
+        """Record by record: the one before it is processed when the next one is asked for."""
+        while True:
+            records = await self.poll(AN_HOUR_S, max_records=1)
+            if records:
+                return records[0]
+
+    async def _call(self, call: effects.CallListener) -> None:
+        error: Exception | None = None
+        try:
+            answer = self.engine.listener.call(call.kind, call.partitions)
+            if isawaitable(answer):
+                await answer
+        except Exception as raised:  # noqa: BLE001  the member hears of it, and then the caller of poll (M14)
+            error = raised
+        finally:
+            self.engine.listener_done(call, error)
+
+    async def _serve(self, ending: asyncio.Future[Any], until_ms: float) -> None:
+        """Make the listener's calls until `ending` is done."""
+        while not ending.done():
+            call = await self.engine.until_something(until_ms, ending)
+            if call is not None:
+                await self._call(call)
+            elif clock_ms() >= until_ms:
+                break
+        if ending.done():
+            ending.result()
+
+    def wakeup(self) -> None:
+        """From anywhere: the poll under way, or the next one, raises WakeupError."""
+        self.engine.wake_up()
+
+    # --- where --------------------------------------------------------------------------------------------------------
+
+    def seek(self, partition: PartitionLike, offset: int | OffsetAndMetadata) -> None:
+        """The next poll begins there."""
+        ((one, found),) = offsets_of({partition_of(partition): offset}).items()
+        with self.engine.reading.lock:
+            self._fetcher.seek(one, found.offset, found.leader_epoch)
+        self.engine.reading.ask_more()
+
+    def seek_to_beginning(self, *partitions: PartitionLike) -> None:
+        """These, or all that are assigned."""
+        self._reset(partitions, EARLIEST)
+
+    def seek_to_end(self, *partitions: PartitionLike) -> None:
+        self._reset(partitions, LATEST)
+
+    def _reset(self, partitions: Iterable[PartitionLike], reset: Reset) -> None:
+        with self.engine.reading.lock:
+            for one in partitions_of(partitions) or self._fetcher.assignment:
+                self._fetcher.reset(one, reset)
+        self.engine.reading.ask_more()
+
+    def pause(self, *partitions: PartitionLike) -> None:
+        """Hand out no records of these until `resume`; the membership goes on."""
+        with self.engine.reading.lock:
+            for one in partitions_of(partitions):
+                self._fetcher.pause(one)
+
+    def resume(self, *partitions: PartitionLike) -> None:
+        with self.engine.reading.lock:
+            for one in partitions_of(partitions):
+                self._fetcher.resume(one)
+        self.engine.reading.ask_more()
+
+    def paused(self) -> list[TopicPartition]:
+        return self._fetcher.paused
+
+    async def position(self, partition: PartitionLike, timeout: float | None = None) -> int:  # noqa: ASYNC109
+        """The offset of the next record that poll will return; asked for if it is not known yet."""
+        one, until_ms = partition_of(partition), self._until(timeout)
+        while True:
+            with self.engine.reading.lock:
+                place = self._fetcher.place(one)
+                if place.failure is not None and place.position is None:
+                    raise place.failure
+                if place.position is not None:
+                    return place.position
+            if not await self.engine.until_news(until_ms) and clock_ms() >= until_ms:
+                raise RequestTimedOutError(f"the position of {one} did not become known in time; is a broker there?")
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        """Records each partition has beyond the position; None as long as no fetch has told."""
+        with self.engine.reading.lock:
+            return {one: self._fetcher.lag(one) for one in self._fetcher.assignment}
+
+    async def beginning_offsets(
+        self,
+        partitions: Iterable[PartitionLike],
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> dict[TopicPartition, int]:
+        return await self._ends(partitions, EARLIEST_TIMESTAMP, timeout)
+
+    async def end_offsets(
+        self,
+        partitions: Iterable[PartitionLike],
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> dict[TopicPartition, int]:
+        """Where the next record will be; with read_committed, where the first open transaction begins."""
+        return await self._ends(partitions, LATEST_TIMESTAMP, timeout)
+
+    async def _ends(
+        self, partitions: Iterable[PartitionLike], timestamp: int, timeout_s: float | None
+    ) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(partitions_of(partitions), timestamp)
+        found = await self.engine.reading.list_offsets(wanted, self._timeout_ms(timeout_s))
+        return {one: found[one].offset for one in wanted}
+
+    async def offsets_for_times(
+        self,
+        times: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int],
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time (ms since 1970); None if there is none."""
+        wanted = {partition_of(one): timestamp for one, timestamp in times.items()}
+        for one, timestamp in wanted.items():
+            if timestamp < 0:
+                raise CoterieError(f"{one} is asked for time {timestamp}; a time is in ms since 1970, 0 or more")
+        found = await self.engine.reading.list_offsets(wanted, self._timeout_ms(timeout))
+        return {
+            one: None
+            if found[one].offset < 0
+            else OffsetAndTimestamp(found[one].offset, found[one].timestamp, found[one].leader_epoch)
+            for one in wanted
+        }
+
+    async def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:  # noqa: ASYNC109
+        """All partitions of a topic; none if it does not exist."""
+        known = await self.engine.reading.refresh([topic], self._timeout_ms(timeout))
+        found = known.topics.get(topic)
+        return [TopicPartition(topic, one) for one in found.partitions] if found is not None else []
+
+    # --- commits ------------------------------------------------------------------------------------------------------
+
+    async def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """These offsets, or all positions: everything poll has returned. Done when it returns; else it raises."""
+        self._check_group("commit")
+        until_ms = clock_ms() + round(self._timeout_ms(timeout))
+        await self.engine.commit(self._to_commit(offsets), until_ms)
+
+    def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
+        """Sent once, never repeated. A later poll or close calls `callback(offsets, error or None)`."""
+        self._check_group("commit")
+        wanted = self._to_commit(offsets)
+        self.engine.chores.start(self._commit_once(wanted, callback))
+
+    async def _commit_once(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], callback: CommitCallback | None
+    ) -> None:
+        error: Exception | None = None
+        try:
+            await self.engine.commit(offsets, None)
+        except CoterieError as raised:
+            error = raised
+        if callback is not None:
+            self._commits_ended.append((callback, offsets, error))
+            self.engine.needs_attention = True
+        elif error is not None:
+            log.warning("an asynchronous commit failed: %s", error)
+
+    def call_back(self) -> None:
+        """Tell those who wanted to know how their commits ended."""
+        while self._commits_ended:
+            callback, offsets, error = self._commits_ended.popleft()
+            callback(offsets, error)
+
+    def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        if offsets is not None:
+            return offsets_of(offsets)
+        with self.engine.reading.lock:
+            return self._fetcher.positions()
+
+    async def committed(
+        self,
+        *partitions: PartitionLike,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed for these, or for all that are assigned; None: nothing."""
+        self._check_group("ask for committed offsets")
+        wanted = partitions_of(partitions) or self.assignment()
+        found = await self.engine.committed(wanted, self._timeout_ms(timeout))
+        return {one: found.get(one) for one in wanted}
+
+    def _check_group(self, what: str) -> None:
+        if self.settings.group_id is None:
+            raise CoterieError(f"to {what} needs a group, and there is no group.id")
+
+    # --- the group ----------------------------------------------------------------------------------------------------
+
+    def group_metadata(self) -> GroupMetadata:
+        self._check_group("know one's place in a group")
+        member = self.engine.member
+        assert member is not None and self.settings.group_id is not None
+        return GroupMetadata(
+            self.settings.group_id, member.generation_id, member.member_id, self.settings.group_instance_id
+        )
+
+    def enforce_rebalance(self, reason: str = "rebalance enforced by user") -> None:
+        """At the next poll; the group's history will have the reason (KIP-568, KIP-800)."""
+        self._check_group("rebalance")
+        self.engine.tell(events.RejoinAsked(reason))
+
+    def explain(self) -> str:
+        """What this consumer is doing and waiting for, in words."""
+        if self._is_closed:
+            return "closed"
+        member = self.engine.member
+        if member is not None and not self._is_manual:
+            return member.explain(clock_ms())
+        read = ", ".join(map(str, self.assignment()))
+        return f"reads {read}, assigned by hand" if read else "reads nothing: subscribe to topics or assign partitions"
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    async def close(self, timeout: float = CLOSE_TIMEOUT_S, *, leave: bool | None = None) -> None:  # noqa: ASYNC109
+        """Commit (if auto-commit is on), leave the group, close the connections: within `timeout`, whatever happens.
+
+        `leave` True or False overrides that a static member stays and a dynamic one leaves (KIP-1092).
+        """
+        if self._is_closed:
+            return
+        try:
+            ending = self.begin_close(timeout, leave=leave)
+            if ending is not None:
+                async with asyncio.timeout(timeout + CLOSE_GRACE_S / 2):
+                    await self._serve(ending, clock_ms() + timeout * 1000)
+        except TimeoutError:
+            log.warning("a listener did not return while the consumer was closed, and was interrupted")
+        finally:
+            await self.end_close()
+        self.call_back()
+
+    def begin_close(self, timeout_s: float, *, leave: bool | None) -> asyncio.Future[Any] | None:
+        if self._made is None or self._made.member is None:
+            return None
+        with self.engine.reading.lock:
+            self._fetcher.begin_poll()
+        return self.engine.ask_to_end(events.CloseAsked(clock_ms() + round(timeout_s * 1000), leave))
+
+    async def end_close(self) -> None:
+        self._is_closed = True
+        if self._made is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_GRACE_S):
+                    await self._made.close()
+
+    async def __aenter__(self) -> Self:
+        _ = self.engine
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        """After an error, what the last poll handed over does not count as processed, and is not committed."""
+        if kind is None:
+            await self.close()
+            return
+        if not self._is_closed:
+            with self.engine.reading.lock:
+                self._fetcher.rewind()
+            try:
+                await self.close()
+            except Exception:
+                log.exception("the consumer's listener raised while it was closed after another error")
+
+    # --- small things -------------------------------------------------------------------------------------------------
+
+    def _timeout_ms(self, timeout_s: float | None) -> float:
+        return self.settings.default_api_timeout_ms if timeout_s is None else timeout_s * 1000
+
+    def _until(self, timeout_s: float | None) -> float:
+        return clock_ms() + self._timeout_ms(timeout_s)

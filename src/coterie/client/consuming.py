@@ -1,0 +1,347 @@
+"""The asyncio of a consumer: does what its member (`client.member`) wants done. Records are `reading.py`'s business.
+
+It lives on one event loop. Everything that decides is in the two machines; here are the sockets, the timers and the
+waiting. What the user's side must do by itself, it is told: `until_something` returns a listener's call to make, raises
+an error to be raised, or says that there may be records to take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random  # noqa: TID251  one throw a member, so that members which failed together do not return together
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from coterie.apis import heartbeat, join_group, leave_group, offset_commit, offset_fetch, sync_group
+from coterie.assignors import Assignor
+from coterie.assignors import Topic as AssignorTopic
+from coterie.client.chores import Chores, clock_ms, within
+from coterie.client.cluster import Cluster
+from coterie.client.listening import Listener
+from coterie.client.member import MemberSettings, Membership, effects, events
+from coterie.client.reading import Reading
+from coterie.client.settings import ConsumerSettings
+from coterie.client.watching import Watch
+from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.errors import CoterieError
+from coterie.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
+
+__all__ = ["Engine", "WakeupError"]
+
+log = logging.getLogger("coterie.consumer")
+
+BY_NAME = 9
+"""OffsetCommit and OffsetFetch name topics by id from version 10 on; names are what members speak of."""
+
+_APIS: dict[type, ModuleType] = {
+    JoinGroup: join_group,
+    SyncGroup: sync_group,
+    Heartbeat: heartbeat,
+    LeaveGroup: leave_group,
+    OffsetCommit: offset_commit,
+    OffsetFetch: offset_fetch,
+}
+
+
+class WakeupError(CoterieError):
+    """`wakeup` was called: the poll it interrupted has returned nothing, and nothing is lost."""
+
+
+class Engine:
+    def __init__(self, settings: ConsumerSettings, assignors: Sequence[Assignor]) -> None:
+        """To be made in the event loop it lives on."""
+        self.settings = settings
+        self.cluster = Cluster(settings)
+        self.chores = Chores(self.fail)
+        self.reading = Reading(
+            settings, self.cluster, self.chores, committed=self.committed, on_news=self._something_was_read
+        )
+        self.watch = Watch(settings, self.cluster, self.chores, self._topics_changed)
+        self.member: Membership | None = None
+        if settings.group_id is not None:
+            dice = random.random()  # noqa: S311
+            self.member = Membership(_member_settings(settings, settings.group_id, assignors, dice))
+        self.listener = Listener({})
+        self.needs_attention = False
+        """A poll has more to do than to take records."""
+        self._events: deque[Any] = deque()
+        self._is_handling = False
+        self._calls: deque[effects.CallListener] = deque()
+        self._failures: deque[Exception] = deque()
+        self._is_woken = False
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._endings: dict[int, asyncio.Future[Any]] = {}
+        self._last_token = 0
+        self._perform: Mapping[type, Callable[[Any], None]] = {
+            effects.Send: lambda effect: self.chores.start(self._send(effect)),
+            effects.FindCoordinator: lambda effect: self.chores.start(self._find_coordinator(effect)),
+            effects.Disconnect: self._disconnect,
+            effects.Arm: lambda effect: self.chores.arm(effect.key, effect.at_ms, lambda: self.tell(effect.then)),
+            effects.Disarm: lambda effect: self.chores.disarm(effect.key),
+            effects.CallListener: self._call_listener,
+            effects.HoldPartitions: self._hold,
+            effects.SetAssignment: lambda effect: self.assign(sorted(effect.partitions)),
+            effects.WatchTopics: lambda effect: self.watch.watch(effect.topics),
+            effects.RefreshMetadata: lambda effect: self.chores.start(self._refresh(effect)),
+            effects.AskPositions: self._answer_positions,
+            effects.CommitEnded: lambda effect: self._end(effect.token, None, effect.error),
+            effects.CommittedEnded: lambda effect: self._end(effect.token, effect.offsets, effect.error),
+            effects.Fail: lambda effect: self.fail(effect.error),
+            effects.Ended: lambda effect: self._end(id(effect.asked), None, effect.error),
+            effects.Tell: lambda effect: log.debug("%s", effect.fact),
+        }
+
+    # --- the member ---------------------------------------------------------------------------------------------------
+
+    def tell(self, event: Any) -> None:
+        """Hand an event to the member and do what it wants; events that come up meanwhile are handed in after it."""
+        assert self.member is not None, "without a group there is no member"
+        self._events.append(event)
+        if self._is_handling:
+            return
+        self._is_handling = True
+        try:
+            while self._events:
+                for effect in self.member.handle(self._events.popleft(), clock_ms()):
+                    self._perform[type(effect)](effect)
+        finally:
+            self._is_handling = False
+        self.reading.ask_more()
+        self._wake()
+
+    def _answer(self, then: Any, reply: Any = None, error: Exception | None = None) -> None:
+        if not self.chores.is_closed:
+            then.reply, then.error = reply, error
+            self.tell(then)
+
+    async def _send(self, effect: effects.Send) -> None:
+        request: Any = effect.request
+        is_fetch = isinstance(request, OffsetFetch)
+        asked = self.cluster.send(
+            effect.to.id,
+            _APIS[type(request)],
+            [request] if is_fetch else request,
+            timeout_ms=effect.timeout_ms,
+            lane=effect.lane,
+            at_most=BY_NAME if isinstance(request, OffsetCommit | OffsetFetch) else None,
+        )
+        try:
+            reply = await within(effect.timeout_ms, asked)
+        except CoterieError as error:
+            self._answer(effect.then, error=error)
+        else:
+            self._answer(effect.then, reply[0] if is_fetch else reply)
+
+    async def _find_coordinator(self, effect: effects.FindCoordinator) -> None:
+        assert self.settings.group_id is not None
+        asked = self.cluster.find_coordinator(self.settings.group_id)
+        try:
+            found = await within(self.settings.request_timeout_ms, asked)
+        except CoterieError as error:
+            self._answer(effect.then, error=error)
+        else:
+            self._answer(effect.then, found)
+
+    def _disconnect(self, effect: effects.Disconnect) -> None:
+        for lane in (effects.COORDINATOR_LANE, effects.LEAVING_LANE):
+            self.cluster.disconnect(effect.node.id, lane)
+
+    async def _refresh(self, effect: effects.RefreshMetadata) -> None:
+        try:
+            await self.cluster.refresh(effect.topics, allow_auto_create=self.settings.allow_auto_create_topics)
+        except CoterieError as error:
+            self._answer(effect.then, error=error)
+        else:
+            self._answer(effect.then, self.watch.topics(effect.topics))
+
+    def _topics_changed(self, topics: Mapping[str, AssignorTopic]) -> None:
+        if self.member is not None:
+            self.tell(events.MetadataChanged(topics))
+        else:
+            self.reading.ask_more()
+
+    def _call_listener(self, effect: effects.CallListener) -> None:
+        if self.listener.hears(effect.kind):
+            self._calls.append(effect)
+            self.needs_attention = True
+        else:
+            self._answer(effect.then)
+
+    def listener_done(self, call: effects.CallListener, error: Exception | None) -> None:
+        self._calls.remove(call)
+        self._answer(call.then, error=error)
+
+    def _hold(self, effect: effects.HoldPartitions) -> None:
+        with self.reading.lock:
+            self.reading.fetcher.hold(effect.partitions)
+
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        with self.reading.lock:
+            self.reading.fetcher.assign(partitions)
+        self.reading.ask_more()
+
+    def _answer_positions(self, effect: effects.AskPositions) -> None:
+        with self.reading.lock:
+            offsets = self.reading.fetcher.processed()
+        self._answer(effect.then, offsets)
+
+    def fail(self, error: Exception) -> None:
+        """The caller of poll is to know."""
+        self._failures.append(error)
+        self.needs_attention = True
+        self._wake()
+
+    # --- what was asked and ends --------------------------------------------------------------------------------------
+
+    def begin(self) -> tuple[int, asyncio.Future[Any]]:
+        """A token for an event, and the future that ends with it."""
+        self._last_token += 1
+        ending: asyncio.Future[Any] = self.chores.loop.create_future()
+        self._endings[self._last_token] = ending
+        return self._last_token, ending
+
+    def _end(self, token: Any, result: Any, error: Exception | None) -> None:
+        ending = self._endings.pop(token, None)
+        if ending is None or ending.done():
+            return
+        if error is not None:
+            ending.set_exception(error)
+        else:
+            ending.set_result(result)
+
+    def ask_to_end(self, event: events.UnsubscribeAsked | events.CloseAsked) -> asyncio.Future[Any]:
+        """Its listener calls come out of `until_something` until the future is done."""
+        ending: asyncio.Future[Any] = self.chores.loop.create_future()
+        self._endings[id(event)] = ending
+        ending.add_done_callback(lambda _: self._wake())
+        self.tell(event)
+        return ending
+
+    async def commit(self, offsets: events.Offsets, until_ms: int | None) -> None:
+        token, ending = self.begin()
+        self.tell(events.CommitAsked(token, offsets, until_ms))
+        await ending
+
+    async def committed(
+        self, partitions: Collection[TopicPartition], timeout_ms: float
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        token, ending = self.begin()
+        self.tell(events.CommittedAsked(token, partitions, clock_ms() + round(timeout_ms)))
+        found: Mapping[TopicPartition, OffsetAndMetadata] = await ending
+        return found
+
+    # --- what the user's side waits for -------------------------------------------------------------------------------
+
+    async def until_something(
+        self, until_ms: float, ending: asyncio.Future[Any] | None = None
+    ) -> effects.CallListener | None:
+        """A listener's call to make; or None: there may be records, `ending` is done, or the time is over."""
+        while True:
+            if self._calls:
+                return self._calls[0]
+            if ending is not None and ending.done():
+                return None
+            if ending is None:
+                self._raise_what_waits()
+                if self.reading.fetcher.has_something:
+                    return None
+            if not await self.until_news(until_ms):
+                return None
+
+    def _raise_what_waits(self) -> None:
+        if self._is_woken:
+            self._is_woken = False
+            raise WakeupError("wakeup() was called")
+        self.needs_attention = bool(self._failures)
+        if self._failures:
+            error = self._failures.popleft()
+            self.needs_attention = bool(self._failures)
+            raise error
+
+    async def until_news(self, until_ms: float) -> bool:
+        """Whether something has happened; False when the time is over."""
+        left_s = (until_ms - clock_ms()) / 1000
+        waiter = self.chores.loop.create_future()
+        self._waiters.add(waiter)
+        try:
+            async with asyncio.timeout(max(left_s, 0)):  # also without time left others get their turn
+                await waiter
+        except TimeoutError:
+            return False
+        finally:
+            self._waiters.discard(waiter)
+        return True
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def wake_up(self) -> None:
+        """From any thread."""
+        self._is_woken = True
+        self.needs_attention = True
+        self.chores.loop.call_soon_threadsafe(self._wake)
+
+    async def poll(self, until_ms: float, *, begins: bool = True) -> effects.CallListener | None:
+        """As `until_something`, within a poll: it begins here, and ends with anything but a listener's call.
+
+        So the member knows of the end before records are taken: what is handed over stays ours until the next poll.
+        """
+        if begins:
+            with self.reading.lock:
+                self.reading.fetcher.begin_poll()
+            if self.member is not None:
+                self.tell(events.PollBegan())
+        try:
+            call = await self.until_something(until_ms)
+        except BaseException:
+            self.end_poll()
+            raise
+        if call is None:
+            self.end_poll()
+        return call
+
+    def end_poll(self) -> None:
+        if self.member is not None and not self.chores.is_closed:
+            self.tell(events.PollEnded())
+
+    def _something_was_read(self) -> None:
+        if not self.chores.is_closed:
+            self.watch.look_again()
+            self._wake()
+
+    async def close(self) -> None:
+        """Whatever is under way ends here; nothing is asked any more."""
+        await self.chores.close()
+        for ending in self._endings.values():
+            if not ending.done():
+                ending.set_exception(CoterieError("the consumer was closed before this was done"))
+                ending.exception()  # whoever still waits hears of it; if nobody does, nobody must
+        self._endings.clear()
+        self._wake()
+        await self.cluster.close()
+
+
+def _member_settings(
+    settings: ConsumerSettings, group_id: str, assignors: Sequence[Assignor], dice: float
+) -> MemberSettings:
+    return MemberSettings(
+        group_id=group_id,
+        assignors=assignors,
+        group_instance_id=settings.group_instance_id,
+        client_id=settings.client_id,
+        client_rack=settings.client_rack or None,
+        session_timeout_ms=settings.session_timeout_ms,
+        heartbeat_interval_ms=settings.heartbeat_interval_ms,
+        max_poll_interval_ms=settings.max_poll_interval_ms,
+        request_timeout_ms=settings.request_timeout_ms,
+        retry_backoff_ms=settings.retry_backoff_ms,
+        retry_backoff_max_ms=settings.retry_backoff_max_ms,
+        enable_auto_commit=settings.commits_automatically,
+        auto_commit_interval_ms=settings.auto_commit_interval_ms,
+        dice=dice,
+    )

@@ -1,0 +1,75 @@
+"""What a broker may answer to a fetch of a partition, and what a reader does about it: a table. No I/O."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from coterie.client.words import TopicPartition
+from coterie.errors import STALE_METADATA, ErrorCode, KafkaError
+
+__all__ = ["ON_ERROR", "CorruptRecordError", "Do", "NoOffsetForPartitionError", "OffsetOutOfRangeError", "corrupt"]
+
+
+class Do(Enum):
+    REFRESH = "ask who leads the partition, and try again"
+    RETRY = "try again a little later"
+    RESET = "the position is not in the log: reset it as auto.offset.reset says, or raise"
+    RAISE_AND_RETRY = "tell the caller of poll, and try again a little later: rights may be given"
+    RAISE = "tell the caller of poll, at every poll until it seeks elsewhere"
+
+
+ON_ERROR: dict[ErrorCode, Do] = {
+    **dict.fromkeys(STALE_METADATA, Do.REFRESH),
+    ErrorCode.OFFSET_NOT_AVAILABLE: Do.REFRESH,  # a new leader that does not know yet what is committed (KIP-207)
+    ErrorCode.BROKER_NOT_AVAILABLE: Do.REFRESH,
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND: Do.RETRY,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH: Do.RETRY,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: Do.REFRESH,
+    ErrorCode.REQUEST_TIMED_OUT: Do.RETRY,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: Do.RETRY,
+    ErrorCode.UNKNOWN_SERVER_ERROR: Do.RETRY,
+    ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE: Do.RETRY,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: Do.RETRY,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Do.RETRY,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Do.RETRY,
+    ErrorCode.NOT_COORDINATOR: Do.RETRY,
+    ErrorCode.OFFSET_OUT_OF_RANGE: Do.RESET,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: Do.RAISE_AND_RETRY,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: Do.RAISE_AND_RETRY,
+    ErrorCode.CORRUPT_MESSAGE: Do.RAISE,
+}
+"""Any other code is raised: one we do not expect must not be retried for ever in silence."""
+
+
+class OffsetOutOfRangeError(KafkaError):
+    """The position is not in the log, and auto.offset.reset is none."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class NoOffsetForPartitionError(KafkaError):
+    """The group has committed nothing for a partition, and auto.offset.reset is none."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class CorruptRecordError(KafkaError):
+    """Records that cannot be read. `partition` and `offset` say where; seek behind them to go on without them."""
+
+    code = ErrorCode.CORRUPT_MESSAGE
+    retriable = False
+
+    def __init__(self, message: str, partition: TopicPartition, offset: int) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.offset = offset
+
+
+def corrupt(partition: TopicPartition, offset: int, why: str) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"the records of {partition} from offset {offset} on cannot be read: {why}. Nothing behind them is read "
+        f"either, until you seek: consumer.seek(({partition.topic!r}, {partition.partition}), {offset + 1}) goes on "
+        "without the first of them",
+        partition,
+        offset,
+    )

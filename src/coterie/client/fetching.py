@@ -1,0 +1,462 @@
+"""Where a consumer stands in each partition, and what to ask of whom next. No I/O; the time comes in.
+
+A driver calls `wishes` for what is to be asked and brings the answers back; `take` gives the records that are there.
+Everything else moves a reader: assign, seek, pause. The rules:
+
+- A position comes from the group's commits first, then from `auto.offset.reset` (rule M6).
+- One fetch at a time is under way to a node. It names all partitions that are read there, so that one which is idle
+  cannot hold up the others, and it is sent while the node's earlier records still wait to be taken (prefetch).
+- An answer counts only for a partition that still wants it: the same assignment, the same offset. Fetches are full
+  ones, without sessions (KIP-227): their answers mean the same whatever happened before.
+- What a poll handed over counts as processed when the next poll begins: `done` is what may be committed by itself.
+- Truncation is not looked for (KIP-320's OffsetForLeaderEpoch): after an unclean election a reader goes on where it
+  stood.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from uuid import UUID
+
+from coterie.apis import fetch
+from coterie.client.fetch_errors import ON_ERROR, Do, NoOffsetForPartitionError, OffsetOutOfRangeError, corrupt
+from coterie.client.fetch_wishes import (
+    AskCommitted,
+    AskOffsets,
+    Fetch,
+    FetchSettings,
+    Found,
+    Leader,
+    LeaderOf,
+    RefreshMetadata,
+    Wish,
+)
+from coterie.client.places import Need, Place
+from coterie.client.resets import LATEST, NO_RESET, Reset
+from coterie.client.unpacking import NO_PROGRESS, Chunk
+from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError
+from coterie.wire.records import Record
+
+__all__ = ["Fetcher", "NotAssignedError"]
+
+READ_COMMITTED = 1
+WITHOUT_SESSION = -1
+
+
+class NotAssignedError(CoterieError, LookupError):
+    """The consumer was asked about a partition it does not read."""
+
+
+class Fetcher:
+    def __init__(self, settings: FetchSettings) -> None:
+        self._settings = settings
+        self._places: dict[TopicPartition, Place] = {}
+        self._turn: OrderedDict[Place, None] = OrderedDict()
+        """Places with something to take, in the order in which polls serve them."""
+        self._handed: dict[Place, None] = {}
+        """Of the last poll: what it handed over is not processed yet, as far as we know."""
+        self._fetching: dict[int, Fetch] = {}
+        self._stale: set[str] = set()
+        self._is_refreshing = False
+        self._refresh_not_before_ms = 0
+        self.is_hungry = True
+        """`wishes` may have something new to say. Set by everything that changes anything."""
+        self.due_ms: int | None = None
+        """When `wishes` should be asked again even if nothing happens."""
+
+    # --- what is read -------------------------------------------------------------------------------------------------
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these and no others; those that were read before keep their place."""
+        before = self._places
+        self._places = {}
+        for one in partitions:
+            place = before.pop(one, None)
+            if place is None:
+                place = Place(one, Need.COMMITTED if self._settings.has_group else Need.RESET)
+                place.reset = self._settings.auto_offset_reset
+            self._places[one] = place
+            if place.is_held:
+                place.is_held = False
+                self._offer(place)
+        for place in before.values():
+            self._move(place)
+            self._handed.pop(place, None)
+        self.is_hungry = True
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        return list(self._places)
+
+    def place(self, partition: TopicPartition) -> Place:
+        found = self._places.get(partition)
+        if found is None:
+            raise NotAssignedError(
+                f"{partition} is not assigned to this consumer"
+                + (f"; assigned are {', '.join(map(str, self._places))}" if self._places else ", and nothing else is")
+            )
+        return found
+
+    def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
+        place = self.place(partition)
+        self._move(place)
+        place.stand_at(offset, leader_epoch)
+        self.is_hungry = True
+
+    def reset(self, partition: TopicPartition, reset: Reset) -> None:
+        """To the beginning or the end; where that is will be asked."""
+        place = self.place(partition)
+        self._move(place)
+        place.need, place.reset = Need.RESET, reset
+        self.is_hungry = True
+
+    def _move(self, place: Place) -> None:
+        place.forget_fetched()
+        place.leave()
+        self._turn.pop(place, None)
+
+    def pause(self, partition: TopicPartition) -> None:
+        """What was fetched already waits here until `resume`."""
+        self.place(partition).is_paused = True
+
+    def hold(self, partitions: Iterable[TopicPartition]) -> None:
+        """They are about to be given up: hand out no more of them, their positions must stay. `assign` ends it."""
+        for one in partitions:
+            if one in self._places:
+                self._places[one].is_held = True
+
+    def resume(self, partition: TopicPartition) -> None:
+        place = self.place(partition)
+        place.is_paused = False
+        self._offer(place)
+        self.is_hungry = True
+
+    def _offer(self, place: Place) -> None:
+        if place.chunks or place.failure is not None:
+            self._turn[place] = None
+
+    @property
+    def paused(self) -> list[TopicPartition]:
+        return [place.partition for place in self._places.values() if place.is_paused]
+
+    # --- how far ------------------------------------------------------------------------------------------------------
+
+    def begin_poll(self) -> None:
+        """The caller has come back for more: it is done with what it was given."""
+        for place in self._handed:
+            place.done, place.done_epoch = place.position, place.epoch
+        self._handed.clear()
+
+    def rewind(self) -> None:
+        """What the last poll handed over did not reach its caller."""
+        handed, self._handed = self._handed, {}
+        for place in handed:
+            if place.done is not None:
+                self.seek(place.partition, place.done, place.done_epoch)
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What a commit without offsets commits: all that was handed over."""
+        return {
+            one: OffsetAndMetadata(place.position, place.epoch)
+            for one, place in self._places.items()
+            if place.position is not None
+        }
+
+    def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What may be committed unasked, at any moment."""
+        return {
+            one: OffsetAndMetadata(place.done, place.done_epoch)
+            for one, place in self._places.items()
+            if place.done is not None
+        }
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Records that are in the log and not handed over yet; None while no fetch has told where the log ends."""
+        place = self.place(partition)
+        end = place.last_stable if self._settings.read_committed else place.high_watermark
+        return None if place.position is None or end < 0 else max(end - place.position, 0)
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_something(self) -> bool:
+        """A poll need not wait: there are bytes to unpack, or an error to raise."""
+        return bool(self._turn)
+
+    def take(self, limit: int) -> list[Record]:
+        """The next records, of as many partitions as it takes; empty if none are there.
+
+        Every poll begins with another partition, so that a full one does not keep the others waiting.
+        """
+        if self._handed:
+            self.begin_poll()
+        records: list[Record] = []
+        turn = self._turn
+        while turn and len(records) < limit:
+            place = next(iter(turn))
+            if place.failure is not None and not place.chunks and not place.is_held:
+                if records:
+                    break
+                raise self._failure_of(place)
+            if place.is_paused or place.is_held or not place.chunks:
+                del turn[place]
+                continue
+            self._take_from(place, limit, records)
+        if limit > 1 and turn:
+            turn.move_to_end(next(iter(turn)))
+        return records
+
+    def _take_from(self, place: Place, limit: int, records: list[Record]) -> None:
+        chunk = place.chunks[0]
+        try:
+            taken = chunk.take(limit - len(records))
+        except MalformedError as error:
+            self._unreadable(place, chunk, str(error))
+            return
+        if not taken and chunk.end_offset == NO_PROGRESS:
+            self._unreadable(place, chunk, "the broker's answer ends before that offset, which it was asked for")
+            return
+        self._handed[place] = None
+        if taken:
+            records += taken
+            place.epoch = taken[-1].leader_epoch
+        place.position = chunk.next_offset
+        if not taken or chunk.next_offset == chunk.end_offset:
+            place.chunks.popleft()
+            self._turn.move_to_end(place)
+            self.is_hungry = True
+
+    def _unreadable(self, place: Place, chunk: Chunk, why: str) -> None:
+        place.chunks.clear()
+        self._fail(place, corrupt(place.partition, chunk.next_offset, why), passes=False)
+
+    def _failure_of(self, place: Place) -> KafkaError:
+        assert place.failure is not None
+        failure = place.failure
+        if place.failure_passes:
+            place.failure = None
+        return failure
+
+    # --- what to ask --------------------------------------------------------------------------------------------------
+
+    def wishes(self, leader_of: LeaderOf, now_ms: int) -> list[Wish]:
+        self.is_hungry = False
+        self.due_ms = None
+        found: list[Wish] = []
+        committed: list[Place] = []
+        offsets: dict[Place, int] = {}
+        by_node: dict[int, list[tuple[Place, Leader]]] = {}
+        waiting: dict[int, int] = {}
+        for place in self._places.values():
+            if place.asking is not None or (place.failure is not None and not place.failure_passes):
+                continue
+            if place.not_before_ms > now_ms:
+                self._look_again_at(place.not_before_ms)
+            elif place.need is Need.COMMITTED:
+                committed.append(place)
+            elif place.need is Need.RESET:
+                assert place.reset is not None
+                offsets[place] = place.reset.timestamp(now_ms)
+            elif not (place.is_paused or place.is_held) and place.next_fetch >= 0:
+                leader = leader_of(*place.partition)
+                if leader is None:
+                    self._stale.add(place.partition.topic)
+                    continue
+                node_id = place.node_to_ask(leader.node_id, now_ms)
+                by_node.setdefault(node_id, []).append((place, leader))
+                waiting[node_id] = waiting.get(node_id, 0) + sum(chunk.size for chunk in place.chunks)
+        asks = ([AskCommitted(committed)] if committed else []) + ([AskOffsets(offsets)] if offsets else [])
+        for ask in asks:
+            for place in ask.places:
+                place.asking = ask
+        found += asks
+        for node_id, readers in by_node.items():
+            if node_id not in self._fetching and waiting[node_id] <= self._settings.max_partition_fetch_bytes:
+                self._fetching[node_id] = self._fetch_from(node_id, readers)
+                found.append(self._fetching[node_id])
+        found += self._refresh(now_ms)
+        return found
+
+    def _look_again_at(self, at_ms: int) -> None:
+        self.due_ms = at_ms if self.due_ms is None else min(self.due_ms, at_ms)
+
+    def _refresh(self, now_ms: int) -> list[Wish]:
+        if not self._stale or self._is_refreshing:
+            return []
+        if self._refresh_not_before_ms > now_ms:
+            self._look_again_at(self._refresh_not_before_ms)
+            return []
+        topics = sorted(self._stale)
+        self._stale.clear()
+        self._is_refreshing = True
+        return [RefreshMetadata(topics)]
+
+    def _fetch_from(self, node_id: int, readers: Sequence[tuple[Place, Leader]]) -> Fetch:
+        settings = self._settings
+        topics: dict[str, fetch.Topic] = {}
+        places: dict[tuple[str, int], tuple[Place, int]] = {}
+        names: dict[UUID, str] = {}
+        for place, leader in readers:
+            name, partition = place.partition
+            if name not in topics:
+                topics[name] = fetch.Topic(topic=name, topic_id=leader.topic_id, partitions=[])
+                if leader.topic_id is not None:
+                    names[leader.topic_id] = name
+            offset = place.next_fetch
+            wanted = fetch.Partition(
+                partition=partition,
+                current_leader_epoch=leader.epoch,
+                fetch_offset=offset,
+                max_bytes=settings.max_partition_fetch_bytes,
+            )
+            asked = topics[name].partitions
+            assert isinstance(asked, list)
+            asked.append(wanted)
+            places[name, partition] = place, offset
+        request = fetch.Request(
+            max_wait_ms=settings.fetch_max_wait_ms,
+            min_bytes=settings.fetch_min_bytes,
+            max_bytes=settings.fetch_max_bytes,
+            isolation_level=READ_COMMITTED if settings.read_committed else 0,
+            session_epoch=WITHOUT_SESSION,
+            topics=list(topics.values()),
+            rack_id=settings.client_rack,
+        )
+        return Fetch(node_id, request, places, names)
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def fetched(self, asked: Fetch, answer: fetch.Response, now_ms: int) -> None:
+        self._ended(asked)
+        if answer.error:
+            for place, offset in asked.places.values():
+                self._handle_error(place, offset, answer.error, now_ms)
+            return
+        for topic in answer.responses:
+            name = topic.topic if topic.topic_id is None else asked.names.get(topic.topic_id, "")
+            for one in topic.partitions:
+                found = asked.places.get((name, one.partition))
+                if found is not None and found[0].wants(found[1]):
+                    self._take_in(*found, one, now_ms)
+
+    def fetch_failed(self, asked: Fetch, error: KafkaError, now_ms: int) -> None:
+        """The node could not be reached, or did not answer: maybe others lead by now."""
+        self._ended(asked)
+        for place, _ in asked.places.values():
+            place.replica = None
+            self._answer_failed(place, error, now_ms)
+            self._stale.add(place.partition.topic)
+
+    def _ended(self, asked: Fetch) -> None:
+        if self._fetching.get(asked.node_id) is asked:
+            del self._fetching[asked.node_id]
+        self.is_hungry = True
+
+    def _take_in(self, place: Place, offset: int, one: fetch.FetchedPartition, now_ms: int) -> None:
+        if one.error:
+            self._handle_error(place, offset, one.error, now_ms)
+            return
+        place.high_watermark = max(one.high_watermark, -1)
+        place.last_stable = one.last_stable_offset if one.last_stable_offset >= 0 else one.high_watermark
+        if one.preferred_read_replica >= 0:
+            place.replica = one.preferred_read_replica
+            place.replica_until_ms = now_ms + self._settings.metadata_max_age_ms
+        if one.records:
+            aborted = (one.aborted_transactions or ()) if self._settings.read_committed else None
+            chunk = Chunk(*place.partition, offset, one.records, aborted, check_crcs=self._settings.check_crcs)
+            place.chunks.append(chunk)
+            place.next_fetch = chunk.end_offset
+            self._turn[place] = None
+
+    def _handle_error(self, place: Place, offset: int, code: ErrorCode, now_ms: int) -> None:
+        if not place.wants(offset):
+            return
+        do = ON_ERROR.get(code, Do.RAISE)
+        if do is Do.REFRESH:
+            self._stale.add(place.partition.topic)
+        if place.replica is not None:
+            place.replica = None  # back to the leader, whose word counts (KIP-392)
+        elif do is Do.RESET and not place.chunks:
+            self._reset_or_fail(place, offset)
+            return
+        elif do in {Do.RAISE, Do.RAISE_AND_RETRY} and not place.chunks:
+            self._fail(place, self._error(place, offset, code), passes=do is Do.RAISE_AND_RETRY)
+        self._back_off(place, now_ms)  # with chunks it is asked again when what lies before the error is taken
+
+    def _error(self, place: Place, offset: int, code: ErrorCode) -> KafkaError:
+        if code is ErrorCode.CORRUPT_MESSAGE:
+            return corrupt(place.partition, offset, "the broker found them corrupt (CORRUPT_MESSAGE)")
+        return KafkaError.of(code, f"{place.partition} cannot be read at offset {offset}")
+
+    def _reset_or_fail(self, place: Place, offset: int) -> None:
+        if self._settings.auto_offset_reset == NO_RESET:
+            error = OffsetOutOfRangeError(
+                f"{place.partition} has no offset {offset} (any more), and auto.offset.reset is none: seek to an "
+                "offset that is there, or set auto.offset.reset to earliest, latest or by_duration:..."
+            )
+            self._fail(place, error, passes=False)
+            return
+        place.leave()
+        place.need, place.reset = Need.RESET, self._settings.auto_offset_reset
+
+    def _fail(self, place: Place, error: KafkaError, *, passes: bool) -> None:
+        place.failure, place.failure_passes = error, passes
+        self._turn[place] = None
+
+    def _back_off(self, place: Place, now_ms: int) -> None:
+        place.not_before_ms = now_ms + self._settings.retry_backoff_ms
+        self.is_hungry = True
+
+    # --- answers about positions --------------------------------------------------------------------------------------
+
+    def committed(
+        self, asked: AskCommitted, offsets: Mapping[TopicPartition, OffsetAndMetadata] | KafkaError, now_ms: int
+    ) -> None:
+        """`offsets`: what the group has committed; a partition that is not there has nothing."""
+        self.is_hungry = True
+        for place in asked.places:
+            if place.asking is not asked:
+                continue  # sought elsewhere in the meantime, or gone
+            place.asking = None
+            if isinstance(offsets, KafkaError):
+                self._answer_failed(place, offsets, now_ms)
+            elif place.partition in offsets:
+                found = offsets[place.partition]
+                place.stand_at(found.offset, found.leader_epoch)
+            elif self._settings.auto_offset_reset == NO_RESET:
+                error = NoOffsetForPartitionError(
+                    f"the group has committed no offset for {place.partition}, and auto.offset.reset is none: commit "
+                    "or seek to one, or set auto.offset.reset to earliest, latest or by_duration:..."
+                )
+                self._fail(place, error, passes=False)
+            else:
+                place.need, place.reset = Need.RESET, self._settings.auto_offset_reset
+
+    def offsets_found(self, asked: AskOffsets, found: Mapping[TopicPartition, Found], now_ms: int) -> None:
+        self.is_hungry = True
+        for place in asked.places:
+            if place.asking is not asked:
+                continue
+            place.asking = None
+            one = found.get(place.partition)
+            if one is None:
+                self._back_off(place, now_ms)
+            elif one.error is not None:
+                self._answer_failed(place, one.error, now_ms)
+            elif one.offset < 0:
+                place.reset = LATEST  # no record is that young: begin with the next one
+            else:
+                place.stand_at(one.offset, one.leader_epoch)
+
+    def _answer_failed(self, place: Place, error: KafkaError, now_ms: int) -> None:
+        if not error.retriable:
+            self._fail(place, error, passes=True)
+        self._back_off(place, now_ms)
+
+    def refreshed(self, now_ms: int) -> None:
+        """The metadata was asked for, with or without success."""
+        self._is_refreshing = False
+        self._refresh_not_before_ms = now_ms + self._settings.retry_backoff_ms
+        self.is_hungry = True

@@ -1,0 +1,79 @@
+"""What a member can do now, whatever happened last.
+
+A rule changes data and answers its event. Afterwards the agenda is gone through: is there a step that can be taken in
+this stage? So no step has to be called from everywhere it could become possible, and none is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from coterie.client.member.effects import Effects, Fail, Listened
+from coterie.client.member.finding import can_find, find_coordinator
+from coterie.client.member.joining import can_join, join
+from coterie.client.member.leading import ask_metadata, can_ask_metadata
+from coterie.client.member.leaving import can_go_on_leaving, go_on_leaving, start_leaving
+from coterie.client.member.listening import call_listener
+from coterie.client.member.member import Member
+from coterie.client.member.preparing import begin, can_begin, can_give_up, give_up
+from coterie.client.member.sending import can_send, send_errands
+from coterie.client.member.states import Stage
+from coterie.client.member.syncing import can_complete, complete
+from coterie.errors import IllegalTransitionError
+
+__all__ = ["AGENDA", "go_on"]
+
+Step = Callable[[Member, int], Effects]
+
+
+def _can_say_fenced(member: Member) -> bool:
+    return member.may_call and not member.stalled
+
+
+def _say_fenced(member: Member, now_ms: int) -> Effects:
+    """To every poll."""
+    assert member.failure is not None
+    if member.assigned:
+        return call_listener(member, Listened.LOST, member.assigned, now_ms)
+    member.stalled = True
+    return [Fail(member.failure)]
+
+
+AGENDA: Mapping[Stage, tuple[Callable[[Member], bool], Step] | None] = {
+    Stage.UNJOINED: (can_begin, begin),
+    Stage.PREPARING: (can_give_up, give_up),
+    Stage.JOINING: (can_join, join),
+    Stage.LEADING: (can_ask_metadata, ask_metadata),
+    Stage.SYNCING: None,
+    Stage.COMPLETING: (can_complete, complete),
+    Stage.STABLE: (can_begin, begin),
+    Stage.LEAVING: (can_go_on_leaving, go_on_leaving),
+    Stage.FENCED: (_can_say_fenced, _say_fenced),
+    Stage.CLOSED: None,
+}
+_MOST_STEPS = 50
+_ENDING_ALREADY = frozenset({Stage.LEAVING, Stage.CLOSED})
+
+
+def go_on(member: Member, effects: Effects, now_ms: int) -> None:
+    """Take every step that can be taken; what follows is appended to `effects`."""
+    for _ in range(_MOST_STEPS):
+        step = _next(member)
+        if step is None:
+            return
+        effects += step(member, now_ms)
+    raise IllegalTransitionError(f"a member goes round in circles in {member.stage}: a defect of ours")
+
+
+def _next(member: Member) -> Step | None:
+    if member.coordinator is None:
+        if can_find(member):
+            return find_coordinator
+    elif member.unsent and can_send(member):
+        return send_errands
+    if member.ending is not None and member.stage not in _ENDING_ALREADY:
+        return start_leaving if member.calling is None else None
+    entry = AGENDA[member.stage]
+    if entry is not None and entry[0](member):
+        return entry[1]
+    return None

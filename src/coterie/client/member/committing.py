@@ -1,0 +1,93 @@
+"""Committing offsets (M7), and what every answer means. A commit belongs to the generation it was read in."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from coterie.client.member.effects import CommitEnded, Effects
+from coterie.client.member.errands import Errand, Kind
+from coterie.client.member.errors import code_of, error_for, said
+from coterie.client.member.events import CommitAnswered, CommitAsked, Offsets
+from coterie.client.member.identity import DROPS, drop_for, fence
+from coterie.client.member.member import Member
+from coterie.client.member.sending import end, give, not_a_member, try_later
+from coterie.client.member.states import IN_A_ROUND, Api, Do, on_error
+from coterie.errors import CommitFailedError, ErrorCode, KafkaError, RebalanceInProgressError
+from coterie.messages import NO_GENERATION, OffsetsCommitted
+
+__all__ = ["ask_commit", "commit_answered", "commit_asked"]
+
+
+def commit_asked(member: Member, event: CommitAsked, now_ms: int) -> Effects:
+    if not event.offsets:
+        return [CommitEnded(event.token)]
+    if member.subscribed and not member.is_settled:
+        return [CommitEnded(event.token, member.failure or not_a_member(member))]
+    return ask_commit(member, Kind.COMMIT, event.token, event.offsets, event.until_ms, now_ms)
+
+
+def ask_commit(
+    member: Member, kind: Kind, token: Hashable, offsets: Offsets, until_ms: int | None, now_ms: int
+) -> Effects:
+    effects = give(member, kind, token, until_ms, dict(offsets), ())
+    if not offsets:
+        return [*effects, *end(member, member.errands[member.errands_given], None, now_ms)]
+    return effects
+
+
+def commit_answered(member: Member, event: CommitAnswered, now_ms: int) -> Effects:
+    errand = member.errands.get(event.number)
+    if errand is None or not errand.in_flight:
+        return []  # nobody waits for it any more
+    errand.in_flight = False
+    if event.error is not None:
+        code, error = code_of(event.error), said(Api.OFFSET_COMMIT, event.error, member.settings)
+    else:
+        code, about = _first_error(event.reply)
+        if not code:
+            return end(member, errand, None, now_ms)
+        error = error_for(Api.OFFSET_COMMIT, code, member.settings, about)
+    what = on_error(Api.OFFSET_COMMIT, code)
+    if what in {Do.RETRY, Do.FIND} and isinstance(error, KafkaError):
+        return try_later(member, errand, Api.OFFSET_COMMIT, error, now_ms)
+    if what is Do.FAIL:
+        return end(member, errand, error, now_ms)
+    return _not_taken(member, errand, code, what, now_ms)
+
+
+def _first_error(reply: OffsetsCommitted) -> tuple[ErrorCode, str]:
+    wrong = [(one, error) for one, error in zip(reply.partitions, reply.errors, strict=True) if error]
+    if not wrong:
+        return ErrorCode.NONE, ""
+    # Rights are looked at last, as they concern some topics and the other errors the commit as a whole.
+    _, code = next((pair for pair in wrong if pair[1] is not ErrorCode.TOPIC_AUTHORIZATION_FAILED), wrong[0])
+    named = sorted({f"{one.topic}-{one.partition}" for one, error in wrong if error is code})
+    return code, ", ".join(named)
+
+
+def _not_taken(member: Member, errand: Errand, code: ErrorCode, what: Do, now_ms: int) -> Effects:
+    """The group does not take it from this member. Whose fault that is depends on what happened since it was sent."""
+    if errand.generation_id == NO_GENERATION:
+        error = CommitFailedError(
+            f'the offsets were not committed ({code.name}): group "{member.settings.group_id}" has members, and takes '
+            "offsets from them alone. Stop them, or use another group.id",
+            code,
+        )
+        return end(member, errand, error, now_ms)
+    is_current = (errand.generation_id, errand.member_id) == (member.generation_id, member.member_id)
+    if member.stage in IN_A_ROUND or not is_current:
+        return end(member, errand, not_a_member(member), now_ms)  # news of an older life resets nothing (KAFKA-9823)
+    if what is Do.REJOIN:
+        member.rejoin_reason = "offset commit failed since group is already rebalancing"
+        rebalancing = RebalanceInProgressError(
+            "the offsets were not committed: the group has begun to rebalance. Poll until it has ended, then commit "
+            "again, if the partitions are still assigned",
+            code,
+        )
+        return end(member, errand, rebalancing, now_ms)
+    if what is Do.GIVE_UP:
+        fenced = error_for(Api.OFFSET_COMMIT, code, member.settings)
+        return [*fence(member, fenced, now_ms), *end(member, errand, fenced, now_ms)]
+    assert what in DROPS
+    effects = drop_for(member, Api.OFFSET_COMMIT, code, what, now_ms)
+    return [*effects, *end(member, errand, not_a_member(member), now_ms)]

@@ -1,0 +1,212 @@
+"""What a member wants done. An effect that takes time carries the event it comes back as, in `then`.
+
+A driver owes a member three things. Every `then` of a request comes back exactly once, with a reply or an error, at
+the latest after `timeout_ms`. `CallListener` is run before the poll, unsubscribe or close that is under way returns.
+Effects are performed in the order given, all of them before the next event is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from coterie.client.member.events import (
+    Answer,
+    CloseAsked,
+    CoordinatorAnswered,
+    ListenerAnswered,
+    MetadataAnswered,
+    Offsets,
+    PositionsAnswered,
+    UnsubscribeAsked,
+)
+from coterie.client.words import TopicPartition
+from coterie.facts import Fact
+from coterie.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
+
+__all__ = [
+    "COORDINATOR_LANE",
+    "LEAVING_LANE",
+    "Arm",
+    "AskPositions",
+    "CallListener",
+    "CommitEnded",
+    "CommittedEnded",
+    "Disarm",
+    "Disconnect",
+    "Effect",
+    "Effects",
+    "Ended",
+    "Fail",
+    "FindCoordinator",
+    "HoldPartitions",
+    "Listened",
+    "RefreshMetadata",
+    "Send",
+    "SetAssignment",
+    "Tell",
+    "WatchTopics",
+]
+
+Request = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | OffsetFetch
+COORDINATOR_LANE = "coordinator"
+"""The connection of a member to its coordinator, apart from the one that fetches from the same node (M11)."""
+LEAVING_LANE = "leaving"
+"""A leave does not queue behind the join or sync that is parked on the other connection (C6)."""
+
+
+class Listened(StrEnum):
+    """What a rebalance listener is told."""
+
+    REVOKED = "revoked"
+    """About to be given up, and still ours: the listener may commit."""
+    ASSIGNED = "assigned"
+    """New ones only, and also if there are none."""
+    LOST = "lost"
+    """Gone already: somebody else may read them."""
+
+
+@dataclass(slots=True)
+class Send:
+    """To the coordinator `to`, on the connection `lane`, in order. The requests' own `token` is None: not ours."""
+
+    to: Any
+    request: Request
+    timeout_ms: int
+    then: Answer
+    lane: str = COORDINATOR_LANE
+
+
+@dataclass(slots=True)
+class FindCoordinator:
+    """Ask one node, once; the member backs off and asks again by itself. Refresh metadata if it failed before."""
+
+    then: CoordinatorAnswered
+
+
+@dataclass(slots=True)
+class Disconnect:
+    """Close the lanes to this coordinator: what is under way there comes back as lost."""
+
+    node: Any
+
+
+@dataclass(slots=True)
+class Arm:
+    """Hand `then` in at `at_ms`. A key that is armed again is replaced; coterie.coordinator.Timers does that."""
+
+    key: str
+    at_ms: int
+    then: Any
+
+
+@dataclass(slots=True)
+class Disarm:
+    key: str
+
+
+@dataclass(slots=True)
+class CallListener:
+    """One at a time, in the thread or task that polls. Without a listener: answer at once."""
+
+    kind: Listened
+    partitions: Collection[TopicPartition]
+    then: ListenerAnswered
+
+
+@dataclass(slots=True)
+class HoldPartitions:
+    """About to be committed and given up: return no more records of these to the user, their positions must stay."""
+
+    partitions: Collection[TopicPartition]
+
+
+@dataclass(slots=True)
+class SetAssignment:
+    """These are ours from now on, and no others. Only `added` need a position: ask `CommittedAsked`, then reset."""
+
+    partitions: Collection[TopicPartition]
+    added: Collection[TopicPartition]
+
+
+@dataclass(slots=True)
+class WatchTopics:
+    """Keep metadata of these fresh (None: of all topics) and hand in `MetadataChanged` whenever it has changed.
+
+    A driver whose exclude.internal.topics is on leaves internal topics out where None is asked for.
+    """
+
+    topics: frozenset[str] | None
+
+
+@dataclass(slots=True)
+class RefreshMetadata:
+    """Ask the cluster now, about these topics (None: all)."""
+
+    topics: frozenset[str] | None
+    then: MetadataAnswered
+
+
+@dataclass(slots=True)
+class AskPositions:
+    """What would be committed now? Answer at once: the position after the last record that poll has returned."""
+
+    then: PositionsAnswered
+
+
+@dataclass(slots=True)
+class CommitEnded:
+    token: Hashable
+    error: Exception | None = None
+
+
+@dataclass(slots=True)
+class CommittedEnded:
+    """`offsets` has no entry for a partition the group never committed."""
+
+    token: Hashable
+    offsets: Offsets
+    error: Exception | None = None
+
+
+@dataclass(slots=True)
+class Fail:
+    """Raised by the poll that is under way, or by the next one. Polling on is allowed, and tries again."""
+
+    error: Exception
+
+
+@dataclass(slots=True)
+class Ended:
+    """What the user asked for is done; `error` if a listener raised on the way."""
+
+    asked: UnsubscribeAsked | CloseAsked
+    error: Exception | None = None
+
+
+@dataclass(slots=True)
+class Tell:
+    fact: Fact
+
+
+Effect = (
+    Send
+    | FindCoordinator
+    | Disconnect
+    | Arm
+    | Disarm
+    | CallListener
+    | HoldPartitions
+    | SetAssignment
+    | WatchTopics
+    | RefreshMetadata
+    | AskPositions
+    | CommitEnded
+    | CommittedEnded
+    | Fail
+    | Ended
+    | Tell
+)
+Effects = list[Effect]

@@ -1,0 +1,230 @@
+"""What can happen to a member.
+
+Three kinds. What the user does comes from the driver as it happens. News of the cluster likewise. Everything at the end
+of the file is the answer to an effect: the driver gets the object inside the effect (`then`), sets `reply` or `error`
+on it, and hands it in, once. A timer's `then` is handed in as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass, field
+from re import Pattern
+from typing import Any
+
+from coterie.assignors import Topic
+from coterie.client.words import OffsetAndMetadata, TopicPartition
+
+__all__ = [
+    "Answer",
+    "AutoCommitDue",
+    "CloseAsked",
+    "CloseDue",
+    "CommitAnswered",
+    "CommitAsked",
+    "CommittedAnswered",
+    "CommittedAsked",
+    "CoordinatorAnswered",
+    "HeartbeatAnswered",
+    "HeartbeatDue",
+    "JoinAnswered",
+    "LeaveAnswered",
+    "ListenerAnswered",
+    "MetadataAnswered",
+    "MetadataChanged",
+    "Offsets",
+    "PollBegan",
+    "PollEnded",
+    "PositionsAnswered",
+    "PrepareDue",
+    "RejoinAsked",
+    "RetryDue",
+    "Subscribed",
+    "SyncAnswered",
+    "UnsubscribeAsked",
+]
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+# --- what the user does -----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Subscribed:
+    """`topics`, or all topics whose whole name matches `pattern`. Replaces what was subscribed before."""
+
+    topics: Collection[str] = ()
+    pattern: Pattern[str] | None = None
+
+
+@dataclass(slots=True)
+class UnsubscribeAsked:
+    """Give everything up and leave. `Ended` says when it is done; listeners may be called until then."""
+
+
+@dataclass(slots=True)
+class PollBegan:
+    """The user is inside poll: everything before it is processed. Rounds begin and listeners are called only here."""
+
+
+@dataclass(slots=True)
+class PollEnded:
+    """The user has what poll returned; from now on max.poll.interval.ms runs."""
+
+
+@dataclass(slots=True)
+class CommitAsked:
+    """Answered by `CommitEnded` with this token.
+
+    `until_ms` None is Kafka's commitAsync: sent once, never repeated. Else retriable errors are retried until then.
+    """
+
+    token: Hashable
+    offsets: Offsets
+    until_ms: int | None = None
+
+
+@dataclass(slots=True)
+class CommittedAsked:
+    """What has the group committed for these? Retried until `until_ms`; answered by `CommittedEnded`."""
+
+    token: Hashable
+    partitions: Collection[TopicPartition]
+    until_ms: int
+
+
+@dataclass(slots=True)
+class RejoinAsked:
+    """Start a round at the next poll (Kafka's enforceRebalance). The coordinator is told the reason (KIP-800)."""
+
+    reason: str = "rebalance enforced by user"
+
+
+@dataclass(slots=True)
+class CloseAsked:
+    """Commit (if auto-commit is on), give up, leave. `Ended` comes at `until_ms` at the latest, whatever happens.
+
+    `leave` None: a dynamic member leaves, a static one stays. True or False override either (KIP-1092).
+    """
+
+    until_ms: int
+    leave: bool | None = None
+
+
+# --- news of the cluster ----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class MetadataChanged:
+    """All that is known now about the topics last named by `WatchTopics`; a topic that is not there does not exist."""
+
+    topics: Mapping[str, Topic]
+
+
+# --- answers to effects -----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Answer:
+    """Set one of the two, then hand it in."""
+
+    reply: Any = field(default=None, kw_only=True)
+    error: Exception | None = field(default=None, kw_only=True)
+
+
+@dataclass(slots=True)
+class CoordinatorAnswered(Answer):
+    """`reply`: the node, as the driver wants it back in `Send.to`. Opaque here."""
+
+
+@dataclass(slots=True)
+class MetadataAnswered(Answer):
+    """`reply`: topics by name, `Mapping[str, coterie.assignors.Topic]`, those that exist."""
+
+
+@dataclass(slots=True)
+class PositionsAnswered(Answer):
+    """`reply`: `Offsets`, the positions of all assigned partitions that have one."""
+
+
+@dataclass(slots=True)
+class ListenerAnswered(Answer):
+    """The listener has returned, or raised `error`."""
+
+    kind: str
+    partitions: frozenset[TopicPartition] = frozenset()
+
+
+@dataclass(slots=True)
+class _OfALife(Answer):
+    """An answer to a request: it belongs to the generation and the id with which that was sent (KAFKA-9823)."""
+
+    generation_id: int
+    member_id: str
+
+
+@dataclass(slots=True)
+class JoinAnswered(_OfALife):
+    """`reply`: `messages.JoinedGroup`."""
+
+
+@dataclass(slots=True)
+class SyncAnswered(_OfALife):
+    """`reply`: `messages.SyncedGroup`."""
+
+
+@dataclass(slots=True)
+class HeartbeatAnswered(_OfALife):
+    """`reply`: an ErrorCode."""
+
+
+@dataclass(slots=True)
+class LeaveAnswered(_OfALife):
+    """`reply`: `messages.LeftGroup`."""
+
+
+@dataclass(slots=True)
+class CommitAnswered(_OfALife):
+    """`reply`: `messages.OffsetsCommitted`."""
+
+    number: int
+
+
+@dataclass(slots=True)
+class CommittedAnswered(Answer):
+    """`reply`: `messages.OffsetsFetched`."""
+
+    number: int
+
+
+# --- timers that rang -------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class HeartbeatDue:
+    """Time to look at the heartbeat, the session and the last poll."""
+
+
+@dataclass(slots=True)
+class RetryDue:
+    """A back-off is over: look up, join, commit or ask again, whatever waits for it."""
+
+    what: str
+    number: int = 0
+    """Which errand, if it is one."""
+
+
+@dataclass(slots=True)
+class PrepareDue:
+    """The commit before a join has had its time (M3): go on without it."""
+
+
+@dataclass(slots=True)
+class AutoCommitDue:
+    pass
+
+
+@dataclass(slots=True)
+class CloseDue:
+    """The time for closing is over."""

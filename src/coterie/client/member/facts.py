@@ -1,0 +1,121 @@
+"""What happens to a member, typed, with its time. Drivers log them, tests assert them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from coterie.client.words import TopicPartition
+from coterie.facts import Fact
+
+__all__ = [
+    "AssignmentTaken",
+    "AutoCommitFailed",
+    "CoordinatorFound",
+    "CoordinatorLost",
+    "Fenced",
+    "GroupJoined",
+    "GroupLeft",
+    "IdentityDropped",
+    "ListenerFailed",
+    "PartitionsGivenUp",
+    "PollIntervalExceeded",
+    "PreparationCutShort",
+    "RoundBegan",
+]
+
+
+@dataclass(slots=True)
+class CoordinatorFound(Fact):
+    node: str
+
+
+@dataclass(slots=True)
+class CoordinatorLost(Fact):
+    node: str
+    cause: str
+
+
+@dataclass(slots=True)
+class RoundBegan(Fact):
+    """From this member's side: it gets ready to join, for this reason."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class PreparationCutShort(Fact):
+    """The commit before the join had the whole rebalance timeout and did not end (M3)."""
+
+    waited_ms: int
+
+
+@dataclass(slots=True)
+class GroupJoined(Fact):
+    member_id: str
+    generation_id: int
+    protocol_name: str
+    leads: bool
+
+
+@dataclass(slots=True)
+class AssignmentTaken(Fact):
+    generation_id: int
+    partitions: Collection[TopicPartition]
+    added: Collection[TopicPartition]
+
+
+@dataclass(slots=True)
+class PartitionsGivenUp(Fact):
+    """`lost`: they were gone before they could be given up."""
+
+    partitions: Collection[TopicPartition]
+    lost: bool
+
+
+@dataclass(slots=True)
+class IdentityDropped(Fact):
+    """The coordinator no longer knows this generation, or this member at all; `member_id` is the one that is kept."""
+
+    why: str
+    member_id: str
+
+
+@dataclass(slots=True)
+class PollIntervalExceeded(Fact):
+    """Nobody polled for max.poll.interval.ms: somebody else shall have the partitions (M8)."""
+
+    max_poll_interval_ms: int
+    left: bool
+    """False for a static member: it only falls silent."""
+
+    def __str__(self) -> str:
+        went = "has left its group" if self.left else "has stopped its heartbeats"
+        return (
+            f"the member {went}: poll was not called for max.poll.interval.ms ({self.max_poll_interval_ms} ms). "
+            "Process less between two polls (max.poll.records) or allow more time (max.poll.interval.ms)"
+        )
+
+
+@dataclass(slots=True)
+class ListenerFailed(Fact):
+    kind: str
+    error: str
+
+
+@dataclass(slots=True)
+class AutoCommitFailed(Fact):
+    error: str
+
+
+@dataclass(slots=True)
+class GroupLeft(Fact):
+    member_id: str
+    reason: str
+    told: bool
+    """False: the coordinator was not told, and will notice after the session timeout."""
+
+
+@dataclass(slots=True)
+class Fenced(Fact):
+    instance_id: str

@@ -1,0 +1,111 @@
+"""Staying alive (M8): heartbeats, the session, and the user who does not come back to poll.
+
+One timer looks at all three. A heartbeat that is answered is an event without effects, and the next one a request that
+was built when the generation began.
+"""
+
+from __future__ import annotations
+
+from coterie.client.member.effects import Arm, Effects, Fail, Send, Tell
+from coterie.client.member.errors import code_of, error_for
+from coterie.client.member.events import HeartbeatAnswered, HeartbeatDue
+from coterie.client.member.facts import PollIntervalExceeded
+from coterie.client.member.finding import forget_coordinator
+from coterie.client.member.identity import DROPS, drop, drop_for, fence
+from coterie.client.member.leaving import say_goodbye
+from coterie.client.member.member import Member
+from coterie.client.member.states import Api, Do, on_error
+from coterie.client.member.timers import DUE, HEARTBEAT
+from coterie.errors import ErrorCode
+from coterie.messages import Heartbeat
+
+__all__ = ["heartbeat_answered", "heartbeat_due"]
+
+
+def heartbeat_due(member: Member, _event: HeartbeatDue, now_ms: int) -> Effects:
+    if not member.is_beating:
+        return []
+    if now_ms >= member.poll_deadline_ms and _poll_counts(member):
+        return _poll_is_late(member, now_ms)
+    if member.coordinator is None:
+        return [_look_again(member, now_ms)]
+    if now_ms >= member.session_deadline_ms:
+        # Nothing was answered for a whole session: this coordinator, or the way to it, is gone.
+        cause = f"no heartbeat was answered for session.timeout.ms ({member.settings.session_timeout_ms} ms)"
+        member.heartbeat_in_flight = None
+        return [*forget_coordinator(member, cause, now_ms), _look_again(member, now_ms)]
+    if member.heartbeat_in_flight is not None or now_ms < member.heartbeat_at_ms:
+        return [_look_again(member, now_ms)]
+    beat = member.beat or _build(member)
+    then = beat.then
+    then.reply = then.error = None
+    member.heartbeat_in_flight = then  # type: ignore[assignment]
+    member.heartbeat_at_ms = now_ms + member.settings.heartbeat_interval_ms
+    return [beat, _look_again(member, now_ms)]
+
+
+def _poll_counts(member: Member) -> bool:
+    """Inside poll the user is here, unless it is the listener that keeps it."""
+    return (not member.polling or member.calling is not None) and member.ending is None
+
+
+def _look_again(member: Member, now_ms: int) -> Arm:
+    at_ms = member.heartbeat_at_ms
+    if at_ms <= now_ms:
+        at_ms = now_ms + member.settings.heartbeat_interval_ms
+    if now_ms < member.session_deadline_ms < at_ms:
+        at_ms = member.session_deadline_ms
+    if now_ms < member.poll_deadline_ms < at_ms and _poll_counts(member):
+        at_ms = member.poll_deadline_ms
+    return Arm(HEARTBEAT, at_ms, DUE)
+
+
+def _build(member: Member) -> Send:
+    settings = member.settings
+    request = Heartbeat(None, settings.group_id, member.member_id, settings.group_instance_id, member.generation_id)
+    then = HeartbeatAnswered(member.generation_id, member.member_id)
+    member.beat = Send(member.coordinator, request, settings.request_timeout_ms, then)
+    return member.beat
+
+
+def heartbeat_answered(member: Member, event: HeartbeatAnswered, now_ms: int) -> Effects:
+    if event is not member.heartbeat_in_flight:
+        return []  # of an older generation, or of a time before the join (KAFKA-9823)
+    member.heartbeat_in_flight = None
+    if event.error is None and event.reply is ErrorCode.NONE:
+        member.session_deadline_ms = now_ms + member.settings.session_timeout_ms
+        member.heartbeat_failures = 0
+        return []
+    return _refused(member, event.reply if event.error is None else code_of(event.error), now_ms)
+
+
+def _refused(member: Member, code: ErrorCode, now_ms: int) -> Effects:
+    what = on_error(Api.HEARTBEAT, code)
+    if what is Do.REJOIN:
+        member.session_deadline_ms = now_ms + member.settings.session_timeout_ms
+        member.heartbeat_failures = 0
+        if member.is_settled:  # else it is on its way already
+            member.rejoin_reason = "group is already rebalancing"
+        return []
+    if what is Do.GIVE_UP:
+        return fence(member, error_for(Api.HEARTBEAT, code, member.settings), now_ms)
+    if what in DROPS:
+        return drop_for(member, Api.HEARTBEAT, code, what, now_ms)
+    effects: Effects = []
+    if what is Do.FIND:
+        effects = forget_coordinator(member, f"{code.name} in answer to {Api.HEARTBEAT}", now_ms)
+    elif what is Do.FAIL and member.ending is None:
+        effects = [Fail(error_for(Api.HEARTBEAT, code, member.settings))]
+    backoff_ms = min(member.backoff_ms(member.heartbeat_failures), member.settings.heartbeat_interval_ms)
+    member.heartbeat_at_ms = now_ms + backoff_ms
+    member.heartbeat_failures += 1
+    return [*effects, _look_again(member, now_ms)]
+
+
+def _poll_is_late(member: Member, now_ms: int) -> Effects:
+    settings = member.settings
+    leaves = settings.group_instance_id is None
+    told = Tell(PollIntervalExceeded(now_ms, settings.group_id, settings.max_poll_interval_ms, leaves))
+    why = "consumer poll timeout has expired"
+    effects = say_goodbye(member, why, now_ms) if leaves else []
+    return [told, *effects, *drop(member, why, now_ms)]

@@ -1,0 +1,118 @@
+"""Joining: the request, and what its answer means (M4, M12)."""
+
+from __future__ import annotations
+
+from coterie.client.member.effects import Disarm, Effects, Send, Tell
+from coterie.client.member.errors import AssignorError, code_of, error_for
+from coterie.client.member.events import JoinAnswered
+from coterie.client.member.facts import GroupJoined
+from coterie.client.member.leading import lead
+from coterie.client.member.member import CONSUMER, Member
+from coterie.client.member.rounds import fail_round, round_failed
+from coterie.client.member.states import Api
+from coterie.client.member.subscribing import watch
+from coterie.client.member.syncing import sync
+from coterie.client.member.timers import HEARTBEAT, start_heartbeats
+from coterie.errors import ErrorCode, KafkaError
+from coterie.messages import NO_GENERATION, JoinedGroup, JoinGroup, Protocol
+from coterie.wire.subscription import Subscription, write_subscription
+
+__all__ = ["can_join", "join", "join_answered"]
+
+JOIN_TIMEOUT_LAPSE_MS = 5_000
+MAX_TIMEOUT_MS = 2**31 - 1
+MAX_REASON = 255
+"""KIP-800."""
+
+
+def can_join(member: Member) -> bool:
+    return member.waiting_for is None and member.coordinator is not None and not member.is_backing_off
+
+
+def join(member: Member, now_ms: int) -> Effects:
+    """Only the answer to this very request counts; heartbeats pause until it is there (KAFKA-10134)."""
+    settings = member.settings
+    member.is_settled = False
+    member.heartbeat_in_flight = None
+    effects: Effects = [Disarm(HEARTBEAT)]
+    try:
+        protocols = _protocols(member)
+    except Exception as raised:  # noqa: BLE001 an assignor is somebody else's code
+        return [*effects, *fail_round(member, _user_data_failed(raised), now_ms)]
+    member.joined_topics = member.topics
+    member.snapshot, member.is_stale, member.group_topics = None, False, frozenset()
+    request = JoinGroup(
+        token=None,
+        group_id=settings.group_id,
+        member_id=member.member_id,
+        instance_id=settings.group_instance_id,
+        protocol_type=CONSUMER,
+        protocols=protocols,
+        session_timeout_ms=settings.session_timeout_ms,
+        rebalance_timeout_ms=settings.max_poll_interval_ms,
+        fresh_id="",
+        client_id=settings.client_id,
+        reason=(member.rejoin_reason or "")[:MAX_REASON],
+    )
+    # The coordinator parks it for up to the rebalance timeout.
+    timeout_ms = max(settings.request_timeout_ms, settings.max_poll_interval_ms + JOIN_TIMEOUT_LAPSE_MS)
+    member.waiting_for = then = JoinAnswered(member.generation_id, member.member_id)
+    return [*effects, *watch(member), Send(member.coordinator, request, min(timeout_ms, MAX_TIMEOUT_MS), then)]
+
+
+def _protocols(member: Member) -> list[Protocol]:
+    topics = sorted(member.topics)
+    owned: dict[str, list[int]] = {}
+    for topic, partition in sorted(member.assigned):
+        owned.setdefault(topic, []).append(partition)
+    rack, generation_id = member.settings.client_rack, member.generation_id
+    protocols = []
+    for assignor in member.settings.assignors:
+        user_data = assignor.user_data(topics, member.last_owned, member.last_generation_id)
+        subscription = Subscription(topics, user_data, owned, generation_id, rack)
+        protocols.append(Protocol(assignor.name, write_subscription(subscription)))
+    return protocols
+
+
+def _user_data_failed(raised: Exception) -> AssignorError:
+    error = AssignorError(
+        f"an assignor raised {raised!r} when asked for the user data of the subscription, so the member cannot join; "
+        "correct Assignor.user_data"
+    )
+    error.__cause__ = raised
+    return error
+
+
+def join_answered(member: Member, event: JoinAnswered, now_ms: int) -> Effects:
+    if event is not member.waiting_for:
+        return []  # no longer joining: the user has unsubscribed, say (M10)
+    member.waiting_for = None
+    if event.error is not None:
+        return round_failed(member, Api.JOIN_GROUP, code_of(event.error), now_ms, event.error)
+    reply: JoinedGroup = event.reply
+    if reply.error:
+        if reply.error is ErrorCode.MEMBER_ID_REQUIRED:
+            member.member_id, member.generation_id = reply.member_id, NO_GENERATION
+        return round_failed(member, Api.JOIN_GROUP, reply.error, now_ms)
+    if reply.protocol_type not in {None, CONSUMER}:
+        about = f'the group\'s protocol type is "{reply.protocol_type}", a consumer\'s is "{CONSUMER}"'
+        return fail_round(member, _inconsistent(member, about), now_ms)
+    leads = reply.leader_id == reply.member_id
+    name = reply.protocol_name or ""
+    member.member_id, member.generation_id, member.protocol_name = reply.member_id, reply.generation_id, name
+    member.beat = None
+    effects: Effects = [
+        Tell(GroupJoined(now_ms, member.settings.group_id, reply.member_id, reply.generation_id, name, leads)),
+        *start_heartbeats(member, now_ms),
+    ]
+    if not member.polling:
+        member.poll_deadline_ms = now_ms + member.settings.max_poll_interval_ms
+    if member.assignor(name) is None:
+        names = ", ".join(assignor.name for assignor in member.settings.assignors)
+        about = f'the group voted for assignor "{name}", this member has {names}'
+        return [*effects, *fail_round(member, _inconsistent(member, about), now_ms)]
+    return [*effects, *(lead(member, reply, now_ms) if leads else sync(member, (), now_ms))]
+
+
+def _inconsistent(member: Member, about: str) -> KafkaError:
+    return error_for(Api.JOIN_GROUP, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member.settings, about)

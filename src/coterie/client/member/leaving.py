@@ -1,0 +1,181 @@
+"""Leaving (M9, M13): on unsubscribe and on close. Commit, tell the listener, stop the heartbeat, say goodbye, reset."""
+
+from __future__ import annotations
+
+from coterie.client.member.committing import ask_commit
+from coterie.client.member.effects import (
+    COORDINATOR_LANE,
+    LEAVING_LANE,
+    Arm,
+    AskPositions,
+    Disarm,
+    Effects,
+    Ended,
+    Listened,
+    Send,
+    Tell,
+)
+from coterie.client.member.errands import Kind
+from coterie.client.member.events import (
+    CloseAsked,
+    CloseDue,
+    LeaveAnswered,
+    PositionsAnswered,
+    UnsubscribeAsked,
+)
+from coterie.client.member.facts import GroupLeft
+from coterie.client.member.identity import reset
+from coterie.client.member.listening import call_listener
+from coterie.client.member.member import Member
+from coterie.client.member.sending import end
+from coterie.client.member.states import IN_A_ROUND, Stage, enter
+from coterie.client.member.subscribing import subscribe, watch
+from coterie.client.member.timers import AUTO_COMMIT, CLOSE, HEARTBEAT, JOIN_RETRY, PREPARE
+from coterie.errors import KafkaError
+from coterie.messages import LeaveGroup, LeavingMember
+
+__all__ = [
+    "can_go_on_leaving",
+    "close_asked",
+    "close_due",
+    "go_on_leaving",
+    "leave_answered",
+    "positions_on_close",
+    "say_goodbye",
+    "start_leaving",
+    "unsubscribe_asked",
+]
+
+MAX_REASON = 255
+_REASON = {
+    UnsubscribeAsked: "the consumer unsubscribed from all topics",
+    CloseAsked: "the consumer is being closed",
+}
+
+
+def unsubscribe_asked(member: Member, event: UnsubscribeAsked, _now_ms: int) -> Effects:
+    if member.ending is not None or not member.subscribed:
+        return [Ended(event)]
+    member.ending = event
+    return []
+
+
+def close_asked(member: Member, event: CloseAsked, _now_ms: int) -> Effects:
+    effects: Effects = []
+    if member.is_closing:
+        return [Ended(event)]
+    if member.ending is not None:
+        effects.append(Ended(member.ending, member.ending_error))
+        member.ending_error = None
+    member.ending = event
+    return [*effects, Arm(CLOSE, event.until_ms, CloseDue())]
+
+
+def start_leaving(member: Member, now_ms: int) -> Effects:
+    """The round it was in, if any, goes on without it: answers of it are no longer waited for."""
+    is_parked = member.stage in IN_A_ROUND and member.waiting_for is not None
+    member.leaving_lane = LEAVING_LANE if is_parked else COORDINATOR_LANE
+    member.waiting_for = None
+    member.is_backing_off = False
+    member.goodbye_is_said = False
+    enter(member, Stage.LEAVING, now_ms)
+    effects: Effects = [Disarm(JOIN_RETRY), Disarm(PREPARE), Disarm(AUTO_COMMIT)]
+    if member.is_closing:
+        for errand in [one for one in member.errands.values() if one.kind is Kind.COMMITTED]:
+            effects += end(member, errand, closed_error(member), now_ms)
+        if member.settings.enable_auto_commit and (member.is_settled or not member.subscribed):
+            member.waiting_for = then = PositionsAnswered()
+            effects.append(AskPositions(then))
+    return effects
+
+
+def positions_on_close(member: Member, event: PositionsAnswered, now_ms: int) -> Effects:
+    assert isinstance(member.ending, CloseAsked)
+    return ask_commit(member, Kind.COMMIT_ON_CLOSE, None, event.reply or {}, member.ending.until_ms, now_ms)
+
+
+def can_go_on_leaving(member: Member) -> bool:
+    """A closing member waits for all commits that were asked for: after the leave they would be refused."""
+    return member.waiting_for is None and member.calling is None and not (member.is_closing and member.errands)
+
+
+def go_on_leaving(member: Member, now_ms: int) -> Effects:
+    if member.assigned:
+        kind = Listened.REVOKED if member.has_generation and member.is_settled else Listened.LOST
+        return call_listener(member, kind, member.assigned, now_ms)
+    if not member.goodbye_is_said:
+        assert member.ending is not None
+        effects = [Disarm(HEARTBEAT), *_goodbye_if_wanted(member, now_ms), *reset(member)]
+        member.goodbye_is_said = True
+        return effects
+    return _finish(member, now_ms)
+
+
+def _goodbye_if_wanted(member: Member, now_ms: int) -> Effects:
+    asked = member.ending
+    leaves = member.settings.group_instance_id is None
+    if isinstance(asked, CloseAsked) and asked.leave is not None:
+        leaves = asked.leave  # KIP-1092
+    if not leaves or asked is None:
+        return []
+    effects = say_goodbye(member, _REASON[type(asked)], now_ms, member.leaving_lane)
+    if member.is_closing and effects and isinstance(effects[0], Send):
+        member.waiting_for = effects[0].then
+    return effects
+
+
+def say_goodbye(member: Member, reason: str, now_ms: int, lane: str = COORDINATOR_LANE) -> Effects:
+    """Once, without repeating it: the session timeout sees to the rest."""
+    if not member.member_id:
+        return []
+    told = member.coordinator is not None
+    fact = Tell(GroupLeft(now_ms, member.settings.group_id, member.member_id, reason, told))
+    if not told:
+        return [fact]
+    leaving = LeavingMember(member.member_id, member.settings.group_instance_id, reason[:MAX_REASON])
+    request = LeaveGroup(None, member.settings.group_id, [leaving])
+    then = LeaveAnswered(member.generation_id, member.member_id)
+    return [Send(member.coordinator, request, member.settings.request_timeout_ms, then, lane), fact]
+
+
+def leave_answered(member: Member, event: LeaveAnswered, _now_ms: int) -> Effects:
+    """Whatever it says (M13)."""
+    if event is member.waiting_for:
+        member.waiting_for = None
+    return []
+
+
+def close_due(member: Member, _event: CloseDue, now_ms: int) -> Effects:
+    """Time is over: what can still be said is said, and nothing is waited for."""
+    if not member.is_closing:
+        return []
+    effects: Effects = []
+    if member.stage is not Stage.LEAVING:
+        effects = start_leaving(member, now_ms)
+    if not member.goodbye_is_said:
+        effects += [Disarm(HEARTBEAT), *_goodbye_if_wanted(member, now_ms), *reset(member)]
+    return [*effects, *_finish(member, now_ms)]
+
+
+def _finish(member: Member, now_ms: int) -> Effects:
+    assert member.ending is not None
+    asked, error = member.ending, member.ending_error
+    member.ending = member.ending_error = member.waiting_for = member.calling = None
+    member.subscribed = member.stalled = member.is_prepared = member.is_told = False
+    member.topics, member.pattern, member.joined_topics = frozenset(), None, None
+    member.group_topics, member.rejoin_reason, member.failure = frozenset(), None, None
+    member.assigned, member.failures = frozenset(), 0
+    effects = watch(member)
+    if isinstance(asked, UnsubscribeAsked):
+        enter(member, Stage.UNJOINED, now_ms)
+        effects.append(Ended(asked, error))
+        following, member.next_subscription = member.next_subscription, None
+        return effects if following is None else [*effects, *subscribe(member, following, now_ms)]
+    for errand in list(member.errands.values()):
+        effects += end(member, errand, closed_error(member), now_ms)
+    enter(member, Stage.CLOSED, now_ms)
+    return [*effects, Disarm(CLOSE), Ended(asked, error)]
+
+
+def closed_error(member: Member) -> KafkaError:
+    return KafkaError(f'the consumer of group "{member.settings.group_id}" is closed; open a new one')

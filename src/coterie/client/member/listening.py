@@ -1,0 +1,68 @@
+"""Calling the rebalance listener, and what follows when it returns or raises (M14).
+
+A listener is called only while the user is inside poll, unsubscribe or close, one call at a time. Partitions change
+hands after the call that gives them up and before the call that brings them.
+"""
+
+from __future__ import annotations
+
+from coterie.client.member.effects import CallListener, Effects, Fail, Listened, SetAssignment, Tell
+from coterie.client.member.errors import ListenerError
+from coterie.client.member.events import ListenerAnswered
+from coterie.client.member.facts import ListenerFailed, PartitionsGivenUp
+from coterie.client.member.member import Member
+from coterie.client.member.states import Stage, enter
+from coterie.client.words import TopicPartition
+
+__all__ = ["call_listener", "listener_answered"]
+
+
+def call_listener(member: Member, kind: Listened, partitions: frozenset[TopicPartition], now_ms: int) -> Effects:
+    member.calling = then = ListenerAnswered(kind, partitions)
+    # A listener that never returns keeps partitions nobody reads: it has as long as the user's own code (M8).
+    member.poll_deadline_ms = now_ms + member.settings.max_poll_interval_ms
+    return [CallListener(kind, sorted(partitions), then)]
+
+
+def listener_answered(member: Member, event: ListenerAnswered, now_ms: int) -> Effects:
+    if event is not member.calling:
+        return []
+    member.calling = None
+    effects: Effects = []
+    if event.error is not None:
+        effects += _failed(member, event, event.error, now_ms)
+    if event.kind == Listened.ASSIGNED:
+        if member.stage is Stage.COMPLETING:
+            member.is_prepared = False
+            enter(member, Stage.STABLE, now_ms)
+        return effects
+    if member.stage is Stage.COMPLETING:
+        # Somebody waits for what was given up: the next round hands it out (KIP-429).
+        member.rejoin_reason = "need to revoke partitions and re-join"
+    return [*effects, *_without(member, event, now_ms)]
+
+
+def _failed(member: Member, event: ListenerAnswered, raised: Exception, now_ms: int) -> Effects:
+    error = ListenerError(
+        f"the rebalance listener raised {raised!r} when told what was {event.kind}; the round went on without it. "
+        "Catch the error in the listener, or treat it where poll is called"
+    )
+    error.__cause__ = raised
+    effects: Effects = [Tell(ListenerFailed(now_ms, member.settings.group_id, event.kind, repr(raised)))]
+    if member.ending is None:
+        return [*effects, Fail(error)]
+    member.ending_error = member.ending_error or error
+    return effects
+
+
+def _without(member: Member, event: ListenerAnswered, now_ms: int) -> Effects:
+    """What it was told about is given up now, not before: the listener could still commit."""
+    if not event.partitions:
+        return []
+    member.assigned -= event.partitions
+    member.auto_committed = None
+    lost = event.kind == Listened.LOST
+    return [
+        SetAssignment(sorted(member.assigned), ()),
+        Tell(PartitionsGivenUp(now_ms, member.settings.group_id, sorted(event.partitions), lost)),
+    ]

@@ -1,0 +1,162 @@
+"""What a member is: its identity, what it subscribes to and owns, and what it waits for. No rules in here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from re import Pattern
+from typing import Any
+
+from coterie.assignors import Assignor, Topic
+from coterie.assignors import Member as Subscriber
+from coterie.client.member.effects import COORDINATOR_LANE, Send
+from coterie.client.member.errands import Errand
+from coterie.client.member.events import (
+    Answer,
+    CloseAsked,
+    CoordinatorAnswered,
+    HeartbeatAnswered,
+    ListenerAnswered,
+    Offsets,
+    PositionsAnswered,
+    Subscribed,
+    UnsubscribeAsked,
+)
+from coterie.client.member.settings import MemberSettings
+from coterie.client.member.states import Stage
+from coterie.client.words import TopicPartition
+from coterie.messages import NO_GENERATION
+
+__all__ = ["CONSUMER", "Member"]
+
+CONSUMER = "consumer"
+"""The protocol type (M12)."""
+_MOST_DOUBLINGS = 30
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    settings: MemberSettings
+    stage: Stage = Stage.UNJOINED
+    stage_since_ms: int = 0
+
+    # who it is
+    member_id: str = ""
+    generation_id: int = NO_GENERATION
+    protocol_name: str | None = None
+    is_settled: bool = False
+    """It has the assignment of its generation and no join is on its way: it may commit. Kafka's STABLE."""
+
+    # what it reads
+    subscribed: bool = False
+    topics: frozenset[str] = frozenset()
+    pattern: Pattern[str] | None = None
+    joined_topics: frozenset[str] | None = None
+    """What it said in its last join."""
+    assigned: frozenset[TopicPartition] = frozenset()
+    last_owned: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """What the last round gave it, and which: eager assignors ask after it has been given up."""
+    last_generation_id: int = NO_GENERATION
+
+    # the round
+    rejoin_reason: str | None = None
+    """Not None: it wants a round, for this reason (KIP-800)."""
+    is_prepared: bool = False
+    """Commit and revocation before the join are done, however often the join is repeated (M10)."""
+    is_told: bool = False
+    """The listener was told about this round's revocation."""
+    waiting_for: Answer | None = None
+    """The one answer that moves the round on; any other is news of an older life."""
+    failures: int = 0
+    is_backing_off: bool = False
+    stalled: bool = False
+    """The caller of poll was given an error: it goes on with the next poll, not before."""
+    given: frozenset[TopicPartition] = frozenset()
+    """The assignment that is about to be taken."""
+
+    # poll and listener
+    polling: bool = False
+    poll_deadline_ms: int = 0
+    calling: ListenerAnswered | None = None
+    failure: Exception | None = None
+    """Why it was fenced."""
+
+    # coordinator
+    coordinator: Any = None
+    finding: CoordinatorAnswered | None = None
+    find_failures: int = 0
+    is_finding_later: bool = False
+
+    # heartbeat
+    heartbeat_at_ms: int = 0
+    session_deadline_ms: int = 0
+    heartbeat_in_flight: HeartbeatAnswered | None = None
+    heartbeat_failures: int = 0
+    beat: Send | None = None
+    """The heartbeat of this generation, built once."""
+
+    # leading
+    subscribers: Sequence[Subscriber] = ()
+    skips_assignment: bool = False
+    group_topics: frozenset[str] = frozenset()
+    snapshot: Mapping[str, Topic] | None = None
+    """What the leader knew about the group's topics when it assigned; None if it does not lead."""
+    metadata: Mapping[str, Topic] = field(default_factory=dict)
+    is_stale: bool = False
+    """The metadata has changed since the snapshot (M5)."""
+    watched: frozenset[str] | None = frozenset()
+
+    # commits and questions for committed offsets
+    errands: dict[int, Errand] = field(default_factory=dict)
+    errands_given: int = 0
+    unsent: list[Errand] = field(default_factory=list)
+    """Errands that can be sent as soon as the coordinator is known."""
+    newest_commit: dict[TopicPartition, int] = field(default_factory=dict)
+    auto_commit_at_ms: int | None = None
+    auto_asked: PositionsAnswered | None = None
+    auto_committed: Offsets | None = None
+
+    # the end
+    ending: UnsubscribeAsked | CloseAsked | None = None
+    ending_error: Exception | None = None
+    goodbye_is_said: bool = False
+    leaving_lane: str = COORDINATOR_LANE
+    next_subscription: Subscribed | None = None
+    """Subscribed to while it was still unsubscribing."""
+
+    @property
+    def has_generation(self) -> bool:
+        return self.generation_id != NO_GENERATION and self.member_id != ""
+
+    @property
+    def is_beating(self) -> bool:
+        """Heartbeats pause from a join to its answer (M3)."""
+        return self.has_generation and self.stage is not Stage.JOINING
+
+    @property
+    def is_closing(self) -> bool:
+        return isinstance(self.ending, CloseAsked)
+
+    @property
+    def may_call(self) -> bool:
+        """The user is here: a listener can be called."""
+        return (self.polling or self.ending is not None) and self.calling is None
+
+    @property
+    def wish(self) -> str | None:
+        """Why it wants a round, if it does. Two of the reasons are looked at anew each time, so none gets lost."""
+        if self.is_stale:
+            return "cached metadata has changed"
+        if self.joined_topics is not None and self.joined_topics is not self.topics:
+            if self.joined_topics != self.topics:
+                return "subscription has changed"
+            self.joined_topics = self.topics
+        return self.rejoin_reason
+
+    def assignor(self, name: str | None) -> Assignor | None:
+        return next((assignor for assignor in self.settings.assignors if assignor.name == name), None)
+
+    def backoff_ms(self, failures: int) -> int:
+        settings = self.settings
+        term = settings.retry_backoff_ms << min(failures, _MOST_DOUBLINGS)
+        return round(min(term, settings.retry_backoff_max_ms) * (0.8 + 0.4 * settings.dice))

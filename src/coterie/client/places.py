@@ -1,0 +1,97 @@
+"""One partition as its reader sees it: where it stands, what is fetched and not yet taken, what hinders it. No I/O."""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+
+from coterie.client.resets import Reset
+from coterie.client.unpacking import Chunk
+from coterie.client.words import TopicPartition
+from coterie.errors import KafkaError
+
+__all__ = ["Need", "Place"]
+
+
+class Need(Enum):
+    """What is missing before records can be fetched."""
+
+    NOTHING = "it stands somewhere"
+    COMMITTED = "how far has the group come?"
+    RESET = "where does auto.offset.reset lead to?"
+
+
+class Place:
+    """`position`: the next record to hand over. `done`: the same when the last poll began. `next_fetch`: behind all
+    that is fetched. They differ by what waits to be taken, and by what was taken and is being processed.
+    """
+
+    __slots__ = (
+        "asking",
+        "chunks",
+        "done",
+        "done_epoch",
+        "epoch",
+        "failure",
+        "failure_passes",
+        "high_watermark",
+        "is_held",
+        "is_paused",
+        "last_stable",
+        "need",
+        "next_fetch",
+        "not_before_ms",
+        "partition",
+        "position",
+        "replica",
+        "replica_until_ms",
+        "reset",
+    )
+
+    def __init__(self, partition: TopicPartition, need: Need) -> None:
+        self.partition = partition
+        self.need = need
+        self.reset: Reset | None = None
+        self.position: int | None = None
+        self.epoch = -1
+        self.done: int | None = None
+        self.done_epoch = -1
+        self.next_fetch = -1
+        self.chunks: deque[Chunk] = deque()
+        self.high_watermark = self.last_stable = -1
+        self.is_paused = False
+        self.is_held = False
+        self.asking: object | None = None
+        """The wish that will tell where it stands, while it is under way."""
+        self.not_before_ms = 0
+        self.failure: KafkaError | None = None
+        self.failure_passes = False
+        self.replica: int | None = None
+        self.replica_until_ms = 0
+
+    def stand_at(self, offset: int, leader_epoch: int = -1) -> None:
+        self.need = Need.NOTHING
+        self.position = self.done = self.next_fetch = offset
+        self.epoch = self.done_epoch = leader_epoch
+
+    def leave(self) -> None:
+        """It stands nowhere now, and an answer that is under way is of no use."""
+        self.position = self.done = None
+        self.next_fetch = -1
+        self.asking = None
+
+    def forget_fetched(self) -> None:
+        self.chunks.clear()
+        self.failure = None
+        self.failure_passes = False
+        self.not_before_ms = 0
+
+    def wants(self, offset: int) -> bool:
+        """Whether the answer to a fetch from `offset` is still of use."""
+        return self.need is Need.NOTHING and self.next_fetch == offset
+
+    def node_to_ask(self, leader: int, now_ms: int) -> int:
+        """A nearer replica for a while, if the leader has named one (KIP-392)."""
+        if self.replica is not None and self.replica_until_ms <= now_ms:
+            self.replica = None
+        return leader if self.replica is None else self.replica

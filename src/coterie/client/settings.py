@@ -1,0 +1,425 @@
+"""Every setting of our clients, under Kafka's own names, with the defaults of the Java clients 4.3.1.
+
+    ConsumerSettings.of({"bootstrap.servers": "localhost:9092", "group.id": "orders"})
+    ConsumerSettings.of(bootstrap_servers=["a:9092", "b:9092"], group_id="orders")
+    AdminSettings.load(properties=text, sets=["request.timeout.ms=5000"])
+
+These classes are the table; docs/client-settings.md is printed from it. What the Java clients have and we have not is
+below: refused, with what to do instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import NamedTuple, Self
+
+from coterie.client.durations import duration_ms
+from coterie.settings.kinds import Flag, Word, Words, int32, int64, text_of
+from coterie.settings.setting import SettingsError, rows_of, setting
+from coterie.settings.sources import Given, Ignored, Table, from_properties, from_sets, settle
+
+__all__ = [
+    "TABLES",
+    "Address",
+    "AdminSettings",
+    "ClientSettings",
+    "ConsumerSettings",
+    "Part",
+    "ProducerSettings",
+    "parse_addresses",
+]
+
+
+class Part(Enum):
+    CLIENT = "Every client"
+    GROUP = "The consumer: its group"
+    FETCH = "The consumer: reading"
+    PRODUCER = "The producer"
+
+
+CLIENT, GROUP, FETCH, PRODUCER = Part
+
+_NO_TLS = "only PLAINTEXT is spoken so far. Connect to a listener of that kind"
+_NO_METRICS = "there are no metrics to sample or push"
+_NO_TRANSACTIONS = "there are no transactions yet; leave it out, and the producer is idempotent"
+_OWN_CHOICE = "a slow broker gets less as its queue grows, and is never left out"
+
+REFUSED: Mapping[str, Sequence[str]] = {
+    "records carry bytes. Decode them where you read them: record.value.decode()": (
+        "key.deserializer",
+        "value.deserializer",
+    ),
+    "records carry bytes. Encode them where you send them: text.encode()": ("key.serializer", "value.serializer"),
+    "there is no JVM to load a class into. Wrap poll() or send() in a function of yours": ("interceptor.classes",),
+    "there is no JVM to load a class into. Leave it out": ("metric.reporters", "auto.include.jmx.reporter"),
+    "there is no JVM to load a class into. Name the partition in send(), or set partitioner.ignore.keys": (
+        "partitioner.class",
+    ),
+    "values are taken as they are. Read the secret or the file in Python and give what it says": (
+        "config.providers",
+        "config.providers.*",
+    ),
+    _NO_TLS: ("ssl.*", "sasl.*", "security.providers"),
+    "clients talk to brokers. Give bootstrap.servers": ("bootstrap.controllers",),
+    "groups are of the classic protocol, whose assignors are in partition.assignment.strategy": (
+        "group.remote.assignor",
+    ),
+    "there are no share groups": ("share.acknowledgement.mode", "share.acquire.mode"),
+    _NO_TRANSACTIONS: ("transactional.id", "transaction.timeout.ms", "transaction.two.phase.commit.enable"),
+    "it is internal to the Java consumer. Leave it out": ("internal.*",),
+}
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_addresses(texts: Sequence[str], problems: list[str]) -> tuple[Address, ...]:
+    """As `bootstrap.servers` has them: host:port, [::1]:port, and a protocol before it, which must be PLAINTEXT."""
+    found = []
+    for text in texts:
+        protocol, _, rest = text.rpartition("://")
+        host, colon, port = rest.rpartition(":")
+        if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= 65_535:
+            problems.append(f"bootstrap.servers has {text!r}: allowed is host:port, for example localhost:9092")
+        elif protocol.upper() not in {"", "PLAINTEXT"}:
+            problems.append(f"bootstrap.servers has {text!r}: {_NO_TLS}")
+        else:
+            found.append(Address(host.removeprefix("[").removesuffix("]"), int(port)))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """What consumer, producer and admin have in common."""
+
+    bootstrap_servers: tuple[str, ...] = setting(
+        CLIENT, (), Words(), "Where to ask first, host:port with commas between them; one that lives is enough."
+    )
+    client_id: str = setting(CLIENT, "", Word(), "What the brokers' logs and the group's members show this client as.")
+    request_timeout_ms: int = setting(CLIENT, 30_000, int32(0), "How long an answer may take.")
+    default_api_timeout_ms: int = setting(
+        CLIENT, 60_000, int32(0), "How long a call may take, with all its retries, that is not told otherwise."
+    )
+    retry_backoff_ms: int = setting(CLIENT, 100, int64(0), "The pause before the first retry; it doubles each time.")
+    retry_backoff_max_ms: int = setting(CLIENT, 1_000, int64(0), "The longest pause before a retry.")
+    reconnect_backoff_ms: int = setting(
+        CLIENT, 50, int64(0), "The pause before a broker is connected to again; it doubles each time."
+    )
+    reconnect_backoff_max_ms: int = setting(CLIENT, 1_000, int64(0), "The longest pause before a new connection.")
+    socket_connection_setup_timeout_ms: int = setting(
+        CLIENT, 10_000, int64(0), "How long a connection may take to come about; it doubles each time."
+    )
+    socket_connection_setup_timeout_max_ms: int = setting(CLIENT, 30_000, int64(0), "The longest it may take.")
+    connections_max_idle_ms: int = setting(
+        CLIENT, 540_000, int64(), "A connection that is silent so long is closed; negative: never."
+    )
+    metadata_max_age_ms: int = setting(CLIENT, 300_000, int64(0), "How long it is believed who leads what.")
+    metadata_recovery_strategy: str = setting(
+        CLIENT,
+        "rebootstrap",
+        Word(("rebootstrap", "none"), any_case=True),
+        "When no known broker answers, bootstrap.servers are asked again, or not.",
+    )
+    metadata_recovery_rebootstrap_trigger_ms: int = setting(
+        CLIENT, 300_000, int64(0), "How long to wait before.", unused="bootstrap.servers are asked again at once"
+    )
+    security_protocol: str = setting(
+        CLIENT, "PLAINTEXT", Word(("PLAINTEXT",), any_case=True), "How connections are protected.", why=_NO_TLS
+    )
+    client_dns_lookup: str = setting(
+        CLIENT,
+        "use_all_dns_ips",
+        Word(("use_all_dns_ips",)),
+        "All addresses of a name are tried.",
+        why="the other one is for Kerberos, which there is not",
+    )
+    send_buffer_bytes: int = setting(CLIENT, 131_072, int32(-1), "The socket's send buffer; -1: as the system has it.")
+    receive_buffer_bytes: int = setting(CLIENT, 65_536, int32(-1), "The socket's receive buffer; -1: the system's.")
+    enable_metrics_push: bool = setting(CLIENT, True, Flag(), "Metrics go to the brokers.", unused=_NO_METRICS)
+    metrics_num_samples: int = setting(CLIENT, 2, int32(1), "Samples of a metric.", unused=_NO_METRICS)
+    metrics_recording_level: str = setting(
+        CLIENT, "INFO", Word(("INFO", "DEBUG", "TRACE")), "How much is measured.", unused=_NO_METRICS
+    )
+    metrics_sample_window_ms: int = setting(CLIENT, 30_000, int64(0), "The time of a sample.", unused=_NO_METRICS)
+    coterie_max_response_bytes: int = setting(
+        CLIENT, 268_435_456, int32(1_048_576), "The largest answer; a broker that announces more is not believed."
+    )
+
+    given: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Where those that were given came from, by name; all others have their default."""
+    ignored: Sequence[Ignored] = ()
+    """What was given and changes nothing, with the reason."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, object] = MappingProxyType({}), **more: object) -> Self:
+        """From Python: names with dots or underscores; None counts as not given, and a keyword more than `values`."""
+        both = {name.replace("_", "."): value for name, value in values.items()}
+        both |= {name.replace("_", "."): value for name, value in more.items()}
+        given = [Given(name, text_of(value), "settings") for name, value in both.items() if value is not None]
+        return cls._settled(given, [])
+
+    @classmethod
+    def load(
+        cls,
+        properties: str = "",
+        sets: Sequence[str] = (),
+        defaults: Mapping[str, object] = MappingProxyType({}),
+        **more: object,
+    ) -> Self:
+        """From a file's text, then `--set name=value`, then keywords: the later one counts.
+
+        `defaults` are the caller's own, in the place of Kafka's.
+        """
+        problems: list[str] = []
+        given = [
+            *from_properties(properties, problems),
+            *from_sets(sets, problems),
+            *(Given(name, text_of(value), f"{name}=") for name, value in more.items() if value is not None),
+        ]
+        return cls._settled(given, problems, defaults)
+
+    @classmethod
+    def _settled(
+        cls, given: Sequence[Given], problems: list[str], defaults: Mapping[str, object] = MappingProxyType({})
+    ) -> Self:
+        values, origins, ignored = settle(given, TABLES[cls], problems)
+        assumed = {name.replace(".", "_"): value for name, value in defaults.items() if name not in origins}
+        settings = cls(**{**assumed, **values}, given=origins, ignored=tuple(ignored))
+        parse_addresses(settings.bootstrap_servers, problems)
+        if not problems:
+            problems += settings.contradictions()
+        if problems:
+            raise SettingsError("\n".join(problems))
+        return settings
+
+    def contradictions(self) -> list[str]:
+        """What is allowed alone and not together."""
+        return []
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """Of `bootstrap.servers`; none is an error, since a client has to begin somewhere."""
+        problems: list[str] = []
+        found = parse_addresses(self.bootstrap_servers, problems)
+        if problems or not found:
+            raise SettingsError(
+                "\n".join(problems) or "bootstrap.servers is empty: name a broker, as in localhost:9092"
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminSettings(ClientSettings):
+    connections_max_idle_ms: int = setting(
+        CLIENT, 300_000, int64(), "A connection that is silent so long is closed; negative: never."
+    )
+    enable_metrics_push: bool = setting(CLIENT, False, Flag(), "Metrics go to the brokers.", unused=_NO_METRICS)
+    retries: int = setting(
+        CLIENT, 2**31 - 1, int32(0), "Retries of a call.", unused="default.api.timeout.ms says how long it is tried"
+    )
+
+    def contradictions(self) -> list[str]:
+        if "default.api.timeout.ms" in self.given and self.default_api_timeout_ms < self.request_timeout_ms:
+            problem = (
+                f"default.api.timeout.ms is {self.default_api_timeout_ms}, request.timeout.ms {self.request_timeout_ms}"
+                ": a call could end before its first answer may. Raise the one or lower the other"
+            )
+            return [problem]
+        return []
+
+
+class Assignors(Words):
+    """Names as members vote for them; Java's class names mean the same."""
+
+    _JAVA: Mapping[str, str] = {
+        f"org.apache.kafka.clients.consumer.{name}Assignor": ours
+        for name, ours in {
+            "Range": "range",
+            "RoundRobin": "roundrobin",
+            "Sticky": "sticky",
+            "CooperativeSticky": "cooperative-sticky",
+        }.items()
+    }
+
+    def read(self, text: str) -> tuple[str, ...]:
+        names = Words.read(self, text)
+        if not names:
+            raise ValueError(text)
+        return tuple(dict.fromkeys(self._JAVA.get(name, name) for name in names))
+
+
+class Reset(Word):
+    @property
+    def allowed(self) -> str:
+        return "latest, earliest, none, or by_duration: and an ISO 8601 duration, as in by_duration:PT1H"
+
+    def read(self, text: str) -> str:
+        kind, _, rest = text.strip().partition(":")
+        if kind == "by_duration":
+            duration_ms(rest)
+            return f"{kind}:{rest}"
+        return Word(("latest", "earliest", "none")).read(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings(ClientSettings):
+    group_id: str | None = setting(GROUP, None, Word(is_empty_allowed=False), "The group to be a member of.")
+    group_instance_id: str | None = setting(
+        GROUP,
+        None,
+        Word(is_empty_allowed=False),
+        "A name that outlives restarts: the member is static, and a restart moves nothing (KIP-345).",
+    )
+    group_protocol: str = setting(
+        GROUP,
+        "classic",
+        Word(("classic",), any_case=True),
+        "Who assigns: the members themselves.",
+        why="the protocol of KIP-848 is not there yet; leave it out",
+    )
+    partition_assignment_strategy: tuple[str, ...] = setting(
+        GROUP, ("range", "cooperative-sticky"), Assignors(), "The assignors this member can use, the favourite first."
+    )
+    session_timeout_ms: int = setting(GROUP, 45_000, int32(1), "A member that is silent so long is out of the group.")
+    heartbeat_interval_ms: int = setting(GROUP, 3_000, int32(1), "The time between two heartbeats.")
+    max_poll_interval_ms: int = setting(GROUP, 300_000, int32(1), "A member that does not poll for so long leaves.")
+    enable_auto_commit: bool = setting(GROUP, True, Flag(), "Positions are committed in the background.")
+    auto_commit_interval_ms: int = setting(GROUP, 5_000, int32(0), "How often they are.")
+    client_rack: str = setting(GROUP, "", Word(), "Where this client stands, for assignors and for reading nearby.")
+    allow_auto_create_topics: bool = setting(GROUP, True, Flag(), "Subscribing may create a topic, if the broker does.")
+    exclude_internal_topics: bool = setting(GROUP, True, Flag(), "A pattern does not match internal topics.")
+
+    auto_offset_reset: str = setting(FETCH, "latest", Reset(), "Where to begin when the group has no offset.")
+    fetch_min_bytes: int = setting(FETCH, 1, int32(0), "An answer waits until there are so many bytes,")
+    fetch_max_wait_ms: int = setting(FETCH, 500, int32(0), "but not longer than this.")
+    fetch_max_bytes: int = setting(
+        FETCH, 52_428_800, int32(0), "The most one answer has, though never less than a batch."
+    )
+    max_partition_fetch_bytes: int = setting(FETCH, 1_048_576, int32(0), "The most one partition has in an answer.")
+    max_poll_records: int = setting(FETCH, 500, int32(1), "The most records of one poll().")
+    isolation_level: str = setting(
+        FETCH,
+        "read_uncommitted",
+        Word(("read_uncommitted", "read_committed")),
+        "Whether records of transactions are seen before their end, and when they were aborted.",
+    )
+    check_crcs: bool = setting(FETCH, True, Flag(), "Batches whose checksum is wrong are refused.")
+
+    def contradictions(self) -> list[str]:
+        problems = []
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            problems.append(
+                f"heartbeat.interval.ms is {self.heartbeat_interval_ms}, session.timeout.ms {self.session_timeout_ms}: "
+                "a member would be out before its next heartbeat. A third of the session is usual"
+            )
+        if self.enable_auto_commit and "enable.auto.commit" in self.given and self.group_id is None:
+            problems.append("enable.auto.commit is true and there is no group.id to commit for: give one, or leave it")
+        return problems
+
+    @property
+    def commits_automatically(self) -> bool:
+        """Without a group there is nothing to commit for, whatever the default says (as in Java)."""
+        return self.enable_auto_commit and self.group_id is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerSettings(ClientSettings):
+    receive_buffer_bytes: int = setting(CLIENT, 32_768, int32(-1), "The socket's receive buffer; -1: the system's.")
+    acks: str = setting(
+        PRODUCER,
+        "all",
+        Word(("all", "-1", "0", "1")),
+        "Who must have a record: all in-sync replicas, the leader, nobody.",
+    )
+    enable_idempotence: bool = setting(
+        PRODUCER, True, Flag(), "A record is stored once and in order, however often it has to be sent."
+    )
+    retries: int = setting(PRODUCER, 2**31 - 1, int32(0), "How often a batch is sent again.")
+    delivery_timeout_ms: int = setting(PRODUCER, 120_000, int32(0), "How long it is tried.")
+    max_in_flight_requests_per_connection: int = setting(PRODUCER, 5, int32(1), "Requests under way to one broker.")
+    batch_size: int = setting(PRODUCER, 16_384, int32(0), "A batch of a partition is full with so many bytes.")
+    linger_ms: int = setting(PRODUCER, 5, int64(0), "How long a batch that is not full waits for more.")
+    buffer_memory: int = setting(PRODUCER, 33_554_432, int64(0), "Bytes that may wait to be sent; then send() waits.")
+    max_block_ms: int = setting(PRODUCER, 60_000, int64(0), "How long send() may wait for room or for metadata.")
+    max_request_size: int = setting(PRODUCER, 1_048_576, int32(0), "The largest request, and the largest record.")
+    compression_type: str = setting(
+        PRODUCER, "none", Word(("none", "gzip", "snappy", "lz4", "zstd")), "What batches are compressed with."
+    )
+    compression_gzip_level: int = setting(PRODUCER, -1, int32(1, 9, (-1,)), "Level of gzip.")
+    compression_lz4_level: int = setting(
+        PRODUCER,
+        9,
+        int32(1, 17),
+        "Level of lz4.",
+        unused="our lz4 has one level, the fast one, which is Kafka's default",
+    )
+    compression_zstd_level: int = setting(PRODUCER, 3, int32(-131_072, 22), "Level of zstd.")
+    metadata_max_idle_ms: int = setting(
+        PRODUCER, 300_000, int64(5_000), "A topic that nothing was sent to for so long is forgotten."
+    )
+    partitioner_ignore_keys: bool = setting(
+        PRODUCER, False, Flag(), "A record with a key goes to any partition, as one without does."
+    )
+    partitioner_adaptive_partitioning_enable: bool = setting(
+        PRODUCER, True, Flag(), "Records without a key go rather to brokers with short queues (KIP-794)."
+    )
+    partitioner_availability_timeout_ms: int = setting(
+        PRODUCER, 0, int64(0), "After which a slow broker gets nothing.", unused=_OWN_CHOICE
+    )
+
+    def contradictions(self) -> list[str]:
+        problems = []
+        if "delivery.timeout.ms" in self.given and self.delivery_timeout_ms < self.delivers_within_ms:
+            problems.append(
+                f"delivery.timeout.ms is {self.delivery_timeout_ms}: "
+                f"it is to be at least linger.ms + request.timeout.ms, which is {self.delivers_within_ms}"
+            )
+        if self.enable_idempotence and "enable.idempotence" in self.given:
+            problems += [f"enable.idempotence is true and {why}" for why in self._not_idempotent()]
+        return problems
+
+    def _not_idempotent(self) -> list[str]:
+        why = []
+        if self.acks not in {"all", "-1"}:
+            why.append(f"acks is {self.acks}: it is to be all")
+        if self.retries == 0:
+            why.append("retries is 0: it is to be more")
+        if self.max_in_flight_requests_per_connection > 5:
+            why.append(
+                f"max.in.flight.requests.per.connection is {self.max_in_flight_requests_per_connection}: at most 5"
+            )
+        return why
+
+    @property
+    def delivers_within_ms(self) -> int:
+        """`delivery.timeout.ms`, raised where it would not allow a batch its first try (as in Java)."""
+        return max(self.delivery_timeout_ms, self.linger_ms + self.request_timeout_ms)
+
+    @property
+    def is_idempotent(self) -> bool:
+        """As in Java: by default it is, unless acks, retries or what is in flight make it impossible."""
+        return self.enable_idempotence and not self._not_idempotent()
+
+    @property
+    def required_acks(self) -> int:
+        return -1 if self.acks == "all" else int(self.acks)
+
+
+def _table(settings: type[ClientSettings], whose: str) -> Table:
+    return Table(rows_of(settings), "docs/client-settings.md", whose, refused=REFUSED)
+
+
+TABLES: Mapping[type[ClientSettings], Table] = {
+    ClientSettings: _table(ClientSettings, "a client"),
+    ConsumerSettings: _table(ConsumerSettings, "a consumer"),
+    ProducerSettings: _table(ProducerSettings, "a producer"),
+    AdminSettings: _table(AdminSettings, "an admin"),
+}

@@ -1,0 +1,137 @@
+"""Where settings come from, a properties file or `--set` or Python, and which of them count in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+from coterie.errors import MalformedError
+from coterie.settings.properties import parse_properties
+from coterie.settings.setting import Setting, dotted
+
+__all__ = ["Given", "Ignored", "Table", "from_properties", "from_sets", "matching", "settle"]
+
+_PROBABLY_MEANT, _PERHAPS_MEANT = 0.85, 0.6
+
+
+class Given(NamedTuple):
+    name: str
+    text: str
+    where: str
+    is_certain: bool = True
+    """False: a variable that may have nothing to do with us, such as KAFKA_TOPIC."""
+
+
+class Ignored(NamedTuple):
+    name: str
+    where: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.where}) changes nothing: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """All that is known of somebody's settings. Patterns are names that may end in `*`."""
+
+    rows: Mapping[str, Setting]
+    page: str
+    """Where they are all described."""
+    whose: str
+    """Whose settings they are, for sentences: "a broker"."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Second names: the first one counts where both are given."""
+    ignored: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By reason: accepted, and without effect."""
+    refused: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By what to do instead: known, and not accepted."""
+
+    def known(self) -> list[str]:
+        patterns = [name for names in (*self.ignored.values(), *self.refused.values()) for name in names]
+        return [*self.rows, *self.aliases, *(name for name in patterns if "*" not in name)]
+
+
+def matching(name: str, by_reason: Mapping[str, Sequence[str]]) -> str | None:
+    """The reason whose patterns have this name."""
+    for reason, patterns in by_reason.items():
+        for pattern in patterns:
+            if name == pattern or (pattern.endswith("*") and name.startswith(pattern[:-1])):
+                return reason
+    return None
+
+
+def from_properties(text: str, problems: list[str]) -> list[Given]:
+    try:
+        entries = parse_properties(text)
+    except MalformedError as error:
+        problems.append(f"properties file, {error}")
+        return []
+    return [Given(entry.key, entry.value, f"properties file, line {entry.line}") for entry in entries]
+
+
+def from_sets(sets: Sequence[str], problems: list[str]) -> list[Given]:
+    given = []
+    for each in sets:
+        name, equals, text = each.partition("=")
+        if equals and name.strip():
+            given.append(Given(name.strip(), text, "--set"))
+        else:
+            problems.append(f"--set {each!r}: allowed is name=value")
+    return given
+
+
+def settle(
+    given: Sequence[Given], table: Table, problems: list[str]
+) -> tuple[dict[str, Any], dict[str, str], list[Ignored]]:
+    """Values by field, where each came from by name, and what was ignored. The later one counts."""
+    latest = {dotted(each.name): each for each in given}
+    ignored: list[Ignored] = []
+    for alias, name in table.aliases.items():
+        if alias in latest:
+            found = latest.pop(alias)
+            if latest.setdefault(name, found) is not found:
+                ignored.append(Ignored(alias, found.where, f"{name} is given too, and counts"))
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for name, each in latest.items():
+        row = table.rows.get(name)
+        if row is None:
+            ignored += _without_a_row(name, each, table, problems)
+            continue
+        try:
+            values[row.field_name] = row.kind.read(each.text)
+        except ValueError:
+            why = f"; {row.why}" if row.why else ""
+            problems.append(f"{each.name} = {each.text!r} ({each.where}): allowed is {row.kind.allowed}{why}")
+            continue
+        origins[name] = each.where
+        if row.unused and values[row.field_name] != row.default:
+            ignored.append(Ignored(name, each.where, row.unused))
+    return values, origins, ignored
+
+
+def _without_a_row(name: str, given: Given, table: Table, problems: list[str]) -> list[Ignored]:
+    reason = matching(name, table.ignored)
+    if reason:
+        return [Ignored(name, given.where, reason)]
+    instead = matching(name, table.refused)
+    if instead:
+        problems.append(f"{given.name} ({given.where}) is not taken: {instead}")
+        return []
+    nearest = _nearest(name, table.known(), is_certain=given.is_certain)
+    if not nearest and not given.is_certain:
+        return [Ignored(name, given.where, f"it is no setting of {table.whose}")]
+    hint = f"did you mean {nearest}?" if nearest else f"{table.page} has them all"
+    problems.append(f"{given.name} ({given.where}): there is no such setting; {hint}")
+    return []
+
+
+def _nearest(name: str, known: Sequence[str], *, is_certain: bool) -> str | None:
+    perhaps = _PERHAPS_MEANT if is_certain else 1
+    for text, cutoff in ((name, _PROBABLY_MEANT), (f"coterie.{name}", _PROBABLY_MEANT), (name, perhaps)):
+        for nearest in get_close_matches(text, known, n=1, cutoff=cutoff):
+            return nearest
+    return None

@@ -1,0 +1,280 @@
+"""`coterie topics` and `coterie groups`, as they are typed, against a Coterie broker."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import coterie
+from broker.peer import Peer
+from client.admin_stories import create, member_of
+from coterie.cli.app import app
+from coterie.cli.groups import MEMBERS, MORE_OF_MEMBERS, OFFSETS
+from coterie.client.admin import Admin
+from coterie.client.words import OffsetAndMetadata, TopicPartition
+
+QUICKLY = ("--set", "default.api.timeout.ms=100", "--set", "request.timeout.ms=100")
+
+pytestmark = pytest.mark.real_time
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[coterie.Broker]:
+    with coterie.Broker(settings={"group.initial.rebalance.delay.ms": 0}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def admin(broker: coterie.Broker) -> Iterator[Admin]:
+    """A topic of two partitions, the first with five records, at 1000 to 5000 ms."""
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as running:
+        create(running, "orders", 2)
+        with Peer(broker.bootstrap_servers) as peer:
+            for number in range(5):
+                assert not peer.produce("orders", b"x", timestamps=[1_000 * (number + 1)]).error
+        yield running
+
+
+class Shell:
+    def __init__(self, bootstrap: str) -> None:
+        self._environ = {"COTERIE_BOOTSTRAP": bootstrap}
+
+    def run(self, *words: str) -> tuple[int, str, str]:
+        result = CliRunner().invoke(app, [*words], env=self._environ)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        assert "Traceback" not in result.stderr
+        return result.exit_code, result.stdout, result.stderr
+
+    def table(self, *words: str) -> list[list[str]]:
+        code, out, said = self.run(*words)
+        assert code == 0, said
+        return [re.split(r"\s\s+", line.strip()) for line in out.splitlines()]
+
+    def json(self, *words: str) -> list[dict[str, Any]]:
+        code, out, said = self.run(*words, "-o", "json")
+        assert code == 0, said
+        found: list[dict[str, Any]] = json.loads(out)
+        return found
+
+    def refused(self, *words: str) -> str:
+        code, out, said = self.run(*words)
+        assert code == 1 and not out and said.startswith("coterie: ")
+        return said
+
+
+@pytest.fixture
+def shell(broker: coterie.Broker, admin: Admin) -> Shell:
+    return Shell(broker.bootstrap_servers)
+
+
+def set_offsets(admin: Admin, group: str, **offsets: int) -> None:
+    wanted = {TopicPartition("orders", int(name[1:])): OffsetAndMetadata(at) for name, at in offsets.items()}
+    assert not any(admin.alter_group_offsets(group, wanted).values())
+
+
+# Topics
+
+
+def test_a_topic_from_its_making_to_its_end(shell: Shell) -> None:
+    made = shell.table("topics", "create", "made", "-p", "2", "--topic-config", "retention.ms=5000")
+    assert made[0] == ["TOPIC", "TOPIC-ID", "PARTITION-COUNT", "REPLICATION-FACTOR"]
+    assert made[1][0] == "made" and made[1][2:] == ["2", "1"]
+    assert "TOPIC_ALREADY_EXISTS" in shell.refused("topics", "create", "made")
+    assert shell.run("topics", "create", "made", "--if-not-exists") == (0, "", "")
+    assert ["made"] in shell.table("topics", "list")
+    assert shell.table("topics", "describe", "made") == [
+        ["TOPIC", "PARTITION", "LEADER", "REPLICAS", "ISR"],
+        ["made", "0", "1", "1", "1"],
+        ["made", "1", "1", "1", "1"],
+    ]
+    assert shell.json("topics", "describe", "made", "--configs") == [
+        {"topic": "made", "config": "retention.ms", "value": "5000", "source": "DYNAMIC_TOPIC"}
+    ]
+    changed = shell.json(
+        "topics", "alter", "made", "-p", "3", "--topic-config", "segment.ms=9000", "--delete-config", "retention.ms"
+    )
+    assert [(row["partition_count"], row["configs"]) for row in changed] == [(3, "segment.ms=9000")]
+    assert shell.table("topics", "delete", "made") == [["TOPIC", "STATUS"], ["made", "deleted"]]
+    assert "no such topic" in shell.refused("topics", "delete", "made")
+    assert shell.run("topics", "delete", "made", "--if-exists") == (0, "", "")
+
+
+def test_what_worked_is_shown_beside_what_did_not(shell: Shell) -> None:
+    code, out, said = shell.run("topics", "describe", "orders", "nope", "-o", "csv")
+    assert code == 1 and out.splitlines() == ["TOPIC,PARTITION,LEADER,REPLICAS,ISR", "orders,0,1,1,1", "orders,1,1,1,1"]
+    assert said.startswith('coterie: topic "nope": there is no such topic')
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["topics", "create", "a b"], 'coterie: creating topic "a b"'),
+        (["topics", "create", "x", "--topic-config", "nonsense"], "allowed is name=value"),
+        (["topics", "create", "x", "--topic-config", "retention.ms=soon"], "retention.ms"),
+        (["topics", "alter", "orders"], "nothing to change"),
+        (["topics", "alter", "orders", "-p", "1"], "adding partitions"),
+        (["topics", "list", "--set", "request.timeout.ms=soon"], "allowed is a whole number"),
+        (["topics", "list", "--set", "requests.timeout.ms=1"], "did you mean request.timeout.ms?"),
+        (["topics", "list", "-b", "nonsense"], "allowed is host:port"),
+        (["groups", "describe", "nope"], 'group "nope": there is no such group (GROUP_ID_NOT_FOUND)'),
+        (["groups", "delete", "nope"], 'deleting group "nope"'),
+        (["groups", "remove-members", "g"], "name members, by id or by --instance, or say --all"),
+        (["groups", "reset", "idle", "--topic", "orders"], "exactly one of --to-earliest"),
+        (["groups", "reset", "idle", "--topic", "orders", "--to-earliest", "--to-latest"], "--to-latest are given"),
+        (["groups", "reset", "idle", "--to-earliest"], "say what to reset"),
+        (["groups", "reset", "idle", "--topic", "nope", "--to-earliest"], "no such topic"),
+        (["groups", "reset", "idle", "--topic", "orders:7", "--to-earliest"], "the topic has partitions 0 to 1"),
+        (["groups", "reset", "idle", "--topic", "orders:x", "--to-earliest"], "as in orders:0,1"),
+        (["groups", "reset", "idle", "--topic", "orders", "--by-duration", "1h"], "is no duration"),
+        (["groups", "reset", "idle", "--topic", "orders", "--to-datetime", "noon"], "is no date and time"),
+        (["groups", "reset", "fresh", "--topic", "orders", "--shift-by", "1"], "nothing to shift"),
+        (["groups", "reset", "fresh", "--all-topics", "--to-latest"], "has committed nothing"),
+    ],
+)
+def test_a_mistake_is_one_message_and_status_1(shell: Shell, words: list[str], says: str) -> None:
+    said = shell.refused(*words)
+    assert says in said and len(said.splitlines()) <= 2
+
+
+def test_a_cluster_that_is_not_there_is_said_soon(shell: Shell) -> None:
+    said = shell.refused("topics", "list", "-b", "127.0.0.1:1", *QUICKLY)
+    assert "127.0.0.1:1 cannot be reached: Connection refused" in said
+
+
+def test_a_file_of_settings_is_read(shell: Shell, tmp_path: Path, broker: coterie.Broker) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"bootstrap.servers={broker.bootstrap_servers}\nclient.id=me\n")
+    result = CliRunner().invoke(app, ["topics", "list", "--config", str(file)], env={"COTERIE_BOOTSTRAP": ""})
+    assert result.exit_code == 0 and "orders" in result.stdout
+    file.write_bytes(b"client.id=\xff")
+    assert "is not UTF-8 text: byte 10" in shell.refused("topics", "list", "--config", str(file))
+
+
+# Groups
+
+
+def test_a_group_with_a_member_is_shown_from_all_sides(shell: Shell, admin: Admin, broker: coterie.Broker) -> None:
+    set_offsets(admin, "live", p0=2)
+    with member_of(broker.bootstrap_servers, "live", "orders", 2) as member:
+        assert ["live", "Classic", "Stable"] in shell.table("groups", "list")
+        assert [row["group"] for row in shell.json("groups", "list", "--state", "Stable", "--type", "classic")] == [
+            "live"
+        ]
+        who = [member.member_id, "/127.0.0.1", "tester"]
+        assert shell.table("groups", "describe", "live") == [
+            list(OFFSETS),
+            ["live", "orders", "0", "2", "5", "3", *who],
+            ["live", "orders", "1", "-", "0", "-", *who],
+        ]
+        assert shell.table("groups", "members", "live", "--verbose") == [
+            [*MEMBERS, *MORE_OF_MEMBERS],
+            ["live", *who, "2", "-", "orders:0,1", "-", "-"],
+        ]
+        (state,) = shell.json("groups", "state", "live")
+        assert state == {
+            "group": "live",
+            "coordinator": f"{broker.bootstrap_servers}  (1)",
+            "assignment_strategy": "range",
+            "state": "Stable",
+            "members": 1,
+        }
+        said = shell.refused("groups", "reset", "live", "--topic", "orders", "--to-earliest", "--execute")
+        assert said.splitlines() == [
+            'coterie: group "live" is Stable with 1 member; offsets can be set only while it is Empty.',
+            "         Stop its consumers, or: coterie groups remove-members live --all",
+        ]
+        assert "the group has members" in shell.refused("groups", "delete", "live")
+        removed = shell.table("groups", "remove-members", "live", "--all", "--reason", "its machine is gone")
+        assert removed == [["GROUP", "CONSUMER-ID", "STATUS"], ["live", member.member_id, "removed"]]
+    assert shell.run("groups", "describe", "live")[2] == 'group "live" has no members\n'
+    assert shell.table("groups", "delete", "live")[1:] == [["live", "deleted"]]
+
+
+RESETS = [
+    (["--topic", "orders", "--to-earliest"], {0: 0, 1: 0}, ""),
+    (["--topic", "orders", "--to-latest"], {0: 5, 1: 0}, ""),
+    (["--topic", "orders:0", "--to-offset", "4"], {0: 4}, ""),
+    (["--topic", "orders:0", "--to-offset", "9"], {0: 5}, "orders-0 has offsets 0 to 5: 5 instead of 9"),
+    (["--all-topics", "--shift-by", "-1"], {0: 2}, ""),
+    (["--all-topics", "--shift-by", "-9"], {0: 0}, "0 instead of -6"),
+    (["--topic", "orders", "--to-current"], {0: 3, 1: 0}, ""),
+    (["--topic", "orders:0", "--to-datetime", "1970-01-01T00:00:02.500"], {0: 2}, ""),
+    (["--topic", "orders:0", "--to-datetime", "1970-01-01T01:00:02.500+01:00"], {0: 2}, ""),
+    (["--topic", "orders:0", "--by-duration", "PT1H"], {0: 5}, "orders-0 has no record so late: its end is taken"),
+    (["--topic", "orders:0", "--by-duration", "P99999D"], {0: 0}, ""),
+    (["--topic", "orders:0", "--topic", "orders:0,1", "--to-earliest"], {0: 0, 1: 0}, ""),
+]
+
+
+@pytest.mark.parametrize(("words", "plan", "note"), RESETS, ids=str)
+def test_a_reset_shows_its_plan_and_does_it_when_told(
+    shell: Shell, admin: Admin, words: list[str], plan: dict[int, int], note: str
+) -> None:
+    set_offsets(admin, "idle", p0=3)
+    code, out, said = shell.run("groups", "reset", "idle", *words, "-o", "json")
+    assert code == 0 and {row["partition"]: row["new_offset"] for row in json.loads(out)} == plan
+    assert note in said and "nothing was changed; add --execute" in said
+    assert admin.list_group_offsets("idle") == {TopicPartition("orders", 0): (3, -1, "")}
+    assert shell.table("groups", "reset", "idle", *words, "--execute")[0] == [
+        "GROUP",
+        "TOPIC",
+        "PARTITION",
+        "NEW-OFFSET",
+    ]
+    found = admin.list_group_offsets("idle")
+    assert {place.partition: one[0] for place, one in found.items() if isinstance(one, OffsetAndMetadata)} == plan
+    assert shell.table("groups", "delete", "idle")
+
+
+def test_a_plan_that_was_printed_can_be_given_back(shell: Shell, admin: Admin, tmp_path: Path) -> None:
+    _, printed, _ = shell.run("groups", "reset", "planned", "--topic", "orders", "--to-latest", "-o", "csv")
+    file = tmp_path / "plan.csv"
+    file.write_text(printed + "another,orders,0,1\n")
+    assert shell.run("groups", "reset", "planned", "--from-file", str(file), "--execute")[0] == 0
+    found = admin.list_group_offsets("planned")
+    assert found == {TopicPartition("orders", 0): (5, -1, ""), TopicPartition("orders", 1): (0, -1, "")}
+    file.write_text("orders,0,1\n")
+    assert shell.json("groups", "reset", "planned", "--from-file", str(file))[0]["new_offset"] == 1
+    file.write_text("orders;0;1\n")
+    assert "line 1: a line is [group,]topic,partition,offset" in shell.refused(
+        "groups", "reset", "planned", "--from-file", str(file)
+    )
+    file.write_text("another,orders,0,1\n")
+    assert 'no offset for group "planned"' in shell.refused("groups", "reset", "planned", "--from-file", str(file))
+
+
+def test_a_name_that_would_move_the_cursor_is_tamed(shell: Shell, admin: Admin) -> None:
+    set_offsets(admin, "red\x1b[31m\nrows", p0=1)
+    _, out, _ = shell.run("groups", "list")
+    assert "\x1b" not in out and r"red\x1b[31m\nrows" in out
+    assert "red\x1b[31m\nrows" in [row["group"] for row in shell.json("groups", "list")]
+    assert not any(admin.delete_groups(["red\x1b[31m\nrows"]).values())
+
+
+def test_help_does_not_load_what_commands_need() -> None:
+    """`coterie --help` and `coterie serve` stay quick: the client's room is opened by those who use it."""
+    program = (
+        "import sys; from coterie.cli.app import app; "
+        "loaded = [name for name in sys.modules if name.startswith(('coterie.client', 'coterie.apis', 'asyncio'))]; "
+        "print(loaded)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_command_teaches_by_an_example() -> None:
+    for room, names in {
+        "topics": ["list", "create", "describe", "alter", "delete"],
+        "groups": ["list", "describe", "members", "state", "reset", "delete", "remove-members"],
+    }.items():
+        for name in names:
+            shown = CliRunner().invoke(app, [room, name, "--help"]).stdout
+            assert f"Try it: coterie {room} {name}" in shown

@@ -1,0 +1,301 @@
+"""Random lives of members: users that poll, work, subscribe, commit, close and crash; a link that delays and breaks; a
+coordinator that moves and dies; listeners that raise and hang. Then all of it heals, and everybody must be stable.
+
+`room.py` asserts on the way that listener calls balance and come only while the user is there.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations, cycle
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from client.member.room import GROUP, Party, Room, tps
+from coterie.assignors import Assignor, CooperativeSticky, Range, RoundRobin, Sticky
+from coterie.client.member.states import Stage
+from coterie.client.words import TopicPartition
+from coterie.errors import ConnectionLostError, ErrorCode
+from coterie.messages import Heartbeat, JoinGroup, OffsetCommit, SyncGroup
+
+__all__ = ["MemberMachine"]
+
+ASSIGNORS: tuple[tuple[Assignor, ...], ...] = (
+    (Range(), CooperativeSticky()),
+    (CooperativeSticky(),),
+    (CooperativeSticky(),),
+    (Sticky(), RoundRobin()),
+)
+TOPICS = (("t",), ("t",), ("t", "u"), ("u",))
+CODES = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+)
+SEATS = 4
+seats = st.integers(0, SEATS - 1)
+SPANS_MS = (0, 1, 10, 100, 1_000, 3_000, 3_000, 5_000, 11_000, 31_000, 61_000)
+TIME_TO_HEAL_MS = 900_000
+
+
+class MemberMachine(RuleBasedStateMachine):
+    room: Room
+
+    @initialize(
+        assignors=st.sampled_from(ASSIGNORS),
+        delays=st.lists(st.sampled_from((0, 0, 1, 5, 40, 300, 2_000)), min_size=1, max_size=12),
+        initial_delay_ms=st.sampled_from((0, 3_000)),
+        first=st.lists(st.tuples(st.sampled_from(TOPICS), st.booleans(), st.booleans()), min_size=2, max_size=SEATS),
+        until_ms=st.sampled_from((0, 50, 20_000)),
+    )
+    def begin(
+        self,
+        assignors: tuple[Assignor, ...],
+        delays: list[int],
+        initial_delay_ms: int,
+        first: list[tuple[tuple[str, ...], bool, bool]],
+        until_ms: int,
+    ) -> None:
+        self.room = Room({"t": 4, "u": 3}, group_initial_rebalance_delay_ms=initial_delay_ms)
+        following = cycle(delays)
+        self.room.delay_ms = lambda: next(following)
+        self.assignors = assignors
+        self.names = 0
+        self.seats: list[Party | None] = [None] * SEATS
+        self.farthest: dict[TopicPartition, int] = {}
+        self.asked: list[tuple[Party, str]] = []
+        for seat, (topics, static, auto) in enumerate(first):
+            self.come(seat, topics, static, auto)
+        self.room.advance(until_ms)
+
+    # --- users --------------------------------------------------------------------------------------------------------
+
+    @rule(seat=seats, topics=st.sampled_from(TOPICS), static=st.booleans(), auto=st.booleans())
+    def comes(self, seat: int, topics: tuple[str, ...], static: bool, auto: bool) -> None:
+        self.come(seat, topics, static, auto)
+
+    def come(self, seat: int, topics: tuple[str, ...], static: bool, auto: bool) -> None:
+        if self.seats[seat] is not None:
+            return
+        self.names += 1
+        settings: dict[str, Any] = {"assignors": self.assignors, "enable_auto_commit": auto, "dice": seat / SEATS}
+        if static:
+            settings["group_instance_id"] = f"seat {seat}"
+        party = self.room.party(f"p{self.names}", **settings).joins(*topics)
+        party.listener = lambda kind, partitions: self.starts_reading(party, kind, partitions)
+        self.seats[seat] = party
+
+    def starts_reading(self, party: Party, kind: str, partitions: list[TopicPartition]) -> None:
+        """At what the group has committed."""
+        if kind != "assigned":
+            return
+        group = self.room.world.group(GROUP)
+        for one in partitions:
+            stored = None if group is None else group.offsets.get(one.topic, {}).get(one.partition)
+            party.positions[one] = 0 if stored is None else stored.offset
+
+    @rule(seat=seats, many=st.integers(1, 9))
+    def reads(self, seat: int, many: int) -> None:
+        self.read(seat, many)
+
+    def read(self, seat: int, many: int) -> None:
+        """A poll returns, the user works, and polls again."""
+        if (party := self.seats[seat]) is None or not party.polls:
+            return
+        party.ends_poll()
+        for one in party.assigned:
+            if one in party.positions and one not in party.held:
+                party.positions[one] += many
+        self.room.advance(many)
+        party.begins_poll()
+
+    @rule(many=st.integers(1, 9))
+    def all_read(self, many: int) -> None:
+        for seat in range(SEATS):
+            self.read(seat, many)
+
+    @rule(seat=seats)
+    def walk_away(self, seat: int) -> None:
+        if (party := self.seats[seat]) is not None and party.polls and party.waiting_call is None:
+            party.ends_poll()
+
+    @rule()
+    def come_back(self) -> None:
+        for party in self.seats:
+            if party is not None and not party.polls:
+                party.begins_poll()
+
+    @rule(seat=seats, topics=st.sampled_from(TOPICS))
+    def subscribe(self, seat: int, topics: tuple[str, ...]) -> None:
+        if (party := self.seats[seat]) is not None:
+            party.subscribes(*topics)
+
+    @rule(seat=seats)
+    def unsubscribe(self, seat: int) -> None:
+        if (party := self.seats[seat]) is not None:
+            party.unsubscribes()
+
+    @rule(seat=seats, within_ms=st.sampled_from((None, 500, 60_000)))
+    def commit(self, seat: int, within_ms: int | None) -> None:
+        if (party := self.seats[seat]) is not None and party.member.subscribed:
+            offsets = {one: at for one, at in party.positions.items() if one in party.assigned}
+            self.asked.append((party, party.commits_offsets(offsets, within_ms=within_ms)))
+
+    @rule(seat=seats, within_ms=st.sampled_from((0, 100, 30_000)), leave=st.sampled_from((None, True, False)))
+    def close(self, seat: int, within_ms: int, leave: bool | None) -> None:
+        if (party := self.seats[seat]) is not None:
+            party.closes(within_ms=within_ms, leave=leave)
+            self.is_followed(seat, party)
+
+    @rule(seat=seats)
+    def crash(self, seat: int) -> None:
+        """The process is gone, and says nothing."""
+        if (party := self.seats[seat]) is not None:
+            self.room.forget(party)
+            self.asked = [(one, token) for one, token in self.asked if one is not party]
+            self.is_followed(seat, party)
+
+    def is_followed(self, seat: int, party: Party) -> None:
+        """By a process like it, as a supervisor would see to."""
+        self.seats[seat] = None
+        settings = party.member.settings
+        self.come(seat, ("t",), settings.group_instance_id is not None, settings.enable_auto_commit)
+
+    @rule(seat=seats, how=st.sampled_from(("raises", "hangs", "returns")))
+    def listener(self, seat: int, how: str) -> None:
+        if (party := self.seats[seat]) is None:
+            return
+        party.holds_listener = how == "hangs"
+        if how == "raises" and party.waiting_call is not None:
+            party.listener_returns(RuntimeError("disk full"))
+        elif how == "returns" and party.waiting_call is not None:
+            party.listener_returns()
+
+    # --- the world ----------------------------------------------------------------------------------------------------
+
+    @rule(ms=st.sampled_from(SPANS_MS))
+    def wait(self, ms: int) -> None:
+        self.room.advance(ms)
+
+    @rule(ms=st.integers(1, 4_000))
+    def wait_a_little(self, ms: int) -> None:
+        self.room.advance(ms)
+
+    @rule()
+    def all_is_well_for_a_while(self) -> None:
+        """So that there is something to break."""
+        self.network("well")
+        self.room.refusals.clear()
+        self.come_back()
+        self.room.advance(15_000)
+
+    @rule(seat=seats)
+    def lose_connection(self, seat: int) -> None:
+        if (party := self.seats[seat]) is not None:
+            self.room.disconnect(party)
+
+    @rule(dies=st.booleans())
+    def coordinator_moves(self, dies: bool) -> None:
+        if dies:
+            self.room.crash_coordinator()
+        else:
+            self.room.move_coordinator()
+
+    @rule(how=st.sampled_from(("deaf", "lost", "well", "well")))
+    def network_is(self, how: str) -> None:
+        self.network(how)
+
+    def network(self, how: str) -> None:
+        self.room.is_deaf = how == "deaf"
+        self.room.lookup_error = ConnectionLostError("no route") if how == "lost" else None
+
+    @rule(kind=st.sampled_from((JoinGroup, SyncGroup, Heartbeat, OffsetCommit)), code=st.sampled_from(CODES))
+    def refuse(self, kind: type[Any], code: ErrorCode) -> None:
+        self.room.refusals.append((kind, lambda request: self.room.refusal(request, code)))
+
+    @precondition(lambda self: self.room.topics["t"].partitions < 8)
+    @rule()
+    def partitions_are_added(self) -> None:
+        self.room.has_topics(t=self.room.topics["t"].partitions + 1)
+
+    # --- what always holds --------------------------------------------------------------------------------------------
+
+    @invariant()
+    def one_owner_in_a_generation(self) -> None:
+        settled = [
+            party.member
+            for party in self.room.parties.values()
+            if party.is_in(Stage.STABLE) and party.member.has_generation
+        ]
+        for one, other in combinations(settled, 2):
+            if one.generation_id == other.generation_id and one.member_id != other.member_id:
+                both = one.assigned & other.assigned
+                assert not both, f"{one.member_id} and {other.member_id} own {both} in generation {one.generation_id}"
+
+    @invariant()
+    def the_listener_knows_what_is_owned(self) -> None:
+        for party in self.room.parties.values():
+            if party.waiting_call is None and not party.is_in(Stage.CLOSED):
+                assert party.owns == set(party.assigned) == set(party.member.assigned)
+
+    @invariant()
+    def commits_never_go_backwards(self) -> None:
+        group = self.room.world.group(GROUP)
+        for topic, offsets in ({} if group is None else group.offsets).items():
+            for partition, stored in offsets.items():
+                one = TopicPartition(topic, partition)
+                assert stored.offset >= self.farthest.get(one, 0), f"{one} went back"
+                self.farthest[one] = stored.offset
+
+    @invariant()
+    def every_member_can_say_what_it_does(self) -> None:
+        assert all(said.endswith(".") for said in self.room.explained())
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def teardown(self) -> None:
+        if not hasattr(self, "room"):
+            return
+        room = self.room
+        room.refusals.clear()
+        room.is_deaf, room.lookup_error = False, None
+        alive = [party for party in self.seats if party is not None]
+        for party in room.parties.values():
+            party.holds_listener = False
+            if party.waiting_call is not None:
+                party.listener_returns()
+        for party in alive:
+            party.subscribes("t")
+            if not party.polls:
+                party.begins_poll()
+        self.goes_on_until_healed(alive, are_all_owned=False)
+        # A static leader that is back does not know what was added meanwhile (KIP-814); it sees what comes next.
+        room.has_topics(t=room.topics["t"].partitions + 1)
+        self.goes_on_until_healed(alive, are_all_owned=True)
+
+    def goes_on_until_healed(self, alive: list[Party], *, are_all_owned: bool) -> None:
+        room = self.room
+        until_ms = room.now_ms + TIME_TO_HEAL_MS
+        while not self.has_healed(alive, are_all_owned=are_all_owned):
+            assert room.now_ms < until_ms, "it does not heal:\n" + "\n".join(room.explained())
+            room.advance(1_000)
+            for party in alive:  # an error that was raised is not the end: the user polls on
+                party.ends_poll().begins_poll()
+
+    def has_healed(self, alive: list[Party], *, are_all_owned: bool) -> bool:
+        well = [party for party in alive if not party.is_in(Stage.FENCED)]
+        owned = sorted(one for party in well for one in party.assigned)
+        everything = tps(f"t:0-{self.room.topics['t'].partitions - 1}")
+        return (
+            all(party.is_in(Stage.STABLE) and party.member.wish is None for party in well)
+            and len({party.member.generation_id for party in well}) <= 1
+            and (owned == everything or not well or not are_all_owned)
+            and all(party.is_in(Stage.CLOSED) for party in self.room.parties.values() if party not in alive)
+            and all(token in party.commits for party, token in self.asked)
+        )

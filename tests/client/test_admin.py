@@ -1,0 +1,157 @@
+"""The admin against a Coterie broker; how it finds who must answer, and what it does when that one does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import coterie
+from client.admin_stories import STORIES, code_of
+from client.peers import HANG_UP, Asked, Peer, Run, answer_to
+from coterie.apis import create_topics, describe_groups, find_coordinator, list_offsets, metadata
+from coterie.client.admin import LATEST, Admin, AsyncAdmin, ListedOffset, NewTopic, checked
+from coterie.client.settings import AdminSettings
+from coterie.client.words import TopicPartition
+from coterie.errors import CoterieError, ErrorCode, KafkaError, RequestTimedOutError
+from coterie.messages import DescribedGroup
+from coterie.settings.setting import SettingsError
+
+pytestmark = pytest.mark.real_time
+
+Story = Callable[[Admin, str], None]
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[coterie.Broker]:
+    with coterie.Broker(settings={"group.initial.rebalance.delay.ms": 0}) as running:
+        yield running
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_a_coterie_broker_is_administered(broker: coterie.Broker, story: Story) -> None:
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        story(admin, broker.bootstrap_servers)
+
+
+def test_an_event_loop_of_ones_own_does_as_well(run: Run, broker: coterie.Broker) -> None:
+    async def story() -> None:
+        async with AsyncAdmin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
+            names = [f"own-{number}" for number in range(20)]
+            await asyncio.gather(*(admin.create_topics([NewTopic(name, 1, 1)]) for name in names))
+            assert set(names) <= {topic.name for topic in await admin.list_topics()}
+            checked(await admin.delete_topics(names))
+        with pytest.raises(CoterieError, match="this client is closed"):
+            await admin.list_topics()
+
+    run(story())
+
+
+def test_settings_are_checked_before_anything_else() -> None:
+    with pytest.raises(SettingsError, match=r"did you mean bootstrap\.servers"):
+        Admin(bootstrap_server="localhost:9092")
+    with pytest.raises(SettingsError, match=r"bootstrap\.servers is empty"):
+        Admin()
+    with pytest.raises(TypeError, match="not both"):
+        Admin(AdminSettings.of(), client_id="x")
+
+
+def quick(peer: Peer, **more: object) -> AsyncAdmin:
+    return AsyncAdmin(AdminSettings.of({"bootstrap.servers": peer.bootstrap, "retry.backoff.ms": 1, **more}))
+
+
+def led(peer: Peer, asked: Asked, partitions: int = 2) -> bytes:
+    parts = [
+        metadata.DescribedPartition(partition=number, leader_id=1, replicas=[1], isr=[1])
+        for number in range(partitions)
+    ]
+    topics = [metadata.DescribedTopic(name="t", partitions=parts)]
+    brokers = [metadata.Broker(node_id=1, host="127.0.0.1", port=peer.port)]
+    return answer_to(asked, metadata.Response(brokers=brokers, controller_id=1, topics=topics))
+
+
+def test_each_item_is_tried_again_for_itself(run: Run) -> None:
+    """Of two partitions the first is answered at once, the second after its leader was looked up anew."""
+
+    async def story() -> None:
+        wanted: list[list[int]] = []
+
+        def script(asked: Asked) -> object:
+            if asked.key == metadata.API.key:
+                return led(peer, asked)
+            request = list_offsets.read_request(asked.frame, asked.at, asked.version)
+            numbers = [part.partition for part in request.topics[0].partitions]
+            wanted.append(numbers)
+            moved = ErrorCode.NOT_LEADER_OR_FOLLOWER if len(wanted) == 1 else ErrorCode.NONE
+            answers = [
+                list_offsets.ListedPartition(partition=number, offset=9, error=moved if number else ErrorCode.NONE)
+                for number in numbers
+            ]
+            return answer_to(
+                asked, list_offsets.Response(topics=[list_offsets.ListedTopic(name="t", partitions=answers)])
+            )
+
+        async with Peer(script) as peer, quick(peer) as admin:
+            found = await admin.list_offsets({T0: LATEST, T1: LATEST})
+            assert found == {T0: ListedOffset(9), T1: ListedOffset(9)} and wanted == [[0, 1], [1]]
+
+    run(story())
+
+
+def test_what_never_works_is_said_for_each_item_when_the_time_is_up(run: Run) -> None:
+    async def story() -> None:
+        def script(asked: Asked) -> object:
+            if asked.key == metadata.API.key:
+                return led(peer, asked)
+            error = ErrorCode.NOT_CONTROLLER
+            return answer_to(asked, create_topics.Response(topics=[create_topics.CreatedTopic(name="a", error=error)]))
+
+        limits = {"default.api.timeout.ms": 60, "request.timeout.ms": 50}
+        async with Peer(script) as peer, quick(peer, **limits) as admin:
+            made = await admin.create_topics([NewTopic("a"), NewTopic("b")])
+            assert isinstance(made["a"], RequestTimedOutError)
+            assert "not done within 60 ms; the last try" in str(made["a"]) and "NOT_CONTROLLER" in str(made["a"])
+            assert "the broker's answer does not mention it" in str(made["b"])
+
+    run(story())
+
+
+def test_a_broker_that_hangs_up_is_asked_again(run: Run) -> None:
+    async def story() -> None:
+        lives = [HANG_UP, HANG_UP]
+
+        def script(asked: Asked) -> object:
+            if asked.key == metadata.API.key:
+                return led(peer, asked)
+            if asked.key == find_coordinator.API.key:
+                found = find_coordinator.Coordinator(key="g", node_id=1, host="127.0.0.1", port=peer.port)
+                return answer_to(asked, find_coordinator.Response(coordinators=[found]))
+            assert asked.key == describe_groups.API.key
+            return lives.pop() if lives else answer_to(asked, [DescribedGroup("g", "Empty", "consumer")])
+
+        async with Peer(script) as peer, quick(peer) as admin:
+            (group,) = (await admin.describe_groups(["g"])).values()
+            assert not isinstance(group, KafkaError) and group.state == "Empty" and not lives
+
+    run(story())
+
+
+def test_a_coordinator_that_wakes_up_is_waited_for(run: Run) -> None:
+    async def story() -> None:
+        loads = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+        def script(asked: Asked) -> object:
+            if asked.key == find_coordinator.API.key:
+                error = loads.pop() if loads else ErrorCode.GROUP_AUTHORIZATION_FAILED
+                return answer_to(
+                    asked, find_coordinator.Response(coordinators=[find_coordinator.Coordinator(key="g", error=error)])
+                )
+            return led(peer, asked)
+
+        async with Peer(script) as peer, quick(peer) as admin:
+            found = await admin.delete_groups(["g"])
+            assert code_of(found["g"]) is ErrorCode.GROUP_AUTHORIZATION_FAILED and not loads
+
+    run(story())

@@ -1,0 +1,353 @@
+"""The Consumer alone: read, seek, pause, commit, come back; who may call it, and what it says to wrong calls."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+import coterie
+from broker.peer import Peer
+from client.consumers import QUICK, QUICK_BROKER, Heard, consumer_of, fill, on, read, took_s, until, values
+from coterie.assignors import Range
+from coterie.client.arguments import OffsetAndTimestamp
+from coterie.client.async_consumer import AsyncConsumer
+from coterie.client.consumer import ConcurrentUseError, Consumer
+from coterie.client.consuming import WakeupError
+from coterie.client.fetch_errors import NoOffsetForPartitionError
+from coterie.client.fetching import NotAssignedError
+from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.errors import CoterieError, RequestTimedOutError
+from coterie.settings.setting import SettingsError
+
+pytestmark = pytest.mark.real_time
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[coterie.Broker]:
+    with coterie.Broker(settings=QUICK_BROKER) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(broker: coterie.Broker, request: pytest.FixtureRequest) -> str:
+    """Two partitions with five records each."""
+    name = re.sub(r"\W", "-", request.node.name)
+    fill(broker.bootstrap_servers, name, 2, 5)
+    return name
+
+
+@pytest.fixture
+def consumer(broker: coterie.Broker, topic: str) -> Iterator[Consumer]:
+    with consumer_of(broker.bootstrap_servers, group_id=f"group-of-{topic}") as made:
+        yield made
+
+
+ALL = sorted(f"{number}:{at}" for number in range(2) for at in range(5))
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_read_and_committed_is_not_read_again(broker: coterie.Broker, topic: str) -> None:
+    with consumer_of(broker.bootstrap_servers, group_id=topic, enable_auto_commit=False) as first:
+        first.subscribe([topic])
+        got = read(10, first)
+        assert sorted(values(got)) == ALL
+        first.commit({(topic, 0): OffsetAndMetadata(3), (topic, 1): OffsetAndMetadata(5, metadata="note")})
+    with consumer_of(broker.bootstrap_servers, group_id=topic) as second:
+        second.subscribe([topic])
+        got = read(2, second)
+        assert values(got) == ["0:3", "0:4"]
+        assert second.committed() == {
+            TopicPartition(topic, 0): OffsetAndMetadata(3),
+            TopicPartition(topic, 1): OffsetAndMetadata(5, -1, "note"),
+        }
+
+
+def test_close_commits_what_was_polled_if_auto_commit_is_on(broker: coterie.Broker, topic: str) -> None:
+    with consumer_of(broker.bootstrap_servers, group_id=topic) as first:
+        first.subscribe(topic)
+        read(10, first)
+    with Peer(broker.bootstrap_servers) as peer:
+        assert peer.offsets_of(topic) == {(topic, 0): 5, (topic, 1): 5}
+
+
+def test_after_an_error_what_the_last_poll_brought_is_not_committed(broker: coterie.Broker, topic: str) -> None:
+    def work() -> None:
+        with consumer_of(broker.bootstrap_servers, group_id=topic, max_poll_records=2) as consumer:
+            consumer.subscribe(topic)
+            until(consumer.assignment, consumer)
+            consumer.pause(*on(topic, 1))
+            consumer.seek_to_beginning()
+            read(4, consumer)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    with Peer(broker.bootstrap_servers) as peer:
+        assert peer.offsets_of(topic)[topic, 0] == 2
+
+
+def test_iterating_a_record_is_processed_when_the_next_one_is_asked_for(broker: coterie.Broker, topic: str) -> None:
+    """An interrupt in the middle of the third record: two are committed, none is lost."""
+
+    def work() -> None:
+        with consumer_of(broker.bootstrap_servers, group_id=topic) as consumer:
+            consumer.subscribe(topic)
+            for count, record in enumerate(consumer, 1):
+                assert record.topic == topic
+                if count == 3:
+                    raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    with Peer(broker.bootstrap_servers) as peer:
+        assert sum(peer.offsets_of(topic).values()) == 2
+
+
+def test_a_poll_groups_its_records_by_partition(consumer: Consumer, topic: str) -> None:
+    consumer.assign(on(topic, 1))
+    while not (records := consumer.poll(1)):
+        pass
+    assert values(records) == [f"1:{at}" for at in range(5)]
+    assert records.by_partition() == {TopicPartition(topic, 1): list(records)}
+
+
+def test_a_poll_returns_at_most_what_it_is_asked_for(consumer: Consumer, topic: str) -> None:
+    consumer.assign(on(topic, 0))
+    while not (records := consumer.poll(1, max_records=2)):
+        pass
+    assert values(records) == ["0:0", "0:1"]
+    assert values(consumer.poll(1)) == ["0:2", "0:3", "0:4"]
+
+
+def test_a_poll_without_records_waits_as_long_as_it_may(consumer: Consumer, topic: str) -> None:
+    """M1."""
+    consumer.assign(on(topic, 0))
+    consumer.seek(on(topic, 0)[0], 5)
+    assert 0.14 <= took_s(lambda: consumer.poll(0.15)) < 2
+
+
+def test_seeking_pausing_and_where_it_stands(consumer: Consumer, topic: str) -> None:
+    zero, one = on(topic, 0, 1)
+    consumer.assign([zero, one])
+    consumer.pause(zero)
+    assert consumer.paused() == [zero]
+    assert values(read(5, consumer)) == [f"1:{at}" for at in range(5)]
+    assert consumer.position(zero) == 0 and consumer.position(one) == 5
+    consumer.resume(zero)
+    consumer.seek(zero, 3)
+    assert values(read(2, consumer)) == ["0:3", "0:4"]
+    assert consumer.lag() == {zero: 0, one: 0}
+    consumer.seek_to_beginning(one)
+    assert consumer.position(one) == 0
+    consumer.seek_to_end()
+    assert consumer.position(one) == 5 and consumer.poll(0) == []
+
+
+def test_offsets_by_place_and_time(consumer: Consumer, topic: str) -> None:
+    both = on(topic, 0, 1)
+    assert consumer.beginning_offsets(both) == dict.fromkeys(both, 0)
+    assert consumer.end_offsets(both) == dict.fromkeys(both, 5)
+    assert consumer.offsets_for_times({(topic, 0): 0, (topic, 1): 10**15}) == {
+        both[0]: OffsetAndTimestamp(0, 1_000, 0),
+        both[1]: None,
+    }
+    assert consumer.partitions_for(topic) == both and consumer.partitions_for("nowhere") == []
+    with pytest.raises(RequestTimedOutError, match=r"not found within 200 ms: .*nowhere-0.*no such topic"):
+        consumer.end_offsets([("nowhere", 0)], timeout=0.2)
+
+
+def test_commits_of_all_kinds(consumer: Consumer, topic: str) -> None:
+    zero = on(topic, 0)[0]
+    consumer.assign([zero])
+    assert consumer.committed() == {zero: None}
+    read(5, consumer)
+    consumer.commit()
+    assert consumer.committed(zero) == {zero: OffsetAndMetadata(5, 0)}
+    heard: list[tuple[Mapping[TopicPartition, OffsetAndMetadata], Exception | None]] = []
+    mine = threading.get_ident()
+    where: list[int] = []
+
+    def told(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
+        heard.append((offsets, error))
+        where.append(threading.get_ident())
+
+    consumer.commit_async({zero: 2}, told)
+    until(lambda: heard, consumer)
+    assert heard == [({zero: OffsetAndMetadata(2)}, None)] and where == [mine]
+    assert consumer.committed(zero) == {zero: OffsetAndMetadata(2)}
+
+
+def test_without_a_group_everything_but_the_group_works(broker: coterie.Broker, topic: str) -> None:
+    with Consumer({**QUICK, "bootstrap.servers": broker.bootstrap_servers}) as consumer:
+        consumer.assign(on(topic, 0))
+        read(5, consumer)
+        assert consumer.explain() == f"reads {topic}-0, assigned by hand"
+        for refused in (consumer.commit, consumer.committed, consumer.group_metadata, lambda: consumer.subscribe("t")):
+            with pytest.raises(CoterieError, match=r"there is no group\.id"):
+                refused()
+
+
+def test_reset_none_is_the_callers_business(broker: coterie.Broker, topic: str) -> None:
+    with consumer_of(broker.bootstrap_servers, group_id=topic, auto_offset_reset="none") as consumer:
+        consumer.assign(on(topic, 0))
+        with pytest.raises(NoOffsetForPartitionError, match="the group has committed no offset"):
+            until(lambda: False, consumer)
+        with pytest.raises(NoOffsetForPartitionError):
+            consumer.position((topic, 0))
+        consumer.seek((topic, 0), 4)
+        assert values(read(1, consumer)) == ["0:4"]
+
+
+def test_a_topic_that_comes_later_is_read_then(broker: coterie.Broker) -> None:
+    with consumer_of(broker.bootstrap_servers, group_id="early", allow_auto_create_topics=False) as consumer:
+        consumer.subscribe("comes-later")
+        until(lambda: consumer.group_metadata().generation_id > 0, consumer)
+        assert consumer.assignment() == []
+        fill(broker.bootstrap_servers, "comes-later", 1, 1)
+        assert values(read(1, consumer)) == ["0:0"]
+
+
+# --- who may call it --------------------------------------------------------------------------------------------------
+
+
+def test_two_threads_at_once_are_refused_and_told_what_to_do(consumer: Consumer, topic: str) -> None:
+    consumer.assign(on(topic, 0))
+    consumer.seek((topic, 0), 5)
+    other_error: list[BaseException] = []
+
+    def poll() -> None:
+        try:
+            consumer.poll(20)
+        except WakeupError as error:
+            other_error.append(error)
+
+    other = threading.Thread(target=poll)
+    other.start()
+    until(lambda: consumer._alone._owner == other.ident)
+    for call in (consumer.poll, consumer.commit, lambda: consumer.seek((topic, 0), 1)):
+        with pytest.raises(ConcurrentUseError, match=r"one thread at a time.*wakeup"):
+            call()
+    consumer.wakeup()
+    other.join(10)
+    assert not other.is_alive() and len(other_error) == 1
+    consumer.seek((topic, 0), 4)
+    assert values(read(1, consumer)) == ["0:4"]
+
+
+def test_close_from_another_thread_ends_the_poll_and_leaves(broker: coterie.Broker, topic: str) -> None:
+    consumer = consumer_of(broker.bootstrap_servers, group_id=topic)
+    consumer.subscribe(topic)
+    read(10, consumer)
+    raised: list[BaseException] = []
+
+    def poll() -> None:
+        try:
+            consumer.poll(20)
+        except CoterieError as error:
+            raised.append(error)
+
+    other = threading.Thread(target=poll)
+    other.start()
+    until(lambda: consumer._alone._owner == other.ident)
+    consumer.close()
+    other.join(10)
+    assert [str(error) for error in raised] == ["this consumer was closed by another thread"]
+    assert broker.rounds(topic)[-1].reason == "the consumer is being closed"
+
+
+def test_a_closed_consumer_says_so(broker: coterie.Broker) -> None:
+    consumer = consumer_of(broker.bootstrap_servers)
+    consumer.close()
+    consumer.close()
+    for call in (consumer.poll, consumer.assignment, consumer.commit, lambda: consumer.subscribe("t")):
+        with pytest.raises(CoterieError, match="this consumer is closed; make a new one"):
+            call()
+    assert consumer.explain() == "closed"
+
+
+def test_an_interrupt_in_a_poll_that_waits_loses_nothing(consumer: Consumer, topic: str) -> None:
+    """As Ctrl-C does it: in the main thread, in the middle of the waiting."""
+    import signal
+
+    consumer.subscribe(topic)
+    read(10, consumer)
+    previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            consumer.poll(20)
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+    consumer.seek((topic, 0), 4)
+    assert values(read(1, consumer)) == ["0:4"]
+
+
+# --- wrong calls ------------------------------------------------------------------------------------------------------
+
+
+def test_wrong_arguments_are_refused_in_words(consumer: Consumer, topic: str) -> None:
+    for call, says in [
+        (lambda: consumer.subscribe([]), "no topic to subscribe to"),
+        (lambda: consumer.subscribe([""]), "not the name of a topic"),
+        (lambda: consumer.assign(["orders"]), "not a partition"),  # type: ignore[list-item]
+        (lambda: consumer.assign("orders"), "not a list of partitions"),  # type: ignore[arg-type]
+        (lambda: consumer.seek((topic, 0), -1), "an offset is 0 or more"),
+        (lambda: consumer.subscribe("t", Heard(), on_lost=print), "not both"),
+        (lambda: consumer.subscribe("t", object()), "object has none of them"),
+        (lambda: consumer.subscribe("t", on_lost=3), "cannot be called"),  # type: ignore[arg-type]
+        (lambda: consumer.offsets_for_times({(topic, 0): -1}), "a time is in ms since 1970"),
+    ]:
+        with pytest.raises(CoterieError, match=says):
+            call()  # type: ignore[no-untyped-call]
+    with pytest.raises(NotAssignedError, match=f"{topic}-0 is not assigned to this consumer"):
+        consumer.seek((topic, 0), 1)
+
+    async def later(_partitions: list[TopicPartition]) -> None:
+        pass
+
+    with pytest.raises(CoterieError, match="coroutine function, which a Consumer cannot await"):
+        consumer.subscribe("t", on_assigned=later)
+    consumer.assign(on(topic, 0))
+    with pytest.raises(CoterieError, match="unsubscribe"):
+        consumer.subscribe(topic)
+    consumer.unsubscribe()
+    consumer.subscribe(topic)
+    with pytest.raises(CoterieError, match="unsubscribe"):
+        consumer.assign(on(topic, 0))
+    assert consumer.subscription() == frozenset({topic})
+
+
+def test_settings_and_assignors_are_taken_in_all_their_forms(broker: coterie.Broker) -> None:
+    with pytest.raises(SettingsError, match=r"fetch\.min\.bytes"):
+        Consumer(bootstrap_servers="localhost:1", fetch_min_byte=3)
+    with pytest.raises(CoterieError, match="not an assignor"):
+        Consumer(bootstrap_servers="localhost:1", partition_assignment_strategy=[3])
+
+    class Mine(Range):
+        name = "mine"
+
+    for given in (Mine, Mine(), [Mine, "range"]):
+        with consumer_of(broker.bootstrap_servers, partition_assignment_strategy=given) as consumer:
+            assert consumer.settings.partition_assignment_strategy[0] == "mine"
+
+
+def test_an_async_consumer_needs_a_loop() -> None:
+    with pytest.raises(CoterieError, match="needs a running event loop; without one, use Consumer"):
+        AsyncConsumer(bootstrap_servers="localhost:1").assign([("t", 0)])
+
+
+def test_the_ten_lines_of_the_documentation_run(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(Path(__file__).parents[2] / "examples" / "ten_lines.py"))
+    assert capsys.readouterr().out.splitlines() == [
+        "mine: orders-0",
+        "0 b'table 4' b'coffee'",
+        "1 b'table 4' b'tea'",
+        "2 b'table 4' b'water'",
+    ]

@@ -1,0 +1,340 @@
+"""Where a consumer stands and what it asks for: examples. Random lives are in test_fetching_properties.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from client.fetch_world import TOPIC_ID, World, batch_at, offsets, partition
+from coterie.apis.fetch import FetchedPartition, FetchedTopic, Response
+from coterie.client.fetch_errors import (
+    ON_ERROR,
+    CorruptRecordError,
+    Do,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+)
+from coterie.client.fetch_wishes import AskCommitted, AskOffsets, Fetch, FetchSettings, RefreshMetadata
+from coterie.client.fetching import NotAssignedError
+from coterie.client.resets import EARLIEST, LATEST, NO_RESET, parse_reset
+from coterie.client.words import OffsetAndMetadata
+from coterie.errors import AuthorizationError, ErrorCode, KafkaError
+
+FROM_START = FetchSettings(auto_offset_reset=EARLIEST)
+ALONE = FetchSettings(auto_offset_reset=EARLIEST, has_group=False)
+
+
+def reading(settings: FetchSettings = FROM_START, *, end: int = 10, size: int = 3) -> World:
+    """One partition, `t-0`, at its beginning, with nothing fetched yet."""
+    world = World(settings, size=size)
+    world.reader.assign([world.partition(0, end)])
+    world.reader.seek(partition(0), 0)
+    return world
+
+
+def only(wishes: list[object]) -> object:
+    (found,) = wishes
+    return found
+
+
+# --- where to begin ---------------------------------------------------------------------------------------------------
+
+
+def test_committed_offsets_come_first() -> None:
+    """M6: fetch committed offsets, fall back to auto.offset.reset."""
+    world = World(FROM_START)
+    world.committed[0] = 4
+    world.reader.assign([world.partition(0, 10), world.partition(1, 10)])
+    first = only(list(world.wish()))
+    assert isinstance(first, AskCommitted) and [place.partition for place in first.places] == [
+        partition(0),
+        partition(1),
+    ]
+    world.answer(first)
+    second, third = world.wish()
+    assert isinstance(second, AskOffsets) and isinstance(third, Fetch)
+    world.answer(second)
+    world.answer(third)
+    world.run()
+    assert sorted(offsets(world.reader.take(100))) == [(0, at) for at in range(4, 10)] + [(1, at) for at in range(10)]
+
+
+def test_without_a_group_nobody_is_asked_for_commits() -> None:
+    world = World(ALONE)
+    world.reader.assign([world.partition(0, 2)])
+    assert isinstance(only(list(world.wish())), AskOffsets)
+
+
+@pytest.mark.parametrize(
+    ("reset", "asked"),
+    [
+        ("earliest", -2),
+        ("latest", -1),
+        ("by_duration:PT1S", 4_000),
+        ("by_duration:P1DT1H1M1.5S", 0),
+    ],
+)
+def test_auto_offset_reset_says_what_is_asked_for(reset: str, asked: int) -> None:
+    """KIP-1106: by_duration is so long before now."""
+    world = World(FetchSettings(auto_offset_reset=parse_reset(reset), has_group=False), now_ms=5_000)
+    world.reader.assign([world.partition(0, 2)])
+    wish = only(list(world.wish()))
+    assert isinstance(wish, AskOffsets) and list(wish.places.values()) == [asked]
+
+
+def test_a_time_after_the_last_record_begins_with_the_next_one() -> None:
+    world = World(FetchSettings(auto_offset_reset=parse_reset("by_duration:PT1S"), has_group=False))
+    world.reader.assign([world.partition(0, 9)])
+    world.run()
+    assert world.reader.place(partition(0)).position == 9
+
+
+def test_with_reset_none_a_missing_offset_is_raised_at_every_poll_until_a_seek() -> None:
+    world = World(FetchSettings(auto_offset_reset=NO_RESET))
+    world.reader.assign([world.partition(0, 5)])
+    world.run()
+    for _ in range(2):
+        with pytest.raises(NoOffsetForPartitionError, match=r"no offset for t-0.*auto.offset.reset is none"):
+            world.reader.take(10)
+    world.reader.seek(partition(0), 3)
+    world.run()
+    assert offsets(world.reader.take(10)) == [(0, 3), (0, 4)]
+
+
+def test_an_offset_that_is_gone_is_reset_or_raised() -> None:
+    world = reading()
+    world.starts[0] = 6
+    world.run()
+    assert offsets(world.reader.take(1)) == [(0, 6)]
+    world = reading(FROM_START._replace(auto_offset_reset=NO_RESET))
+    world.starts[0] = 6
+    world.run()
+    with pytest.raises(OffsetOutOfRangeError, match="t-0 has no offset 0"):
+        world.reader.take(1)
+
+
+# --- fetching ---------------------------------------------------------------------------------------------------------
+
+
+def test_one_fetch_at_a_time_goes_to_a_node_and_names_all_that_is_read_there() -> None:
+    world = World(ALONE)
+    world.reader.assign([world.partition(0, 5), world.partition(1, 5), world.partition(2, 5, leader=2)])
+    for one in range(3):
+        world.reader.seek(partition(one), 0)
+    wishes = world.wish()
+    assert [one.node_id for one in wishes if isinstance(one, Fetch)] == [1, 2]
+    asked = wishes[0]
+    assert isinstance(asked, Fetch)
+    (topic,) = asked.request.topics
+    assert topic.topic_id == TOPIC_ID and [one.partition for one in topic.partitions] == [0, 1]
+    assert asked.request.session_epoch == -1 and asked.request.session_id == 0
+    world.reader.seek(partition(0), 1)
+    assert world.wish() == []
+
+
+def test_the_next_fetch_goes_out_while_records_wait_and_not_when_too_many_do() -> None:
+    world = reading(ALONE._replace(max_partition_fetch_bytes=len(batch_at(0, 3)) * 3), end=100)
+    world.answer(world.wish()[0])
+    fetch = only(list(world.wish()))
+    assert isinstance(fetch, Fetch) and fetch.request.topics[0].partitions[0].fetch_offset == 6
+    world.answer(fetch)
+    assert world.wish() == []
+    assert offsets(world.reader.take(3)) == [(0, 0), (0, 1), (0, 2)]
+    assert not world.reader.is_hungry
+    world.reader.take(3)
+    assert world.reader.is_hungry
+    assert isinstance(only(list(world.wish())), Fetch)
+
+
+@pytest.mark.parametrize("what", ["lost", "sought", "reset", "lost and back"])
+def test_an_answer_that_is_not_wanted_any_more_is_dropped(what: str) -> None:
+    world = reading()
+    fetch = world.wish()[0]
+    if what == "sought":
+        world.reader.seek(partition(0), 5)
+    elif what == "reset":
+        world.reader.reset(partition(0), LATEST)
+    else:
+        world.reader.assign([])
+        if what == "lost and back":
+            world.reader.assign([partition(0)])
+    world.answer(fetch)
+    assert not world.reader.has_something
+
+
+def test_what_a_paused_partition_has_waits_and_nothing_more_is_fetched() -> None:
+    world = reading()
+    world.run(1)
+    world.reader.pause(partition(0))
+    assert world.reader.take(10) == [] and world.reader.paused == [partition(0)]
+    assert world.wish() == []
+    world.reader.resume(partition(0))
+    assert offsets(world.reader.take(2)) == [(0, 0), (0, 1)]
+
+
+def test_what_is_about_to_be_given_up_is_held_until_the_assignment_is_known() -> None:
+    """M3: what is committed before a join must not be overtaken by records that are handed out."""
+    world = reading()
+    world.run(1)
+    world.reader.take(1)
+    world.reader.hold([partition(0), partition(9)])
+    assert world.reader.take(10) == []
+    world.reader.assign([partition(0)])
+    assert offsets(world.reader.take(1)) == [(0, 1)]
+
+
+def test_polls_serve_partitions_in_turn() -> None:
+    world = World(ALONE)
+    world.reader.assign([world.partition(0, 100), world.partition(1, 100)])
+    world.run()
+    assert [one.partition for _ in range(4) for one in world.reader.take(2)[:1]] == [0, 1, 0, 1]
+
+
+def test_a_nearer_replica_is_read_for_a_while() -> None:
+    """KIP-392: the leader names it, and an error there leads back to the leader."""
+    world = reading(ALONE._replace(client_rack="b", metadata_max_age_ms=1_000))
+    fetch = world.wish()[0]
+    assert isinstance(fetch, Fetch) and fetch.request.rack_id == "b"
+    answer = FetchedPartition(partition=0, preferred_read_replica=5)
+    world.reader.fetched(
+        fetch, Response(responses=[FetchedTopic(topic_id=TOPIC_ID, partitions=[answer])]), world.now_ms
+    )
+    (nearer,) = world.wish()
+    assert isinstance(nearer, Fetch) and nearer.node_id == 5
+    world.under_way.clear()
+    world.reader.fetched(nearer, Response(error=ErrorCode.UNKNOWN_SERVER_ERROR, responses=()), world.now_ms)
+    world.pass_ms(200)
+    (back,) = world.wish()
+    assert isinstance(back, Fetch) and back.node_id == 1
+
+
+# --- how far ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_poll_handed_over_is_processed_when_the_next_one_begins() -> None:
+    world = reading()
+    world.run()
+    world.reader.take(4)
+    assert world.reader.positions() == {partition(0): OffsetAndMetadata(4, 3)}
+    assert world.reader.processed() == {partition(0): OffsetAndMetadata(0)}
+    world.reader.take(1)
+    assert world.reader.processed() == {partition(0): OffsetAndMetadata(4, 3)}
+    world.reader.begin_poll()
+    assert world.reader.processed() == world.reader.positions() == {partition(0): OffsetAndMetadata(5, 3)}
+
+
+def test_what_did_not_reach_the_caller_comes_again() -> None:
+    world = reading()
+    world.run()
+    world.reader.take(4)
+    world.reader.take(2)
+    world.reader.rewind()
+    world.run()
+    assert offsets(world.reader.take(3)) == [(0, 4), (0, 5), (0, 6)]
+
+
+def test_lag_is_what_the_log_has_beyond_the_position() -> None:
+    world = reading()
+    assert world.reader.lag(partition(0)) is None
+    world.run()
+    world.reader.take(4)
+    assert world.reader.lag(partition(0)) == 6
+
+
+def test_asking_about_a_partition_of_somebody_else_says_what_is_assigned() -> None:
+    world = reading()
+    with pytest.raises(NotAssignedError, match=r"t-5 is not assigned to this consumer; assigned are t-0"):
+        world.reader.seek(partition(5), 0)
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [code for code, do in ON_ERROR.items() if do is Do.REFRESH])
+def test_after_these_errors_leaders_are_asked_for_and_reading_goes_on(code: ErrorCode) -> None:
+    world = reading()
+    world.error = lambda _partition, _offset: code
+    world.answer(world.wish()[0])
+    (refresh,) = world.wish()
+    assert isinstance(refresh, RefreshMetadata) and list(refresh.topics) == ["t"]
+    world.error = lambda _partition, _offset: ErrorCode.NONE
+    world.answer(refresh)
+    world.pass_ms(100)
+    world.run()
+    assert offsets(world.reader.take(1)) == [(0, 0)]
+
+
+def test_a_new_leader_is_followed() -> None:
+    world = reading()
+    world.leaders[0] = 2
+    for _ in range(3):
+        world.run(1)
+        world.pass_ms(100)
+    assert offsets(world.reader.take(1)) == [(0, 0)]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION])
+def test_errors_that_do_not_pass_reach_the_caller(code: ErrorCode) -> None:
+    world = reading()
+    world.error = lambda _partition, _offset: code
+    world.run(1)
+    kind = AuthorizationError if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED else KafkaError
+    with pytest.raises(kind, match="t-0 cannot be read at offset 0"):
+        world.reader.take(1)
+
+
+def test_rights_that_are_given_later_are_enough() -> None:
+    world = reading()
+    world.error = lambda _partition, _offset: ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    world.run(1)
+    with pytest.raises(AuthorizationError):
+        world.reader.take(1)
+    world.error = lambda _partition, _offset: ErrorCode.NONE
+    world.pass_ms(100)
+    world.run(1)
+    assert offsets(world.reader.take(1)) == [(0, 0)]
+
+
+def test_corrupt_records_are_named_with_what_to_do_and_what_is_before_them_is_handed_over() -> None:
+    world = reading()
+    fetch = world.wish()[0]
+    assert isinstance(fetch, Fetch)
+    broken = bytearray(batch_at(0, 3) + batch_at(3, 3))
+    broken[-1] ^= 1
+    answer = FetchedPartition(partition=0, high_watermark=10, records=bytes(broken))
+    world.reader.fetched(fetch, Response(responses=[FetchedTopic(topic_id=TOPIC_ID, partitions=[answer])]), 0)
+    assert offsets(world.reader.take(10)) == [(0, 0), (0, 1), (0, 2)]
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError, match=r"records of t-0 from offset 3 on .*checksum.*seek") as caught:
+            world.reader.take(10)
+        assert caught.value.partition == partition(0) and caught.value.offset == 3 and not caught.value.retriable
+    world.reader.seek(partition(0), 6)
+    world.under_way.clear()
+    world.run()
+    assert offsets(world.reader.take(1)) == [(0, 6)]
+
+
+@pytest.mark.parametrize("records", [b"x", b"x" * 200, bytes(200), batch_at(0, 2), batch_at(5, 3)[:-1]])
+def test_an_answer_that_leads_nowhere_is_an_error_and_no_endless_loop(records: bytes) -> None:
+    """Nonsense, a cut batch alone, or batches from before the offset that was asked for."""
+    world = reading()
+    world.reader.seek(partition(0), 5)
+    fetch = world.wish()[0]
+    assert isinstance(fetch, Fetch)
+    answer = FetchedPartition(partition=0, high_watermark=10, records=records)
+    world.reader.fetched(fetch, Response(responses=[FetchedTopic(topic_id=TOPIC_ID, partitions=[answer])]), 0)
+    assert world.wish() == []
+    with pytest.raises(CorruptRecordError, match="t-0 from offset 5"):
+        world.reader.take(10)
+    assert world.wish() == []
+
+
+def test_a_lost_connection_backs_off_and_asks_who_leads() -> None:
+    world = reading()
+    world.lose(world.wish()[0])
+    (refresh,) = world.wish()
+    assert isinstance(refresh, RefreshMetadata)
+    assert world.reader.due_ms == world.now_ms + 100
+    world.answer(refresh)
+    assert world.wish() == []
+    world.pass_ms(100)
+    assert isinstance(only(list(world.wish())), Fetch)

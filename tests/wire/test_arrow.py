@@ -1,0 +1,205 @@
+"""A fetch as Arrow columns: the same records as objects would be, in the columns of Spark's Kafka source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.errors import MalformedError
+from coterie.wire.arrow import ArrowReader
+from coterie.wire.arrow_writer import ArrowWriter
+from coterie.wire.batch import Compression, TimestampType, assign, stamp_time
+from coterie.wire.fetched import FetchedBatches, FetchedRecords
+from coterie.wire.records import BatchRecord, EndMarker, Record, build_batch, build_marker, murmur2
+
+batch_records = st.builds(
+    BatchRecord,
+    key=st.none() | st.binary(max_size=20),
+    value=st.none() | st.binary(max_size=100),
+    timestamp=st.integers(0, 4_000_000_000_000),
+    headers=st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3),
+    offset=st.just(0),
+)
+lists_of_batches = st.lists(
+    st.tuples(st.lists(batch_records, min_size=1, max_size=12), st.sampled_from(Compression), st.booleans()), max_size=4
+)
+
+
+def log_of(content: list[tuple[list[BatchRecord], Compression, bool]]) -> bytes:
+    """The batches one after the other, from offset 0; some with the broker's time."""
+    data, offset = b"", 0
+    for records, compression, append_time in content:
+        batch = build_batch(records, compression=compression)
+        assign(batch, 0, offset, 2)
+        if append_time:
+            stamp_time(batch, 0, TimestampType.LOG_APPEND_TIME, 1_700_000_000_123)
+        data, offset = data + batch, offset + len(records)
+    return data
+
+
+def row_of(record: Record, *, with_headers: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "key": record.key,
+        "value": record.value,
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp * 1000,
+        "timestampType": int(record.timestamp_type),
+    }
+    if with_headers:
+        row["headers"] = [{"key": name, "value": content} for name, content in record.headers]
+    return row
+
+
+def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    batch.validate(full=True)
+    names = batch.schema.names
+    times = batch.column("timestamp").cast(pa.int64())
+    plain = batch.set_column(names.index("timestamp"), "timestamp", times)
+    rows: list[dict[str, Any]] = plain.to_pylist()
+    return rows
+
+
+@given(lists_of_batches, st.integers(0, 20), st.integers(0, 50), st.booleans(), st.sampled_from([1, 200, 1 << 22]))
+def test_columns_hold_what_records_do(
+    content: list[tuple[list[BatchRecord], Compression, bool]], first: int, until: int, headers: bool, at_most: int
+) -> None:
+    data = log_of(content)
+    as_records = FetchedRecords("orders", 3, data, next_offset=first, until_offset=until)
+    expected = [row_of(each, with_headers=headers) for each in as_records.take(1000)]
+    assert as_records.take(1) == []
+    reader = ArrowReader(with_headers=headers)
+    fetched = FetchedBatches("orders", 3, data, next_offset=first, until_offset=until)
+    found: list[dict[str, Any]] = []
+    while (batch := reader.take(fetched, at_most)).num_rows:
+        found += rows_of(batch)
+    assert found == expected
+    assert fetched.next_offset == as_records.next_offset
+
+
+def test_a_reader_serves_many_partitions_and_sizes() -> None:
+    """The columns that repeat are kept from one fetch to the next."""
+    reader = ArrowReader()
+    for topic, partition, count in (("a", 0, 5), ("a", 0, 3), ("a", 0, 9), ("a", 1, 2), ("b", 1, 4)):
+        data = build_batch([BatchRecord(b"k", b"%d" % index, index) for index in range(count)])
+        rows = rows_of(reader.take(FetchedBatches(topic, partition, data, next_offset=0)))
+        assert [(row["topic"], row["partition"], row["offset"]) for row in rows] == [
+            (topic, partition, index) for index in range(count)
+        ]
+
+
+def test_markers_and_aborted_records_are_not_shown_and_move_the_position() -> None:
+    data = build_batch([BatchRecord(None, b"aborted", 1)], producer_id=1, is_transactional=True)
+    marker = build_marker(EndMarker(committed=False), producer_id=1, producer_epoch=0, timestamp=1)
+    assign(marker, 0, 1, 0)
+    fetched = FetchedBatches("t", 0, data + marker, next_offset=0, aborted=[(0, 1)])
+    batch = ArrowReader(with_headers=True).take(fetched)
+    assert batch.num_rows == 0 and fetched.next_offset == 2
+    batch.validate(full=True)
+
+
+def test_what_is_before_a_broken_batch_comes_before_the_error() -> None:
+    broken = build_batch([BatchRecord(None, b"b", 1)])
+    assign(broken, 0, 1, 0)
+    broken[-1] ^= 1
+    fetched = FetchedBatches("t", 0, build_batch([BatchRecord(None, b"a", 1)]) + broken, next_offset=0)
+    reader = ArrowReader()
+    assert [row["value"] for row in rows_of(reader.take(fetched))] == [b"a"]
+    for _ in range(2):
+        with pytest.raises(MalformedError, match="checksum"):
+            reader.take(fetched)
+        assert fetched.next_offset == 1
+    other = FetchedBatches("t", 0, build_batch([BatchRecord(None, b"c", 1)]), next_offset=0)
+    assert [row["value"] for row in rows_of(reader.take(other))] == [b"c"], "nothing of the broken one stays behind"
+
+
+def test_the_columns_are_those_of_sparks_kafka_source() -> None:
+    assert str(ArrowReader(with_headers=True).schema) == (
+        "key: binary\nvalue: binary\ntopic: string\npartition: int32\noffset: int64\n"
+        "timestamp: timestamp[us, tz=UTC]\ntimestampType: int32\n"
+        "headers: list<element: struct<key: string not null, value: binary>>\n"
+        "  child 0, element: struct<key: string not null, value: binary>\n"
+        "      child 0, key: string not null\n"
+        "      child 1, value: binary"
+    )
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+cells = st.none() | st.binary(max_size=30)
+
+
+@given(
+    st.lists(st.lists(st.tuples(cells, cells, st.integers(0, 2**50)), max_size=20), max_size=3),
+    st.integers(1, 3),
+    st.integers(61, 400),
+    st.sampled_from(Compression),
+    st.integers(0, 3),
+)
+def test_rows_of_columns_arrive_in_their_partitions_in_order(
+    chunks: list[list[tuple[bytes | None, bytes | None, int]]],
+    partitions: int,
+    limit: int,
+    compression: Compression,
+    sliced: int,
+) -> None:
+    writer = ArrowWriter(partitions, limit=limit, compression=compression)
+    done, expected = [], []
+    for chunk in chunks:
+        arrays = [pa.array([row[index] for row in chunk], kind) for index, kind in enumerate(KINDS)]
+        done += list(writer.add(*(array.slice(sliced) for array in arrays)))
+        expected += chunk[sliced:]
+    done += writer.rest()
+    assert writer.rest() == []
+    found: list[list[tuple[bytes | None, bytes | None, int]]] = [[] for _ in range(partitions)]
+    for partition, builder in done:
+        if compression is Compression.NONE:
+            assert builder.size == len(builder.finish()) and (builder.size <= limit or builder.count == 1)
+        fetched = FetchedRecords("t", partition, builder.finish(), next_offset=0)
+        found[partition] += [(each.key, each.value, each.timestamp) for each in fetched.take(100)]
+    for partition, rows in enumerate(found):
+        keyed = [row for row in rows if row[0] is not None]
+        assert keyed == [row for row in expected if row[0] is not None and place(row[0], partitions) == partition]
+    assert sum(map(len, found)) == len(expected)
+
+
+KINDS = [pa.binary(), pa.binary(), pa.int64()]
+
+
+def place(key: bytes, partitions: int) -> int:
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def test_rows_may_name_their_partition_and_columns_may_be_text() -> None:
+    writer = ArrowWriter(3, limit=1000)
+    keys, values = pa.nulls(3), pa.array(["a", "b", None])
+    times, partitions = pa.array([1, 2, 3], pa.int32()), pa.array([2, 0, 2])
+    assert list(writer.add(keys, values, times, partitions)) == []
+    found = {
+        partition: [(each.key, each.value) for each in FetchedRecords("t", 0, batch.finish(), next_offset=0).take(9)]
+        for partition, batch in writer.rest()
+    }
+    assert found == {0: [(None, b"b")], 2: [(None, b"a"), (None, None)]}
+
+
+def test_rows_that_do_not_fit_together_are_refused() -> None:
+    writer = ArrowWriter(3, limit=1000)
+    two, three = pa.array([b"a", b"b"]), pa.array([1, 2, 3])
+    with pytest.raises(ValueError, match="different lengths"):
+        list(writer.add(two, two, three))
+    with pytest.raises(ValueError, match="1 of the timestamps are null"):
+        list(writer.add(two, two, pa.array([1, None])))
+    with pytest.raises(ValueError, match="row 1 goes to partition 3; there are 3"):
+        list(writer.add(two, two, pa.array([1, 2]), pa.array([0, 3])))
+
+
+def test_rows_without_a_key_take_turns() -> None:
+    writer = ArrowWriter(2, limit=1000)
+    for _ in range(4):
+        assert list(writer.add(pa.nulls(1), pa.array([b"v"]), pa.array([1]))) == []
+    assert [(partition, builder.count) for partition, builder in writer.rest()] == [(0, 2), (1, 2)]
