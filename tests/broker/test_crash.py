@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from broker.driver import Client, World
 from broker.lossy import LossyFiles
 from coterie.apis import describe_groups
+from coterie.broker.upkeep import checkpoint
 from coterie.errors import ErrorCode
 from coterie.messages import DescribeGroup, JoinedGroup
 
@@ -93,7 +94,8 @@ class Load:
         self.collect()
 
     def checkpoint(self) -> None:
-        self.world.node.directory.checkpoint()
+        checkpoint(self.world.node)
+        self.world.perform(self.world.node.ring(self.world.now_ms))
 
     def crash(self) -> None:
         self.files = self.files.crash(lambda most: self.data.draw(st.integers(0, most)))

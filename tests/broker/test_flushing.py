@@ -173,9 +173,11 @@ def test_what_stands_behind_a_duplicate_is_answered_too() -> None:
 def test_deleting_a_topic_during_its_flush_tells_its_producers_and_nobody_else() -> None:
     world, client = ready()
     other, third = world.client(), world.client()
+    client.send_delete("t")
     other.send_produce("t", b"lost")
     third.send_produce("u", b"kept")
-    assert client.delete("t") is ErrorCode.NONE
+    world.flush()  # the deletion, which was asked for first
+    assert client.deleted() is ErrorCode.NONE
     assert other.produced().error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     while world.flushes:
         world.flush()

@@ -29,7 +29,7 @@ from coterie.broker.topic_configs import TOPIC_CONFIGS, effective
 from coterie.errors import ErrorCode
 from coterie.log.topics import is_legal_name
 
-__all__ = ["alter", "alter_all", "incremental_alter", "incremental_alter_all", "tidy"]
+__all__ = ["Changes", "Topics", "alter", "alter_all", "incremental_alter", "incremental_alter_all", "tidy"]
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 LONGEST = 10_000

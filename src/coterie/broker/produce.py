@@ -44,7 +44,7 @@ class _Production:
             self.node.close(self.call.connection, f"a produce with acks=0 failed: {failed[0].error.name}")
         self.node.done(self.call)
 
-    def wait_for(self, log: PartitionLog, answer: ProducedPartition, now_ms: int) -> None:
+    def wait_for(self, log: PartitionLog, answer: ProducedPartition) -> None:
         self.unsettled += 1
 
         def durable(error: ErrorCode, _at_ms: int) -> None:
@@ -53,7 +53,7 @@ class _Production:
                 answer.base_offset = -1
             self.settle()
 
-        self.node.wrote(log, durable, now_ms)
+        self.node.wrote(log, durable)
 
 
 def _produce(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
@@ -114,9 +114,9 @@ def _append(
     answer.log_append_time_ms = appended.append_time_ms
     answer.log_start_offset = appended.log_start
     if production.acks == ACKS_ALL:
-        production.wait_for(log, answer, now_ms)  # of a duplicate too: its first copy may not be durable yet
+        production.wait_for(log, answer)  # of a duplicate too: its first copy may not be durable yet
     else:
-        node.wrote(log, None, now_ms)
+        node.wrote(log, None)
 
 
 HANDLERS = {produce.API.key: _produce}

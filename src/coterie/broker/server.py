@@ -13,7 +13,7 @@ from time import clock_gettime_ns as _gettime_ns
 from traceback import format_exc
 from typing import Any, cast
 
-from coterie.broker.calls import Close, Connection, Do, Effect, Flush, FlushEnded, Send
+from coterie.broker.calls import Close, Connection, Do, Effect, Flush, FlushEnded, Send, Work, WorkEnded
 from coterie.broker.facts import ConnectionDropped, Trouble
 from coterie.broker.node import Node
 from coterie.broker.quick_heartbeat import HEARTBEAT, quick_heartbeat
@@ -141,7 +141,8 @@ class Server:
         self._chores = ThreadPoolExecutor(1, "coterie-chores")
         self._all_gone: asyncio.Event | None = None
         self._sweep: asyncio.TimerHandle | None = None
-        self._flushes = 0
+        self._under_way = 0
+        """What the disk's thread has been asked for and not come back with."""
         self._idle = asyncio.Event()
 
     # --- starting and stopping ----------------------------------------------------------------------------------------
@@ -177,9 +178,9 @@ class Server:
             self._listener.close()
         for link in self.links:
             link.stop_reading()
-        await self._all_flushed()  # commits and batches under way are answered as they end
+        await self._all_written()  # commits and batches under way are answered as they end
         self.perform(self.node.stop(clock_ms()))
-        await self._all_flushed()
+        await self._all_written()
         await self._say_goodbye()
         for timer in (self._alarm, self._sweep):
             if timer is not None:
@@ -188,8 +189,8 @@ class Server:
         self._disk.shutdown()
         self._chores.shutdown()
 
-    async def _all_flushed(self) -> None:
-        while self._flushes:  # the end of one may start another
+    async def _all_written(self) -> None:
+        while self._under_way:  # the end of one may start another
             self._idle.clear()
             await self._idle.wait()
 
@@ -271,8 +272,8 @@ class Server:
                 kind = type(effect)
                 if kind is Send:
                     self._send(effect)  # type: ignore[arg-type]
-                elif kind is Flush:
-                    self._flush(effect)  # type: ignore[arg-type]
+                elif kind is Flush or kind is Work:
+                    self._on_disk(effect)  # type: ignore[arg-type]
                 elif kind is Close:
                     self.drop(effect.connection, effect.why)  # type: ignore[union-attr]
                 elif kind is Do:
@@ -316,15 +317,15 @@ class Server:
         self._alarm = self._alarm_ms = None
         self.run("a timer", self.node.ring)
 
-    def _flush(self, effect: Flush) -> None:
-        self._flushes += 1
-        done = self._loop.run_in_executor(self._disk, effect.run)
-        done.add_done_callback(self._flushed)
+    def _on_disk(self, effect: Flush | Work) -> None:
+        self._under_way += 1
+        done: asyncio.Future[FlushEnded | WorkEnded] = self._loop.run_in_executor(self._disk, effect.run)
+        done.add_done_callback(self._disk_ended)
 
-    def _flushed(self, done: asyncio.Future[FlushEnded]) -> None:
-        self._flushes -= 1
+    def _disk_ended(self, done: asyncio.Future[FlushEnded | WorkEnded]) -> None:
+        self._under_way -= 1
         ended = done.result()
-        self.run("the end of a flush", lambda now_ms: self.node.flush_ended(ended, now_ms))
+        self.run("what follows work of the disk", lambda now_ms: self.node.disk_ended(ended, now_ms))
         self._idle.set()
 
     def _chore(self, effect: Do) -> None:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from coterie.broker.changes import Step
 from coterie.log import LogError, PartitionLog, remove_files
 
 if TYPE_CHECKING:
     from coterie.broker.node import Node
 
-__all__ = ["CHECKPOINT_EVERY_MS", "CheckpointDue", "MendDue", "RetentionDue", "check_retention", "mend"]
+__all__ = ["CHECKPOINT_EVERY_MS", "CheckpointDue", "MendDue", "RetentionDue", "check_retention", "checkpoint", "mend"]
 
 CHECKPOINT_EVERY_MS = 60_000
 MEND_EVERY_MS = 1_000
@@ -42,6 +43,15 @@ def mend(node: Node, log: PartitionLog, now_ms: int) -> None:
         node.coordinator.timers.arm((log, "mend"), now_ms + MEND_EVERY_MS, MendDue(log))
     else:
         node.fetches.advanced(log)
+
+
+def checkpoint(node: Node) -> None:
+    def ended(outcome: LogError | None, now_ms: int) -> None:
+        if outcome is not None:
+            node.tell_trouble(str(outcome), now_ms)
+        node.coordinator.timers.arm("checkpoint", now_ms + CHECKPOINT_EVERY_MS, CheckpointDue())
+
+    node.changes.ask(None, lambda _now_ms: Step(node.directory.checkpoint(), ended))
 
 
 def check_retention(node: Node, now_ms: int) -> None:

@@ -7,6 +7,7 @@ the call. Read `partition.py` first (one log), then `segment.py` (its files), `r
 
 from __future__ import annotations
 
+from coterie.log.changes import Change
 from coterie.log.config import UNLIMITED, LogConfig
 from coterie.log.directory import DataDirectory, Opening, Topic, remove_directory
 from coterie.log.errors import (
@@ -29,6 +30,7 @@ from coterie.log.validation import Origin
 __all__ = [
     "UNLIMITED",
     "Appended",
+    "Change",
     "Cut",
     "DataDirectory",
     "DeletedSegment",

@@ -107,6 +107,7 @@ class PartitionLog:
         self.recovery: Recovery = loaded.recovery
         self._is_untouched = clean
         self.log_start = max(log_start, self._segments[0].base_offset)
+        self._epochs.cut_start(self.log_start)  # not kept when it happens: here it is again
         self._flushing.start_over(self.log_end, names_are_durable=clean)
         for segment in self._segments:
             segment.quiet_since_ms = now_ms
@@ -390,21 +391,24 @@ class PartitionLog:
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
+    def check_start(self, offset: int, up_to: int) -> None:
+        """Whether the log may start at `offset`, if it can be read to `up_to` (the high watermark)."""
+        if not 0 <= offset <= up_to:
+            raise OffsetOutOfRangeError(f"cannot delete to offset {offset}: {self.path} can be read to {up_to}")
+
     def delete_records(self, before: int, up_to: int) -> int:
-        """Let the log start at `before`, at most `up_to` (the high watermark); its start. `retain` frees the space.
+        """Let the log start at `before`, unless it starts later already; its start. `retain` frees the space.
 
         The caller keeps the new start (`log-start-offset-checkpoint`) and gives it to `open`.
         """
-        if before > up_to or before < 0:
-            raise OffsetOutOfRangeError(f"cannot delete to offset {before}: {self.path} can be read to {up_to}")
+        self.check_start(before, up_to)
         self._start_at(before)
         return self.log_start
 
     def _start_at(self, offset: int) -> None:
         if offset > self.log_start:
             self.log_start = offset
-            if self._epochs.cut_start(offset):
-                self._epochs.save(self._files, self.path)
+            self._epochs.cut_start(offset)
 
     def retain(self, now_ms: int, up_to: int) -> list[DeletedSegment]:
         """Take the segments out of the log that it need not keep; none that reaches beyond `up_to`.
