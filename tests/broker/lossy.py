@@ -76,11 +76,9 @@ class LossyFiles(MemoryFiles):
         self._changes.append(_Named(parent_of(path), path, "rmdir"))
 
     def sync_directory(self, path: str = "") -> None:
-        self.directory_later(path).run()
-
-    def directory_later(self, path: str = "") -> Sync:
-        super().directory_later(path)
-        return _NamesSync([change for change in self._changes if change.directory == path])
+        super().sync_directory(path)
+        for change in self._changes:
+            change.is_durable |= change.directory == path
 
     # --- what is left of it -------------------------------------------------------------------------------------------
 
@@ -136,15 +134,6 @@ def _left_of(inode: _Inode, dice: Dice) -> bytes:
     kept = len(durable) + dice(len(content) - len(durable))
     zeros = dice(len(content) - kept) if not dice(3) else 0
     return content[:kept] + bytes(zeros)
-
-
-class _NamesSync:
-    def __init__(self, changes: list[_Named]) -> None:
-        self._changes = changes
-
-    def run(self) -> None:
-        for change in self._changes:
-            change.is_durable = True
 
 
 class _ContentSync:

@@ -233,6 +233,7 @@ def test_a_flush_that_fails_is_taken_back_and_nobody_was_told_otherwise() -> Non
     assert any("broken disk" in trouble for trouble in world.troubles)
     disk.refuses_sync = False
     world.auto = True
+    world.advance(1_000)
     assert client.offsets_of("g") == {("t", 0): 1}
     assert client.produce("t", b"again", producer=(1, 0, 1)).base_offset == 1
     assert [offset for offset, _ in client.read_all("t")] == [0, 1]
@@ -261,8 +262,10 @@ def test_a_log_that_cannot_be_cut_back_takes_nothing_until_it_can(*, sealed: boo
     assert client.produced().error is other.produced().error is ErrorCode.KAFKA_STORAGE_ERROR
     disk.refuses_sync = False
     world.auto = True
+    world.advance(1_000)
     assert client.produce("t", b"still not").error is ErrorCode.KAFKA_STORAGE_ERROR
     disk.refuses_truncate = False
+    world.advance(1_000)
     assert client.produce("t", b"new").base_offset == 1
     assert client.read_all("t") == [(0, b"kept"), (1, b"new")]
     world.stop()

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 
 from coterie.broker.calls import Flush, FlushEnded
 from coterie.errors import ErrorCode
-from coterie.log import LogWriteError, PartitionLog
+from coterie.log import PartitionLog
 
 __all__ = ["Flusher", "Waiter"]
 
@@ -37,13 +36,15 @@ class Flusher:
 
     def written(self, log: PartitionLog, waiter: Waiter | None) -> None:
         """Something was appended to `log`; `waiter` wants to know when it is safe."""
-        if not self.sync:
+        if self.sync:
+            waiters = self.waiting.setdefault(log, [])
             if waiter is not None:
-                self.settled.append((log, waiter))
+                waiters.append(waiter)
             return
-        waiters = self.waiting.setdefault(log, [])
         if waiter is not None:
-            waiters.append(waiter)
+            self.settled.append((log, waiter))
+        if log.is_sealing:  # as in Kafka a segment is flushed when the next one begins
+            self.waiting.setdefault(log, [])
 
     def settle(self, now_ms: int) -> None:
         while self.settled:  # who is told may write more
@@ -88,10 +89,11 @@ class Flusher:
                 continue  # deleted meanwhile
             if error is None:
                 log.flushed(target)
-            else:
+            elif self.sync:
                 waiters += self.waiting.pop(log, [])
-                with suppress(LogWriteError):  # then it is out of order, and mended when the disk is well again
-                    log.flush_failed(target, now_ms)
+                log.flush_failed(target)
+            else:
+                log.flush_refused(target)
             outcome.append((log, error))
             for waiter in waiters:
                 self._tell(log, waiter, ErrorCode.NONE if error is None else ErrorCode.KAFKA_STORAGE_ERROR, now_ms)

@@ -149,7 +149,7 @@ class Node:
                 self.fetches.advanced(log)
             else:
                 self.tell_trouble(f"{log.path}: {error}", now_ms)
-                mend(self, log, now_ms)
+                mend(self, log)
 
     def ring(self, now_ms: int) -> list[Effect]:
         for event in self.coordinator.timers.due(now_ms):
@@ -158,9 +158,9 @@ class Node:
             elif isinstance(event, CheckpointDue):
                 checkpoint(self)
             elif isinstance(event, RetentionDue):
-                check_retention(self, now_ms)
+                check_retention(self)
             elif isinstance(event, MendDue):
-                mend(self, event.log, now_ms)
+                mend(self, event.log)
             else:
                 self.follow(self.coordinator.handle(event, now_ms), now_ms)
         return self._take(now_ms)

@@ -22,7 +22,7 @@ from coterie.log.errors import (
 from coterie.log.files import DiskFiles, File, Files, Lock, Sync
 from coterie.log.flushing import FlushTarget
 from coterie.log.memory import MemoryFiles
-from coterie.log.partition import Appended, DeletedSegment, PartitionLog, remove_files
+from coterie.log.partition import Appended, DeletedSegment, PartitionLog, remove_files, rename_files
 from coterie.log.recovery import Cut, Recovery
 from coterie.log.segment import TimestampedOffset
 from coterie.log.validation import Origin
@@ -57,4 +57,5 @@ __all__ = [
     "Topic",
     "remove_directory",
     "remove_files",
+    "rename_files",
 ]
