@@ -235,13 +235,14 @@ def produce_request(
     producer: tuple[int, int, int] | None = None,
     timestamps: Sequence[int] | None = None,
     transactional_id: str | None = None,
+    timeout_ms: int = 30_000,
 ) -> produce.Request:
     content = batch(*values, producer=producer, timestamps=timestamps) if records is None else records
     part = produce.Partition(partition=partition, records=bytes(content))
     return produce.Request(
         transactional_id=transactional_id,
         acks=acks,
-        timeout_ms=30_000,
+        timeout_ms=timeout_ms,
         topics=[produce.Topic(name=topic, topic_id=topic_id, partitions=[part])],
     )
 

@@ -25,6 +25,7 @@ from coterie.broker.fetch import FetchDue, Fetches
 from coterie.broker.flushing import Flusher, Waiter
 from coterie.broker.groups import OFFSETS_TOPIC, GroupLogs
 from coterie.broker.handlers import HANDLERS
+from coterie.broker.produce import ProduceDue
 from coterie.broker.producer_ids import ProducerIds
 from coterie.broker.settings import Settings
 from coterie.broker.upkeep import (
@@ -155,6 +156,8 @@ class Node:
         for event in self.coordinator.timers.due(now_ms):
             if isinstance(event, FetchDue):
                 self.fetches.due(event)
+            elif isinstance(event, ProduceDue):
+                event.production.due()
             elif isinstance(event, CheckpointDue):
                 checkpoint(self)
             elif isinstance(event, RetentionDue):
