@@ -10,7 +10,7 @@ from coterie.wire.batch import batches
 from coterie.wire.buffer import Buffer
 from coterie.wire.records import BatchRecord, build_batch, records
 
-__all__ = ["SMALL", "FaultyFiles", "batch", "offsets_in", "read_all", "values_in"]
+__all__ = ["SMALL", "FaultyFiles", "batch", "cut", "offsets_in", "read_all", "values_in"]
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=150)
 """Several batches a segment, several rows an index."""
@@ -49,6 +49,14 @@ def read_all(log: PartitionLog, max_bytes: int = 300) -> list[tuple[int, bytes |
     return found
 
 
+def cut(log: PartitionLog, end: int, now_ms: int) -> None:
+    """Cut the log back, and wait for it."""
+    log.cut_back(end)
+    mending = log.mend(now_ms)
+    mending.run()
+    mending.done()
+
+
 class FaultyFiles(MemoryFiles):
     """A disk with `room` bytes left; a write that does not fit is torn where the room ends."""
 
@@ -62,9 +70,9 @@ class FaultyFiles(MemoryFiles):
     def open(self, path: str, *, create: bool = False) -> File:
         return _FaultyFile(self, path, super().open(path, create=create))
 
-    def directory_later(self, path: str = "") -> Sync:
-        super().directory_later(path)
-        return _FaultySync(self, path + "/")
+    def sync_directory(self, path: str = "") -> None:
+        super().sync_directory(path)
+        _FaultySync(self, path + "/").run()
 
 
 class _FaultySync:

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from broker.speaker import Speaker
-from coterie.broker.calls import Close, Connection, Do, Effect, Flush, Send
+from coterie.broker.calls import Close, Connection, Do, Effect, Flush, Send, Work
 from coterie.broker.facts import ConnectionDropped, Trouble
 from coterie.broker.node import Node
 from coterie.broker.settings import Settings
@@ -36,7 +36,7 @@ class World:
         self.auto = auto
         self.now_ms = now_ms
         self.facts: list[Fact] = []
-        self.flushes: deque[Flush] = deque()
+        self.flushes: deque[Flush | Work] = deque()
         self.chores: list[Do] = []
         self._ids = now_ms << 64
         self._clients: dict[Connection, Client] = {}
@@ -65,7 +65,7 @@ class World:
             elif due_ms is not None and due_ms <= self.now_ms:
                 self._carry_out(self.node.ring(self.now_ms))
             elif self.auto and self.flushes:
-                self._carry_out(self.node.flush_ended(self.flushes.popleft().run(), self.now_ms))
+                self._carry_out(self.node.disk_ended(self.flushes.popleft().run(), self.now_ms))
             else:
                 return
 
@@ -79,7 +79,7 @@ class World:
                 self._clients[effect.connection].closed = effect.why
                 self.facts.append(ConnectionDropped(self.now_ms, "", effect.connection.host, effect.why))
                 self.node.disconnected(effect.connection)
-            elif isinstance(effect, Flush):
+            elif isinstance(effect, Flush | Work):
                 self.flushes.append(effect)
             elif isinstance(effect, Do):
                 self.chores.append(effect)
@@ -89,7 +89,7 @@ class World:
 
     def flush(self) -> None:
         """The disk does what it was asked for first."""
-        self.perform(self.node.flush_ended(self.flushes.popleft().run(), self.now_ms))
+        self.perform(self.node.disk_ended(self.flushes.popleft().run(), self.now_ms))
 
     def advance(self, ms: int) -> None:
         self.now_ms += ms

@@ -14,7 +14,7 @@ from coterie.log import File, MemoryFiles, Sync
 from coterie.log.files import parent_of
 from coterie.wire.buffer import Buffer
 
-__all__ = ["LossyFiles"]
+__all__ = ["LossyFiles", "PowerCut"]
 
 Dice = Callable[[int], int]
 """A number from 0 up to and including the one given."""
@@ -38,11 +38,23 @@ class _Named:
     is_durable: bool = False
 
 
+class PowerCut(BaseException):
+    """The machine dies in the middle of what it does; no handler of errors is to get hold of it."""
+
+
 class LossyFiles(MemoryFiles):
     def __init__(self) -> None:
         super().__init__()
+        self.steps_left: int | None = None
+        """How often names or durability change until the power is cut; None is never."""
         self._inodes: dict[str, _Inode] = {}
         self._changes: list[_Named] = []
+
+    def step(self) -> None:
+        if self.steps_left is not None:
+            if not self.steps_left:
+                raise PowerCut
+            self.steps_left -= 1
 
     # --- what is done to it -------------------------------------------------------------------------------------------
 
@@ -50,16 +62,19 @@ class LossyFiles(MemoryFiles):
         is_new = not self.exists(path)
         file = super().open(path, create=create)
         if is_new:
+            self.step()
             self._inodes[path] = _Inode()
             self._changes.append(_Named(parent_of(path), path, "create", inode=self._inodes[path]))
-        return _LossyFile(file, self._inodes[path])
+        return _LossyFile(self, file, self._inodes[path])
 
     def mkdir(self, path: str) -> None:
         if not self.exists(path):
+            self.step()
             super().mkdir(path)
             self._changes.append(_Named(parent_of(path), path, "mkdir"))
 
     def rename(self, old: str, new: str) -> None:
+        self.step()
         super().rename(old, new)
         for path in [path for path in self._inodes if path == old or path.startswith(old + "/")]:
             self._inodes[new + path.removeprefix(old)] = self._inodes.pop(path)
@@ -67,20 +82,21 @@ class LossyFiles(MemoryFiles):
 
     def delete(self, path: str) -> None:
         if self.exists(path):
+            self.step()
             super().delete(path)
             del self._inodes[path]
             self._changes.append(_Named(parent_of(path), path, "delete"))
 
     def rmdir(self, path: str) -> None:
+        self.step()
         super().rmdir(path)
         self._changes.append(_Named(parent_of(path), path, "rmdir"))
 
     def sync_directory(self, path: str = "") -> None:
-        self.directory_later(path).run()
-
-    def directory_later(self, path: str = "") -> Sync:
-        super().directory_later(path)
-        return _NamesSync([change for change in self._changes if change.directory == path])
+        self.step()
+        super().sync_directory(path)
+        for change in self._changes:
+            change.is_durable |= change.directory == path
 
     # --- what is left of it -------------------------------------------------------------------------------------------
 
@@ -138,26 +154,20 @@ def _left_of(inode: _Inode, dice: Dice) -> bytes:
     return content[:kept] + bytes(zeros)
 
 
-class _NamesSync:
-    def __init__(self, changes: list[_Named]) -> None:
-        self._changes = changes
-
-    def run(self) -> None:
-        for change in self._changes:
-            change.is_durable = True
-
-
 class _ContentSync:
-    def __init__(self, inode: _Inode) -> None:
+    def __init__(self, disk: LossyFiles, inode: _Inode) -> None:
+        self._disk = disk
         self._inode = inode
         self._content = bytes(inode.content)
 
     def run(self) -> None:
+        self._disk.step()
         self._inode.durable = self._content
 
 
 class _LossyFile:
-    def __init__(self, file: File, inode: _Inode) -> None:
+    def __init__(self, disk: LossyFiles, file: File, inode: _Inode) -> None:
+        self._disk = disk
         self._file = file
         self._inode = inode
 
@@ -181,7 +191,7 @@ class _LossyFile:
         self.later().run()
 
     def later(self) -> Sync:
-        return _ContentSync(self._inode)
+        return _ContentSync(self._disk, self._inode)
 
     def close(self) -> None:
         self._file.close()

@@ -25,7 +25,7 @@ class Peer(Speaker):
     def __init__(self, bootstrap: str, timeout_s: float = TIMEOUT_S) -> None:
         super().__init__()
         host, _, port = bootstrap.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        self.socket = socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> Self:

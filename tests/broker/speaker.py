@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from coterie.apis import (
@@ -94,23 +94,42 @@ class Speaker(ABC):
 
     # --- in one line --------------------------------------------------------------------------------------------------
 
-    def create(self, name: str, partitions: int = 1) -> UUID:
+    def send_create(self, name: str, partitions: int = 1) -> None:
         asked = create_topics.NewTopic(name=name, num_partitions=partitions, replication_factor=1)
-        (made,) = self.ask(create_topics, create_topics.Request(topics=[asked])).topics
-        assert not made.error, made.message
-        topic_id: UUID = made.topic_id
-        return topic_id
+        self.send(create_topics, create_topics.Request(topics=[asked]))
 
-    def delete(self, name: str) -> ErrorCode:
-        asked = delete_topics.Request(topics=[delete_topics.Topic(name=name)])
-        error: ErrorCode = self.ask(delete_topics, asked).responses[0].error
+    def created(self) -> create_topics.CreatedTopic:
+        (made,) = self.answer().topics
+        return cast("create_topics.CreatedTopic", made)
+
+    def create(self, name: str, partitions: int = 1) -> UUID:
+        self.send_create(name, partitions)
+        made = self.created()
+        assert not made.error and made.topic_id is not None, made.message
+        return made.topic_id
+
+    def send_delete(self, name: str) -> None:
+        self.send(delete_topics, delete_topics.Request(topics=[delete_topics.Topic(name=name)]))
+
+    def deleted(self) -> ErrorCode:
+        error: ErrorCode = self.answer().responses[0].error
         return error
 
+    def delete(self, name: str) -> ErrorCode:
+        self.send_delete(name)
+        return self.deleted()
+
+    def send_find_coordinator(self, group: str = "g") -> None:
+        request = find_coordinator.Request(key_type=find_coordinator.GROUP, keys=[group])
+        self.send(find_coordinator, request)
+
+    def found_coordinator(self) -> find_coordinator.Coordinator:
+        (found,) = self.answer().coordinators
+        return cast("find_coordinator.Coordinator", found)
+
     def find_coordinator(self, group: str = "g") -> find_coordinator.Coordinator:
-        found: find_coordinator.Coordinator = self.ask(
-            find_coordinator, find_coordinator.Request(keys=[group])
-        ).coordinators[0]
-        return found
+        self.send_find_coordinator(group)
+        return self.found_coordinator()
 
     def send_produce(self, topic: str, *values: bytes, partition: int = 0, **options: Any) -> None:
         self.send(produce, produce_request(topic, *values, partition=partition, **options), 9)
@@ -216,13 +235,14 @@ def produce_request(
     producer: tuple[int, int, int] | None = None,
     timestamps: Sequence[int] | None = None,
     transactional_id: str | None = None,
+    timeout_ms: int = 30_000,
 ) -> produce.Request:
     content = batch(*values, producer=producer, timestamps=timestamps) if records is None else records
     part = produce.Partition(partition=partition, records=bytes(content))
     return produce.Request(
         transactional_id=transactional_id,
         acks=acks,
-        timeout_ms=30_000,
+        timeout_ms=timeout_ms,
         topics=[produce.Topic(name=topic, topic_id=topic_id, partitions=[part])],
     )
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker.driver import Client, World
-from broker.lossy import LossyFiles
-from coterie.apis import describe_groups
+from broker.lossy import LossyFiles, PowerCut
+from broker.speaker import list_request
+from coterie.apis import delete_records, describe_groups, list_offsets
+from coterie.broker.upkeep import checkpoint
 from coterie.errors import ErrorCode
 from coterie.messages import DescribeGroup, JoinedGroup
 
 SMALL_SEGMENTS = 700
 TOPICS = ("a", "b")
+COMERS = ("come", "go")
+"""Topics that come and go."""
 GROUPS = ("g", "h")
 
 
@@ -29,6 +35,9 @@ class Load:
         self.members: dict[str, JoinedGroup] = {}
         self.sequences: dict[str, int] = dict.fromkeys(TOPICS, 0)
         self.counter = 0
+        self.exists = dict.fromkeys(COMERS, False)
+        self.filled = dict.fromkeys(COMERS, 0)
+        """How many records of each were acknowledged."""
         self.open()
         client = self.world.client()
         client.find_coordinator()
@@ -43,6 +52,7 @@ class Load:
         self.producers = {topic: self.world.client() for topic in TOPICS}
         self.committers = {group: self.world.client() for group in GROUPS}
         self.in_flight: dict[str, list[bytes]] = {topic: [] for topic in TOPICS}
+        self.changing: dict[str, tuple[Client, bool] | None] = {}
         self.shrink_segments()
 
     def shrink_segments(self) -> None:
@@ -70,6 +80,7 @@ class Load:
         self.collect()
 
     def collect(self) -> None:
+        self.collect_topics()
         for topic, client in self.producers.items():
             while client.answers:
                 answer = client.produced()
@@ -92,10 +103,64 @@ class Load:
         self.world.auto = False
         self.collect()
 
+    def make(self, name: str) -> None:
+        """Whoever is told that a topic is there finds it after a crash, and so does one that was told it is gone."""
+        if self.changing.get(name) is None:
+            client = self.world.client()
+            self.changing[name] = client, not self.exists[name]
+            if self.exists[name]:
+                client.send_delete(name)
+            else:
+                client.send_create(name, 2)
+
+    def collect_topics(self) -> None:
+        for name, change in self.changing.items():
+            if change is not None and change[0].answers:
+                client, creates = change
+                assert (client.created().error if creates else client.deleted()) is ErrorCode.NONE
+                self.exists[name] = creates
+                self.filled[name] = 0
+                self.changing[name] = None
+
+    def fill(self, name: str) -> None:
+        """What is acknowledged of a topic that comes and goes."""
+        client = self.world.client()
+        if self.exists[name] and self.changing.get(name) is None:
+            self.world.auto = True
+            assert client.produce(name, b"x").base_offset == self.filled[name]
+            self.world.auto = False
+            self.collect()
+            self.filled[name] += 1
+
+    def free(self, name: str) -> None:
+        """Delete all records, and let the checkpoints know."""
+        client = self.world.client()
+        if self.exists[name] and self.changing.get(name) is None:
+            self.world.auto = True
+            part = delete_records.Partition(partition=0, offset=-1)
+            topic = delete_records.Topic(name=name, partitions=[part])
+            answer = client.ask(delete_records, delete_records.Request(topics=[topic])).topics[0].partitions[0]
+            assert answer.low_watermark == self.filled[name]
+            self.world.auto = False
+            self.collect()
+
+    def chores(self) -> None:
+        self.world.do_chores()
+
     def checkpoint(self) -> None:
-        self.world.node.directory.checkpoint()
+        checkpoint(self.world.node)
+        self.world.perform(self.world.node.ring(self.world.now_ms))
+
+    def cut(self) -> None:
+        """The machine dies in the middle of a flush or of a change of topics."""
+        if self.world.flushes:
+            self.files.steps_left = self.data.draw(st.integers(0, 30))
+            with suppress(PowerCut):
+                self.flush()
+            self.crash()
 
     def crash(self) -> None:
+        self.under_way = self.changing
         self.files = self.files.crash(lambda most: self.data.draw(st.integers(0, most)))
         self.sequences = dict.fromkeys(TOPICS, 0)
         self.open()
@@ -108,7 +173,9 @@ class Load:
 
     def check(self) -> None:
         client = self.world.client()
-        assert not self.world.node.directory.opening.strays
+        assert all(stray.startswith(COMERS) for stray in self.world.node.directory.opening.strays)
+        for name in COMERS:
+            self.check_topic(client, name)
         for topic in TOPICS:
             found = dict(client.read_all(topic))
             assert list(found) == list(range(len(found))), "offsets have no gaps"
@@ -117,6 +184,17 @@ class Load:
             self.produced[topic] = {offset: value or b"" for offset, value in found.items()}
         for group in GROUPS:
             self.check_group(client, group)
+
+    def check_topic(self, client: Client, name: str) -> None:
+        found = name in self.world.node.directory.topics
+        if self.under_way.get(name) is None:
+            assert found == self.exists[name], f"{name} was said to be {'there' if self.exists[name] else 'gone'}"
+            if found:
+                listed = client.ask(list_offsets, list_request(name, -1)).topics[0].partitions[0]
+                assert listed.offset == self.filled[name]
+        elif found != self.exists[name]:  # it was under way, and has happened
+            self.filled[name] = 0
+        self.exists[name] = found
 
     def check_group(self, client: Client, group: str) -> None:
         offset = client.offsets_of(group).get(("a", 0))
@@ -134,14 +212,17 @@ class Load:
 
 STEPS = st.lists(
     st.sampled_from(
-        ["produce a", "produce b", "commit g", "commit h", "enter h", "flush", "flush", "checkpoint", "crash"]
+        [
+            *("produce a", "produce b", "commit g", "commit h", "enter h", "flush", "flush", "checkpoint", "crash"),
+            *("make come", "make go", "make come", "fill come", "free come", "chores", "cut"),
+        ]
     ),
     min_size=1,
-    max_size=40,
+    max_size=50,
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(steps=STEPS, data=st.data())
 def test_everything_acknowledged_is_there_after_a_crash(steps: list[str], data: st.DataObject) -> None:
     """Rules 22 and C4, and acks=all: whatever was not synced may be there, in part, or not at all."""

@@ -124,6 +124,85 @@ def test_a_commit_the_disk_keeps_waiting_is_refused_in_time() -> None:
     assert client.offsets_of("g") == {("t", 0): 7}
 
 
+def test_a_produce_the_disk_keeps_waiting_is_refused_in_time() -> None:
+    """Kafka's REQUEST_TIMED_OUT; the producer asks again, and it counts once."""
+    world, client = ready()
+    slow, quick = world.client(), world.client()
+    slow.send(produce, produce_request("t", b"a", producer=(1, 0, 0), timeout_ms=5_000), 9)
+    quick.send(produce, produce_request("u", b"b", timeout_ms=0), 9)
+    world.advance(999)
+    assert (slow.answers, quick.answers) == (0, 0), "a disk that works gets a second, whatever the client says"
+    world.advance(1)
+    assert quick.produced().error is ErrorCode.REQUEST_TIMED_OUT
+    world.advance(4_000)
+    assert slow.produced().error is ErrorCode.REQUEST_TIMED_OUT
+    slow.send_produce("t", b"a", producer=(1, 0, 0))
+    world.auto = True
+    world.perform([])
+    assert slow.produced().base_offset == 0
+    assert (slow.answers, quick.answers) == (0, 0)
+    world.advance(60_000)
+    assert client.read_all("t") == [(0, b"a")]
+
+
+def test_only_what_waits_for_the_disk_is_refused_for_its_time() -> None:
+    world, client = ready()
+    request = produce_request("t", b"a", timeout_ms=2_000)
+    request.topics[0].partitions = [
+        *produce_request("t", b"", partition=7).topics[0].partitions,
+        *request.topics[0].partitions,
+    ]
+    client.send(produce, request, 9)
+    world.advance(2_000)
+    assert [one.error for one in client.answer().responses[0].partitions] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    ]
+    while world.flushes:
+        world.flush()
+    assert client.answers == 0
+
+
+def test_who_need_not_wait_is_told_after_the_event_and_not_from_within() -> None:
+    """With --flush os what follows a write may write again, thousands of times: that must not go into the depth."""
+    world, _ = ready(sync=False)
+    flusher, log = world.node.flusher, world.node.log("t", 0)
+    assert log is not None
+    told = []
+
+    def again(error: ErrorCode, now_ms: int) -> None:
+        told.append(error)
+        if len(told) < 10_000:
+            flusher.written(log, again)
+
+    flusher.written(log, again)
+    assert not told
+    world.perform(world.node.ring(world.now_ms))
+    assert len(told) == 10_000
+
+
+def test_with_flush_os_a_roll_is_flushed_and_nobody_waits_for_it() -> None:
+    """Kafka flushes a segment when the next one begins."""
+    disk = FaultyFiles()
+    world, client = ready(disk, sync=False)
+    log = world.node.log("t", 0)
+    assert log is not None
+    log.config = log.config.__class__(segment_bytes=300)
+    for number in range(3):
+        assert client.produce("t", bytes(150)).base_offset == number
+    assert len(world.flushes) == 1
+    while world.flushes:
+        world.flush()
+    assert log.durable_end == 3 and not log.is_sealing
+    disk.refuses_sync = True
+    for number in range(3, 6):
+        assert client.produce("t", bytes(150)).base_offset == number
+    while world.flushes:
+        world.flush()
+    assert any("broken disk" in trouble for trouble in world.troubles)
+    assert log.is_in_order and len(client.read_all("t")) == 6, "what was acknowledged is not cut"
+
+
 # --- duplicates -------------------------------------------------------------------------------------------------------
 
 
@@ -173,9 +252,11 @@ def test_what_stands_behind_a_duplicate_is_answered_too() -> None:
 def test_deleting_a_topic_during_its_flush_tells_its_producers_and_nobody_else() -> None:
     world, client = ready()
     other, third = world.client(), world.client()
+    client.send_delete("t")
     other.send_produce("t", b"lost")
     third.send_produce("u", b"kept")
-    assert client.delete("t") is ErrorCode.NONE
+    world.flush()  # the deletion, which was asked for first
+    assert client.deleted() is ErrorCode.NONE
     assert other.produced().error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     while world.flushes:
         world.flush()
@@ -231,6 +312,7 @@ def test_a_flush_that_fails_is_taken_back_and_nobody_was_told_otherwise() -> Non
     assert any("broken disk" in trouble for trouble in world.troubles)
     disk.refuses_sync = False
     world.auto = True
+    world.advance(1_000)
     assert client.offsets_of("g") == {("t", 0): 1}
     assert client.produce("t", b"again", producer=(1, 0, 1)).base_offset == 1
     assert [offset for offset, _ in client.read_all("t")] == [0, 1]
@@ -259,8 +341,10 @@ def test_a_log_that_cannot_be_cut_back_takes_nothing_until_it_can(*, sealed: boo
     assert client.produced().error is other.produced().error is ErrorCode.KAFKA_STORAGE_ERROR
     disk.refuses_sync = False
     world.auto = True
+    world.advance(1_000)
     assert client.produce("t", b"still not").error is ErrorCode.KAFKA_STORAGE_ERROR
     disk.refuses_truncate = False
+    world.advance(1_000)
     assert client.produce("t", b"new").base_offset == 1
     assert client.read_all("t") == [(0, b"kept"), (1, b"new")]
     world.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.driver import World
-from coterie.apis import api_versions, delete_topics, heartbeat, leave_group, metadata
+from coterie.apis import api_versions, heartbeat, leave_group, metadata
 from coterie.broker.calls import Close, Send
 from coterie.errors import ErrorCode
 from coterie.facts import Mistake
@@ -85,7 +85,7 @@ def test_an_answer_is_sent_before_the_next_request_of_its_connection_is_looked_a
         client.send_fetch("t", 0)
     world.auto = False
     other.send_produce("t", bytes(100_000))
-    effects = world.node.flush_ended(world.flushes.popleft().run(), world.now_ms)
+    effects = world.node.disk_ended(world.flushes.popleft().run(), world.now_ms)
     assert sum(isinstance(effect, Send) and effect.connection is client.connection for effect in effects) == 1
     client.connection.is_full = True
     world.perform(effects)
@@ -204,14 +204,10 @@ def test_a_mistake_of_ours_costs_one_connection_and_is_told_with_its_trace() -> 
     world = World()
     client, other = world.client(), world.client()
     client.create("t")
-    del world.node.directory.logs["t", 0]
     world.node.topic_names.clear()
-    effects = world.node.received(
-        client.connection,
-        client.frame_of(delete_topics, delete_topics.Request(topics=[delete_topics.Topic(name="t")])),
-        0,
-    )
-    mistake, close = effects
+    world.auto = False
+    client.send_delete("t")
+    mistake, close = world.node.disk_ended(world.flushes.popleft().run(), world.now_ms)
     assert isinstance(mistake, Tell) and isinstance(mistake.fact, Mistake) and "KeyError" in mistake.fact.trace
     assert isinstance(close, Close) and close.connection is client.connection
     assert not other.ask(api_versions, VERSIONS).error

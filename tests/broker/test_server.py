@@ -7,6 +7,7 @@ import gc
 import signal
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,7 +133,34 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     assert status == 1
     assert said.startswith("coterie: cannot listen on") and str(port) in said and "in use" in said
     assert "Traceback" not in said
-    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    assert not (tmp_path / "data").exists(), "who gets no port makes no directory"
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        ("no.such.host.invalid", "a name or an address of this machine"),
+        ("a..b", "a name or an address of this machine"),
+        ("192.0.2.1", "a name or an address of this machine"),
+        ("0.0.0.0", "no client can connect to it"),
+    ],
+)
+def test_a_host_that_cannot_be_listened_on_is_told(tmp_path: Path, host: str, why: str) -> None:
+    with Serving(tmp_path / "data", "--host", host) as broker:
+        status, said = broker.ended()
+    assert status == 1 and said.startswith("coterie: ") and host in said and why in said and "Traceback" not in said
+    assert not (tmp_path / "data").exists()
+
+
+def test_an_address_of_ipv6_stands_in_brackets() -> None:
+    with Serving(None, "--host", "::1") as broker:
+        address = broker.ready()
+        assert address.startswith("[::1]:")
+        with Peer(address) as peer:
+            (found,) = peer.ask(describe_cluster, describe_cluster.Request()).brokers
+            assert (found.host, f"[::1]:{found.port}") == ("::1", address)
+    with Broker(host="::1") as object_:
+        assert object_.bootstrap_servers.startswith("[::1]:") and is_alive(object_)
 
 
 def test_a_data_directory_that_is_in_use_is_told(tmp_path: Path) -> None:
@@ -206,6 +234,53 @@ def test_a_broker_whose_port_is_taken_can_be_started_when_it_is_free(tmp_path: P
     with pytest.raises(CoterieError, match="in use"):
         broker.start()
     taken.close()
+    with broker:
+        assert is_alive(broker)
+
+
+def threads_of_brokers() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("coterie-")]
+
+
+def test_a_broker_that_cannot_start_leaves_no_thread_and_says_why(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "thesis.txt").write_text("")
+    broker = Broker(tmp_path / "data", QUICK)
+    for _ in range(2):
+        with pytest.raises(CoterieError, match=r"thesis\.txt"):
+            broker.start()
+        with pytest.raises(CoterieError, match="not running"):
+            _ = broker.bootstrap_servers
+        broker.stop()
+    assert threads_of_brokers() == []
+    (tmp_path / "data" / "thesis.txt").unlink()
+    with broker:
+        assert is_alive(broker)
+
+
+def test_a_broker_whose_groups_cannot_be_read_lets_go_of_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Broker(tmp_path / "data", QUICK)
+    with monkeypatch.context() as patch:
+        patch.setattr("coterie.broker.groups.GroupLogs.load", lambda _self, _now_ms: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            broker.start()
+    assert threads_of_brokers() == []
+    with broker:  # port and directory are free
+        assert is_alive(broker)
+
+
+def test_a_stop_before_the_start_and_two_at_once_do_no_harm() -> None:
+    broker = Broker(settings=QUICK)
+    broker.stop()
+    broker.start()
+    stops = [threading.Thread(target=broker.stop) for _ in range(3)]
+    for stop in stops:
+        stop.start()
+    for stop in stops:
+        stop.join()
+    assert threads_of_brokers() == []
     with broker:
         assert is_alive(broker)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
 from uuid import UUID
 
 import pytest
 
-from coterie.log import DataDirectory, DirectoryError, Files, LogConfig, LogWriteError, Topic, remove_directory
+from coterie.log import Change, DataDirectory, DirectoryError, Files, LogConfig, LogWriteError, Topic, remove_directory
 from coterie.log.checkpoints import decode_properties
 from coterie.log.files import read_file, replace_file
 from logs import SMALL, FaultyFiles, batch, read_all
 
+T = TypeVar("T")
 NOW = 1_000
 ORDERS = Topic("orders", UUID(int=7), 2, {"retention.ms": "5"})
 
@@ -21,6 +23,16 @@ def config_of(topic: Topic) -> LogConfig:
 
 def opened(files: Files) -> DataDirectory:
     return DataDirectory.open(files, NOW, cluster_id="cluster", config_of=config_of)
+
+
+def make(change: Change[T]) -> T:
+    change.run()
+    return change.done()
+
+
+def delete(directory: DataDirectory) -> list[str]:
+    topic = directory.topics["orders"]
+    return make(directory.clear_away(topic, make(directory.delete_topic("orders"))))
 
 
 def test_a_new_directory_has_no_topics_and_says_whose_it_is(files: Files) -> None:
@@ -38,7 +50,7 @@ def test_a_new_directory_has_no_topics_and_says_whose_it_is(files: Files) -> Non
 
 def test_topics_and_their_records_are_found_again(files: Files) -> None:
     directory = opened(files)
-    directory.create_topic(ORDERS, NOW)
+    make(directory.create_topic(ORDERS, NOW))
     directory.logs["orders", 1].append(batch(b"a", b"b"), NOW)
     directory.close()
     assert files.names() == [
@@ -53,7 +65,7 @@ def test_topics_and_their_records_are_found_again(files: Files) -> None:
 
 def test_a_clean_stop_is_believed_once(files: Files) -> None:
     directory = opened(files)
-    directory.create_topic(ORDERS, NOW)
+    make(directory.create_topic(ORDERS, NOW))
     directory.logs["orders", 0].append(batch(b"a"), NOW)
     directory.close()
     directory = opened(files)
@@ -65,12 +77,12 @@ def test_a_clean_stop_is_believed_once(files: Files) -> None:
 
 def test_after_a_crash_the_recovery_point_spares_reading(files: Files) -> None:
     directory = opened(files)
-    directory.create_topic(ORDERS, NOW)
+    make(directory.create_topic(ORDERS, NOW))
     log = directory.logs["orders", 0]
     for _ in range(50):
         log.append(batch(bytes(40)), NOW)
     log.flush()
-    directory.checkpoint()
+    make(directory.checkpoint())
     directory.release()
     assert opened(files).logs["orders", 0].recovery.batches_checked < 15
 
@@ -116,18 +128,18 @@ def test_a_file_that_makes_no_sense_is_named(files: Files, path: str) -> None:
 
 def test_partitions_are_added_and_never_taken_away(files: Files) -> None:
     directory = opened(files)
-    directory.create_topic(ORDERS, NOW)
-    directory.add_partitions("orders", 4, NOW)
+    make(directory.create_topic(ORDERS, NOW))
+    make(directory.add_partitions("orders", 4, NOW))
     with pytest.raises(DirectoryError, match="has 4 partitions"):
-        directory.add_partitions("orders", 3, NOW)
+        make(directory.add_partitions("orders", 3, NOW))
     directory.close()
     assert opened(files).topics["orders"].partitions == 4
 
 
 def test_configs_take_effect_and_are_kept(files: Files) -> None:
     directory = opened(files)
-    directory.create_topic(ORDERS, NOW)
-    directory.set_configs("orders", {"segment.bytes": "5000"})
+    make(directory.create_topic(ORDERS, NOW))
+    make(directory.set_configs("orders", {"segment.bytes": "5000"}, NOW))
     assert directory.logs["orders", 1].config.segment_bytes == 5000
     directory.close()
     directory = opened(files)
@@ -137,10 +149,10 @@ def test_configs_take_effect_and_are_kept(files: Files) -> None:
 
 def test_a_deleted_topic_is_gone_and_its_name_is_free(files: Files) -> None:
     directory = opened(files)
-    directory.create_topic(ORDERS, NOW)
+    make(directory.create_topic(ORDERS, NOW))
     directory.logs["orders", 0].append(batch(b"old"), NOW)
-    paths = directory.delete_topic("orders")
-    directory.create_topic(Topic("orders", UUID(int=8), 1), NOW)
+    paths = delete(directory)
+    make(directory.create_topic(Topic("orders", UUID(int=8), 1), NOW))
     assert directory.logs["orders", 0].log_end == 0 and ("orders", 1) not in directory.logs
     for path in paths:
         remove_directory(files, path)
@@ -151,8 +163,8 @@ def test_a_deleted_topic_is_gone_and_its_name_is_free(files: Files) -> None:
 
 def test_a_deletion_that_was_interrupted_is_finished_on_opening(files: Files) -> None:
     directory = opened(files)
-    directory.create_topic(ORDERS, NOW)
-    directory.delete_topic("orders")
+    make(directory.create_topic(ORDERS, NOW))
+    delete(directory)
     directory.release()
     opened(files).release()
     assert [name for name in files.names() if "-" in name and name.endswith(("delete", "0", "1"))] == []
@@ -161,13 +173,13 @@ def test_a_deletion_that_was_interrupted_is_finished_on_opening(files: Files) ->
 def test_directories_of_no_topic_are_set_aside_not_deleted(files: Files) -> None:
     """A crash between the two steps of a creation or deletion, or somebody's copy."""
     directory = opened(files)
-    directory.create_topic(ORDERS, NOW)
+    make(directory.create_topic(ORDERS, NOW))
     directory.logs["orders", 0].append(batch(b"a"), NOW)
     directory.close()
     replace_file(files, "coterie-topics.json", b'{"format": 1, "topics": []}')
     directory = opened(files)
     assert directory.opening.strays == [f"orders-{n}.AAAAAAAAAAAAAAAAAAAABw-stray" for n in (0, 1)]
-    directory.create_topic(Topic("orders", UUID(int=8), 1), NOW)
+    make(directory.create_topic(Topic("orders", UUID(int=8), 1), NOW))
     assert directory.logs["orders", 0].log_end == 0
     directory.release()
     assert not opened(files).opening.strays
@@ -179,19 +191,19 @@ def test_a_name_that_leads_elsewhere_is_refused(files: Files) -> None:
     for name in ("../x", "a/b", ""):
         with pytest.raises(DirectoryError, match="no name for a topic"):
             directory.create_topic(Topic(name, UUID(int=1), 1), NOW)
-    directory.create_topic(ORDERS, NOW)
+    make(directory.create_topic(ORDERS, NOW))
     with pytest.raises(DirectoryError, match="exists"):
-        directory.create_topic(ORDERS, NOW)
+        make(directory.create_topic(ORDERS, NOW))
 
 
 def test_a_new_log_start_is_kept(files: Files) -> None:
     directory = opened(files)
-    directory.create_topic(ORDERS, NOW)
+    make(directory.create_topic(ORDERS, NOW))
     log = directory.logs["orders", 0]
     for _ in range(5):
         log.append(batch(b"a"), NOW)
     log.flush()
-    assert directory.delete_records(("orders", 0), 3, log.durable_end) == 3
+    assert make(directory.delete_records(("orders", 0), 3, log.durable_end)) == 3
     directory.release()
     assert opened(files).logs["orders", 0].log_start == 3
 
@@ -203,30 +215,30 @@ def test_a_topic_that_cannot_be_created_leaves_nothing_behind() -> None:
         before = disk.names()
         disk.room = room
         with pytest.raises(LogWriteError, match="orders"):
-            directory.create_topic(ORDERS, NOW)
+            make(directory.create_topic(ORDERS, NOW))
         disk.room = None
         assert [name for name in disk.names() if not name.endswith(".tmp")] == before and not directory.logs
-        directory.create_topic(ORDERS, NOW)
+        make(directory.create_topic(ORDERS, NOW))
 
 
 def test_changes_that_cannot_be_written_are_not_made() -> None:
     disk = FaultyFiles()
     directory = opened(disk)
-    directory.create_topic(ORDERS, NOW)
+    make(directory.create_topic(ORDERS, NOW))
     disk.room = 10
     with pytest.raises(LogWriteError):
-        directory.set_configs("orders", {})
+        make(directory.set_configs("orders", {}, NOW))
     with pytest.raises(LogWriteError):
-        directory.delete_topic("orders")
+        delete(directory)
     with pytest.raises(LogWriteError):
-        directory.checkpoint()
+        make(directory.checkpoint())
     assert directory.topics["orders"] == ORDERS and len(directory.logs) == 2
 
 
 def test_a_log_that_cannot_be_closed_leaves_no_marker_of_a_clean_stop() -> None:
     disk = FaultyFiles()
     directory = opened(disk)
-    directory.create_topic(ORDERS, NOW)
+    make(directory.create_topic(ORDERS, NOW))
     directory.logs["orders", 0].append(batch(b"a"), NOW)
     disk.refuses_sync = True
     with pytest.raises(LogWriteError):

@@ -132,7 +132,6 @@ def test_syncing_later_on_another_thread_while_appends_go_on(files: Files) -> No
     thread.join()
     file.sync()
     files.sync_directory()
-    files.directory_later().run()
     assert file.pread(2, 0) == b"xy"
     file.close()
 

@@ -8,11 +8,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from coterie.log import UNLIMITED, LogConfig, MemoryFiles, PartitionLog
+from coterie.log import UNLIMITED, LogConfig, MemoryFiles, PartitionLog, rename_files
 from coterie.log.layout import offsets_of
 from coterie.wire.batch import Compression, batches
 from coterie.wire.records import BatchRecord, build_batch, records
-from logs import values_in
+from logs import cut, values_in
 
 CONFIG = LogConfig(
     segment_bytes=700,
@@ -124,7 +124,7 @@ class LogAgainstList(RuleBasedStateMachine):
         allowed = [bound for bound in self.bounds if bound >= max(self.start, self.durable)]
         if allowed:
             end = data.draw(st.sampled_from(allowed))
-            self.log.truncate(end, self.now)
+            cut(self.log, end, self.now)
             self.cut_to(end)
             self.durable = self.log.log_end
 
@@ -139,13 +139,14 @@ class LogAgainstList(RuleBasedStateMachine):
         before = int(part * len(self.stored))
         self.start = max(self.start, before)
         assert self.log.delete_records(before, len(self.stored)) == self.start
-        self.log.retain(self.now, len(self.stored))
+        rename_files(self.files, self.log.retain(self.now, len(self.stored)))
 
     @rule(kept=st.integers(0, 3000))
     def retain_by_size(self, kept: int) -> None:
         self.log.config = replace(CONFIG, retention_bytes=kept)
         size = self.log.size
         deleted = self.log.retain(self.now, len(self.stored))
+        rename_files(self.files, deleted)
         self.log.config = CONFIG
         assert self.log.size == size - sum(each.size for each in deleted)
         # What lies before the log's start goes whatever the size is.

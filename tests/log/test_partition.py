@@ -8,7 +8,17 @@ from dataclasses import replace
 import pytest
 
 from coterie.errors import ErrorCode
-from coterie.log import Files, LogConfig, LogWriteError, OffsetOutOfRangeError, Origin, PartitionLog, RefusedError
+from coterie.log import (
+    Files,
+    LogConfig,
+    LogWriteError,
+    MemoryFiles,
+    OffsetOutOfRangeError,
+    Origin,
+    PartitionLog,
+    RefusedError,
+    rename_files,
+)
 from coterie.wire.batch import BatchError, Compression, TimestampType, batches, parse_header
 from coterie.wire.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of
 from logs import SMALL, FaultyFiles, batch, offsets_in, read_all, values_in
@@ -16,8 +26,10 @@ from logs import SMALL, FaultyFiles, batch, offsets_in, read_all, values_in
 NOW = 1_000
 
 
-def opened(files: Files, config: LogConfig = SMALL) -> PartitionLog:
-    return PartitionLog.open(files, "t-0", config, NOW)
+def opened(
+    files: Files, config: LogConfig = SMALL, *, log_start: int = 0, recovery_point: int = 0, clean: bool = False
+) -> PartitionLog:
+    return PartitionLog.open(files, "t-0", config, NOW, log_start=log_start, recovery_point=recovery_point, clean=clean)
 
 
 def fill(log: PartitionLog, count: int, size: int = 50) -> None:
@@ -273,6 +285,7 @@ def test_a_segment_is_rolled_when_its_index_is_full(files: Files) -> None:
 def test_snapshots_of_producers_are_kept_for_the_last_segments_only(files: Files) -> None:
     log = opened(files)
     fill(log, 200)
+    log.flush()
     snapshots = [name for name in files.names("t-0") if name.endswith(".snapshot")]
     assert log.segment_count > 20 and len(snapshots) == 10
 
@@ -313,12 +326,53 @@ def test_only_one_flush_at_a_time(files: Files) -> None:
         log.flush_target()
 
 
-def test_a_log_that_nobody_flushes_syncs_old_segments_itself() -> None:
-    """In `--flush os` the number of open files stays bounded all the same."""
+def test_a_roll_makes_one_file_and_the_next_flush_does_the_rest(files: Files) -> None:
+    """Whoever appends does not wait for it; until then the old segment is read with what is in memory."""
+    log = opened(files)
+    fill(log, 30)
+    assert log.segment_count > 2 and log.is_sealing
+    assert {name.rpartition(".")[2] for name in files.names("t-0")} == {"log"}
+    before = read_all(log)
+    target = log.flush_target()
+    assert target is not None
+    target.run()
+    assert read_all(log) == before
+    log.flushed(target)
+    assert not log.is_sealing and read_all(log) == before
+    assert sum(name.endswith(".index") for name in files.names("t-0")) == log.segment_count - 1
+    log.release()
+    again = opened(files, recovery_point=log.durable_end)
+    assert read_all(again) == before and not again.recovery.indexes_rebuilt
+
+
+def test_indexes_that_do_not_fit_on_the_disk_are_written_with_the_next_flush() -> None:
+    """They are a shortcut: what is durable is durable without them."""
     disk = FaultyFiles()
     log = opened(disk)
-    fill(log, 300)
-    assert log.segment_count > 30 and len(disk.synced) > 50 and len(log._flushing._waiting) <= 32
+    fill(log, 30)
+    before = read_all(log)
+    disk.room = 0
+    log.flush()
+    assert log.durable_end == 30 and log.is_sealing and read_all(log) == before
+    disk.room = None
+    log.flush()
+    assert not log.is_sealing and read_all(log) == before
+
+
+def test_a_segment_that_is_dropped_before_it_is_sealed_leaves_the_producers_it_knew() -> None:
+    disk = MemoryFiles()
+    log = opened(disk)
+    for sequence in range(30):
+        log.append(batch(bytes(40), producer=(1, 0, sequence)), NOW)
+    target = log.flush_target()
+    assert target is not None
+    log.delete_records(30, 30)
+    rename_files(disk, log.retain(NOW, 30))
+    target.run()
+    log.flushed(target)
+    log.close()
+    again = opened(disk, log_start=30, clean=True)
+    assert again.append(batch(bytes(40), producer=(1, 0, 29)), NOW).is_duplicate
 
 
 def test_after_a_failed_flush_the_log_ends_where_it_is_durable() -> None:
@@ -335,7 +389,12 @@ def test_after_a_failed_flush_the_log_ends_where_it_is_durable() -> None:
         target.run()
     assert error.value.errno == errno.EIO and error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     disk.refuses_sync = False
-    log.flush_failed(target, NOW)
+    log.flush_failed(target)
+    with pytest.raises(LogWriteError, match="still to be cut back"):
+        log.append(batch(b"early"), NOW)
+    mending = log.mend(NOW)
+    mending.run()
+    mending.done()
     assert (log.log_end, log.durable_end) == (1, 1) and read_all(log) == [(0, b"a")]
     again = log.append(batch(b"b", producer=(1, 0, 1)), NOW)
     assert (again.base_offset, again.is_duplicate) == (1, False)
@@ -357,19 +416,6 @@ def test_after_a_flush_that_failed_nothing_more_is_called_durable() -> None:
     assert (log.durable_end, log.log_end) == (1, 3)
     log.release()
     assert opened(disk).durable_end == 3
-
-
-def test_a_roll_whose_syncs_fail_refuses_the_batch_and_calls_nothing_durable() -> None:
-    disk = FaultyFiles()
-    log = opened(disk)
-    disk.refuses_sync = True
-    with pytest.raises(LogWriteError):
-        fill(log, 300)
-    disk.refuses_sync = False
-    end = log.log_end
-    fill(log, 1)
-    log.flush()
-    assert log.durable_end == 0 and [offset for offset, _ in read_all(log)] == list(range(end + 1))
 
 
 # --- a disk that refuses ----------------------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from coterie.errors import ErrorCode
-from coterie.log import Files, LogConfig, MemoryFiles, PartitionLog, RefusedError
+from coterie.log import Files, LogConfig, MemoryFiles, PartitionLog, RefusedError, rename_files
 from coterie.log.layout import named
-from logs import SMALL, batch, offsets_in, read_all, values_in
+from logs import SMALL, batch, cut, offsets_in, read_all, values_in
 
 NOW = 1_000
 FIRST = "t-0/00000000000000000000.log"
@@ -33,6 +33,7 @@ def written(files: Files, count: int, config: LogConfig = SMALL) -> list[tuple[i
     for number in range(count):
         log.append(batch(b"%d" % number + bytes(40), timestamps=[number]), NOW)
     content = read_all(log)
+    log.flush()
     log.release()
     return content
 
@@ -285,7 +286,7 @@ def test_what_the_snapshot_knows_is_not_counted_twice(files: Files) -> None:
     for sequence in range(40):
         log.append(batch(bytes(50), producer=(1, 0, sequence)), NOW)
     log.delete_records(38, 40)
-    log.retain(NOW, 40)
+    rename_files(files, log.retain(NOW, 40))
     log.close()
     assert len([name for name in files.names("t-0") if name.endswith(".log")]) == 1
     files.delete("t-0/leader-epoch-checkpoint")
@@ -339,12 +340,12 @@ def test_truncating_goes_back_to_a_batch(files: Files) -> None:
     log = opened(files)
     for start in range(0, 60, 2):
         log.append(batch(bytes(40), bytes(40), producer=(1, 0, start)), NOW)
-    log.truncate(60, NOW)
+    cut(log, 60, NOW)
     assert log.log_end == 60
-    log.truncate(31, NOW)
+    cut(log, 31, NOW)
     assert log.log_end == 30
     assert log.append(batch(b"x", producer=(1, 0, 30)), NOW).base_offset == 30
-    log.truncate(0, NOW)
+    cut(log, 0, NOW)
     assert (log.log_end, log.segment_count, log.producer_count) == (0, 1, 0)
 
 

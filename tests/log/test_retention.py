@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from coterie.log import UNLIMITED, Files, LogConfig, OffsetOutOfRangeError, PartitionLog, remove_files
+from coterie.log import UNLIMITED, Files, LogConfig, OffsetOutOfRangeError, PartitionLog, remove_files, rename_files
 from logs import SMALL, batch, read_all
 
 NOW = 10_000
@@ -40,9 +40,11 @@ def test_old_segments_go_by_their_latest_record(files: Files) -> None:
     assert [offset for offset, _ in read_all(log)] == list(range(log.log_start, 40))
 
 
-def test_what_is_deleted_is_gone_by_name_at_once_and_freed_later(files: Files) -> None:
+def test_what_is_deleted_is_gone_at_once_then_by_name_and_then_freed(files: Files) -> None:
     log = filled(files, replace(KEEP, retention_ms=20))
     deleted = log.retain(NOW, log.log_end)
+    assert read_all(log)[0][0] == log.log_start == deleted[-1].next_offset
+    rename_files(files, deleted)
     names = files.names("t-0")
     assert "00000000000000000000.log.deleted" in names and "00000000000000000000.log" not in names
     remove_files(files, deleted)

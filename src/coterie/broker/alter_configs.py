@@ -29,7 +29,7 @@ from coterie.errors import ErrorCode
 from coterie.log.topics import is_legal_name
 from coterie.settings.kinds import Words
 
-__all__ = ["alter", "alter_all", "incremental_alter", "incremental_alter_all", "tidy"]
+__all__ = ["Changes", "Topics", "alter", "alter_all", "incremental_alter", "incremental_alter_all", "tidy"]
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 LONGEST = 10_000

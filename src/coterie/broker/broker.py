@@ -10,13 +10,14 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 from uuid import UUID, uuid4  # noqa: TID251  the dice of the real world are thrown here
 
 from coterie.broker.node import Node
-from coterie.broker.server import Server, clock_ms, run_in_loop
+from coterie.broker.server import Server, address_text, clock_ms, run_in_loop
 from coterie.broker.settings import Settings
 from coterie.errors import CoterieError
 from coterie.facts import Fact
@@ -26,8 +27,6 @@ from coterie.log import DiskFiles, Files, MemoryFiles
 __all__ = ["Broker", "Flush", "open_node"]
 
 Flush = Literal["sync", "os"]
-
-START_TIMEOUT_S = 60.0
 
 
 def fresh_id() -> UUID:
@@ -77,7 +76,7 @@ class Broker:
         """What a client is given to find this broker."""
         if self._thread is None:
             raise CoterieError("this broker is not running: call start(), or use it in a with statement")
-        return f"{self._host}:{self._port}"
+        return address_text(self._host, self._port)
 
     def rounds(self, group_id: str) -> list[Round]:
         """Every rebalance of a group since the start: why, who, how long, what moved, what it cost."""
@@ -90,22 +89,24 @@ class Broker:
         self._failure = None
         self._thread = threading.Thread(target=self._run, name="coterie-broker", daemon=True)
         self._thread.start()
-        if not self._started.wait(START_TIMEOUT_S):
-            raise CoterieError(f"the broker did not start within {START_TIMEOUT_S:.0f} s")
+        self._started.wait()  # as long as it takes to read the data; whatever fails ends it as well
         if self._failure is not None:
-            self._thread.join()
-            self._thread = None
-            raise self._failure
+            self._end()
         return self
 
     def stop(self) -> None:
-        """A second stop does nothing."""
-        if self._thread is None:
-            return
-        assert self._loop is not None and self._stop is not None
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
-        self._thread = None
+        """A second stop does nothing, nor one before the start."""
+        if self._thread is not None:
+            self._end()
+
+    def _end(self) -> None:
+        thread, self._thread = self._thread, None
+        assert thread is not None
+        self._started.wait()  # who stops it need not be who starts it
+        if self._loop is not None and self._stop is not None:
+            with suppress(RuntimeError):  # its loop has ended by itself
+                self._loop.call_soon_threadsafe(self._stop.set)
+        thread.join()
         if self._failure is not None:
             raise self._failure
 
@@ -128,9 +129,10 @@ class Broker:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        node = open_node(self._data, self._settings, self._flush)
-        server = Server(node, self._tell)
-        _, self._port = await server.listen(self._host, self._port)
+        server = await Server.start(
+            lambda: open_node(self._data, self._settings, self._flush), self._tell, self._host, self._port
+        )
+        self._port = server.port.number
         self._started.set()
         await self._stop.wait()
         await server.stop()

@@ -13,9 +13,22 @@ from typing import Any
 
 from coterie.apis import Api
 from coterie.group.effects import Tell
-from coterie.log import FlushTarget, PartitionLog
+from coterie.log import Change, FlushTarget, PartitionLog
 
-__all__ = ["Call", "Close", "Connection", "Do", "Effect", "Flush", "FlushEnded", "Gather", "Route", "Send"]
+__all__ = [
+    "Call",
+    "Close",
+    "Connection",
+    "Do",
+    "Effect",
+    "Flush",
+    "FlushEnded",
+    "Gather",
+    "Route",
+    "Send",
+    "Work",
+    "WorkEnded",
+]
 
 
 class Connection:
@@ -71,7 +84,7 @@ class Gather:
         self.answers: list[Any] = [None] * count
         self.missing = count
         self.finish = finish
-        """From all answers to what the API file writes."""
+        """From all answers to what is answered."""
 
     def part(self, index: int) -> tuple[Gather, int]:
         """The token of one of them."""
@@ -120,6 +133,31 @@ class Flush:
 
 
 @dataclass(slots=True)
+class WorkEnded:
+    """How it ended; None is well."""
+
+    error: Exception | None = None
+
+
+@dataclass(slots=True)
+class Work:
+    """Make a change of the data directory, away from the loop and after what was asked for before; `then` comes back.
+
+    Flushes and changes are done by one thread in the order in which they were asked for.
+    """
+
+    change: Change[Any]
+    then: WorkEnded
+
+    def run(self) -> WorkEnded:
+        try:
+            self.change.run()
+        except Exception as failure:  # noqa: BLE001  whatever it was, whoever waits must hear of it
+            self.then.error = failure
+        return self.then
+
+
+@dataclass(slots=True)
 class Do:
     """Work nobody waits for, such as freeing the space of deleted files: away from the loop."""
 
@@ -127,4 +165,4 @@ class Do:
     work: Callable[[], None]
 
 
-Effect = Send | Close | Flush | Do | Tell
+Effect = Send | Close | Flush | Work | Do | Tell

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from coterie.apis import (
@@ -13,8 +14,10 @@ from coterie.apis import (
     list_partition_reassignments,
 )
 from coterie.broker.calls import Call
+from coterie.broker.changes import Step
 from coterie.broker.facts import TransactionRefused
-from coterie.broker.topics import TopicError, create_offsets_topic
+from coterie.broker.groups import OFFSETS_TOPIC
+from coterie.broker.topic_changes import Made, TopicError, ensure
 from coterie.coordinator import find_coordinator as node_for
 from coterie.errors import ErrorCode
 from coterie.log import LogError
@@ -41,9 +44,23 @@ def _find_coordinator(node: Node, call: Call, frame: bytes, at: int, now_ms: int
     request = find_coordinator.read_request(frame, at, call.version)
     if request.key_type == find_coordinator.TRANSACTION:
         found = [_no_transactions(node, client_id_of(frame), key, now_ms) for key in request.keys]
-    else:
-        found = [_coordinator(node, request.key_type, key, now_ms) for key in request.keys]
-    node.answer(call, find_coordinator.Response(coordinators=found))
+        node.answer(call, find_coordinator.Response(coordinators=found))
+        return
+    is_missing = request.key_type == find_coordinator.GROUP and OFFSETS_TOPIC not in node.directory.topics
+    missing = [OFFSETS_TOPIC] if is_missing else []  # it is made when somebody first asks for a coordinator (C2)
+    node.change_each(call, missing, ensure, lambda made: _coordinators(node, request, made, now_ms))
+
+
+def _coordinators(
+    node: Node, request: find_coordinator.Request, made: list[Made], now_ms: int
+) -> find_coordinator.Response:
+    leader: int | None = node.node_id
+    for trouble in made:
+        if isinstance(trouble, TopicError):
+            node.tell_trouble(f"the topic of the groups cannot be created: {trouble}", now_ms)
+            leader = None
+    found = [_coordinator(node, request.key_type, key, leader) for key in request.keys]
+    return find_coordinator.Response(coordinators=found)
 
 
 def _no_transactions(node: Node, client_id: str, key: str, now_ms: int) -> find_coordinator.Coordinator:
@@ -53,14 +70,7 @@ def _no_transactions(node: Node, client_id: str, key: str, now_ms: int) -> find_
     return find_coordinator.Coordinator(key=key, error=code, message=NO_TRANSACTIONS)
 
 
-def _coordinator(node: Node, key_type: int, key: str, now_ms: int) -> find_coordinator.Coordinator:
-    leader: int | None = node.node_id
-    if key_type == find_coordinator.GROUP:
-        try:
-            create_offsets_topic(node, now_ms)
-        except TopicError as trouble:
-            node.tell_trouble(f"the topic of the groups cannot be created: {trouble}", now_ms)
-            leader = None
+def _coordinator(node: Node, key_type: int, key: str, leader: int | None) -> find_coordinator.Coordinator:
     partitions = node.settings.offsets_topic_num_partitions
     error, node_id = node_for(key_type, key, partitions, lambda _partition: leader)
     if error:
@@ -109,19 +119,35 @@ def _describe_log_dirs(node: Node, call: Call, frame: bytes, at: int, _now_ms: i
     node.answer(call, describe_log_dirs.Response(results=[directory]))
 
 
-def _init_producer_id(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+def _init_producer_id(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
     request = init_producer_id.read_request(frame, at, call.version)
     if request.transactional_id is not None:
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         node.answer(call, init_producer_id.Response(error=code))
         return
-    try:
+    producer_id = node.producer_ids.next()
+    if producer_id is not None:
+        node.answer(call, init_producer_id.Response(producer_id=producer_id))
+    else:
+        node.change_each(call, [None], _next_producer_id, lambda answers: answers[0])
+
+
+def _next_producer_id(
+    node: Node, _: None, done: Callable[[init_producer_id.Response], None], now_ms: int
+) -> Step | None:
+    def then(outcome: LogError | None, at_ms: int) -> None:
+        if outcome is not None:
+            node.tell_trouble(str(outcome), at_ms)
+            done(init_producer_id.Response(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
         producer_id = node.producer_ids.next()
-    except LogError as error:
-        node.tell_trouble(str(error), now_ms)
-        node.answer(call, init_producer_id.Response(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        return
-    node.answer(call, init_producer_id.Response(producer_id=producer_id))
+        assert producer_id is not None, "a block has a thousand"
+        done(init_producer_id.Response(producer_id=producer_id))
+
+    if node.producer_ids.is_empty:
+        return Step(node.producer_ids.another_block(), then)
+    then(None, now_ms)  # somebody before us has asked for a block
+    return None
 
 
 def _list_partition_reassignments(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from coterie.apis import alter_configs, describe_configs, incremental_alter_configs
-from coterie.broker.alter_configs import alter_all, incremental_alter_all
+from coterie.broker.alter_configs import Changes, Topics, alter_all, incremental_alter_all
 from coterie.broker.calls import Call
+from coterie.broker.changes import Step
 from coterie.broker.configs import TOPIC, describe
 from coterie.log import LogError
 
@@ -33,34 +35,41 @@ def _describe_configs(node: Node, call: Call, frame: bytes, at: int, _now_ms: in
     node.answer(call, describe_configs.Response(results=results))
 
 
-def _alter_configs(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+def _alter_configs(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
     request = alter_configs.read_request(frame, at, call.version)
-    response, changes = alter_all(request, _own_configs(node), node.settings)
-    _apply(node, response.responses, changes, now_ms)
-    node.answer(call, response)
+    _alter(node, call, lambda own: alter_all(request, own, node.settings))
 
 
-def _incremental_alter_configs(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+def _incremental_alter_configs(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
     request = incremental_alter_configs.read_request(frame, at, call.version)
-    response, changes = incremental_alter_all(request, _own_configs(node), node.settings)
-    _apply(node, response.responses, changes, now_ms)
-    node.answer(call, response)
+    _alter(node, call, lambda own: incremental_alter_all(request, own, node.settings))
 
 
-def _own_configs(node: Node) -> dict[str, dict[str, str]]:
-    return {name: topic.configs for name, topic in node.directory.topics.items()}
+def _alter(node: Node, call: Call, rule: Callable[[Topics], tuple[Any, Changes]]) -> None:
+    """Judged in its turn, topic by topic in force when the disk has it, answered when the last of them is."""
+
+    def judge(now_ms: int) -> Step | None:
+        response, changes = rule({name: topic.configs for name, topic in node.directory.topics.items()})
+        return _next(node, call, response, list(changes.items()), now_ms)
+
+    node.changes.ask(call, judge)
 
 
-def _apply(node: Node, results: Any, changes: dict[str, dict[str, str]], now_ms: int) -> None:
-    """In force at once, and kept."""
-    for name, configs in changes.items():
-        try:
-            node.directory.set_configs(name, configs)
-        except LogError as error:
-            node.tell_trouble(str(error), now_ms)
-            for result in results:
+def _next(node: Node, call: Call, response: Any, changes: list[tuple[str, dict[str, str]]], now_ms: int) -> Step | None:
+    if not changes:
+        node.answer(call, response)
+        return None
+    (name, configs), *others = changes
+
+    def then(outcome: LogError | None, at_ms: int) -> Step | None:
+        if outcome is not None:
+            node.tell_trouble(str(outcome), at_ms)
+            for result in response.responses:
                 if result.resource_name == name:
-                    result.error, result.message = error.code, str(error)
+                    result.error, result.message = outcome.code, str(outcome)
+        return _next(node, call, response, others, at_ms)
+
+    return Step(node.directory.set_configs(name, configs, now_ms), then)
 
 
 HANDLERS = {

@@ -199,7 +199,7 @@ class GroupLogs:
             node.tell_trouble(str(error), now_ms)
             self._ended(effect, error.code, now_ms)
             return
-        node.wrote(log, lambda error, at_ms: self._ended(effect, error, at_ms), now_ms)
+        node.wrote(log, lambda error, at_ms: self._ended(effect, error, at_ms))
 
     def _ended(self, effect: Append, error: ErrorCode, now_ms: int) -> None:
         effect.then.error = error

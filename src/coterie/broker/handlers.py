@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coterie.broker import cluster, config_apis, fetch, groups, offsets, produce, topics
+from coterie.broker import cluster, config_apis, fetch, groups, offsets, produce, topic_changes, topics
 
 __all__ = ["HANDLERS"]
 
@@ -14,6 +14,7 @@ HANDLERS: Mapping[int, Callable[[Any, Any, bytes, int, int], None]] = {
     **produce.HANDLERS,
     **fetch.HANDLERS,
     **topics.HANDLERS,
+    **topic_changes.HANDLERS,
     **offsets.HANDLERS,
     **cluster.HANDLERS,
     **config_apis.HANDLERS,

@@ -1,7 +1,8 @@
 """A broker node without I/O: frames in, effects out. It finds out who answers a request, and packs what they say.
 
-Which API is answered where is the table of `handlers.py`; the rules are in the files it names. Logs are written here,
-through the port of `coterie.log.files`; making them durable takes time and is therefore an effect that comes back.
+Which API is answered where is the table of `handlers.py`; the rules are in the files it names. Logs are appended
+to and read here, through the port of `coterie.log.files`: that is the system's cache. Whatever waits for the disk, to
+make things durable, to make and delete files, is an effect that comes back.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from traceback import format_exc
 from typing import Any
 from uuid import UUID
@@ -16,20 +18,30 @@ from uuid import UUID
 from coterie.apis import FIRST_FLEXIBLE, by_key
 from coterie.apis.api_versions import API as API_VERSIONS
 from coterie.apis.api_versions import refuse_version
-from coterie.broker.calls import Call, Close, Connection, Do, Effect, FlushEnded, Gather, Route, Send
+from coterie.broker.calls import Call, Close, Connection, Do, Effect, FlushEnded, Gather, Route, Send, WorkEnded
+from coterie.broker.changes import Changes, Step
 from coterie.broker.facts import Trouble
 from coterie.broker.fetch import FetchDue, Fetches
 from coterie.broker.flushing import Flusher, Waiter
 from coterie.broker.groups import OFFSETS_TOPIC, GroupLogs
 from coterie.broker.handlers import HANDLERS
+from coterie.broker.produce import ProduceDue
 from coterie.broker.producer_ids import ProducerIds
 from coterie.broker.settings import Settings
-from coterie.broker.upkeep import CHECKPOINT_EVERY_MS, CheckpointDue, MendDue, RetentionDue, check_retention, mend
+from coterie.broker.upkeep import (
+    CHECKPOINT_EVERY_MS,
+    CheckpointDue,
+    MendDue,
+    RetentionDue,
+    check_retention,
+    checkpoint,
+    mend,
+)
 from coterie.coordinator import Append, Coordinator
 from coterie.errors import MalformedError
 from coterie.facts import Fact, Mistake
 from coterie.group.effects import Reply, Tell
-from coterie.log import DataDirectory, Files, LogConfig, LogError, PartitionLog, Topic
+from coterie.log import DataDirectory, Files, LogConfig, PartitionLog, Topic
 from coterie.wire.frames import read_request_header, response_frame, response_frame_parts
 
 __all__ = ["Node"]
@@ -58,6 +70,7 @@ class Node:
         self.cluster_id = self.directory.meta["cluster.id"]
         self.coordinator = Coordinator(settings.coordinator)
         self.flusher = Flusher(sync=sync, mistaken=self._mistaken)
+        self.changes = Changes(self._change_mistaken)
         self.fetches = Fetches(self)
         self.group_logs = GroupLogs(self)
         self.producer_ids = ProducerIds(files)
@@ -67,7 +80,8 @@ class Node:
         self.ready: deque[Connection] = deque()
         """Whoever was answered and has more waiting: `go_on`, after the answer is sent."""
         self._out: list[Effect] = []
-        self._now_ms = now_ms
+        self.now_ms = now_ms
+        """Of the event at hand."""
         self._routes = {key: Route(by_key[key], by_key[key].module, handle) for key, handle in HANDLERS.items()}
 
     def _config_of(self, topic: Topic) -> LogConfig:
@@ -120,25 +134,36 @@ class Node:
         if connection.call is not None:
             self.fetches.forget(connection.call)
 
-    def flush_ended(self, event: FlushEnded, now_ms: int) -> list[Effect]:
+    def disk_ended(self, event: FlushEnded | WorkEnded, now_ms: int) -> list[Effect]:
+        self.now_ms = now_ms
+        if isinstance(event, WorkEnded):
+            work = self.changes.ended(event, now_ms)
+            if work is not None:
+                self._out.append(work)
+        else:
+            self._flushed(event, now_ms)
+        return self._take(now_ms)
+
+    def _flushed(self, event: FlushEnded, now_ms: int) -> None:
         for log, error in self.flusher.ended(event, now_ms):
             if error is None:
                 self.fetches.advanced(log)
             else:
                 self.tell_trouble(f"{log.path}: {error}", now_ms)
-                mend(self, log, now_ms)
-        return self._take(now_ms)
+                mend(self, log)
 
     def ring(self, now_ms: int) -> list[Effect]:
         for event in self.coordinator.timers.due(now_ms):
             if isinstance(event, FetchDue):
                 self.fetches.due(event)
+            elif isinstance(event, ProduceDue):
+                event.production.due()
             elif isinstance(event, CheckpointDue):
-                self._checkpoint(now_ms)
+                checkpoint(self)
             elif isinstance(event, RetentionDue):
-                check_retention(self, now_ms)
+                check_retention(self)
             elif isinstance(event, MendDue):
-                mend(self, event.log, now_ms)
+                mend(self, event.log)
             else:
                 self.follow(self.coordinator.handle(event, now_ms), now_ms)
         return self._take(now_ms)
@@ -155,8 +180,14 @@ class Node:
         return self.coordinator.timers.next_ms()
 
     def _take(self, now_ms: int) -> list[Effect]:
-        """The effects of this event; and if nothing is being flushed, what it wrote is, now."""
-        self._now_ms = now_ms
+        """The effects of this event; and if nothing is being flushed or changed, what it wrote or asked for is, now."""
+        self.now_ms = now_ms
+        if self.changes.waiting:
+            work = self.changes.start(now_ms)
+            if work is not None:
+                self._out.append(work)
+        if self.flusher.settled:
+            self.flusher.settle(now_ms)
         flush = self.flusher.start(now_ms) if self.flusher.waiting else None
         out, self._out = self._out, []
         if flush is not None:
@@ -183,11 +214,16 @@ class Node:
 
     def _mistaken(self, doing: str) -> None:
         """Called where an exception of ours was caught: it is told, with its trace, and everybody else goes on."""
-        self.tell(Mistake(self._now_ms, "", doing, format_exc()))
+        self.tell(Mistake(self.now_ms, "", doing, format_exc()))
+
+    def _change_mistaken(self, call: Call | None) -> None:
+        self._mistaken("a change of the data directory")
+        if call is not None:
+            self.close(call.connection, "a mistake of the broker's own")
 
     def rescue(self, doing: str, now_ms: int) -> list[Effect]:
         """An event ended in an exception of ours: what it had done by then is done."""
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._mistaken(doing)
         return self._take(now_ms)
 
@@ -250,26 +286,41 @@ class Node:
                     self.answer(token, effect.answer)
                 else:
                     gather, index = token
-                    self._gather(gather, index, effect.answer)
+                    self.gather(gather, index, effect.answer)
             elif kind is Append:
                 self.group_logs.append(effect, now_ms)
             else:
                 self._out.append(effect)
 
-    def _gather(self, gather: Gather, index: int, answer: Any) -> None:
+    def gather(self, gather: Gather, index: int, answer: Any) -> None:
         gather.answers[index] = answer
         gather.missing -= 1
         if not gather.missing:
             self.answer(gather.call, gather.finish(gather.answers))
+
+    def change_each(
+        self,
+        call: Call,
+        asked: Sequence[Any],
+        change: Callable[[Any, Any, Callable[[Any], None], int], Step | None],
+        finish: Callable[[list[Any]], Any],
+    ) -> None:
+        """Changes of the data directory, in the order asked; `change` tells its part of the answer to a callable."""
+        if not asked:
+            self.answer(call, finish([]))
+            return
+        gather = Gather(call, len(asked), finish)
+        for index, each in enumerate(asked):
+            self.changes.ask(call, partial(change, self, each, partial(self.gather, gather, index)))
 
     # --- logs ---------------------------------------------------------------------------------------------------------
 
     def log(self, topic: str, partition: int) -> PartitionLog | None:
         return self.directory.logs.get((topic, partition))
 
-    def wrote(self, log: PartitionLog, waiter: Waiter | None, now_ms: int) -> None:
+    def wrote(self, log: PartitionLog, waiter: Waiter | None) -> None:
         """Something was appended: whoever waits for it to be durable is told, and so are readers."""
-        self.flusher.written(log, waiter, now_ms)
+        self.flusher.written(log, waiter)
         if not self.flusher.sync:
             self.fetches.advanced(log)
 
@@ -281,13 +332,6 @@ class Node:
 
     def tell_trouble(self, what: str, now_ms: int) -> None:
         self.tell(Trouble(now_ms, "", what))
-
-    def _checkpoint(self, now_ms: int) -> None:
-        try:
-            self.directory.checkpoint()
-        except LogError as error:
-            self.tell_trouble(str(error), now_ms)
-        self.coordinator.timers.arm("checkpoint", now_ms + CHECKPOINT_EVERY_MS, CheckpointDue())
 
 
 def _cluster_id(fresh: UUID) -> str:

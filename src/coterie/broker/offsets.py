@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from coterie.apis import delete_records, list_offsets, offset_for_leader_epoch
 from coterie.broker.calls import Call
+from coterie.broker.changes import Step
 from coterie.broker.fetch import LEADER_EPOCH, READ_COMMITTED, leader_epoch_error
-from coterie.broker.topics import is_internal
+from coterie.broker.topic_changes import is_internal
 from coterie.errors import ErrorCode
 from coterie.log import LogError, OffsetOutOfRangeError, PartitionLog
 
@@ -94,20 +97,39 @@ def _epoch_end(node: Node, topic: str, asked: offset_for_leader_epoch.Partition)
     return answer
 
 
-def _delete_records(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+def _delete_records(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
     request = delete_records.read_request(frame, at, call.version)
-    topics = [
-        delete_records.DeletedTopic(
-            name=topic.name, partitions=[_deleted(node, topic.name, asked, now_ms) for asked in topic.partitions]
-        )
-        for topic in request.topics
-    ]
-    node.answer(call, delete_records.Response(topics=topics))
+    asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
+
+    def finish(answers: list[delete_records.DeletedPartition]) -> delete_records.Response:
+        left = iter(answers)
+        topics = [
+            delete_records.DeletedTopic(name=topic.name, partitions=list(islice(left, len(topic.partitions))))
+            for topic in request.topics
+        ]
+        return delete_records.Response(topics=topics)
+
+    node.change_each(call, asked, _delete, finish)
 
 
-def _deleted(node: Node, topic: str, asked: delete_records.Partition, now_ms: int) -> delete_records.DeletedPartition:
-    answer = delete_records.DeletedPartition(partition=asked.partition)
-    log = node.log(topic, asked.partition)
+def _delete(
+    node: Node,
+    asked: tuple[str, delete_records.Partition],
+    done: Callable[[delete_records.DeletedPartition], None],
+    _now_ms: int,
+) -> Step | None:
+    topic, partition = asked
+    answer = delete_records.DeletedPartition(partition=partition.partition)
+
+    def then(outcome: int | LogError, at_ms: int) -> None:
+        if isinstance(outcome, LogError):
+            answer.error = outcome.code
+            node.tell_trouble(str(outcome), at_ms)
+        else:
+            answer.low_watermark = outcome
+        done(answer)
+
+    log = node.log(topic, partition.partition)
     if log is None:
         answer.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     elif is_internal(topic):
@@ -116,15 +138,13 @@ def _deleted(node: Node, topic: str, asked: delete_records.Partition, now_ms: in
         answer.error = ErrorCode.POLICY_VIOLATION
     else:
         end = node.flusher.end_of(log)
-        before = end if asked.offset == HIGH_WATERMARK else asked.offset
+        before = end if partition.offset == HIGH_WATERMARK else partition.offset
         try:
-            answer.low_watermark = node.directory.delete_records((topic, asked.partition), before, end)
+            return Step(node.directory.delete_records((topic, partition.partition), before, end), then)
         except OffsetOutOfRangeError as error:
             answer.error = error.code
-        except LogError as error:
-            node.tell_trouble(str(error), now_ms)
-            answer.error = error.code
-    return answer
+    done(answer)
+    return None
 
 
 HANDLERS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coterie.apis import produce
@@ -16,12 +17,23 @@ from coterie.wire.batch import BatchError
 if TYPE_CHECKING:
     from coterie.broker.node import Node
 
-__all__ = ["HANDLERS"]
+__all__ = ["HANDLERS", "ProduceDue"]
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 
 
-class _Production:
+MIN_TIMEOUT_MS = 1_000
+"""Kafka never waits for its own disk, so a client that allows it no time at all does not mean that."""
+
+
+@dataclass(slots=True)
+class ProduceDue:
+    """A produce has waited for the disk as long as its client allowed."""
+
+    production: Production
+
+
+class Production:
     """One request: when the last of its partitions is settled, it is answered."""
 
     def __init__(self, node: Node, call: Call, request: Request) -> None:
@@ -30,12 +42,18 @@ class _Production:
         self.acks = request.acks
         self.topics: list[ProducedTopic] = []
         self.unsettled = 1  # the request itself, until all of it has been written
-        self.written: list[tuple[PartitionLog, ProducedPartition]] = []
+        self._waiting: dict[int, ProducedPartition] = {}
+        self._is_answered = False
 
     def settle(self) -> None:
         self.unsettled -= 1
-        if self.unsettled:
+        if self.unsettled or self._is_answered:
             return
+        self.node.coordinator.timers.disarm(self)
+        self._answer()
+
+    def _answer(self) -> None:
+        self._is_answered = True
         if self.acks != ACKS_NONE:
             self.node.answer(self.call, Response(responses=self.topics))
             return
@@ -44,21 +62,29 @@ class _Production:
             self.node.close(self.call.connection, f"a produce with acks=0 failed: {failed[0].error.name}")
         self.node.done(self.call)
 
-    def wait_for(self, log: PartitionLog, answer: ProducedPartition, now_ms: int) -> None:
+    def wait_for(self, log: PartitionLog, answer: ProducedPartition) -> None:
         self.unsettled += 1
+        self._waiting[id(answer)] = answer
 
         def durable(error: ErrorCode, _at_ms: int) -> None:
+            del self._waiting[id(answer)]
             if error:
                 answer.error = error
                 answer.base_offset = -1
             self.settle()
 
-        self.node.wrote(log, durable, now_ms)
+        self.node.wrote(log, durable)
+
+    def due(self) -> None:
+        """What was written may be durable yet, or not: the client has to ask again."""
+        for answer in self._waiting.values():
+            answer.error = ErrorCode.REQUEST_TIMED_OUT
+        self._answer()
 
 
 def _produce(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
     request = produce.read_request(frame, at, call.version)
-    production = _Production(node, call, request)
+    production = Production(node, call, request)
     refusal = _refusal_of(request)
     for topic in request.topics:
         name = node.topic_names.get(topic.topic_id) if topic.topic_id is not None else topic.name
@@ -80,6 +106,9 @@ def _produce(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None
                 _append(production, log, partition.records, answer, now_ms)
         production.topics.append(ProducedTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
     production.settle()
+    if production.unsettled and node.flusher.sync:
+        due_ms = now_ms + max(request.timeout_ms, MIN_TIMEOUT_MS)
+        node.coordinator.timers.arm(production, due_ms, ProduceDue(production))
 
 
 def _wants_more_replicas(node: Node, topic: str) -> bool:
@@ -96,7 +125,7 @@ def _refusal_of(request: Request) -> ErrorCode:
 
 
 def _append(
-    production: _Production,
+    production: Production,
     log: PartitionLog,
     records: bytes | memoryview | None,
     answer: ProducedPartition,
@@ -114,9 +143,9 @@ def _append(
     answer.log_append_time_ms = appended.append_time_ms
     answer.log_start_offset = appended.log_start
     if production.acks == ACKS_ALL:
-        production.wait_for(log, answer, now_ms)  # of a duplicate too: its first copy may not be durable yet
+        production.wait_for(log, answer)  # of a duplicate too: its first copy may not be durable yet
     else:
-        node.wrote(log, None, now_ms)
+        node.wrote(log, None)
 
 
 HANDLERS = {produce.API.key: _produce}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +15,7 @@ from time import clock_gettime_ns as _gettime_ns
 from traceback import format_exc
 from typing import Any, cast
 
-from coterie.broker.calls import Close, Connection, Do, Effect, Flush, FlushEnded, Send
+from coterie.broker.calls import Close, Connection, Do, Effect, Flush, FlushEnded, Send, Work, WorkEnded
 from coterie.broker.facts import ConnectionDropped, Trouble
 from coterie.broker.node import Node
 from coterie.broker.quick_heartbeat import HEARTBEAT, QuickHeartbeat
@@ -21,12 +23,17 @@ from coterie.errors import CoterieError, MalformedError
 from coterie.facts import Fact
 from coterie.wire.frames import FrameCutter
 
-__all__ = ["Server", "clock_ms"]
+__all__ = ["Server", "address_text", "clock_ms"]
 
 WAITING_BYTES = 1 << 20
 """Of requests that stand behind the one under way: with more, or more requests, we stop reading for a while."""
 WRITE_BUFFER = 1 << 20
 STOP_GRACE_S = 5.0
+THIS_MACHINE = "Give a name or an address of this machine, such as 127.0.0.1"
+HINTS = {
+    errno.EADDRNOTAVAIL: THIS_MACHINE,
+    errno.EACCES: "Ports below 1024 need privileges; take another port, 0 takes a free one",
+}
 EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  to be told apart, not to be bound to
 
 
@@ -123,9 +130,51 @@ class Link(asyncio.Protocol):
         self._server.gone(self)
 
 
+class Port:
+    """A port that is taken, where nobody is served yet: a broker that gets none has touched nothing else."""
+
+    def __init__(self, listener: asyncio.Server, host: str, advertised: tuple[str, int] | None) -> None:
+        self.listener = listener
+        self.host = host
+        self.number: int = listener.sockets[0].getsockname()[1]
+        self.endpoint = advertised or (host, self.number)
+        """What clients are told."""
+
+    @classmethod
+    async def take(cls, host: str, port: int, link: Callable[[], Link], advertised: tuple[str, int] | None) -> Port:
+        """`port` 0 takes a free one. `link` is called for each client, when it is served."""
+        if advertised is None and host in EVERYWHERE:
+            raise CoterieError(
+                f"{host or 'every address'} is where to listen, but no client can connect to it: "
+                "say what they are to be told (--advertise HOST:PORT, or advertised.listeners)"
+            )
+        loop = asyncio.get_running_loop()
+        try:
+            listener = await loop.create_server(link, host, port, backlog=1024, start_serving=False)
+        except UnicodeError:
+            raise CoterieError(f"cannot listen on {host!r}: that is no host name. {THIS_MACHINE}") from None
+        except socket.gaierror as error:
+            raise CoterieError(f"cannot listen on {host!r}: {error.strerror}. {THIS_MACHINE}") from None
+        except OSError as error:
+            number = error.errno or 0
+            hint = HINTS.get(number, "Take another port; 0 takes a free one")
+            why = os.strerror(number) if number > 0 else str(error)
+            raise CoterieError(f"cannot listen on {address_text(host, port)}: {why}. {hint}") from None
+        return cls(listener, host, advertised)
+
+    def __str__(self) -> str:
+        return address_text(self.host, self.number)
+
+
+def address_text(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class Server:
-    def __init__(self, node: Node, tell: Callable[[Fact], None]) -> None:
+    def __init__(self, node: Node, tell: Callable[[Fact], None], port: Port) -> None:
         self.node = node
+        self.port = port
+        node.endpoint = port.endpoint
         self._listener_to_facts = tell
         self._has_complained = False
         self.max_request_bytes = node.settings.socket_request_max_bytes
@@ -135,62 +184,69 @@ class Server:
         self._ready = node.ready
         self._next_ms = node.coordinator.timers.next_ms
         self._loop = asyncio.get_running_loop()
-        self._listener: asyncio.Server | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms: int | None = None
         self._disk = ThreadPoolExecutor(1, "coterie-disk")
         self._chores = ThreadPoolExecutor(1, "coterie-chores")
         self._all_gone: asyncio.Event | None = None
         self._sweep: asyncio.TimerHandle | None = None
-        self._flushes = 0
+        self._under_way = 0
+        """What the disk's thread has been asked for and not come back with."""
         self._idle = asyncio.Event()
 
     # --- starting and stopping ----------------------------------------------------------------------------------------
 
-    async def listen(self, host: str, port: int, advertised: tuple[str, int] | None = None) -> tuple[str, int]:
-        """Take the port, read the groups back, then listen. Returns the address; port 0 takes a free one."""
-        if advertised is None and host in EVERYWHERE:
-            self.node.directory.close()
-            raise CoterieError(
-                f"{host or 'every address'} is where to listen, but no client can connect to it: "
-                "say what they are to be told (--advertise HOST:PORT, or advertised.listeners)"
-            )
+    @classmethod
+    async def start(
+        cls,
+        open_node: Callable[[], Node],
+        tell: Callable[[Fact], None],
+        host: str,
+        port: int,
+        advertised: tuple[str, int] | None = None,
+    ) -> Server:
+        """Take the port, open the data, read the groups back, then listen."""
+        taken = await Port.take(host, port, lambda: Link(server), advertised)
         try:
-            self._listener = await self._loop.create_server(
-                lambda: Link(self), host, port, backlog=1024, start_serving=False
-            )
-        except OSError as error:
-            self.node.directory.close()
-            why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-            raise CoterieError(
-                f"cannot listen on {host}:{port}: {why}. Take another port; 0 takes a free one"
-            ) from None
-        bound = self._listener.sockets[0].getsockname()
-        self.node.endpoint = advertised or (host, bound[1])
-        self.perform(self.node.start(clock_ms()))
-        await self._listener.start_serving()
-        self._close_silent()
-        return host, bound[1]
+            server = cls(open_node(), tell, taken)
+        except BaseException:
+            taken.listener.close()
+            raise
+        try:
+            server.perform(server.node.start(clock_ms()))
+            await taken.listener.start_serving()
+        except BaseException:
+            taken.listener.close()
+            await server._all_written()
+            server.node.directory.release()
+            server._let_go()
+            raise
+        server._close_silent()
+        return server
 
     async def stop(self) -> None:
         """Whoever waits is answered, what was written is made durable, and the directory is left clean."""
-        if self._listener is not None:
-            self._listener.close()
+        self.port.listener.close()
         for link in self.links:
             link.stop_reading()
-        await self._all_flushed()  # commits and batches under way are answered as they end
+        await self._all_written()  # commits and batches under way are answered as they end
         self.perform(self.node.stop(clock_ms()))
-        await self._all_flushed()
+        await self._all_written()
         await self._say_goodbye()
+        try:
+            await self._loop.run_in_executor(self._disk, self.node.directory.close)
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
         for timer in (self._alarm, self._sweep):
             if timer is not None:
                 timer.cancel()
-        await self._loop.run_in_executor(self._disk, self.node.directory.close)
         self._disk.shutdown()
         self._chores.shutdown()
 
-    async def _all_flushed(self) -> None:
-        while self._flushes:  # the end of one may start another
+    async def _all_written(self) -> None:
+        while self._under_way:  # the end of one may start another
             self._idle.clear()
             await self._idle.wait()
 
@@ -272,8 +328,8 @@ class Server:
                 kind = type(effect)
                 if kind is Send:
                     self._send(effect)  # type: ignore[arg-type]
-                elif kind is Flush:
-                    self._flush(effect)  # type: ignore[arg-type]
+                elif kind is Flush or kind is Work:
+                    self._on_disk(effect)  # type: ignore[arg-type]
                 elif kind is Close:
                     self.drop(effect.connection, effect.why)  # type: ignore[union-attr]
                 elif kind is Do:
@@ -317,15 +373,15 @@ class Server:
         self._alarm = self._alarm_ms = None
         self.run("a timer", self.node.ring)
 
-    def _flush(self, effect: Flush) -> None:
-        self._flushes += 1
-        done = self._loop.run_in_executor(self._disk, effect.run)
-        done.add_done_callback(self._flushed)
+    def _on_disk(self, effect: Flush | Work) -> None:
+        self._under_way += 1
+        done: asyncio.Future[FlushEnded | WorkEnded] = self._loop.run_in_executor(self._disk, effect.run)
+        done.add_done_callback(self._disk_ended)
 
-    def _flushed(self, done: asyncio.Future[FlushEnded]) -> None:
-        self._flushes -= 1
+    def _disk_ended(self, done: asyncio.Future[FlushEnded | WorkEnded]) -> None:
+        self._under_way -= 1
         ended = done.result()
-        self.run("the end of a flush", lambda now_ms: self.node.flush_ended(ended, now_ms))
+        self.run("what follows work of the disk", lambda now_ms: self.node.disk_ended(ended, now_ms))
         self._idle.set()
 
     def _chore(self, effect: Do) -> None:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coterie.log import LogError, PartitionLog, remove_files
+from coterie.broker.changes import Step
+from coterie.log import Change, DeletedSegment, LogError, PartitionLog, remove_files, rename_files
 
 if TYPE_CHECKING:
     from coterie.broker.node import Node
 
-__all__ = ["CHECKPOINT_EVERY_MS", "CheckpointDue", "MendDue", "RetentionDue", "check_retention", "mend"]
+__all__ = ["CHECKPOINT_EVERY_MS", "CheckpointDue", "MendDue", "RetentionDue", "check_retention", "checkpoint", "mend"]
 
 CHECKPOINT_EVERY_MS = 60_000
 MEND_EVERY_MS = 1_000
@@ -32,27 +33,51 @@ class MendDue:
     log: PartitionLog
 
 
-def mend(node: Node, log: PartitionLog, now_ms: int) -> None:
+def mend(node: Node, log: PartitionLog) -> None:
     """A log that the disk would not let us cut back is tried again and again: its readers wait for that."""
-    if log.is_in_order or log not in node.directory.logs.values():
-        return
-    try:
-        log.mend(now_ms)
-    except LogError:
-        node.coordinator.timers.arm((log, "mend"), now_ms + MEND_EVERY_MS, MendDue(log))
-    else:
-        node.fetches.advanced(log)
+
+    def judge(now_ms: int) -> Step | None:
+        is_there = log in node.directory.logs.values()
+        return Step(log.mend(now_ms), ended) if is_there and not log.is_in_order else None
+
+    def ended(outcome: LogError | None, now_ms: int) -> None:
+        if outcome is not None:
+            node.coordinator.timers.arm((log, "mend"), now_ms + MEND_EVERY_MS, MendDue(log))
+        else:
+            node.fetches.advanced(log)
+
+    node.changes.ask(None, judge)
 
 
-def check_retention(node: Node, now_ms: int) -> None:
-    for log in node.directory.logs.values():
-        try:
-            deleted = log.retain(now_ms, node.flusher.end_of(log))
-        except LogError as error:
-            node.tell_trouble(str(error), now_ms)
-            continue
+def checkpoint(node: Node) -> None:
+    def ended(outcome: LogError | None, now_ms: int) -> None:
+        if outcome is not None:
+            node.tell_trouble(str(outcome), now_ms)
+        node.coordinator.timers.arm("checkpoint", now_ms + CHECKPOINT_EVERY_MS, CheckpointDue())
+
+    node.changes.ask(None, lambda _now_ms: Step(node.directory.checkpoint(), ended))
+
+
+def check_retention(node: Node) -> None:
+    def judge(now_ms: int) -> Step | None:
+        deleted: list[DeletedSegment] = []
+        for log in node.directory.logs.values():
+            try:
+                deleted += log.retain(now_ms, node.flusher.end_of(log))
+            except LogError as error:
+                node.tell_trouble(str(error), now_ms)
+            log.expire_producers(now_ms)
         if deleted:
-            node.do_later(f"old segments of {log.path}", partial(remove_files, node.files, deleted))
-        log.expire_producers(now_ms)
-    every_ms = node.settings.log_retention_check_interval_ms
-    node.coordinator.timers.arm("retention", now_ms + every_ms, RetentionDue())
+            return Step(Change(partial(rename_files, node.files, deleted), lambda _: deleted), ended)
+        ended(deleted, now_ms)
+        return None
+
+    def ended(outcome: list[DeletedSegment] | LogError, now_ms: int) -> None:
+        if isinstance(outcome, LogError):
+            node.tell_trouble(str(outcome), now_ms)
+        elif outcome:
+            node.do_later("old segments", partial(remove_files, node.files, outcome))
+        every_ms = node.settings.log_retention_check_interval_ms
+        node.coordinator.timers.arm("retention", now_ms + every_ms, RetentionDue())
+
+    node.changes.ask(None, judge)

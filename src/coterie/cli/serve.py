@@ -13,6 +13,7 @@ from pathlib import Path
 import typer
 
 from coterie.broker.broker import Flush, open_node
+from coterie.broker.node import Node
 from coterie.broker.server import Server, run_in_loop
 from coterie.broker.settings import Settings
 from coterie.cli.facts import FactLog
@@ -85,11 +86,14 @@ async def _serve(
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop_or_quit, stop)
-    node = open_node(data, settings, flush)
-    facts.opened(node.directory)
-    server = Server(node, facts.tell)
-    bound_host, bound_port = await server.listen(*listen, advertised)
-    typer.echo(f"ready {bound_host}:{bound_port}")
+
+    def opened() -> Node:
+        node = open_node(data, settings, flush)
+        facts.opened(node.directory)
+        return node
+
+    server = await Server.start(opened, facts.tell, *listen, advertised)
+    typer.echo(f"ready {server.port}")
     sys.stdout.flush()
     await stop.wait()
     facts.note("stopping: whoever waits is answered, then the logs are closed; a second signal ends at once")

@@ -11,7 +11,7 @@ from coterie.group.effects import AssignmentWritten, Effects, Reply, SyncPhaseDu
 from coterie.group.group import Group
 from coterie.group.join_phase import start_round
 from coterie.group.settings import GroupSettings
-from coterie.group.states import COMPLETING, DEAD, EMPTY, ON_SYNC, STABLE, Do, enter
+from coterie.group.states import COMPLETING, ON_SYNC, STABLE, Do, enter
 from coterie.group.sync_answers import answer_parked_syncs
 from coterie.group.write_errors import error_for_client
 from coterie.messages import SyncedGroup, SyncGroup
@@ -48,8 +48,6 @@ def _refusal_of(group: Group, request: SyncGroup) -> ErrorCode:
     refusal = sync_precheck(request, group.settings)
     if refusal:
         return refusal
-    if group.state in (EMPTY, DEAD):
-        return ErrorCode.UNKNOWN_MEMBER_ID
     refusal = group.refusal_of(request.member_id, request.instance_id)
     if refusal:
         return refusal

@@ -7,6 +7,7 @@ the call. Read `partition.py` first (one log), then `segment.py` (its files), `r
 
 from __future__ import annotations
 
+from coterie.log.changes import Change
 from coterie.log.config import UNLIMITED, LogConfig
 from coterie.log.directory import DataDirectory, Opening, Topic, remove_directory
 from coterie.log.errors import (
@@ -21,7 +22,7 @@ from coterie.log.errors import (
 from coterie.log.files import DiskFiles, File, Files, Lock, Sync
 from coterie.log.flushing import FlushTarget
 from coterie.log.memory import MemoryFiles
-from coterie.log.partition import Appended, DeletedSegment, PartitionLog, remove_files
+from coterie.log.partition import Appended, DeletedSegment, PartitionLog, remove_files, rename_files
 from coterie.log.recovery import Cut, Recovery
 from coterie.log.segment import TimestampedOffset
 from coterie.log.validation import Origin
@@ -29,6 +30,7 @@ from coterie.log.validation import Origin
 __all__ = [
     "UNLIMITED",
     "Appended",
+    "Change",
     "Cut",
     "DataDirectory",
     "DeletedSegment",
@@ -55,4 +57,5 @@ __all__ = [
     "Topic",
     "remove_directory",
     "remove_files",
+    "rename_files",
 ]

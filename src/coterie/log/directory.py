@@ -1,7 +1,9 @@
 """The data directory: every partition's log, which topics there are, and what must be known to open them again.
 
     directory = DataDirectory.open(DiskFiles(path), now_ms, cluster_id="...", node_id=1)
-    directory.create_topic(Topic("orders", topic_id, 3), now_ms)
+    change = directory.create_topic(Topic("orders", topic_id, 3), now_ms)
+    change.run()                                 # on any thread; see `changes.py`
+    change.done()
     directory.logs["orders", 0].append(batch, now_ms)
     directory.close()
 
@@ -12,10 +14,12 @@ a marker of a clean stop. What Kafka's controllers keep elsewhere, topics and th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from coterie.errors import MalformedError
+from coterie.log.changes import Change
 from coterie.log.checkpoints import (
     decode_offsets,
     decode_partition_metadata,
@@ -63,6 +67,8 @@ class DataDirectory:
         self.topics: dict[str, Topic] = {}
         self.logs: dict[Partition, PartitionLog] = {}
         self.opening = Opening(was_clean=False)
+        self._kept: dict[str, dict[Partition, int]] = {LOG_STARTS: {}, RECOVERY_POINTS: {}}
+        """What the checkpoints on disk say."""
 
     @classmethod
     def open(
@@ -99,8 +105,8 @@ class DataDirectory:
         try:
             self.topics = {topic.name: topic for topic in self._read_topics()}
             self.meta = self._read_meta(cluster_id, node_id)
-            starts = self._read_offsets(LOG_STARTS)
-            recovery_points = self._read_offsets(RECOVERY_POINTS)
+            starts = self._kept[LOG_STARTS] = self._read_offsets(LOG_STARTS)
+            recovery_points = self._kept[RECOVERY_POINTS] = self._read_offsets(RECOVERY_POINTS)
         except MalformedError as error:
             raise DirectoryError(f"the data directory cannot be opened: {error}") from None
         was_clean = self._files.exists(CLEAN_FILE)
@@ -112,7 +118,7 @@ class DataDirectory:
         for topic in self.topics.values():
             for partition in range(topic.partitions):
                 key = topic.name, partition
-                self._open_log(
+                self.logs[key] = self._open_log(
                     topic,
                     partition,
                     now_ms,
@@ -130,11 +136,11 @@ class DataDirectory:
             raise DirectoryError(
                 f"the data directory {whose} (it has {others[0]} and no {TOPICS_FILE}): take an empty or a new one"
             )
-        self._write_topics()
+        self._write_topics({})
         return []
 
-    def _write_topics(self) -> None:
-        replace_file(self._files, TOPICS_FILE, encode_topics(self.topics.values()))
+    def _write_topics(self, topics: Mapping[str, Topic]) -> None:
+        replace_file(self._files, TOPICS_FILE, encode_topics(topics.values()))
 
     def _read_meta(self, cluster_id: str, node_id: int) -> dict[str, str]:
         if not self._files.exists(META_FILE):
@@ -163,9 +169,9 @@ class DataDirectory:
         log_start: int = 0,
         recovery_point: int = 0,
         clean: bool = False,
-    ) -> None:
+    ) -> PartitionLog:
         path = _path(topic.name, partition)
-        self.logs[topic.name, partition] = PartitionLog.open(
+        log = PartitionLog.open(
             self._files,
             path,
             self._config_of(topic),
@@ -177,6 +183,7 @@ class DataDirectory:
         if not self._files.exists(f"{path}/{PARTITION_FILE}"):
             # Not synced: which topic the directory belongs to follows from the topics' file as well.
             replace_file(self._files, f"{path}/{PARTITION_FILE}", encode_partition_metadata(topic.id), sync=False)
+        return log
 
     def _set_strays_aside(self) -> None:
         """A stop in the middle of creating or deleting a topic leaves directories that no topic has."""
@@ -194,105 +201,146 @@ class DataDirectory:
                     # A crash of the machine may cost us this file, which is not synced, and must cost no more than it.
                     self._files.delete(f"{name}/{PARTITION_FILE}")
                 elif expected.get(name) != topic_id:
-                    aside = f"{name[:200]}.{id_text(topic_id) if topic_id else 'unknown'}{_STRAY}"
-                    self._files.rename(name, aside)
-                    self.opening.strays.append(aside)
+                    self.opening.strays.append(self._set_aside(name, topic_id))
+
+    def _set_aside(self, name: str, topic_id: UUID | None) -> str:
+        aside = f"{name[:200]}.{id_text(topic_id) if topic_id else 'unknown'}{_STRAY}"
+        self._files.rename(name, aside)
+        return aside
 
     def _topic_id_of(self, path: str) -> UUID | None:
         try:
             return decode_partition_metadata(read_file(self._files, f"{path}/{PARTITION_FILE}"))
-        except MalformedError:
+        except (FileNotFoundError, MalformedError):
             return None
 
     # --- topics -------------------------------------------------------------------------------------------------------
 
-    def create_topic(self, topic: Topic, now_ms: int) -> None:
-        """The topic with its empty logs; it exists when this returns."""
+    def create_topic(self, topic: Topic, now_ms: int) -> Change[None]:
+        """The topic with its empty logs."""
         if not is_legal_name(topic.name):
             raise DirectoryError(
                 f"{topic.name!r} is no name for a topic: letters, digits, '.', '_' and '-', at most 249"
             )
         if topic.name in self.topics:
             raise DirectoryError(f"topic {topic.name!r} exists")
-        self._grow(topic, 0, now_ms)
+        return self._with(topic, range(topic.partitions), f"cannot create {topic.name!r}", now_ms)
 
-    def add_partitions(self, name: str, partitions: int, now_ms: int) -> None:
+    def add_partitions(self, name: str, partitions: int, now_ms: int) -> Change[None]:
         """The topic with as many partitions; never fewer than before."""
         topic = self.topics[name]
         if partitions < topic.partitions:
             raise DirectoryError(f"topic {name!r} has {topic.partitions} partitions and cannot have {partitions}")
-        self._grow(replace(topic, partitions=partitions), topic.partitions, now_ms)
+        new = range(topic.partitions, partitions)
+        return self._with(replace(topic, partitions=partitions), new, f"cannot add partitions to {name!r}", now_ms)
 
-    def _grow(self, topic: Topic, had: int, now_ms: int) -> None:
-        before = self.topics.get(topic.name)
-        try:
-            for partition in range(had, topic.partitions):
-                self._open_log(topic, partition, now_ms)
+    def set_configs(self, name: str, configs: Mapping[str, str], now_ms: int) -> Change[None]:
+        topic = replace(self.topics[name], configs=dict(configs))
+        return self._with(topic, range(0), f"cannot keep the configs of {name!r}", now_ms)
+
+    def _with(self, topic: Topic, new: range, failing: str, now_ms: int) -> Change[None]:
+        """`topic` instead of the one of its name, with logs for its `new` partitions."""
+
+        def work() -> dict[Partition, PartitionLog]:
+            logs: dict[Partition, PartitionLog] = {}
+            try:
+                self._make_way(topic.name, new)
+                for partition in new:
+                    logs[topic.name, partition] = self._open_log(topic, partition, now_ms)
+                self._write_topics({**self.topics, topic.name: topic})
+            except OSError as error:
+                self._unmake(topic.name, new, logs.values())
+                raise LogWriteError.of(failing, error) from error
+            return logs
+
+        def take(logs: dict[Partition, PartitionLog]) -> None:
             self.topics[topic.name] = topic
-            self._write_topics()
-        except OSError as error:
-            self._put_back(topic.name, before)
-            for path in self._detach(topic, range(had, topic.partitions)):
-                remove_directory(self._files, path)
-            raise LogWriteError.of(f"cannot create partitions of {topic.name!r}", error) from error
+            self.logs |= logs
+            config = self._config_of(topic)
+            for partition in range(topic.partitions):
+                self.logs[topic.name, partition].config = config
 
-    def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
-        before = self.topics[name]
-        topic = self.topics[name] = replace(before, configs=dict(configs))
-        try:
-            self._write_topics()
-        except OSError as error:
-            self._put_back(name, before)
-            raise LogWriteError.of(f"cannot keep the configs of {name!r}", error) from error
-        for partition in range(topic.partitions):
-            self.logs[name, partition].config = self._config_of(topic)
+        return Change(work, take)
 
-    def delete_topic(self, name: str) -> list[str]:
-        """The topic is gone when this returns; its directories, under new names, are for `remove_directory`."""
-        topic = self.topics.pop(name)
-        try:
-            self._write_topics()
-        except OSError as error:
-            self._put_back(name, topic)
-            raise LogWriteError.of(f"cannot delete {name!r}", error) from error
-        return self._detach(topic, range(topic.partitions))
-
-    def _put_back(self, name: str, before: Topic | None) -> None:
-        self.topics.pop(name, None)
-        if before is not None:
-            self.topics[name] = before
-
-    def _detach(self, topic: Topic, partitions: Iterable[int]) -> list[str]:
-        paths = []
-        for partition in partitions:
-            log = self.logs.pop((topic.name, partition), None)
-            if log is not None:
-                log.release()
-            path = _path(topic.name, partition)
+    def _make_way(self, name: str, new: range) -> None:
+        """What was kept of a topic of this name that is gone must not become part of the new one."""
+        for partition in new:
+            path = _path(name, partition)
             if self._files.exists(path):
-                # Not by the topic's name: with it the new one could be longer than file systems allow.
-                paths.append(f"{id_text(topic.id)}-{partition}{_DELETE}")
-                self._files.rename(path, paths[-1])
-        return paths
+                self._set_aside(path, self._topic_id_of(path))
+        stale = {(name, partition) for partition in new}
+        for file, offsets in self._kept.items():
+            if not stale.isdisjoint(offsets):
+                self._keep(file, {key: offset for key, offset in offsets.items() if key not in stale})
+
+    def _unmake(self, name: str, new: range, logs: Iterable[PartitionLog]) -> None:
+        for log in logs:
+            log.release()
+        for partition in new:
+            with suppress(OSError):  # then it is in the way of the next one, which sets it aside
+                remove_directory(self._files, _path(name, partition))
+
+    def delete_topic(self, name: str) -> Change[list[PartitionLog]]:
+        """The topic is gone when this is done; its logs are for `clear_away`."""
+        topic = self.topics[name]
+        left = {other: kept for other, kept in self.topics.items() if other != name}
+
+        def work() -> None:
+            try:
+                self._write_topics(left)
+            except OSError as error:
+                raise LogWriteError.of(f"cannot delete {name!r}", error) from error
+
+        def take(_: None) -> list[PartitionLog]:
+            del self.topics[name]
+            return [self.logs.pop((name, partition)) for partition in range(topic.partitions)]
+
+        return Change(work, take)
+
+    def clear_away(self, topic: Topic, logs: list[PartitionLog]) -> Change[list[str]]:
+        """Free the name of a topic that is gone; its directories, under new names, are for `remove_directory`."""
+
+        def work() -> list[str]:
+            # Not by the topic's name: with it the new one could be longer than file systems allow.
+            paths = [f"{id_text(topic.id)}-{partition}{_DELETE}" for partition in range(len(logs))]
+            try:
+                for log, path in zip(logs, paths, strict=True):
+                    log.release()
+                    self._files.rename(log.path, path)
+            except OSError as error:
+                raise LogWriteError.of(f"cannot clear {topic.name!r} away", error) from error
+            return paths
+
+        return Change(work, lambda paths: paths)
 
     # --- what is kept for the next opening ----------------------------------------------------------------------------
 
-    def delete_records(self, partition: Partition, before: int, up_to: int) -> int:
-        """As `PartitionLog.delete_records`, and the new start is kept."""
-        start = self.logs[partition].delete_records(before, up_to)
-        self._keep(LOG_STARTS, {key: log.log_start for key, log in self.logs.items() if log.log_start})
-        return start
+    def delete_records(self, partition: Partition, before: int, up_to: int) -> Change[int]:
+        """Let a log start at `before`, at most `up_to`; its start."""
+        log = self.logs[partition]
+        log.check_start(before, up_to)
+        starts = {**self._starts(), partition: max(before, log.log_start)}
+        return Change(lambda: self._keep(LOG_STARTS, starts), lambda _: log.delete_records(before, up_to))
 
-    def checkpoint(self) -> None:
+    def checkpoint(self) -> Change[None]:
         """Keep how far each log is durable, so that an opening after a crash need not check what is before."""
-        self._keep(LOG_STARTS, {key: log.log_start for key, log in self.logs.items() if log.log_start})
-        self._keep(RECOVERY_POINTS, {key: log.durable_end for key, log in self.logs.items()})
+        starts, ends = self._starts(), {key: log.durable_end for key, log in self.logs.items()}
+
+        def work() -> None:
+            self._keep(LOG_STARTS, starts)
+            self._keep(RECOVERY_POINTS, ends)
+
+        return Change(work, lambda _: None)
+
+    def _starts(self) -> dict[Partition, int]:
+        return {key: log.log_start for key, log in self.logs.items() if log.log_start}
 
     def _keep(self, path: str, offsets: dict[Partition, int]) -> None:
         try:
             replace_file(self._files, path, encode_offsets(offsets))
         except OSError as error:
             raise LogWriteError.of(f"cannot write {path}", error) from error
+        self._kept[path] = offsets
 
     # --- closing ------------------------------------------------------------------------------------------------------
 
@@ -307,7 +355,7 @@ class DataDirectory:
                     failed = error
             if failed is not None:
                 raise failed
-            self.checkpoint()
+            self.checkpoint().run()
             replace_file(self._files, CLEAN_FILE, b'{"version":0,"brokerEpoch":-1}')
         finally:
             self.release()

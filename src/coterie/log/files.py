@@ -79,8 +79,6 @@ class Files(Protocol):
 
     def sync_directory(self, path: str = "") -> None: ...
 
-    def directory_later(self, path: str = "") -> Sync: ...
-
     def lock(self, path: str) -> Lock:
         """Hold the file for this owner alone; `BlockingIOError` if another one has it. A process that dies lets go."""
 
@@ -229,10 +227,7 @@ class DiskFiles:
         Path(self._path(path)).rmdir()
 
     def sync_directory(self, path: str = "") -> None:
-        self.directory_later(path).run()
-
-    def directory_later(self, path: str = "") -> Sync:
-        return _DiskSync(os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        _DiskSync(os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)).run()
 
     def lock(self, path: str) -> Lock:
         fd = os.open(self._path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -4,29 +4,52 @@ After a sync that failed, the system may have dropped the pages and will not say
 durable, until the log was cut back to what is.
 
 Syncing is slow and done elsewhere: what there is to sync is captured in one step, synced on another thread while
-appends go on, and reported back.
+appends go on, and reported back. So is what a segment needs when it takes no more batches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from coterie.log.errors import LogWriteError
 from coterie.log.files import Files, Sync, parent_of
+from coterie.log.segment import Segment
 
-__all__ = ["FlushTarget", "Flushing"]
+__all__ = ["FlushTarget", "Flushing", "Sealing"]
 
-_MAX_WAITING = 32
-"""Sealed files that wait for a flush at most: in a log that nobody flushes, they are synced when it rolls."""
+
+class Sealing:
+    """A segment that takes no more batches: its indexes are to be written, and the producers as of its end.
+
+    They spare the next opening some reading and can be made again. So a disk that refuses them harms nobody: they stay
+    in memory until the next flush.
+    """
+
+    def __init__(self, segment: Segment, write_snapshot: Callable[[], None]) -> None:
+        self.segment = segment
+        self._write_snapshot = write_snapshot
+        self.is_done = False
+
+    def run(self) -> None:
+        """On any thread."""
+        self._write_snapshot()
+        self.segment.write_indexes()
+        self.is_done = True
 
 
 class FlushTarget:
     """What must be synced for the log to be durable up to `end`. `run` may be called on any thread, once."""
 
-    __slots__ = ("_syncs", "end")
+    __slots__ = ("_files", "_syncs", "directories", "end", "sealings")
 
-    def __init__(self, syncs: list[Sync], end: int) -> None:
+    def __init__(
+        self, files: Files, syncs: list[Sync], sealings: list[Sealing], directories: list[str], end: int
+    ) -> None:
+        self._files = files
         self._syncs = syncs
+        self.sealings = sealings
+        self.directories = directories
         self.end = end
 
     def run(self) -> None:
@@ -34,6 +57,11 @@ class FlushTarget:
         try:
             for sync in self._syncs:
                 sync.run()
+            for sealing in self.sealings:
+                with suppress(OSError):
+                    sealing.run()
+            for path in self.directories:
+                self._files.sync_directory(path)
         except OSError as error:
             raise LogWriteError.of("the disk did not take what was written", error) from error
 
@@ -54,40 +82,38 @@ class Flushing:
     def __init__(self, files: Files, path: str, *, is_new: bool) -> None:
         self._files = files
         self._path = path
-        self._waiting: list[Sync] = []
+        self._sealings: list[Sealing] = []
         self._has_new_names = is_new
         self._under_way: FlushTarget | None = None
         self._has_failed = False
         self.durable_end = 0
 
-    def rolled(self, sealed: list[Sync]) -> None:
-        """A segment was sealed and another made."""
-        self._waiting += sealed
-        self._has_new_names = True
-        if len(self._waiting) > _MAX_WAITING:
-            waiting, self._waiting = self._waiting, []
-            self._has_failed, had_failed = True, self._has_failed
-            for sync in waiting:
-                sync.run()
-            self._has_failed = had_failed
+    @property
+    def is_sealing(self) -> bool:
+        return bool(self._sealings)
 
-    def target(self, active: Callable[[], Sync], log_end: int) -> FlushTarget:
-        """`active` makes the sync of the segment that is being written."""
+    def rolled(self, sealing: Sealing) -> None:
+        """A segment takes no more batches, and another was made."""
+        self._sealings.append(sealing)
+        self._has_new_names = True
+
+    def target(self, active: Segment) -> FlushTarget:
+        """`active` is the segment that is being written."""
         if self._under_way is not None:
             raise RuntimeError("a flush of this log is under way: call flushed or flush_failed first")
+        sealings = list(self._sealings)
+        unsynced = [*(sealing.segment for sealing in sealings if sealing.segment.is_open), active]
         try:
-            syncs = [*self._waiting, active()]
-            if self._has_new_names:
-                syncs += self._files.directory_later(self._path), self._files.directory_later(parent_of(self._path))
+            syncs = [segment.later() for segment in unsynced]
         except OSError as error:  # no descriptor left to sync with: a flush that fails like any other
             syncs = [_Refused(error)]
-        self._waiting = []
+        directories = [self._path, parent_of(self._path)] if self._has_new_names else []
         self._has_new_names = False
-        self._under_way = FlushTarget(syncs, log_end)
+        self._under_way = FlushTarget(self._files, syncs, sealings, directories, active.next_offset)
         return self._under_way
 
     def is_done(self, log_end: int) -> bool:
-        return self.durable_end == log_end and not self._waiting
+        return self.durable_end == log_end and not self._sealings
 
     def ended(self, target: FlushTarget, *, well: bool) -> None:
         assert target is self._under_way, "a flush that this log did not ask for"
@@ -96,6 +122,20 @@ class Flushing:
         self._has_failed |= not well
         if not self._has_failed:
             self.durable_end = max(self.durable_end, target.end)
+        self._has_new_names |= not well and bool(target.directories)
+        self._sealed()
+
+    def seal(self) -> None:
+        """What is left of it, for those who may wait."""
+        for sealing in self._sealings:
+            sealing.run()
+        self._sealed()
+
+    def _sealed(self) -> None:
+        for sealing in self._sealings:
+            if sealing.is_done:
+                sealing.segment.let_go()
+        self._sealings = [sealing for sealing in self._sealings if not sealing.is_done]
 
     def sync_names(self) -> None:
         """The names of the files, as their content, survive the next crash."""
@@ -115,5 +155,5 @@ class Flushing:
 
     def forget(self) -> None:
         """The log lets go of its files."""
-        self._waiting = []
+        self._sealings = []
         self._under_way = None

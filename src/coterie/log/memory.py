@@ -140,10 +140,6 @@ class MemoryFiles:
     def sync_directory(self, path: str = "") -> None:
         self._directory(path)
 
-    def directory_later(self, path: str = "") -> Sync:
-        self._directory(path)
-        return _NOTHING
-
     def lock(self, path: str) -> Lock:
         if path in self._locks:
             raise _error(BlockingIOError, errno.EAGAIN, path)

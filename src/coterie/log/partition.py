@@ -14,18 +14,19 @@ up to is the caller's choice (`--flush os` or `sync`).
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple, Self
 
+from coterie.log.changes import Change
 from coterie.log.config import LogConfig
 from coterie.log.errors import LogReadError, LogWriteError, OffsetOutOfRangeError
 from coterie.log.files import Files, replace_file
-from coterie.log.flushing import Flushing, FlushTarget
-from coterie.log.layout import LOG, SNAPSHOT, join, named, offsets_of
-from coterie.log.recovery import Recovery, load
+from coterie.log.flushing import Flushing, FlushTarget, Sealing
+from coterie.log.layout import DELETED, LOG, SNAPSHOT, join, named, offsets_of
+from coterie.log.recovery import Loaded, Recovery, load, load_cut
 from coterie.log.retention import reasons_to_drop
 from coterie.log.segment import Segment, TimestampedOffset
 from coterie.log.snapshots import encode_snapshot
@@ -33,7 +34,7 @@ from coterie.log.validation import Incoming, Origin, check_batches
 from coterie.wire.batch import NO_TIMESTAMP, BatchHeader, MutableBuffer, TimestampType, assign, parse_header, stamp_time
 from coterie.wire.buffer import Buffer
 
-__all__ = ["Appended", "DeletedSegment", "PartitionLog", "remove_files"]
+__all__ = ["Appended", "DeletedSegment", "PartitionLog", "remove_files", "rename_files"]
 
 _KEPT_SNAPSHOTS = 10
 
@@ -56,7 +57,7 @@ class DeletedSegment:
     size: int
     why: str
     paths: tuple[str, ...]
-    """Files that are out of the log by name; `remove_files` frees their space."""
+    """Its files: `rename_files` takes them out of the log by name, `remove_files` frees their space."""
 
 
 class PartitionLog:
@@ -101,13 +102,17 @@ class PartitionLog:
             clean=clean,
             now_ms=now_ms,
         )
+        self._take(loaded, log_start, now_ms)
+        self._is_untouched = clean
+        self._flushing.start_over(self.log_end, names_are_durable=clean)
+
+    def _take(self, loaded: Loaded, log_start: int, now_ms: int) -> None:
         self._segments = loaded.segments
         self._epochs = loaded.epochs
         self._producers = loaded.producers
         self.recovery: Recovery = loaded.recovery
-        self._is_untouched = clean
         self.log_start = max(log_start, self._segments[0].base_offset)
-        self._flushing.start_over(self.log_end, names_are_durable=clean)
+        self._epochs.cut_start(self.log_start)  # not kept when it happens: here it is again
         for segment in self._segments:
             segment.quiet_since_ms = now_ms
 
@@ -164,7 +169,8 @@ class PartitionLog:
 
         `BatchError` and `RefusedError`: not taken, the sender's fault. `LogWriteError`: not taken, the disk's fault.
         """
-        self.mend(now_ms)
+        if self._cut_to is not None:
+            raise LogWriteError(f"{self.path} is still to be cut back to offset {self._cut_to}", None)
         incoming = check_batches(data, self.config, origin, now_ms)
         if origin is Origin.CLIENT:
             duplicate = self._check_producer(incoming[0].header)
@@ -245,25 +251,24 @@ class PartitionLog:
             self._roll(now_ms)
 
     def _roll(self, now_ms: int) -> None:
-        """Seal the active segment and start another; the snapshot spares the next opening from reading the old ones."""
-        self._take_snapshot()
+        """Start another segment; what the old one needs is done with the next flush."""
         created = Segment.create(self._files, self.path, self.log_end, self.config.index_interval_bytes)
-        try:
-            sealed = self._active.seal()
-        except OSError:
-            created.close()
-            self._files.delete(created.path(LOG))
-            raise
+        self._active.end()
+        self._flushing.rolled(Sealing(self._active, self._snapshot()))
         created.quiet_since_ms = now_ms
         self._segments.append(created)
         self._active_since_ms = now_ms
-        self._flushing.rolled(sealed)
 
-    def _take_snapshot(self) -> None:
-        content = encode_snapshot(self._producers)
-        replace_file(self._files, join(self.path, named(self.log_end, SNAPSHOT)), content, sync=False)
-        for offset in offsets_of(self._files.names(self.path), SNAPSHOT)[:-_KEPT_SNAPSHOTS]:
-            self._files.delete(join(self.path, named(offset, SNAPSHOT)))
+    def _snapshot(self) -> Callable[[], None]:
+        """The producers as they are now, to be written later: it spares the next opening from reading the log."""
+        path, content = join(self.path, named(self.log_end, SNAPSHOT)), encode_snapshot(self._producers)
+
+        def write() -> None:
+            replace_file(self._files, path, content, sync=False)
+            for offset in offsets_of(self._files.names(self.path), SNAPSHOT)[:-_KEPT_SNAPSHOTS]:
+                self._files.delete(join(self.path, named(offset, SNAPSHOT)))
+
+        return write
 
     # --- making durable -----------------------------------------------------------------------------------------------
 
@@ -271,20 +276,29 @@ class PartitionLog:
         """What must be synced for all that was appended to be durable; None if it is. One at a time."""
         if self._flushing.is_done(self.log_end):
             return None
-        return self._flushing.target(self._active.later, self.log_end)
+        return self._flushing.target(self._active)
+
+    @property
+    def is_sealing(self) -> bool:
+        """A segment waits for a flush to write its indexes."""
+        return self._flushing.is_sealing
 
     def flushed(self, target: FlushTarget) -> None:
         """The target's `run` has ended well."""
         self._flushing.ended(target, well=True)
 
-    def flush_failed(self, target: FlushTarget, now_ms: int) -> None:
+    def flush_failed(self, target: FlushTarget) -> None:
         """The target's `run` has failed: go back to what is known to be durable.
 
         Whoever waits for what was beyond must be told that it is lost. Where batches are answered before they are
-        durable, take `flush` instead, which cuts nothing.
+        durable, take `flush_refused` instead, which cuts nothing.
         """
         self._flushing.ended(target, well=False)
-        self.truncate(self.durable_end, now_ms)
+        self.cut_back(self.durable_end)
+
+    def flush_refused(self, target: FlushTarget) -> None:
+        """The target's `run` has failed: nothing more is called durable, until the log is opened anew."""
+        self._flushing.ended(target, well=False)
 
     def flush(self) -> None:
         """All at once, for those who may wait; if it fails, nothing is cut."""
@@ -297,44 +311,39 @@ class PartitionLog:
             finally:
                 self._flushing.ended(target, well=well)
 
-    def truncate(self, end: int, now_ms: int) -> None:
-        """Let the log end with the last whole batch before `end`; producers and epochs are as they were then.
-
-        If the disk refuses, the log is out of order: nothing is read or written until `mend` succeeds.
-        """
-        if end < self.log_end:
-            self._cut_to = end
-            self._flushing.durable_end = min(self.durable_end, end)
-            self._cut(now_ms)
+    def cut_back(self, end: int) -> None:
+        """Let the log end with the last whole batch before `end`; nothing is read or written until it is mended."""
+        self._cut_to = end
+        self._flushing.durable_end = min(self.durable_end, end)
 
     @property
     def is_in_order(self) -> bool:
         return self._cut_to is None
 
-    def mend(self, now_ms: int) -> None:
-        """Finish a `truncate` that failed, beginning with what is on the disk."""
-        if self._cut_to is not None:
-            with _writing(f"{self.path} is still to be cut back to offset {self._cut_to}"):
-                self._reload(now_ms)
-            self._cut(now_ms)
+    def mend(self, now_ms: int) -> Change[None]:
+        """Finish what `cut_back` began, with what is on the disk; producers and epochs are as they were then."""
+        end = self._cut_to
+        assert end is not None, "a log in order needs no mending"
 
-    def _cut(self, now_ms: int) -> None:
-        assert self._cut_to is not None
-        with _writing(f"cannot cut {self.path} back to offset {self._cut_to}"):
-            while len(self._segments) > 1 and self._active.base_offset >= self._cut_to:
-                for path in self._active.mark_deleted():
-                    self._files.delete(path)
-                del self._segments[-1]
-            self._active.cut_at(self._cut_to)
-            self._reload(now_ms)
-        self._cut_to = None
-        self._flushing.start_over(self.log_end)
+        def work() -> Loaded:
+            with _writing(f"cannot cut {self.path} back to offset {end}"):
+                self.release()
+                return load_cut(
+                    self._files,
+                    self.path,
+                    self.config,
+                    log_start=self.log_start,
+                    recovery_point=self.durable_end,
+                    end=end,
+                    now_ms=now_ms,
+                )
 
-    def _reload(self, now_ms: int) -> None:
-        durable = self.durable_end
-        self.release()
-        self._load(self.log_start, durable, clean=False, now_ms=now_ms)
-        self._flushing.durable_end = durable
+        def take(loaded: Loaded) -> None:
+            self._take(loaded, self.log_start, now_ms)
+            self._flushing.start_over(self.log_end, names_are_durable=False)
+            self._cut_to = None
+
+        return Change(work, take)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -390,40 +399,43 @@ class PartitionLog:
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
+    def check_start(self, offset: int, up_to: int) -> None:
+        """Whether the log may start at `offset`, if it can be read to `up_to` (the high watermark)."""
+        if not 0 <= offset <= up_to:
+            raise OffsetOutOfRangeError(f"cannot delete to offset {offset}: {self.path} can be read to {up_to}")
+
     def delete_records(self, before: int, up_to: int) -> int:
-        """Let the log start at `before`, at most `up_to` (the high watermark); its start. `retain` frees the space.
+        """Let the log start at `before`, unless it starts later already; its start. `retain` frees the space.
 
         The caller keeps the new start (`log-start-offset-checkpoint`) and gives it to `open`.
         """
-        if before > up_to or before < 0:
-            raise OffsetOutOfRangeError(f"cannot delete to offset {before}: {self.path} can be read to {up_to}")
+        self.check_start(before, up_to)
         self._start_at(before)
         return self.log_start
 
     def _start_at(self, offset: int) -> None:
         if offset > self.log_start:
             self.log_start = offset
-            if self._epochs.cut_start(offset):
-                self._epochs.save(self._files, self.path)
+            self._epochs.cut_start(offset)
 
     def retain(self, now_ms: int, up_to: int) -> list[DeletedSegment]:
         """Take the segments out of the log that it need not keep; none that reaches beyond `up_to`.
 
-        They are renamed only; `remove_files` frees the space, which may take long and may be done elsewhere.
+        Their files are still there: for `rename_files`, and then `remove_files`.
         """
         if not self.is_in_order:
             return []
         reasons = reasons_to_drop(self._segments, self.config, self.log_start, up_to, now_ms)
-        deleted = []
-        with _writing(f"cannot delete old segments of {self.path}"):
-            if len(reasons) == len(self._segments):
+        if reasons and len(reasons) == len(self._segments):
+            with _writing(f"cannot delete old segments of {self.path}"):
                 self._roll(now_ms)
-            for why in reasons:
-                segment = self._segments[0]
-                self._start_at(segment.next_offset)
-                paths = tuple(segment.mark_deleted())
-                del self._segments[0]
-                deleted.append(DeletedSegment(segment.base_offset, segment.next_offset, segment.size, why, paths))
+        deleted = []
+        for why, segment in zip(reasons, self._segments, strict=False):
+            segment.close()
+            deleted.append(DeletedSegment(segment.base_offset, segment.next_offset, segment.size, why, segment.paths))
+        if deleted:
+            del self._segments[: len(deleted)]
+            self._start_at(deleted[-1].next_offset)
         return deleted
 
     def expire_producers(self, now_ms: int) -> list[int]:
@@ -441,21 +453,34 @@ class PartitionLog:
             raise LogWriteError(f"{self.path} is still to be cut back to offset {self._cut_to}", None)
         self.flush()
         with _writing(f"cannot close {self.path}"):
-            self._take_snapshot()
+            self._flushing.seal()
+            self._snapshot()()
             for sync in self._active.seal():
                 sync.run()
 
     def release(self) -> None:
         """Let go of the files as they are, as if the process had ended."""
-        self._active.close()
+        for segment in self._segments:
+            segment.close()
         self._flushing.forget()
 
 
+def rename_files(files: Files, deleted: Iterable[DeletedSegment]) -> None:
+    """Take the files of segments that `retain` dropped out of the log, which is quick; on any thread."""
+    with _writing("cannot delete old segments"):
+        for path in _paths(deleted):
+            if files.exists(path):
+                files.rename(path, path + DELETED)
+
+
 def remove_files(files: Files, deleted: Iterable[DeletedSegment]) -> None:
-    """Free the space of segments that `retain` took out; on any thread."""
-    for segment in deleted:
-        for path in segment.paths:
-            files.delete(path)
+    """Free the space of renamed files, which may take long; on any thread."""
+    for path in _paths(deleted):
+        files.delete(path + DELETED)
+
+
+def _paths(deleted: Iterable[DeletedSegment]) -> Iterator[str]:
+    return (path for segment in deleted for path in segment.paths)
 
 
 def _writable(data: Buffer) -> MutableBuffer:

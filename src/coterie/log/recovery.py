@@ -22,7 +22,7 @@ from coterie.log.segment import Segment
 from coterie.log.snapshots import decode_snapshot
 from coterie.wire.batch import BatchError
 
-__all__ = ["Cut", "Loaded", "Recovery", "load"]
+__all__ = ["Cut", "Loaded", "Recovery", "load", "load_cut"]
 
 CUT = ".cut"
 
@@ -80,6 +80,36 @@ def load(
         raise
 
 
+def load_cut(
+    files: Files, directory: str, config: LogConfig, *, log_start: int, recovery_point: int, end: int, now_ms: int
+) -> Loaded:
+    """As `load` after a crash, of a log that is to end with the last whole batch before `end`."""
+
+    def loaded() -> Loaded:
+        return load(
+            files,
+            directory,
+            config,
+            log_start=log_start,
+            recovery_point=recovery_point,
+            clean=False,
+            now_ms=now_ms,
+        )
+
+    found = loaded()
+    if found.log_end <= end:
+        return found
+    segments = found.segments
+    try:
+        while len(segments) > 1 and segments[-1].base_offset >= end:
+            segments.pop().delete()
+        segments[-1].cut_at(end)
+    finally:
+        for segment in segments:
+            segment.close()
+    return loaded()
+
+
 def _load(
     files: Files,
     directory: str,
@@ -106,7 +136,7 @@ def _load(
     _recover(files, loaded, first_unsure)
     if log_start > loaded.log_end:  # everything was deleted, and the log's end is known from there alone
         for segment in segments:
-            _remove(files, segment.mark_deleted())
+            segment.delete()
         segments[:] = [Segment.create(files, directory, log_start, config.index_interval_bytes)]
     producers.expire(now_ms)
     loaded.epochs.cut_end(loaded.log_end)

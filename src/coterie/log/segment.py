@@ -1,8 +1,8 @@
 """One segment of a log: `.log` with whole batches one after the other, and its two sparse indexes.
 
-The last segment of a log is active: it is appended to and has its indexes in memory. When it is sealed, they are
-written, and nothing is left open: a sealed segment is opened for each read. Indexes are only ever a shortcut; one that
-is missing or points elsewhere than to a batch is built again from the log.
+The last segment of a log is active: it is appended to and has its indexes in memory. When it takes no more batches,
+they are written, by whoever may wait for it, and then nothing is left open: a sealed segment is opened for each read.
+Indexes are only ever a shortcut; one that is missing or points elsewhere than to a batch is built again from the log.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from coterie.log.files import File, Files, Sync, read_file
 from coterie.log.index import OFFSET_ROW, TIME_ROW, FileRows, MemoryRows, Rows
-from coterie.log.layout import DELETED, INDEX, LOG, TIME_INDEX, join, named
+from coterie.log.layout import INDEX, LOG, TIME_INDEX, join, named
 from coterie.log.scan import Found, headers, whole_batches
 from coterie.wire.batch import NO_TIMESTAMP, BatchError, BatchHeader, CorruptBatchError
 from coterie.wire.buffer import Buffer
@@ -52,7 +52,6 @@ class Segment:
         self._since_last_row = 0
         self._max_timestamp = NO_TIMESTAMP
         self._max_timestamp_at = self.base_offset
-        self._knows_max_timestamp = True
         self._trusts_rows = True
 
     # --- opening and closing ------------------------------------------------------------------------------------------
@@ -61,16 +60,17 @@ class Segment:
     def create(cls, files: Files, directory: str, base_offset: int, index_interval: int) -> Segment:
         segment = cls(files, directory, base_offset, index_interval)
         segment._file = files.open(segment.path(LOG), create=True)
-        segment._file.truncate(0)  # a name left over from an append that failed
+        if segment._file.size:  # a name left over from an append that failed
+            segment._file.truncate(0)
         return segment
 
     @classmethod
     def sealed(cls, files: Files, directory: str, base_offset: int, next_offset: int, index_interval: int) -> Segment:
-        """A segment that ends before `next_offset`; its latest timestamp is looked up when somebody asks."""
+        """A segment that ends before `next_offset`; `indexes_look_right` or `recover` finds its latest timestamp."""
         segment = cls(files, directory, base_offset, index_interval)
         segment.size = files.size(segment.path(LOG))
         segment.next_offset = next_offset
-        segment._knows_max_timestamp = segment._trusts_rows = False
+        segment._trusts_rows = False
         return segment
 
     def activate(self) -> None:
@@ -84,9 +84,7 @@ class Segment:
         if not self._last_rows_are_true(self._file, offsets, times):
             raise CorruptBatchError(f"the indexes of {self.path(LOG)} do not fit it")
         self._offsets, self._times, self._trusts_rows = offsets, times, False
-        if len(times):
-            self._max_timestamp, relative = times.row(len(times) - 1)
-            self._max_timestamp_at = self.base_offset + relative
+        self._read_latest(times)
         start = offsets.row(len(offsets) - 1)[1] if len(offsets) else 0
         self._since_last_row = self.size - start
         for found in whole_batches(self._file, start, self.size, verify=True):
@@ -97,12 +95,25 @@ class Segment:
     def seal(self) -> list[Sync]:
         """Write the indexes and close; what must be synced for the segment to be durable."""
         assert self._file is not None, "sealed already"
-        self._add_time_row()
+        self.end()
         syncs = [self._file.later(), *self._write_indexes()]
-        self._file.close()
-        self._file = None
-        self._offsets, self._times = MemoryRows(OFFSET_ROW), MemoryRows(TIME_ROW)
+        self.let_go()
         return syncs
+
+    def end(self) -> None:
+        """It takes no more batches: in memory the indexes are what `write_indexes` writes."""
+        self._add_time_row()
+
+    def write_indexes(self) -> None:
+        """On any thread, after `end`, while it is read; not if it has been dropped meanwhile."""
+        if self._file is not None:
+            for sync in self._write_indexes():
+                sync.run()
+
+    def let_go(self) -> None:
+        """The indexes are on disk, and from now on they are read there."""
+        self.close()
+        self._offsets, self._times = MemoryRows(OFFSET_ROW), MemoryRows(TIME_ROW)
 
     def _write_indexes(self) -> list[Sync]:
         syncs = []
@@ -129,16 +140,14 @@ class Segment:
     def path(self, suffix: str) -> str:
         return join(self._directory, named(self.base_offset, suffix))
 
-    def mark_deleted(self) -> list[str]:
-        """Out of the log by name, which is quick; freeing the space may take long, and be done elsewhere."""
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(self.path(suffix) for suffix in (LOG, INDEX, TIME_INDEX))
+
+    def delete(self) -> None:
         self.close()
-        deleted = []
-        for suffix in (LOG, INDEX, TIME_INDEX):
-            path = self.path(suffix)
-            if self._files.exists(path):
-                self._files.rename(path, path + DELETED)
-                deleted.append(path + DELETED)
-        return deleted
+        for path in self.paths:
+            self._files.delete(path)
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
@@ -160,6 +169,7 @@ class Segment:
             found = self._find(file, offset)
             if found is not None:
                 file.truncate(found[0])
+                file.sync()
 
     def later(self) -> Sync:
         assert self._file is not None, "a sealed segment was captured when it was sealed"
@@ -219,9 +229,17 @@ class Segment:
         """Whether both are there and their last rows are true; the rows between are checked when they are used."""
         try:
             with self._opened() as file, self._rows(INDEX) as offsets, self._rows(TIME_INDEX) as times:
-                return self._last_rows_are_true(file, offsets, times)
+                if not self._last_rows_are_true(file, offsets, times):
+                    return False
+                self._read_latest(times)
         except (FileNotFoundError, BatchError):
             return False
+        return True
+
+    def _read_latest(self, times: Rows) -> None:
+        if len(times):
+            self._max_timestamp, relative = times.row(len(times) - 1)
+            self._max_timestamp_at = self.base_offset + relative
 
     def _last_rows_are_true(self, file: File, offsets: Rows, times: Rows) -> bool:
         if not (offsets.ends_well() and times.ends_well()):
@@ -262,17 +280,7 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        return self.latest()[0]
-
-    def latest(self) -> tuple[int, int]:
-        """The latest timestamp, and the last offset of the first batch that has it."""
-        if not self._knows_max_timestamp:
-            with self._rows(TIME_INDEX) as times:
-                if len(times):
-                    self._max_timestamp, relative = times.row(len(times) - 1)
-                    self._max_timestamp_at = self.base_offset + relative
-            self._knows_max_timestamp = True
-        return self._max_timestamp, self._max_timestamp_at
+        return self._max_timestamp
 
     def read(self, from_offset: int, max_bytes: int, up_to: int) -> bytes:
         """Whole batches from the one that holds `from_offset`, all before `up_to`; the first one whatever its size."""
