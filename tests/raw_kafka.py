@@ -21,7 +21,7 @@ from kio.index import load_entity_schema
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-__all__ = ["RawConnection"]
+__all__ = ["RawConnection", "fields_of", "frame_of", "read_answer"]
 
 
 class RawConnection:
@@ -44,27 +44,15 @@ class RawConnection:
         return self.receive()
 
     def send(self, api: str, version: int, **values: Any) -> None:
-        schema: Any = load_entity_schema(api, version, EntityType.request)
-        header = schema.__header_schema__(
-            request_api_key=schema.__api_key__,
-            request_api_version=schema.__version__,
-            correlation_id=len(self._waiting),
-            client_id=self.client_id,
-        )
-        frame = io.BytesIO()
-        entity_writer(schema.__header_schema__)(frame, header)
-        entity_writer(schema)(frame, _entity(schema, values))
-        self._socket.sendall(struct.pack(">i", len(frame.getvalue())) + frame.getvalue())
+        frame = frame_of(api, version, len(self._waiting), self.client_id, values)
+        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
         self._waiting.append((api, version))
 
     def receive(self) -> Any:
         """The answer to the oldest request that has none yet."""
-        schema: Any = load_entity_schema(*self._waiting.pop(0), EntityType.response)
+        api, version = self._waiting.pop(0)
         (size,) = struct.unpack(">i", self._read(4))
-        frame = self._read(size)
-        _, header_size = entity_reader(schema.__header_schema__)(frame, 0)
-        answer, _ = entity_reader(schema)(frame, header_size)
-        return answer
+        return read_answer(api, version, self._read(size))
 
     def _read(self, size: int) -> bytes:
         data = b""
@@ -74,6 +62,33 @@ class RawConnection:
                 raise ConnectionError(f"the broker closed the connection; waiting for {self._waiting}")
             data += part
         return data
+
+
+def frame_of(api: str, version: int, correlation_id: int, client_id: str | None, values: dict[str, Any]) -> bytes:
+    """A request as it travels, without its size."""
+    schema: Any = load_entity_schema(api, version, EntityType.request)
+    header = schema.__header_schema__(
+        request_api_key=schema.__api_key__,
+        request_api_version=schema.__version__,
+        correlation_id=correlation_id,
+        client_id=client_id,
+    )
+    frame = io.BytesIO()
+    entity_writer(schema.__header_schema__)(frame, header)
+    entity_writer(schema)(frame, _entity(schema, values))
+    return frame.getvalue()
+
+
+def read_answer(api: str, version: int, frame: bytes) -> Any:
+    schema: Any = load_entity_schema(api, version, EntityType.response)
+    _, header_size = entity_reader(schema.__header_schema__)(frame, 0)
+    answer, _ = entity_reader(schema)(frame, header_size)
+    return answer
+
+
+def fields_of(api: str, version: int) -> frozenset[str]:
+    """What a request of this version can say."""
+    return frozenset(field.name for field in fields(load_entity_schema(api, version, EntityType.request)))
 
 
 def _entity(schema: Any, values: dict[str, Any]) -> Any:
