@@ -165,6 +165,22 @@ def test_deleted_offsets_are_gone(client: Client) -> None:
     assert client.offsets_of("g") == {("t", 1): 2}
 
 
+def test_offsets_of_partitions_that_are_not_there_cannot_be_deleted(client: Client) -> None:
+    """Rule 24: each is told so, the others go; an error of the group speaks for all."""
+    asked = OffsetDelete(None, "g", [("nowhere", [0]), ("t", [2, 0])])
+    refused = client.ask(offset_delete, asked)
+    assert (refused.error, refused.partitions) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+    client.commit("g", {("t", 0): 1, ("t", 1): 2})
+    answer = client.ask(offset_delete, asked)
+    assert answer.error is ErrorCode.NONE
+    assert {(entry.topic, entry.partition): entry.error for entry in answer.partitions} == {
+        ("nowhere", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("t", 2): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("t", 0): ErrorCode.NONE,
+    }
+    assert client.offsets_of("g") == {("t", 1): 2}
+
+
 # --- what comes back --------------------------------------------------------------------------------------------------
 
 

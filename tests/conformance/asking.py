@@ -43,6 +43,8 @@ class Known:
     generations: dict[str, int] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     """Member id -> the name it has in the transcript: `a1` is the first id that was made for `a`."""
+    newcomers: list[int] = field(default_factory=list)
+    """Joins that were sent without an id, by number: an id may be made for them."""
 
     def group(self, name: str) -> str:
         return "" if name == "none" else f"{self.prefix}{name}"
@@ -64,9 +66,12 @@ class Known:
 
 
 def request_frame(step: Step, known: Known, correlation_id: int) -> bytes:
+    """The correlation id is the number of the step."""
     kind = step.kind
     assert kind is not None
     values = _VALUES[step.what](step, known)
+    if step.what == "join" and not values["member_id"]:
+        known.newcomers.append(correlation_id)
     has = fields_of(kind.api, step.version)
     lost = [arg for arg, name in _LATE.items() if step.args.get(arg) != kind.defaults.get(arg) and name not in has]
     if lost:
@@ -186,7 +191,7 @@ def _fetch(step: Step, known: Known) -> dict[str, Any]:
     if step.version >= 9:
         groups = [{**group, "member_id": None, "member_epoch": -1} for group in groups]
     return {
-        "group_id": group_ids[0],
+        "group_id": group_ids[0] if group_ids else "",
         "topics": asked,
         "groups": groups,
         "require_stable": step.args["stable"] == "yes",

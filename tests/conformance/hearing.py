@@ -3,7 +3,7 @@
 Left out: fields that are 0, false, null, NONE, an empty list or no bytes. The version says which fields there are and an
 empty string is written, so nothing is lost.
 Replaced: member ids, group names, topic ids, the address of the client, and bytes that have a name. Sorted: topics and
-partitions, and the list of all groups, since Kafka takes them from maps whose order depends on more than the case.
+partitions, and groups that are described or listed, since Kafka has them from maps and from several partitions.
 Members stay in Kafka's order: it follows from their ids (rule 7), and the replay is given the same ones.
 """
 
@@ -25,7 +25,7 @@ __all__ = ["Ears", "Heard"]
 Heard = dict[int, dict[str, Any]]
 """Number of the request -> its answer."""
 
-_NAMED_BYTES = {data: name for name, data in SUBSCRIPTIONS.items()}
+_NAMED_BYTES = {data: name for name, data in SUBSCRIPTIONS.items() if data}
 UUID_LENGTH = 36
 _SORTED = {"topics": ("name", "topic_id"), "partitions": ("partition_index",)}
 CLOSED = {"connection": "closed"}
@@ -78,14 +78,17 @@ class Ears:
         """Also of an id that its own member has not been told yet, since its join is parked."""
         if text not in self.known.names and _is_made(text):
             stem = text[: -UUID_LENGTH - 1]
-            for number, step in self.steps.items():
-                if step.what == "join" and number not in self.made and stem in {step.who, step.args["instance"]}:
+            for number in self.known.newcomers:
+                step = self.steps[number]
+                if number not in self.made and stem in {step.who, step.args["instance"]}:
                     self._name(text, number)
                     break
         return self.known.names.get(text)
 
     def _write_down(self, step: Step, answer: Any) -> dict[str, Any]:
         written: dict[str, Any] = self._plain(answer)
+        if step.what == "describe" and "groups" in written:
+            written["groups"].sort(key=lambda group: str(group["group_id"]))
         if step.what == "list":
             own = [group for group in written.get("groups", []) if len(group["group_id"]) == 1]
             written = {**written, "groups": sorted(own, key=lambda group: str(group["group_id"]))}

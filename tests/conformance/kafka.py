@@ -23,6 +23,8 @@ from raw_kafka import frame_of, read_answer
 __all__ = ["KafkaCase", "Patience", "RunningKafka"]
 
 PAUSE_SECONDS = 0.002
+AT_A_TIME = 6
+"""Requests, however many cases are under way."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Patience:
 
 
 QUICK = Patience(1.0, 0.006, 0.03)
+STEADY = Patience(2.0, 0.02, 0.1)
+"""For cases that cannot be played again by themselves."""
 SLOW = Patience(3.0, 0.05, 0.2)
 """For a case that did not go as expected the first time: was it Kafka, or the machine?"""
 
@@ -65,6 +69,7 @@ class RunningKafka:
         self.topic_ids: dict[str, UUID] = {}
         self._idle: list[_Connection] = []
         self._barrier: asyncio.Barrier | None = None
+        self.turns = asyncio.Semaphore(AT_A_TIME)
 
     async def prepare(self, restarting: int) -> None:
         """`restarting` cases wait for each other before the broker is restarted under all of them."""
@@ -151,8 +156,13 @@ class KafkaCase:
                 to_come |= self._ours.step(number).keys()
             except (KeyError, AssertionError, ValueError):
                 to_come = set()  # we have lost the thread, since something was not as expected
-            await self._do(number)
-            frames = await self._collect(number, to_come)
+            if self._steps[number].kind is None:
+                await self._do(number)
+                frames = await self._collect(number, to_come)
+            else:
+                async with self._running.turns:
+                    await self._do(number)
+                    frames = await self._collect(number, to_come)
             to_come -= frames.keys()
             yield self.ears.hear(frames)
         for connection, task in self._waiting.values():
@@ -185,8 +195,8 @@ class KafkaCase:
         give_up = clock() + patience.expected
         while clock() < give_up and not to_come <= self._answered().keys():
             await asyncio.sleep(PAUSE_SECONDS)
-        quiet = patience.unexpected if number in self._answered() else patience.parked
-        await asyncio.sleep(quiet)
+        if self._steps[number].kind is not None:
+            await asyncio.sleep(patience.unexpected if number in self._answered() else patience.parked)
         frames = {}
         for answered, frame in self._answered().items():
             connection, _ = self._waiting.pop(answered)

@@ -10,7 +10,6 @@ from conformance.asking import Known, request_frame
 from conformance.hearing import Ears, Heard
 from conformance.profiles import TOPICS, Profile
 from conformance.script import Step, parse
-from coterie.log import Files
 
 __all__ = ["OurBroker", "play"]
 
@@ -74,10 +73,11 @@ class OurBroker:
             world.advance((until_ms if due_ms is None else min(due_ms, until_ms)) - world.now_ms)
 
     def _restart(self, _nothing: str) -> None:
-        files: Files = self._world.files
-        if not self._profile.kill:
+        if self._profile.kill:
+            self._world.node.directory.release()
+        else:
             self._world.stop()
-        self._world = _World(files, self._profile.settings_after_restart, now_ms=self._world.now_ms + 1)
+        self._world = _World(self._world.files, self._profile.settings_after_restart, now_ms=self._world.now_ms + 1)
         self._open.clear()
         self._idle.clear()
 

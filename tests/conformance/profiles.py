@@ -12,6 +12,9 @@ __all__ = ["PROFILES", "TOPICS", "Profile"]
 TOPICS = {"t": 2, "u": 1}
 """There from the start, and how many partitions they have."""
 
+ALL = 1_000_000
+"""Whoever restarts waits for all others to be there."""
+
 _COMMON = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
@@ -41,10 +44,10 @@ class Profile:
 
 PROFILES: Mapping[str, Profile] = {
     "plain": Profile(),
-    "timers": Profile(at_once=24),
-    "delayed": Profile({"group.initial.rebalance.delay.ms": "1500"}, at_once=24),
+    "timers": Profile(at_once=12),
+    "delayed": Profile({"group.initial.rebalance.delay.ms": "1500"}, at_once=12),
     "small": Profile({"group.max.size": "2"}),
     "forgetful": Profile({"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}, at_once=40),
-    "stopped": Profile(after_restart={"group.max.size": "2"}, at_once=40),
-    "killed": Profile(kill=True, at_once=40),
+    "stopped": Profile(after_restart={"group.max.size": "2"}, at_once=ALL),
+    "killed": Profile(kill=True, at_once=ALL),
 }

@@ -21,7 +21,7 @@ from conformance.cases import FAMILIES
 from conformance.cases.family import Family
 from conformance.compare import agree, compare
 from conformance.hearing import Heard
-from conformance.kafka import QUICK, SLOW, KafkaCase, Patience, RunningKafka
+from conformance.kafka import QUICK, SLOW, STEADY, KafkaCase, Patience, RunningKafka
 from conformance.profiles import PROFILES
 from conformance.script import Case, parse
 from conformance.transcript import RECORDED, Transcript, read, write
@@ -39,7 +39,10 @@ class Recorder:
     async def record(self, family: Family) -> list[Transcript]:
         gate = asyncio.Semaphore(self._running.profile.at_once)
         async with asyncio.TaskGroup() as tasks:
-            played = [tasks.create_task(self._gated(gate, case, QUICK)) for case in family.cases]
+            played = [
+                tasks.create_task(self._gated(gate, case, STEADY if "restart" in case.steps else QUICK))
+                for case in family.cases
+            ]
         transcripts = [task.result() for task in played]
         if family.name == "setups":
             self._setups.update({one.case.name: one for one in transcripts})
@@ -111,10 +114,10 @@ def report(profile: str, transcripts: Sequence[Transcript], setups: Mapping[str,
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--keep", action="store_true", help="replace what is in recorded/")
-    arguments.add_argument("--only", default="", help="families whose name contains this")
+    arguments.add_argument("--only", nargs="*", default=[""], help="families whose name contains one of these")
     chosen = arguments.parse_args()
-    families = [family for family in FAMILIES if chosen.only in family.name]
-    setups = {one.case.name: one for one in read(RECORDED / "setups.txt")[1]} if chosen.only else {}
+    families = [family for family in FAMILIES if any(word in family.name for word in chosen.only)]
+    setups = {one.case.name: one for one in read(RECORDED / "setups.txt")[1]} if any(chosen.only) else {}
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="conformance-") as scratch:
         into = RECORDED if chosen.keep else Path(scratch)

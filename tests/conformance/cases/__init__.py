@@ -5,10 +5,11 @@ Start with `states.py`. A case is text, so that a transcript can be read without
 
 from __future__ import annotations
 
+from conformance.cases import errors, members, restarts, states, timers, walks
 from conformance.cases.family import Family
-from conformance.cases.errors import FAMILIES as ERRORS
-from conformance.cases.states import FAMILIES as STATES
 
 __all__ = ["FAMILIES"]
 
-FAMILIES: list[Family] = [*STATES, *ERRORS]
+FAMILIES: list[Family] = [
+    family for module in (states, errors, members, walks, timers, restarts) for family in module.FAMILIES
+]
