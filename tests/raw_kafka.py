@@ -14,8 +14,9 @@ import socket
 import struct
 from dataclasses import fields
 from datetime import timedelta
+from functools import cache
 from types import TracebackType
-from typing import Any, Self, get_args, get_type_hints
+from typing import Any, Literal, Self, get_args, get_type_hints
 
 from kio.index import load_entity_schema
 from kio.serial import entity_reader, entity_writer
@@ -66,7 +67,7 @@ class RawConnection:
 
 def frame_of(api: str, version: int, correlation_id: int, client_id: str | None, values: dict[str, Any]) -> bytes:
     """A request as it travels, without its size."""
-    schema: Any = load_entity_schema(api, version, EntityType.request)
+    schema = _schema(api, version, EntityType.request)
     header = schema.__header_schema__(
         request_api_key=schema.__api_key__,
         request_api_version=schema.__version__,
@@ -80,7 +81,7 @@ def frame_of(api: str, version: int, correlation_id: int, client_id: str | None,
 
 
 def read_answer(api: str, version: int, frame: bytes) -> Any:
-    schema: Any = load_entity_schema(api, version, EntityType.response)
+    schema = _schema(api, version, EntityType.response)
     _, header_size = entity_reader(schema.__header_schema__)(frame, 0)
     answer, _ = entity_reader(schema)(frame, header_size)
     return answer
@@ -88,12 +89,23 @@ def read_answer(api: str, version: int, frame: bytes) -> Any:
 
 def fields_of(api: str, version: int) -> frozenset[str]:
     """What a request of this version can say."""
-    return frozenset(field.name for field in fields(load_entity_schema(api, version, EntityType.request)))
+    return frozenset(_hints(_schema(api, version, EntityType.request)))
+
+
+@cache
+def _schema(api: str, version: int, kind: Literal[EntityType.request, EntityType.response]) -> Any:
+    return load_entity_schema(api, version, kind)
+
+
+@cache
+def _hints(schema: Any) -> dict[str, Any]:
+    hints = get_type_hints(schema)
+    return {field.name: hints[field.name] for field in fields(schema)}
 
 
 def _entity(schema: Any, values: dict[str, Any]) -> Any:
-    hints = get_type_hints(schema)
-    unknown = values.keys() - {field.name for field in fields(schema)}
+    hints = _hints(schema)
+    unknown = values.keys() - hints.keys()
     if unknown:
         raise TypeError(f"{schema.__name__} has no {', '.join(unknown)}; it has {', '.join(hints)}")
     return schema(**{name: _value(hints[name], value) for name, value in values.items()})
@@ -110,6 +122,7 @@ def _value(hint: Any, value: Any) -> Any:
     return value
 
 
+@cache
 def _element(hint: Any) -> Any:
     return get_args(_one_of(hint, lambda each: bool(get_args(each))))[0]
 

@@ -25,6 +25,10 @@ SUBSCRIPTIONS: Mapping[str, bytes] = {
     "v0": write_subscription(Subscription(["t"], version=0)),
     "empty": b"",
     "junk": b"junk",
+    "no-list": b"\0\0\xff\xff\xff\xff",
+    "absurd": b"\0\1\x7f\xff\xff\xff",
+    "negative": b"\0\0\0\0\0\1\xff\xfe",
+    "cut": b"\0\0\0\0\0\2\0\1t",
 }
 TEXTS = {"long": "x" * (METADATA_LIMIT + 1), "fits": "x" * METADATA_LIMIT, "null": None, "": ""}
 """Sixteen UTF-16 units fit, whatever they are in bytes."""
@@ -142,7 +146,7 @@ def _leave(step: Step, known: Known) -> dict[str, Any]:
     leaving = []
     for word in step.args["members"].split(",") if step.args["members"] else []:
         member, _, instance = word.partition("@")
-        who = {"member_id": known.member(member, step.who)}
+        who: dict[str, str | None] = {"member_id": known.member(member, step.who)}
         if step.version >= 3:
             who["group_instance_id"] = instance or None
         if step.version >= 5:
@@ -182,10 +186,14 @@ def _named(topic: str, step: Step, known: Known) -> dict[str, Any]:
 def _fetch(step: Step, known: Known) -> dict[str, Any]:
     wanted = step.args["topics"]
     topics = None if wanted == "all" else [word.split(":") for word in wanted.split(",") if word]
-    asked = topics and [
-        {**_named(topic, step, known), "partition_indexes": [int(partition) for partition in partitions]}
-        for topic, *partitions in topics
-    ]
+    asked = (
+        None
+        if topics is None
+        else [
+            {**_named(topic, step, known), "partition_indexes": [int(partition) for partition in partitions]}
+            for topic, *partitions in topics
+        ]
+    )
     group_ids = _groups(step.args["groups"], known)
     groups: list[dict[str, Any]] = [{"group_id": group_id, "topics": asked} for group_id in group_ids]
     if step.version >= 9:

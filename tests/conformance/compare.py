@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from conformance.hearing import Heard
-from conformance.ours import play
-from conformance.profiles import Profile
+from conformance.ours import OurBroker
 from conformance.transcript import Transcript
 
-__all__ = ["ROWS", "Difference", "Found", "alike", "compare"]
+__all__ = ["ELSEWHERE", "ROWS", "Difference", "Found", "alike", "compare"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,9 @@ class Found:
     ours: Any
 
     def __str__(self) -> str:
-        return f"{self.case}\n  {self.number} {self.step}\n    Kafka: {_text(self.kafka)}\n    ours:  {_text(self.ours)}"
+        return (
+            f"{self.case}\n  {self.number} {self.step}\n    Kafka: {_text(self.kafka)}\n    ours:  {_text(self.ours)}"
+        )
 
 
 def _text(answer: Any) -> str:
@@ -77,18 +78,21 @@ def _without(answer: Any, field: str) -> Any:
 
 
 TABLE = Path(__file__).parent / "differences.toml"
-ROWS = [Difference(**row) for row in tomllib.loads(TABLE.read_text()).get("recorded", [])]
+_TABLES = tomllib.loads(TABLE.read_text())
+ROWS = [Difference(**row) for row in _TABLES["recorded"]]
+ELSEWHERE: list[dict[str, str]] = _TABLES["elsewhere"]
+"""What no recorded case shows, and the test that holds it."""
 
 
 def compare(
-    profile: Profile, transcript: Transcript, setups: Mapping[str, Transcript]
+    broker: OurBroker, transcript: Transcript, setups: Mapping[str, Transcript]
 ) -> Iterator[tuple[Found, Difference | None]]:
     """Each difference, and the row that explains it; without a row, the first is the last."""
     case = transcript.case
     before = setups[case.after] if case.after else None
     steps = (*before.case.steps, *case.steps) if before else case.steps
     heard_of_kafka = [*before.heard, *transcript.heard] if before else transcript.heard
-    ours = play(profile, steps, transcript.made)
+    ours = broker.play(steps, transcript.made)
     for at, (theirs, own) in enumerate(zip(heard_of_kafka, ours, strict=True)):
         in_setup = before is not None and at < len(before.heard)
         over = False

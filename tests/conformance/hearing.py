@@ -1,7 +1,7 @@
 """From an answer to what is written down of it.
 
-Left out: fields that are 0, false, null, NONE, an empty list or no bytes. The version says which fields there are and an
-empty string is written, so nothing is lost.
+Left out: fields that are 0, false, null, NONE, an empty list or no bytes. The version says which fields there are, and
+an empty string is written, so nothing is lost.
 Replaced: member ids, group names, topic ids, the address of the client, and bytes that have a name. Sorted: topics and
 partitions, and groups that are described or listed, since Kafka has them from maps and from several partitions.
 Members stay in Kafka's order: it follows from their ids (rule 7), and the replay is given the same ones.

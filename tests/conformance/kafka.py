@@ -69,14 +69,17 @@ class RunningKafka:
         self.topic_ids: dict[str, UUID] = {}
         self._idle: list[_Connection] = []
         self._barrier: asyncio.Barrier | None = None
+        self.ours = OurBroker(profile)
         self.turns = asyncio.Semaphore(AT_A_TIME)
 
-    async def prepare(self, restarting: int) -> None:
-        """`restarting` cases wait for each other before the broker is restarted under all of them."""
-        self._barrier = asyncio.Barrier(restarting) if restarting else None
+    async def prepare(self) -> None:
         for name, partitions in TOPICS.items():
             self.topic_ids[name] = await self.create_topic(name, partitions)
         await self._wait_for_groups([""])
+
+    def will_restart(self, cases: int) -> None:
+        """So many wait for each other before the broker is restarted under all of them."""
+        self._barrier = asyncio.Barrier(cases) if cases else None
 
     async def connection(self) -> _Connection:
         if self._idle:
@@ -146,7 +149,7 @@ class KafkaCase:
         self._patience = patience
         self._known = Known(f"{name}-", dict(running.topic_ids))
         self.ears = Ears(self._known, self._steps)
-        self._ours = OurBroker(running.profile, steps)
+        self._ours = running.ours.case(steps)
         self._waiting: dict[int, tuple[_Connection, asyncio.Task[bytes]]] = {}
 
     async def play(self) -> AsyncIterator[Heard]:
@@ -193,7 +196,7 @@ class KafkaCase:
         patience = self._patience
         clock = asyncio.get_running_loop().time
         give_up = clock() + patience.expected
-        while clock() < give_up and not to_come <= self._answered().keys():
+        while clock() < give_up and not to_come <= self._answered().keys():  # noqa: ASYNC110  many answers, one look
             await asyncio.sleep(PAUSE_SECONDS)
         if self._steps[number].kind is not None:
             await asyncio.sleep(patience.unexpected if number in self._answered() else patience.parked)

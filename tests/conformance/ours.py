@@ -11,7 +11,7 @@ from conformance.hearing import Ears, Heard
 from conformance.profiles import TOPICS, Profile
 from conformance.script import Step, parse
 
-__all__ = ["OurBroker", "play"]
+__all__ = ["OurBroker", "OurCase"]
 
 
 class _World(World):
@@ -25,21 +25,52 @@ class _World(World):
 
 
 class OurBroker:
-    """One case, step by step."""
+    """Cases share it as long as none of them moves the clock."""
 
-    def __init__(self, profile: Profile, steps: Sequence[Step], made: Mapping[int, str] | None = None) -> None:
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self._shared: _World | None = None
+        self._cases = 0
+
+    def play(self, texts: Sequence[str], made: Mapping[int, str]) -> list[Heard]:
+        steps = [parse(text) for text in texts]
+        case = self.case(steps, made)
+        return [case.step(number) for number in range(1, len(steps) + 1)]
+
+    def case(self, steps: Sequence[Step], made: Mapping[int, str] | None = None) -> OurCase:
+        self._cases += 1
+        name = f"conf{self._cases}"
+        if any(step.kind is None for step in steps):
+            return OurCase(name, self.profile, _prepared(self.profile), steps, made or {})
+        if self._shared is None:
+            self._shared = _prepared(self.profile)
+        return OurCase(name, self.profile, self._shared, steps, made or {})
+
+
+def _prepared(profile: Profile) -> _World:
+    world = _World(settings=profile.settings)
+    admin = world.client()
+    for name, partitions in TOPICS.items():
+        admin.create(name, partitions)
+    admin.find_coordinator()
+    return world
+
+
+class OurCase:
+    """One case, step by step. `made` are UUIDs for the ids of members, by number of the join."""
+
+    def __init__(
+        self, name: str, profile: Profile, world: _World, steps: Sequence[Step], made: Mapping[int, str]
+    ) -> None:
         self._profile = profile
-        self._made = made or {}
+        self._world = world
+        self._made = made
         self._steps = dict(enumerate(steps, 1))
-        self._world = _World(settings=profile.settings)
         self._open: dict[int, Client] = {}
         self._idle: list[Client] = []
-        self._known = Known("conf-")
+        topics = world.node.directory.topics
+        self._known = Known(f"{name}-", {topic: topics[topic].id for topic in TOPICS})
         self._ears = Ears(self._known, self._steps)
-        admin = self._world.client()
-        for name, partitions in TOPICS.items():
-            self._known.topic_ids[name] = admin.create(name, partitions)
-        admin.find_coordinator()
 
     def step(self, number: int) -> Heard:
         """Do it, and say what was heard until nothing more happens by itself."""
@@ -89,13 +120,8 @@ class OurBroker:
 
 
 _WORLDLY = {
-    "wait": OurBroker._wait,
-    "restart": OurBroker._restart,
-    "create": OurBroker._create,
-    "drop": OurBroker._drop,
+    "wait": OurCase._wait,
+    "restart": OurCase._restart,
+    "create": OurCase._create,
+    "drop": OurCase._drop,
 }
-
-
-def play(profile: Profile, steps: Sequence[str], made: Mapping[int, str]) -> list[Heard]:
-    broker = OurBroker(profile, [parse(step) for step in steps], made)
-    return [broker.step(number) for number in range(1, len(steps) + 1)]

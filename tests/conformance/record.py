@@ -1,8 +1,8 @@
 """Records Apache Kafka 4.3.1 anew, and says where our broker answers differently. `make conformance` runs it.
 
-    python tests/conformance/record.py                    # everything, into a directory that is thrown away
-    python tests/conformance/record.py --keep             # into recorded/, which `make test` replays
-    python tests/conformance/record.py --only timers      # families whose name contains this
+python tests/conformance/record.py                    # everything, into a directory that is thrown away
+python tests/conformance/record.py --keep             # into recorded/, which `make test` replays
+python tests/conformance/record.py --only timers      # families whose name contains this
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from conformance.cases.family import Family
 from conformance.compare import agree, compare
 from conformance.hearing import Heard
 from conformance.kafka import QUICK, SLOW, STEADY, KafkaCase, Patience, RunningKafka
+from conformance.ours import OurBroker
 from conformance.profiles import PROFILES
 from conformance.script import Case, parse
 from conformance.transcript import RECORDED, Transcript, read, write
@@ -37,6 +38,7 @@ class Recorder:
         self.again = 0
 
     async def record(self, family: Family) -> list[Transcript]:
+        self._running.will_restart(sum("restart" in case.steps for case in family.cases))
         gate = asyncio.Semaphore(self._running.profile.at_once)
         async with asyncio.TaskGroup() as tasks:
             played = [
@@ -63,7 +65,7 @@ class Recorder:
         return slow
 
     def _is_as_expected(self, transcript: Transcript) -> bool:
-        return not any(row is None for _, row in compare(self._running.profile, transcript, self._setups))
+        return not any(row is None for _, row in compare(self._running.ours, transcript, self._setups))
 
     async def _play(self, case: Case, patience: Patience) -> Transcript:
         before = self._setups[case.after] if case.after else None
@@ -89,7 +91,7 @@ async def record_profile(
     with ApacheKafka(settings.settings) as kafka:
         running = RunningKafka(kafka, settings)
         recorder = Recorder(running, setups)
-        await running.prepare(sum("restart" in case.steps for family in families for case in family.cases))
+        await running.prepare()
         for family in families:
             recorded = await recorder.record(family)
             write(into / family.file, profile, recorded)
@@ -101,10 +103,11 @@ async def record_profile(
 
 def report(profile: str, transcripts: Sequence[Transcript], setups: Mapping[str, Transcript]) -> Counter[str]:
     counts: Counter[str] = Counter()
+    broker = OurBroker(PROFILES[profile])
     for one in transcripts:
         counts["cases"] += 1
         counts["steps"] += len(one.case.steps) + (len(setups[one.case.after].case.steps) if one.case.after else 0)
-        for found, row in compare(PROFILES[profile], one, setups):
+        for found, row in compare(broker, one, setups):
             counts["explained" if row else "unexplained"] += 1
             if row is None:
                 print(found, flush=True)

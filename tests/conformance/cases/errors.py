@@ -125,7 +125,12 @@ TOGETHER: Mapping[str, Mapping[str, str]] = {
         "twice": "topics=t:1:1",
         "nothing": "topics=",
     },
-    "z describe": {"two groups": "groups=h,g", "twice": "groups=g,g", "none": "groups=", "operations": "operations=yes"},
+    "z describe": {
+        "two groups": "groups=h,g",
+        "twice": "groups=g,g",
+        "none": "groups=",
+        "operations": "operations=yes",
+    },
     "z list": {
         "states": "states=Stable,Empty",
         "other case": "states=stAble,preparingrebalance",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from conformance.script import Case
 
-__all__ = ["Family", "stories"]
+__all__ = ["STORIES", "Family"]
 
 
 @dataclass(frozen=True)
@@ -20,16 +21,15 @@ class Family:
         return f"{self.name.replace(' ', '-')}.txt"
 
 
-def stories(name: str, profile: str, text: str) -> Family:
-    """From a text of `name: step; step; step` lines. A line that begins with spaces goes on; `#` is a remark."""
-    lines: list[str] = []
-    for line in text.strip().splitlines():
-        if line.startswith(" "):
-            lines[-1] += " " + line.strip()
-        elif line and not line.startswith("#"):
-            lines.append(line)
+def read_stories(path: Path) -> Family:
+    """Cases written by hand: `# name`, then steps with `;` between them. The head of the file says on which broker."""
+    head, *blocks = path.read_text().strip().split("\n\n")
+    profile, _, _ = head.partition("\n")
     cases = []
-    for line in lines:
-        title, _, steps = line.partition(": ")
-        cases.append(Case(title, tuple(step.strip() for step in steps.split(";") if step.strip())))
-    return Family(name, profile, tuple(cases))
+    for block in blocks:
+        title, _, steps = block.partition("\n")
+        cases.append(Case(title.removeprefix("# "), tuple(step.strip() for step in steps.split(";"))))
+    return Family(path.stem.replace("-", " "), profile.removeprefix("profile "), tuple(cases))
+
+
+STORIES = [read_stories(path) for path in sorted((Path(__file__).parent / "stories").glob("*.txt"))]

@@ -1,6 +1,6 @@
 """Every request in every state and every version.
 
-A state is a case of its own, which the others come after. `a` leads, `b` follows, `c` waits, `d` is new, `z` only looks.
+A state is a case of its own, which others come after. `a` leads, `b` follows, `c` waits, `d` is new, `z` only looks.
 """
 
 from __future__ import annotations
