@@ -108,6 +108,17 @@ def test_requests_that_name_no_group_are_answered(client: Client) -> None:
     assert dict(client.ask(delete_groups, [], 2)) == {}
 
 
+@pytest.mark.parametrize("version", [3, 5, 6])
+def test_who_asks_what_it_may_do_hears_everything_of_a_group_that_is_there(client: Client, version: int) -> None:
+    """Rule 25: there is no authoriser, so all rights there are; none are told with an error."""
+    client.commit("g", {("t", 0): 1})
+    asked = [DescribeGroup(None, group, asks_rights=True) for group in ("g", "absent")]
+    there, absent = client.ask(describe_groups, asked, version)
+    assert (there.has_all_rights, absent.has_all_rights) == (True, version < 6)
+    (silent,) = client.ask(describe_groups, [DescribeGroup(None, "g")], version)
+    assert not silent.has_all_rights
+
+
 def test_all_groups_of_all_partitions_are_listed(client: Client) -> None:
     """Rule 25."""
     for number in range(10):

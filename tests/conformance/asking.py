@@ -48,7 +48,7 @@ class Known:
     names: dict[str, str] = field(default_factory=dict)
     """Member id -> the name it has in the transcript: `a1` is the first id that was made for `a`."""
     newcomers: list[int] = field(default_factory=list)
-    """Joins that were sent without an id, by number: an id may be made for them."""
+    """Joins that were sent without an id and are not answered yet: somebody else may hear of their id first."""
 
     def group(self, name: str) -> str:
         return "" if name == "none" else f"{self.prefix}{name}"

@@ -61,8 +61,11 @@ class Ears:
         }
 
     def _learn(self, number: int, step: Step, answer: Any) -> None:
+        if number in self.known.newcomers:
+            self.known.newcomers.remove(number)
         if answer.member_id:
-            self.known.member_ids[step.who] = answer.member_id
+            if answer.error_code.name.upper() != "UNKNOWN_MEMBER_ID":  # that one only says what was said to it
+                self.known.member_ids[step.who] = answer.member_id
             if answer.member_id not in self.known.names and _is_made(answer.member_id):
                 self._name(answer.member_id, number)
         if not answer.error_code:

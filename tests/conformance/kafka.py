@@ -22,7 +22,6 @@ from raw_kafka import frame_of, read_answer
 
 __all__ = ["KafkaCase", "Patience", "RunningKafka"]
 
-PAUSE_SECONDS = 0.002
 AT_A_TIME = 6
 """Requests, however many cases are under way."""
 
@@ -153,10 +152,9 @@ class KafkaCase:
         self._waiting: dict[int, tuple[_Connection, asyncio.Task[bytes]]] = {}
 
     async def play(self) -> AsyncIterator[Heard]:
-        to_come: set[int] = set()
         for number in self._steps:
             try:
-                to_come |= self._ours.step(number).keys()
+                to_come = set(self._ours.step(number))
             except (KeyError, AssertionError, ValueError):
                 to_come = set()  # we have lost the thread, since something was not as expected
             if self._steps[number].kind is None:
@@ -166,7 +164,6 @@ class KafkaCase:
                 async with self._running.turns:
                     await self._do(number)
                     frames = await self._collect(number, to_come)
-            to_come -= frames.keys()
             yield self.ears.hear(frames)
         for connection, task in self._waiting.values():
             task.cancel()
@@ -194,10 +191,9 @@ class KafkaCase:
 
     async def _collect(self, number: int, to_come: set[int]) -> dict[int, bytes]:
         patience = self._patience
-        clock = asyncio.get_running_loop().time
-        give_up = clock() + patience.expected
-        while clock() < give_up and not to_come <= self._answered().keys():  # noqa: ASYNC110  many answers, one look
-            await asyncio.sleep(PAUSE_SECONDS)
+        expected = [task for waiting, (_, task) in self._waiting.items() if waiting in to_come]
+        if expected:
+            await asyncio.wait(expected, timeout=patience.expected)
         if self._steps[number].kind is not None:
             await asyncio.sleep(patience.unexpected if number in self._answered() else patience.parked)
         frames = {}

@@ -38,34 +38,36 @@ class Recorder:
         self.again = 0
 
     async def record(self, family: Family) -> list[Transcript]:
-        self._running.will_restart(sum("restart" in case.steps for case in family.cases))
-        gate = asyncio.Semaphore(self._running.profile.at_once)
-        async with asyncio.TaskGroup() as tasks:
-            played = [
-                tasks.create_task(self._gated(gate, case, STEADY if "restart" in case.steps else QUICK))
-                for case in family.cases
-            ]
-        transcripts = [task.result() for task in played]
+        """What did not go as expected is recorded once more, with more patience, and counts as it is then."""
+        self._running.will_restart(sum(map(_restarts, family.cases)))
+        at_once = self._running.profile.at_once
+        first = await self._record(family.cases, QUICK, at_once)
         if family.name == "setups":
-            self._setups.update({one.case.name: one for one in transcripts})
-        return [await self._once_more(one) for one in transcripts]
+            self._setups.update(first)
+        doubtful = [one.case for one in first.values() if not self._is_as_expected(one)]
+        slow = await self._record(doubtful, SLOW, max(at_once // 4, 1))
+        if family.name == "setups":
+            self._setups.update(slow)
+        self.again += len(slow)
+        return [slow.get(name, one) for name, one in first.items()]
 
-    async def _gated(self, gate: asyncio.Semaphore, case: Case, patience: Patience) -> Transcript:
-        async with gate:
-            return await self._play(case, patience)
+    async def _record(self, cases: Sequence[Case], patience: Patience, at_once: int) -> dict[str, Transcript]:
+        gate = asyncio.Semaphore(at_once)
 
-    async def _once_more(self, first: Transcript) -> Transcript:
-        """What did not go as expected is recorded again, alone and slowly, and counts as it is then."""
-        if "restart" in first.case.steps or (first.heard and self._is_as_expected(first)):
-            return first
-        self.again += 1
-        slow = await self._play(first.case, SLOW)
-        if first.case.name in self._setups:
-            self._setups[first.case.name] = slow
-        return slow
+        async def gated(case: Case) -> Transcript:
+            async with gate:
+                return await self._play(case, STEADY if _restarts(case) else patience)
+
+        async with asyncio.TaskGroup() as tasks:
+            played = [tasks.create_task(gated(case)) for case in cases]
+        return {task.result().case.name: task.result() for task in played}
 
     def _is_as_expected(self, transcript: Transcript) -> bool:
-        return not any(row is None for _, row in compare(self._running.ours, transcript, self._setups))
+        """One that restarts the broker cannot be played again by itself, and was played slowly to begin with."""
+        if _restarts(transcript.case):
+            return True
+        found = compare(self._running.ours, transcript, self._setups) if transcript.heard else [(None, None)]
+        return not any(row is None for _, row in found)
 
     async def _play(self, case: Case, patience: Patience) -> Transcript:
         before = self._setups[case.after] if case.after else None
@@ -80,6 +82,10 @@ class Recorder:
                     raise RuntimeError(f"{case.name}: its setup {case.after!r} did not go as recorded: {setup}")
                 heard = []  # to be recorded once more
         return Transcript(case, heard, playing.ears.made)
+
+
+def _restarts(case: Case) -> bool:
+    return "restart" in case.steps
 
 
 async def record_profile(

@@ -27,6 +27,7 @@ from coterie.log import LogError, LogReadError, Origin, PartitionLog
 from coterie.messages import (
     CommitPartition,
     DeletedPartition,
+    DescribedGroup,
     FetchedOffset,
     OffsetFetch,
     OffsetsDeleted,
@@ -175,7 +176,15 @@ def _with_unknown(answer: OffsetsDeleted, unknown: list[DeletedPartition]) -> Of
 
 def _describe_groups(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
     requests = describe_groups.read_request(frame, at, call.version, call)
-    _ask_each(node, call, requests, lambda answers: answers, now_ms)
+    asks_rights = any(request.asks_rights for request in requests)
+    _ask_each(node, call, requests, lambda answers: _with_rights(answers) if asks_rights else answers, now_ms)
+
+
+def _with_rights(answers: list[DescribedGroup]) -> list[DescribedGroup]:
+    """There is no authoriser: whoever asks may do everything (rule 26)."""
+    for answer in answers:
+        answer.has_all_rights = True
+    return answers
 
 
 def _delete_groups(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:

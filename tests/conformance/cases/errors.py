@@ -131,6 +131,8 @@ TOGETHER: Mapping[str, Mapping[str, str]] = {
         "none": "groups=",
         "operations": "operations=yes",
     },
+    "z describe v5": {"operations": "operations=yes"},
+    "z describe v3": {"operations": "operations=yes"},
     "z list": {
         "states": "states=Stable,Empty",
         "other case": "states=stAble,preparingrebalance",
