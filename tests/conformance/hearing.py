@@ -10,7 +10,7 @@ Members stay in Kafka's order: it follows from their ids (rule 7), and the repla
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from datetime import timedelta
 from enum import Enum
 from typing import Any
@@ -89,12 +89,12 @@ class Ears:
         return self.known.names.get(text)
 
     def _write_down(self, step: Step, answer: Any) -> dict[str, Any]:
+        if step.what == "list":  # other cases have groups too
+            own = [group for group in answer.groups if group.group_id.startswith(self.known.prefix)]
+            answer = replace(answer, groups=tuple(own))
         written: dict[str, Any] = self._plain(answer)
-        if step.what == "describe" and "groups" in written:
+        if step.what in {"list", "describe"} and "groups" in written:
             written["groups"].sort(key=lambda group: str(group["group_id"]))
-        if step.what == "list":
-            own = [group for group in written.get("groups", []) if len(group["group_id"]) == 1]
-            written = {**written, "groups": sorted(own, key=lambda group: str(group["group_id"]))}
         return written
 
     def _plain(self, value: Any, name: str = "") -> Any:
