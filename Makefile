@@ -4,9 +4,10 @@ BIN := .venv/bin
 ONLY ?=
 KILLS ?= 300
 SEED ?=
+KEEP ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test style format types imports tests soak clients-go mutants bench bench-core bench-start bench-heartbeat docs clean bench-records
+.PHONY: help venv test style format types imports tests soak clients-go mutants bench bench-core bench-start bench-heartbeat docs clean bench-records conformance
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +42,9 @@ tests: venv ## pytest, in random order; what is compiled, in plain Python as wel
 
 soak: venv ## kill -9 the broker 300 times under load: nothing acknowledged may be lost (KILLS=, SEED=)
 	PYTHONPATH=tests $(BIN)/python tests/soak/kill9.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+
+conformance: venv ## ask Apache Kafka 4.3.1 and us the same: cases, steps, differences (KEEP=1 keeps what Kafka said, ONLY=)
+	PYTHONPATH=tests $(BIN)/python tests/conformance/record.py $(if $(KEEP),--keep) $(if $(ONLY),--only $(ONLY))
 
 clients-go: venv ## members by franz-go and kafka-go; needs Go, and a minute to build them
 	COTERIE_GO_CLIENTS=1 $(BIN)/pytest tests/clients/test_go.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -223,6 +224,29 @@ def _life() -> str:
 
 def _do(what: member_states.Do) -> str:
     return what.name.lower().replace("_", " ")
+ABOUT_DIFFERENCES = """# Where we differ from Kafka 4.3.1 on purpose
+Made from `tests/conformance/differences.toml` by `make docs`. `make conformance` asks Apache Kafka 4.3.1 and us the \
+same in some thousand cases, and everything else must be equal, down to the order of members in an answer. \
+`make test` does so with what Kafka was recorded to say.
+## Seen in the recorded cases
+A row that none of them shows fails the tests.
+"""
+def differences() -> str:
+    rows = tomllib.loads((HERE.parent / "tests" / "conformance" / "differences.toml").read_text())
+    elsewhere = ["", "## Elsewhere", "", "Each is held by a test of its own.", ""]
+    return "\n".join(
+        [
+            ABOUT_DIFFERENCES,
+            *_differences_table(rows["recorded"]),
+            *elsewhere,
+            *_differences_table(rows["elsewhere"]),
+            "",
+        ]
+    )
+def _differences_table(rows: list[dict[str, str]]) -> list[str]:
+    columns = ("what", "kafka", "ours", "why")
+    lines = ["| case | Kafka | ours | why |", "|---|---|---|---|"]
+    return [*lines, *("| " + " | ".join(row[column] for column in columns) + " |" for row in rows)]
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
@@ -230,6 +254,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "settings.md": settings,
     "client-settings.md": client_settings,
     "member.md": member,
+    "differences.md": differences,
 }
 
 

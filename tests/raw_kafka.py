@@ -14,14 +14,15 @@ import socket
 import struct
 from dataclasses import fields
 from datetime import timedelta
+from functools import cache
 from types import TracebackType
-from typing import Any, Self, get_args, get_type_hints
+from typing import Any, Literal, Self, get_args, get_type_hints
 
 from kio.index import load_entity_schema
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-__all__ = ["RawConnection"]
+__all__ = ["RawConnection", "fields_of", "frame_of", "read_answer"]
 
 
 class RawConnection:
@@ -44,27 +45,15 @@ class RawConnection:
         return self.receive()
 
     def send(self, api: str, version: int, **values: Any) -> None:
-        schema: Any = load_entity_schema(api, version, EntityType.request)
-        header = schema.__header_schema__(
-            request_api_key=schema.__api_key__,
-            request_api_version=schema.__version__,
-            correlation_id=len(self._waiting),
-            client_id=self.client_id,
-        )
-        frame = io.BytesIO()
-        entity_writer(schema.__header_schema__)(frame, header)
-        entity_writer(schema)(frame, _entity(schema, values))
-        self._socket.sendall(struct.pack(">i", len(frame.getvalue())) + frame.getvalue())
+        frame = frame_of(api, version, len(self._waiting), self.client_id, values)
+        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
         self._waiting.append((api, version))
 
     def receive(self) -> Any:
         """The answer to the oldest request that has none yet."""
-        schema: Any = load_entity_schema(*self._waiting.pop(0), EntityType.response)
+        api, version = self._waiting.pop(0)
         (size,) = struct.unpack(">i", self._read(4))
-        frame = self._read(size)
-        _, header_size = entity_reader(schema.__header_schema__)(frame, 0)
-        answer, _ = entity_reader(schema)(frame, header_size)
-        return answer
+        return read_answer(api, version, self._read(size))
 
     def _read(self, size: int) -> bytes:
         data = b""
@@ -76,9 +65,47 @@ class RawConnection:
         return data
 
 
-def _entity(schema: Any, values: dict[str, Any]) -> Any:
+def frame_of(api: str, version: int, correlation_id: int, client_id: str | None, values: dict[str, Any]) -> bytes:
+    """A request as it travels, without its size."""
+    schema = _schema(api, version, EntityType.request)
+    header = schema.__header_schema__(
+        request_api_key=schema.__api_key__,
+        request_api_version=schema.__version__,
+        correlation_id=correlation_id,
+        client_id=client_id,
+    )
+    frame = io.BytesIO()
+    entity_writer(schema.__header_schema__)(frame, header)
+    entity_writer(schema)(frame, _entity(schema, values))
+    return frame.getvalue()
+
+
+def read_answer(api: str, version: int, frame: bytes) -> Any:
+    schema = _schema(api, version, EntityType.response)
+    _, header_size = entity_reader(schema.__header_schema__)(frame, 0)
+    answer, _ = entity_reader(schema)(frame, header_size)
+    return answer
+
+
+def fields_of(api: str, version: int) -> frozenset[str]:
+    """What a request of this version can say."""
+    return frozenset(_hints(_schema(api, version, EntityType.request)))
+
+
+@cache
+def _schema(api: str, version: int, kind: Literal[EntityType.request, EntityType.response]) -> Any:
+    return load_entity_schema(api, version, kind)
+
+
+@cache
+def _hints(schema: Any) -> dict[str, Any]:
     hints = get_type_hints(schema)
-    unknown = values.keys() - {field.name for field in fields(schema)}
+    return {field.name: hints[field.name] for field in fields(schema)}
+
+
+def _entity(schema: Any, values: dict[str, Any]) -> Any:
+    hints = _hints(schema)
+    unknown = values.keys() - hints.keys()
     if unknown:
         raise TypeError(f"{schema.__name__} has no {', '.join(unknown)}; it has {', '.join(hints)}")
     return schema(**{name: _value(hints[name], value) for name, value in values.items()})
@@ -95,6 +122,7 @@ def _value(hint: Any, value: Any) -> Any:
     return value
 
 
+@cache
 def _element(hint: Any) -> Any:
     return get_args(_one_of(hint, lambda each: bool(get_args(each))))[0]
 

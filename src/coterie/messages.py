@@ -188,6 +188,8 @@ class DeleteGroup:
 class DescribeGroup:
     token: Token
     group_id: str
+    asks_rights: bool = False
+    """What may the client do with it? Asked of all groups of a request, or of none."""
 
 
 @dataclass(slots=True)
@@ -318,6 +320,8 @@ class DescribedGroup:
     members: Sequence[DescribedMember] = ()
     error: ErrorCode = ErrorCode.NONE
     exists: bool = True
+    has_all_rights: bool = False
+    """It was asked what the client may do with the group; there is nobody who may not do everything."""
 
 
 @dataclass(slots=True)

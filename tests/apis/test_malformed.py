@@ -117,6 +117,14 @@ def test_text_that_is_no_utf8_is_read_as_java_reads_it() -> None:
     assert word.group_id == "a\N{REPLACEMENT CHARACTER}"
 
 
+def test_text_that_is_no_utf8_and_could_not_be_said_back_is_malformed() -> None:
+    """Each bad byte would become three."""
+    from coterie.apis import describe_groups
+
+    with pytest.raises(MalformedError, match="20000 bytes that is not UTF-8"):
+        describe_groups.read_request(b"\0\0\0\1" + (20_000).to_bytes(2, "big") + b"\xff" * 20_000, 0, 0, None)
+
+
 def test_unknown_tagged_fields_are_stepped_over() -> None:
     """Rule C7."""
     from coterie.apis import heartbeat

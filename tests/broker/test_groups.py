@@ -108,6 +108,17 @@ def test_requests_that_name_no_group_are_answered(client: Client) -> None:
     assert dict(client.ask(delete_groups, [], 2)) == {}
 
 
+@pytest.mark.parametrize("version", [3, 5, 6])
+def test_who_asks_what_it_may_do_hears_everything_of_a_group_that_is_there(client: Client, version: int) -> None:
+    """Rule 25: there is no authoriser, so all rights there are; none are told with an error."""
+    client.commit("g", {("t", 0): 1})
+    asked = [DescribeGroup(None, group, asks_rights=True) for group in ("g", "absent")]
+    there, absent = client.ask(describe_groups, asked, version)
+    assert (there.has_all_rights, absent.has_all_rights) == (True, version < 6)
+    (silent,) = client.ask(describe_groups, [DescribeGroup(None, "g")], version)
+    assert not silent.has_all_rights
+
+
 def test_all_groups_of_all_partitions_are_listed(client: Client) -> None:
     """Rule 25."""
     for number in range(10):
@@ -162,6 +173,22 @@ def test_deleted_offsets_are_gone(client: Client) -> None:
     client.commit("g", {("t", 0): 1, ("t", 1): 2})
     answer = client.ask(offset_delete, OffsetDelete(None, "g", [("t", [0])]))
     assert answer.error is ErrorCode.NONE
+    assert client.offsets_of("g") == {("t", 1): 2}
+
+
+def test_offsets_of_partitions_that_are_not_there_cannot_be_deleted(client: Client) -> None:
+    """Rule 24: each is told so, the others go; an error of the group speaks for all."""
+    asked = OffsetDelete(None, "g", [("nowhere", [0]), ("t", [2, 0])])
+    refused = client.ask(offset_delete, asked)
+    assert (refused.error, refused.partitions) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+    client.commit("g", {("t", 0): 1, ("t", 1): 2})
+    answer = client.ask(offset_delete, asked)
+    assert answer.error is ErrorCode.NONE
+    assert {(entry.topic, entry.partition): entry.error for entry in answer.partitions} == {
+        ("nowhere", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("t", 2): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("t", 0): ErrorCode.NONE,
+    }
     assert client.offsets_of("g") == {("t", 1): 2}
 
 

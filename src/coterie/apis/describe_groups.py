@@ -21,6 +21,9 @@ SAYS_NOT_FOUND = 6
 
 DEAD = "Dead"
 
+ALL_RIGHTS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+"""Read, delete, describe, describe configs, alter configs: what there is to do with a group, one bit each."""
+
 
 @dataclass(slots=True, kw_only=True)
 class _Request:
@@ -62,7 +65,8 @@ _read_response, _write_response = codec(API, _Response)
 
 def read_request(frame: bytes, at: int, version: int, token: Token) -> list[DescribeGroup]:
     """One word per group; who asks twice is answered twice (rule C7)."""
-    return [DescribeGroup(token, group_id) for group_id in _read_request(frame, at, version).groups]
+    request = _read_request(frame, at, version)
+    return [DescribeGroup(token, group_id, request.include_authorized_operations) for group_id in request.groups]
 
 
 def write_response(replies: Sequence[DescribedGroup], version: int) -> bytes:
@@ -91,11 +95,14 @@ def _group(reply: DescribedGroup, version: int) -> _Group:
             )
             for member in reply.members
         ],
+        authorized_operations=ALL_RIGHTS if reply.has_all_rights and not error else NOT_ASKED,
     )
 
 
 def write_request(requests: Sequence[DescribeGroup], version: int) -> bytes:
-    return _write_request(_Request(groups=[request.group_id for request in requests]), version)
+    asks_rights = any(request.asks_rights for request in requests)
+    groups = [request.group_id for request in requests]
+    return _write_request(_Request(groups=groups, include_authorized_operations=asks_rights), version)
 
 
 def read_response(frame: bytes, at: int, version: int) -> list[DescribedGroup]:
@@ -111,6 +118,7 @@ def read_response(frame: bytes, at: int, version: int) -> list[DescribedGroup]:
             ],
             error=group.error,
             exists=group.error is not ErrorCode.GROUP_ID_NOT_FOUND and (bool(group.error) or group.state != DEAD),
+            has_all_rights=group.authorized_operations == ALL_RIGHTS,
         )
         for group in _read_response(frame, at, version).groups
     ]

@@ -24,7 +24,15 @@ from coterie.broker.calls import Call, Gather
 from coterie.coordinator import Append, Replay
 from coterie.errors import ErrorCode
 from coterie.log import LogError, LogReadError, Origin, PartitionLog
-from coterie.messages import CommitPartition, FetchedOffset, OffsetFetch, OffsetsFetched
+from coterie.messages import (
+    CommitPartition,
+    DeletedPartition,
+    DescribedGroup,
+    FetchedOffset,
+    OffsetFetch,
+    OffsetsDeleted,
+    OffsetsFetched,
+)
 from coterie.wire.batch import batches
 from coterie.wire.frames import client_id_of
 from coterie.wire.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
@@ -63,10 +71,6 @@ def _sync_group(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> N
 
 def _leave_group(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
     node.ask(leave_group.read_request(frame, at, call.version, call), now_ms)
-
-
-def _offset_delete(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
-    node.ask(offset_delete.read_request(frame, at, call.version, call), now_ms)
 
 
 def _offset_commit(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
@@ -146,9 +150,41 @@ def _with_ids(node: Node, answers: list[OffsetsFetched], unknown: list[list[Fetc
     return answers
 
 
+def _offset_delete(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
+    """Unlike a commit, the group is asked even if none of the partitions is there (rule 24)."""
+    request = offset_delete.read_request(frame, at, call.version, call)
+    known, unknown = [], []
+    for name, partitions in request.topics:
+        topic = node.directory.topics.get(name)
+        there = range(topic.partitions) if topic is not None else range(0)
+        known.append((name, [partition for partition in partitions if partition in there]))
+        unknown += [
+            DeletedPartition(name, partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            for partition in partitions
+            if partition not in there
+        ]
+    request.topics = known
+    _ask_each(node, call, [request], lambda answers: _with_unknown(answers[0], unknown), now_ms)
+
+
+def _with_unknown(answer: OffsetsDeleted, unknown: list[DeletedPartition]) -> OffsetsDeleted:
+    """An error of the group speaks for all partitions."""
+    if not answer.error:
+        answer.partitions = sorted([*answer.partitions, *unknown], key=lambda entry: entry.topic)
+    return answer
+
+
 def _describe_groups(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
     requests = describe_groups.read_request(frame, at, call.version, call)
-    _ask_each(node, call, requests, lambda answers: answers, now_ms)
+    asks_rights = any(request.asks_rights for request in requests)
+    _ask_each(node, call, requests, lambda answers: _with_rights(answers) if asks_rights else answers, now_ms)
+
+
+def _with_rights(answers: list[DescribedGroup]) -> list[DescribedGroup]:
+    """There is no authoriser: whoever asks may do everything (rule 26)."""
+    for answer in answers:
+        answer.has_all_rights = True
+    return answers
 
 
 def _delete_groups(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
