@@ -224,13 +224,20 @@ def _life() -> str:
 
 def _do(what: member_states.Do) -> str:
     return what.name.lower().replace("_", " ")
+
+
 ABOUT_DIFFERENCES = """# Where we differ from Kafka 4.3.1 on purpose
+
 Made from `tests/conformance/differences.toml` by `make docs`. `make conformance` asks Apache Kafka 4.3.1 and us the \
 same in some thousand cases, and everything else must be equal, down to the order of members in an answer. \
 `make test` does so with what Kafka was recorded to say.
+
 ## Seen in the recorded cases
+
 A row that none of them shows fails the tests.
 """
+
+
 def differences() -> str:
     rows = tomllib.loads((HERE.parent / "tests" / "conformance" / "differences.toml").read_text())
     elsewhere = ["", "## Elsewhere", "", "Each is held by a test of its own.", ""]
@@ -243,6 +250,8 @@ def differences() -> str:
             "",
         ]
     )
+
+
 def _differences_table(rows: list[dict[str, str]]) -> list[str]:
     columns = ("what", "kafka", "ours", "why")
     lines = ["| case | Kafka | ours | why |", "|---|---|---|---|"]

@@ -35,8 +35,10 @@ class BrokerBehindProxy(Broker):
         self._stop = asyncio.Event()
         proxy = await asyncio.start_server(self._pass_on, "127.0.0.1", 0)
         self._port = proxy.sockets[0].getsockname()[1]
-        server = Server(open_node(self._data, self._settings, "os"), self._tell)
-        self._behind = await server.listen("127.0.0.1", 0, ("127.0.0.1", self._port))
+        server = await Server.start(
+            lambda: open_node(self._data, self._settings, "os"), self._tell, "127.0.0.1", 0, ("127.0.0.1", self._port)
+        )
+        self._behind = "127.0.0.1", server.port.number
         self._started.set()
         await self._stop.wait()
         proxy.close()
