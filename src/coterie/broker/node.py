@@ -23,11 +23,13 @@ from coterie.broker.changes import Changes, Step
 from coterie.broker.facts import Trouble
 from coterie.broker.fetch import FetchDue, Fetches
 from coterie.broker.flushing import Flusher, Waiter
-from coterie.broker.groups import OFFSETS_TOPIC, GroupLogs
+from coterie.broker.groups import GroupLogs
 from coterie.broker.handlers import HANDLERS
+from coterie.broker.kept_facts import FactsDue, KeptFacts
 from coterie.broker.produce import ProduceDue
 from coterie.broker.producer_ids import ProducerIds
 from coterie.broker.settings import Settings
+from coterie.broker.topic_changes import is_internal
 from coterie.broker.upkeep import (
     CHECKPOINT_EVERY_MS,
     CheckpointDue,
@@ -73,6 +75,7 @@ class Node:
         self.changes = Changes(self._change_mistaken)
         self.fetches = Fetches(self)
         self.group_logs = GroupLogs(self)
+        self.kept_facts = KeptFacts(self)
         self.producer_ids = ProducerIds(files)
         self.data_path = "memory"
         self.topic_names = {topic.id: topic.name for topic in self.directory.topics.values()}
@@ -85,7 +88,7 @@ class Node:
         self._routes = {key: Route(by_key[key], by_key[key].module, handle) for key, handle in HANDLERS.items()}
 
     def _config_of(self, topic: Topic) -> LogConfig:
-        if topic.name == OFFSETS_TOPIC:
+        if is_internal(topic.name):
             return self.settings.offsets_log_config(topic.configs)
         return self.settings.log_config(topic.configs)
 
@@ -164,6 +167,8 @@ class Node:
                 check_retention(self)
             elif isinstance(event, MendDue):
                 mend(self, event.log)
+            elif isinstance(event, FactsDue):
+                self.kept_facts.write(now_ms)
             else:
                 self.follow(self.coordinator.handle(event, now_ms), now_ms)
         return self._take(now_ms)
@@ -174,6 +179,7 @@ class Node:
         for partition in list(self.coordinator.shards):
             self.follow(self.coordinator.lose(partition, now_ms), now_ms)
         self.fetches.answer_all()
+        self.kept_facts.write(now_ms)
         return self._take(now_ms)
 
     def next_ms(self) -> int | None:
@@ -290,7 +296,7 @@ class Node:
             elif kind is Append:
                 self.group_logs.append(effect, now_ms)
             else:
-                self._out.append(effect)
+                self._tell(effect, now_ms)
 
     def gather(self, gather: Gather, index: int, answer: Any) -> None:
         gather.answers[index] = answer
@@ -329,6 +335,10 @@ class Node:
 
     def tell(self, fact: Fact) -> None:
         self._out.append(Tell(fact))
+
+    def _tell(self, effect: Tell, now_ms: int) -> None:
+        self._out.append(effect)
+        self.kept_facts.add(effect.fact, now_ms)
 
     def tell_trouble(self, what: str, now_ms: int) -> None:
         self.tell(Trouble(now_ms, "", what))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from coterie.apis import produce
 from coterie.apis.produce import ProducedPartition, ProducedTopic, Request, Response
 from coterie.broker.calls import Call
-from coterie.broker.groups import OFFSETS_TOPIC
+from coterie.broker.topic_changes import is_internal
 from coterie.broker.topic_configs import effective
 from coterie.errors import ErrorCode
 from coterie.log import LogError, PartitionLog
@@ -96,7 +96,7 @@ def _produce(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None
             answers.append(answer)
             if refusal:
                 answer.error = refusal
-            elif name == OFFSETS_TOPIC:
+            elif name is not None and is_internal(name):
                 answer.error, answer.message = ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is for the broker alone"
             elif name is None or log is None:
                 answer.error = unknown

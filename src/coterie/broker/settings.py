@@ -77,6 +77,12 @@ class Settings:
     coterie_max_record_bytes: int = setting(
         GROUPS, 104_857_600, int32(1024), "The largest record of a group. Kafka's 1 MiB stops groups of 5 000 members."
     )
+    coterie_facts_enable: bool = setting(
+        GROUPS,
+        True,
+        Flag(),
+        "What happens to groups is kept as the topic __coterie_facts, so that it can be explained.",
+    )
     coterie_max_append_bytes: int = setting(
         GROUPS, 1_048_576, int32(1024), "Records of groups are joined into one write up to this size."
     )

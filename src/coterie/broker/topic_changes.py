@@ -25,7 +25,7 @@ from coterie.messages import TopicsDeleted
 if TYPE_CHECKING:
     from coterie.broker.node import Node
 
-__all__ = ["HANDLERS", "Made", "TopicError", "check_name", "create", "ensure", "is_internal"]
+__all__ = ["FACTS_TOPIC", "HANDLERS", "Made", "TopicError", "check_name", "create", "ensure", "is_internal"]
 
 MAX_PARTITIONS = 10_000
 """Of one topic: each has files open; a mistyped number must not bring the broker down."""
@@ -42,8 +42,12 @@ class TopicError(Exception):
 Made = Topic | TopicError
 
 
+FACTS_TOPIC = "__coterie_facts"
+"""What happened to groups (`kept_facts.py`)."""
+
+
 def is_internal(name: str) -> bool:
-    return name == OFFSETS_TOPIC
+    return name in {OFFSETS_TOPIC, FACTS_TOPIC}
 
 
 # --- creating ---------------------------------------------------------------------------------------------------------
@@ -72,7 +76,7 @@ def create(
             done(TopicError(outcome.code, str(outcome)))
             return
         node.topic_names[topic.id] = name
-        if is_internal(name):
+        if name == OFFSETS_TOPIC:
             node.group_logs.load(at_ms)
         done(topic)
 
@@ -80,14 +84,16 @@ def create(
 
 
 def ensure(node: Node, name: str, done: Callable[[Made], None], now_ms: int) -> Step | None:
-    """A topic somebody spoke of, with the broker's defaults; `__consumer_offsets` with its own (C2)."""
+    """A topic somebody spoke of, with the broker's defaults; `__consumer_offsets` and our own with theirs (C2)."""
     topic = node.directory.topics.get(name)
     if topic is not None:
         done(topic)
         return None
     settings = node.settings
-    if is_internal(name):
+    if name == OFFSETS_TOPIC:
         return create(node, name, settings.offsets_topic_num_partitions, settings.offsets_topic_configs, done, now_ms)
+    if name == FACTS_TOPIC:
+        return create(node, name, 1, {}, done, now_ms)
     return create(node, name, settings.num_partitions, {}, done, now_ms)
 
 

@@ -1,0 +1,78 @@
+"""What happens to groups, kept as a topic of its own, so that a rebalance can be explained later and from elsewhere.
+
+A fact is a record of `__coterie_facts`: the key is the group, the value a line of JSON (`ledger.written_facts`). Facts
+are written a few times a second, many at once; nobody waits for it, and a crash may lose the last. Commits are
+left out: there are too many of them, and `__consumer_offsets` has them all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from coterie.broker.topic_changes import FACTS_TOPIC, Made, TopicError, ensure
+from coterie.facts import Fact, OffsetsStored
+from coterie.ledger import write_fact
+from coterie.log import LogError, Origin
+from coterie.wire.records import BatchRecord, build_batch
+
+if TYPE_CHECKING:
+    from coterie.broker.node import Node
+
+__all__ = ["FactsDue", "KeptFacts"]
+
+WRITE_EVERY_MS = 200
+AT_ONCE = 1_000
+"""Facts in a batch."""
+MOST = 100_000
+"""Facts that may wait, should the disk be away for long: more are lost."""
+
+
+@dataclass(slots=True)
+class FactsDue:
+    pass
+
+
+class KeptFacts:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._is_wanted = node.settings.coterie_facts_enable
+        self._waiting: list[Fact] = []
+
+    def add(self, fact: Fact, now_ms: int) -> None:
+        if type(fact) is OffsetsStored or not self._is_wanted or len(self._waiting) >= MOST:
+            return
+        if not self._waiting:
+            self._node.coordinator.timers.arm("facts", now_ms + WRITE_EVERY_MS, FactsDue())
+        self._waiting.append(fact)
+
+    def write(self, now_ms: int) -> None:
+        node = self._node
+        if self._waiting and node.log(FACTS_TOPIC, 0) is None:
+            node.changes.ask(None, partial(ensure, node, FACTS_TOPIC, self._made))
+            return
+        waiting, self._waiting = self._waiting, []
+        for at in range(0, len(waiting), AT_ONCE):
+            self._append(waiting[at : at + AT_ONCE], now_ms)
+
+    def _made(self, made: Made) -> None:
+        if isinstance(made, TopicError):
+            self._lost(str(made), self._node.now_ms)
+        else:
+            self.write(self._node.now_ms)
+
+    def _append(self, facts: list[Fact], now_ms: int) -> None:
+        log = self._node.log(FACTS_TOPIC, 0)
+        assert log is not None
+        records = [BatchRecord(fact.group_id.encode(), write_fact(fact), fact.at_ms) for fact in facts]
+        try:
+            log.append(build_batch(records), now_ms, Origin.COORDINATOR)
+        except LogError as error:
+            self._lost(str(error), now_ms)
+        else:
+            self._node.wrote(log, None)
+
+    def _lost(self, why: str, now_ms: int) -> None:
+        self._waiting.clear()
+        self._node.tell_trouble(f"facts about groups could not be kept: {why}", now_ms)
