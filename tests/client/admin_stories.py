@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -36,11 +36,16 @@ def code_of(found: object) -> ErrorCode:
 
 
 def create(admin: Admin, name: str, partitions: int = 1) -> None:
-    """And wait until the broker leads it: in Kafka the controller answers first, and the broker hears of it later."""
+    """And wait until the broker leads it."""
     checked(admin.create_topics([NewTopic(name, partitions, 1)]))
-    places = [TopicPartition(name, number) for number in range(partitions)]
+    places = dict.fromkeys([TopicPartition(name, number) for number in range(partitions)], LATEST)
+    wait_until(lambda: not any(isinstance(found, KafkaError) for found in admin.list_offsets(places).values()))
+
+
+def wait_until(it_is_so: Callable[[], bool]) -> None:
+    """In Kafka the controller answers, and the broker hears of it later."""
     give_up = time.monotonic() + 30
-    while any(isinstance(found, KafkaError) for found in admin.list_offsets(dict.fromkeys(places, LATEST)).values()):
+    while not it_is_so():
         assert time.monotonic() < give_up
         time.sleep(0.05)
 
@@ -67,8 +72,9 @@ def topics_are_created_described_changed_and_deleted(admin: Admin, _: str) -> No
     assert code_of(made["many"]) is ErrorCode.INVALID_REPLICATION_FACTOR
     assert code_of(admin.create_topics([NewTopic("story")])["story"]) is ErrorCode.TOPIC_ALREADY_EXISTS
     checked(admin.create_topics([NewTopic("dry", 1, 1)], validate_only=True))
+    wait_until(lambda: "story" in [topic.name for topic in admin.list_topics()])
     names = [topic.name for topic in admin.list_topics()]
-    assert "story" in names and "dry" not in names and names == sorted(names)
+    assert "dry" not in names and names == sorted(names)
 
     described = admin.describe_topics(["story", "nope"])
     assert code_of(described["nope"]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -95,7 +101,7 @@ def topics_are_created_described_changed_and_deleted(admin: Admin, _: str) -> No
 
     gone = admin.delete_topics(["story", "nope"])
     assert gone["story"] is None and code_of(gone["nope"]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert "story" not in [topic.name for topic in admin.list_topics()]
+    wait_until(lambda: "story" not in [topic.name for topic in admin.list_topics()])
 
 
 def offsets_are_found_by_end_and_by_time(admin: Admin, bootstrap: str) -> None:
