@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from client.fetch_world import World, partition
 from coterie.client.fetch_wishes import FetchSettings
 from coterie.client.resets import EARLIEST, LATEST
+from coterie.wire.records import Record
 
 PARTITIONS = 3
 NODES = 2
@@ -74,10 +75,17 @@ class LifeOfAReader(RuleBasedStateMachine):
         self.world.reader.hold([partition(number) for number in chosen])
         self.held |= chosen & self.expected.keys()
 
-    @rule(limit=st.integers(1, 8))
-    def take(self, limit: int) -> None:
-        before = {one.partition: offset for one, (offset, *_) in self.world.reader.positions().items()}
-        records = self.world.reader.take(limit)
+    @rule(limit=st.integers(1, 8), one_by_one=st.booleans())
+    def take(self, limit: int, one_by_one: bool = False) -> None:
+        if one_by_one:
+            for _ in range(limit):
+                one = self.world.reader.take_one()
+                self.check_taken(1, [one] if one is not None else [])
+        else:
+            self.check_taken(limit, self.world.reader.take(limit))
+
+    def check_taken(self, limit: int, records: list[Record]) -> None:
+        before = {one.partition: found.offset for one, found in self.world.reader.processed().items()}
         assert len(records) <= limit
         for one in records:
             assert one.partition in self.expected.keys() - self.paused - self.held

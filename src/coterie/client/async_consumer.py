@@ -204,12 +204,24 @@ class AsyncConsumer:
         with reading.lock:
             return Records(reading.fetcher.take(limit))
 
+    def take_one(self) -> Record | None:
+        reading = self.engine.reading
+        with reading.lock:
+            record = reading.fetcher.take_one()
+        if reading.fetcher.is_hungry:
+            reading.ask_more_soon()
+        return record
+
     def __aiter__(self) -> AsyncIterator[Record]:
         return self
 
     async def __anext__(self) -> Record:
         """Record by record: the one before it is processed when the next one is asked for."""
         while True:
+            if self.is_calm:
+                record = self.take_one()
+                if record is not None:
+                    return record
             records = await self.poll(AN_HOUR_S, max_records=1)
             if records:
                 return records[0]

@@ -193,10 +193,15 @@ class Consumer:
             if reading.fetcher.is_hungry:
                 reading.ask_more_soon()
         except KeyboardInterrupt:
-            with reading.lock:
-                reading.fetcher.rewind()
+            self._take_back()
             raise
         return records
+
+    def _take_back(self) -> None:
+        """What was taken last did not reach its caller."""
+        reading = self._inner.engine.reading
+        with reading.lock:
+            reading.fetcher.rewind()
 
     def __iter__(self) -> Iterator[Record]:
         return self
@@ -204,6 +209,14 @@ class Consumer:
     def __next__(self) -> Record:
         """Record by record: the one before it is processed when the next one is asked for."""
         while True:
+            try:
+                with self._alone:
+                    record = self._inner.take_one() if self._inner.is_calm else None
+            except KeyboardInterrupt:
+                self._take_back()
+                raise
+            if record is not None:
+                return record
             records = self.poll(AN_HOUR_S, max_records=1)
             if records:
                 return records[0]
@@ -360,8 +373,7 @@ class Consumer:
             self.close()
             return
         if not self._is_closing:
-            with self._inner.engine.reading.lock:
-                self._inner.engine.reading.fetcher.rewind()
+            self._take_back()
             try:
                 self.close()
             except Exception:

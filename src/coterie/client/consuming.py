@@ -158,7 +158,7 @@ class Engine:
             self._answer(effect.then, self.watch.topics(effect.topics))
 
     def _topics_changed(self, topics: Mapping[str, AssignorTopic]) -> None:
-        if self.member is not None:
+        if self.member is not None and self.member.subscribed:
             self.tell(events.MetadataChanged(topics))
         else:
             self.reading.ask_more()

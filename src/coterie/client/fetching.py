@@ -57,6 +57,8 @@ class Fetcher:
         """Places with something to take, in the order in which polls serve them."""
         self._handed: dict[Place, None] = {}
         """Of the last poll: what it handed over is not processed yet, as far as we know."""
+        self._last: Place | None = None
+        """Where the last single record was taken from."""
         self._fetching: dict[int, Fetch] = {}
         self._stale: set[str] = set()
         self._is_refreshing = False
@@ -207,6 +209,20 @@ class Fetcher:
         if limit > 1 and turn:
             turn.move_to_end(next(iter(turn)))
         return records
+
+    def take_one(self) -> Record | None:
+        """As `take(1)`, and quicker while one partition goes on: so whoever iterates reads."""
+        place = self._last
+        if place is not None and place.chunks and not place.is_paused and not place.is_held:
+            record = place.chunks[0].take_ready()
+            if record is not None:
+                self.begin_poll()
+                self._handed[place] = None
+                place.position, place.epoch = place.chunks[0].next_offset, record.leader_epoch
+                return record
+        records = self.take(1)
+        self._last = next(iter(self._handed), None) if records else None
+        return records[0] if records else None
 
     def _take_from(self, place: Place, limit: int, records: list[Record]) -> None:
         chunk = place.chunks[0]

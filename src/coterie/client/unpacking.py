@@ -9,6 +9,7 @@ from coterie.apis.fetch import AbortedTransaction
 from coterie.wire.batch import HEADER_SIZE
 from coterie.wire.buffer import Buffer
 from coterie.wire.fetched import FetchedRecords
+from coterie.wire.records import Record
 
 __all__ = ["NO_PROGRESS", "Chunk"]
 
@@ -40,6 +41,15 @@ class Chunk(FetchedRecords):
         super().__init__(topic, partition, data, next_offset=offset, aborted=given_up, check_crcs=check_crcs)
         self.end_offset = end_of(self._data, offset)
         """Where the next fetch begins; NO_PROGRESS if these bytes lead nowhere, which taking them will tell."""
+
+    def take_ready(self) -> Record | None:
+        """The next record, if it is unpacked already and not the last of its batch; else `take` must look further."""
+        if self._taken + 1 >= len(self._pending):
+            return None
+        record = self._pending[self._taken]
+        self._taken += 1
+        self.next_offset = record.offset + 1
+        return record
 
     @property
     def size(self) -> int:
