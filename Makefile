@@ -7,7 +7,7 @@ SEED ?=
 KEEP ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test style format types imports tests soak conformance clients-go mutants bench-core bench-start bench-heartbeat docs clean
+.PHONY: help venv test style format types imports tests soak conformance clients-go mutants bench bench-core bench-start bench-heartbeat docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ clients-go: venv ## members by franz-go and kafka-go; needs Go, and a minute to 
 
 mutants: venv ## break each rule on purpose, in a copy: some test must notice (ONLY="10 11" for some rules)
 	$(BIN)/python tests/mutants.py $(ONLY)
+
+bench: venv ## the group coordinators of Coterie and Apache Kafka side by side; needs Java, takes 20 minutes
+	$(BIN)/python bench/next_to_kafka.py --json bench/results/next_to_kafka.json
 
 bench-core: venv ## what a heartbeat, a commit and a round cost in the core, and the bytes of a member
 	$(BIN)/python bench/core.py --json bench/results/core.json

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ from coterie.facts import (
     MemberReplaced,
     RoundStarted,
 )
-from coterie.ledger import Ledger, Move, Ownership
+from coterie.ledger import Ledger, Move, Ownership, intervals_of
 from coterie.ledger.ownership import Partition
 from coterie.wire.subscription import Assignment, Subscription, write_assignment, write_subscription
 
@@ -239,3 +240,38 @@ def test_a_group_that_was_read_back_has_the_owners_of_its_record() -> None:
     ledger.tell(AssignmentStored(17, "g", 4, as_assignments({("t", 0): "b"})))
     assert ledger.rounds_of("g")[-1].unowned_ms == 10
     assert ledger.rounds_of("g")[-1].moves == [Move(("t", 0), "a", "b")]
+
+
+@given(timelines)
+def test_intervals_say_of_every_moment_what_a_watcher_sees(timeline: list[tuple[int, Step]]) -> None:
+    """One owner or none at any time; and an owner that keeps a partition has one interval, not two."""
+    watcher, now_ms, told = Watcher(), 1_000, list[Fact]()
+    seen: dict[int, dict[Partition, str]] = {}
+    for wait_ms, step in timeline:
+        held = {one: owner for one, owner in watcher.owner.items() if owner is not None}
+        seen.update(dict.fromkeys(range(now_ms, now_ms + wait_ms), held))
+        now_ms += wait_ms
+        if isinstance(step, Renamed) and step.new in watcher.owner.values():
+            continue
+        watcher.see(step)
+        told.append(as_fact(step, now_ms))
+    intervals = intervals_of(told)
+    for at_ms, held in seen.items():
+        at_once = [
+            one for one in intervals if one.began_ms <= at_ms < (now_ms if one.ended_ms is None else one.ended_ms)
+        ]
+        assert {one.partition: one.owner for one in at_once} == held
+        assert len(at_once) == len(held)
+    for partition in PARTITIONS:
+        mine = [one for one in intervals if one.partition == partition]
+        assert not any(
+            a.ended_ms == b.began_ms and a.owner == b.owner and a.ended_ms != a.began_ms and _kept(told, a.ended_ms)
+            for a, b in pairwise(mine)
+        )
+
+
+def _kept(told: list[Fact], at_ms: int | None) -> bool:
+    """Only assignments at that time: nobody gave anything up in between."""
+    return all(isinstance(fact, AssignmentStored) for fact in told if fact.at_ms == at_ms) and (
+        sum(fact.at_ms == at_ms for fact in told) == 1
+    )

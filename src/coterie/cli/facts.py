@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from coterie.facts import Fact, OffsetsStored
+from coterie.ledger import plain
 from coterie.log import DataDirectory
 
 __all__ = ["FactLog"]
@@ -28,7 +29,7 @@ class FactLog:
     def tell(self, fact: Fact) -> None:
         if isinstance(fact, OffsetsStored) and not self._shows_commits:
             return  # there are thousands of them
-        self._write(json.dumps(_plain(fact)) if self._as_json else _line(fact))
+        self._write(json.dumps(plain(fact)) if self._as_json else _line(fact))
 
     def note(self, text: str) -> None:
         self._write(json.dumps({"note": text}) if self._as_json else f"coterie: {text}")
@@ -81,19 +82,3 @@ def _tame(text: str) -> str:
 def _shortened(shown: list[str], count: int) -> str:
     rest = f", and {count - len(shown)} more" if count > len(shown) else ""
     return f"[{', '.join(shown)}{rest}]"
-
-
-def _plain(fact: Fact) -> dict[str, Any]:
-    return {"fact": type(fact).__name__, **{field.name: _json(getattr(fact, field.name)) for field in fields(fact)}}
-
-
-def _json(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, Mapping):
-        return {str(key): _json(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_json(one) for one in value]
-    if isinstance(value, int) and hasattr(value, "name"):
-        return value.name
-    return value

@@ -1,11 +1,26 @@
 """What happened, told back: facts are folded into rounds with cause, culprit and cost.
 
-Knows facts and bytes, not groups: the same fold reads facts of our broker or of any other source. Read `rounds.py`.
+Knows facts and bytes, not groups: the same fold reads facts of our broker or of any other source. Read `rounds.py`;
+`intervals.py` tells who held what when, `written_facts.py` how facts are kept.
 """
 
 from __future__ import annotations
 
+from coterie.ledger.intervals import Interval, intervals_of
 from coterie.ledger.ownership import Move, Ownership
 from coterie.ledger.rounds import Ledger, Outcome, Round, fold
+from coterie.ledger.written_facts import plain, read_fact, write_fact
 
-__all__ = ["Ledger", "Move", "Outcome", "Ownership", "Round", "fold"]
+__all__ = [
+    "Interval",
+    "Ledger",
+    "Move",
+    "Outcome",
+    "Ownership",
+    "Round",
+    "fold",
+    "intervals_of",
+    "plain",
+    "read_fact",
+    "write_fact",
+]

@@ -1,0 +1,199 @@
+"""The group coordinators of Coterie and of Apache Kafka 4.3.1, measured by coordbench in one run.
+
+    make bench                 # or: .venv/bin/python bench/next_to_kafka.py [--json FILE] [--quick] [--only round]
+
+Both brokers run at once, each on its defaults (Coterie syncs to disk before it answers, Kafka does not), and are loaded
+in turn, never together. Kafka is warmed first: a JVM needs it. What counts is the broker's CPU for a request, ours
+divided by Kafka's; `aim` is what we want of it. Needs Java, and Maven or COTERIE_KAFKA_LIBS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
+
+from measured import Process, coterie_serve, write_results  # noqa: E402
+
+from apache_kafka import CLUSTER_ID, ApacheKafka, java_command, why_not  # noqa: E402
+
+Cases = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Aim:
+    scenario: str
+    case: str
+    figure: str
+    ratio: float | None = None
+    """Of Kafka's, at most."""
+    at_most: float | None = None
+    """By itself, whatever Kafka does."""
+
+
+AIMS = (
+    Aim("heartbeat", "closed 1000 conns", "broker_cpu_us", ratio=0.6),
+    Aim("heartbeat", "open 5000/s 1000 conns", "broker_cpu_us", ratio=0.3),
+    *(Aim("commit", f"commit p={count}", "broker_cpu_us", ratio=0.8) for count in (1, 10, 100)),
+    *(Aim("commit", f"fetch p={count}", "broker_cpu_us", ratio=0.9) for count in (1, 10, 100)),
+    Aim("round", "n=100", "broker_cpu_us_per_member", ratio=0.5),
+    Aim("round", "n=1000", "broker_cpu_us_per_member", ratio=0.7),
+    Aim("storm", "100 groups x 10", "broker_cpu_us_per_member", ratio=0.7),
+    Aim("idle", "10000 members", "cpu_percent", ratio=0.4),
+    Aim("idle", "10000 members", "rss_mib", at_most=200),
+    Aim("start", "start", "api_versions_s", at_most=0.5),
+    Aim("start", "start", "rss_mib", at_most=100),
+    Aim("recover", "recover", "last_groups_back_s", at_most=2),
+    Aim("recover", "recover", "lost_offsets", at_most=0),
+)
+RUNNING = ("heartbeat", "commit", "round", "storm", "idle")
+LAUNCHED = ("start", "recover")
+OPTIONS = {"round": ["--sizes", "100", "1000"], "start": ["--runs", "3"], "recover": ["--runs", "1", "--warmup", "0"]}
+QUICK = {
+    "heartbeat": ["--runs", "1", "--seconds", "2"],
+    "commit": ["--runs", "1", "--seconds", "2"],
+    "round": ["--runs", "1", "--sizes", "100", "1000"],
+    "storm": ["--runs", "1"],
+    "idle": ["--runs", "1", "--seconds", "6"],
+    "start": ["--runs", "1", "--warmup", "0"],
+    "recover": ["--runs", "1", "--warmup", "0"],
+}
+
+
+def coordbench(scenario: str, where: str, *options: str) -> Cases:
+    """Medians by case; a target that misbehaves ends the run."""
+    command = [sys.executable, "-m", "coordbench", scenario, where, "--json", *options]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(HERE)}, stdout=subprocess.PIPE, text=True, check=False
+    )
+    if not done.stdout.startswith("{"):
+        raise SystemExit(f"coordbench {scenario} {where} ended with {done.returncode}")
+    said = json.loads(done.stdout)
+    if said["failures"]:
+        print(f"  {scenario} {where}: {'; '.join(said['failures'])}", file=sys.stderr)
+    return {case: rows["median"] for case, rows in said["cases"].items()}
+
+
+def warm(where: str, pid: int) -> None:
+    for scenario, options in (
+        ("heartbeat", ["--seconds", "15", "--rate"]),
+        ("commit", ["--seconds", "8"]),
+        ("round", ["--sizes", "100"]),
+    ):
+        coordbench(scenario, where, "--pid", str(pid), "--runs", "1", "--warmup", "0", *options)
+
+
+def running(only: Sequence[str], options: Mapping[str, list[str]]) -> Iterator[tuple[str, str, Cases]]:
+    """Scenario by scenario, first the one, then the other."""
+    with ExitStack() as stack:
+        data = stack.enter_context(tempfile.TemporaryDirectory())
+        ours = stack.enter_context(Process(coterie_serve("--data", data)))
+        host, port = ours.ready()
+        kafka = stack.enter_context(ApacheKafka({"group.initial.rebalance.delay.ms": "3000"}))
+        say("warming Kafka")
+        warm(kafka.bootstrap, kafka.pid)
+        for scenario in only:
+            for name, where, pid in (("coterie", f"{host}:{port}", ours.pid), ("kafka", kafka.bootstrap, kafka.pid)):
+                say(f"{scenario}: {name}")
+                yield scenario, name, coordbench(scenario, where, "--pid", str(pid), *options.get(scenario, []))
+
+
+def launched(only: Sequence[str], options: Mapping[str, list[str]]) -> Iterator[tuple[str, str, Cases]]:
+    for scenario in only:
+        for name, command in (("coterie", _coterie_command), ("kafka", _kafka_command)):
+            with command() as (where, run, before):
+                say(f"{scenario}: {name}")
+                more = ["--command", shlex.join(run), "--before", before, *options.get(scenario, [])]
+                yield scenario, name, coordbench(scenario, where, *more)
+
+
+@contextmanager
+def _coterie_command() -> Iterator[tuple[str, list[str], str]]:
+    with tempfile.TemporaryDirectory() as home:
+        port = str(ApacheKafka().port)
+        command = coterie_serve("--data", f"{home}/data", "--port", port)
+        yield f"127.0.0.1:{port}", command, f"rm -rf {home}/data"
+
+
+@contextmanager
+def _kafka_command() -> Iterator[tuple[str, list[str], str]]:
+    with ApacheKafka() as kafka:
+        kafka.stop()
+        properties = str(kafka.home / "server.properties")
+        shape = shlex.join(java_command("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", properties))
+        command = java_command("kafka.Kafka", properties)
+        command[1:2] = [f"-Xmx{kafka.heap}", "-XX:+UseG1GC"]
+        yield kafka.bootstrap, command, f"rm -rf {kafka.data_dir} && {shape}"
+
+
+def say(text: str) -> None:
+    print(f"bench: {text}", file=sys.stderr, flush=True)
+
+
+def judged(found: Mapping[str, Mapping[str, Cases]]) -> list[dict[str, Any]]:
+    rows = []
+    for aim in AIMS:
+        both = {name: cases.get(aim.case, {}).get(aim.figure) for name, cases in found.get(aim.scenario, {}).items()}
+        ours, theirs = both.get("coterie"), both.get("kafka")
+        if ours is None:
+            continue
+        ratio = ours / theirs if theirs else None
+        met = ours <= aim.at_most if aim.at_most is not None else ratio is not None and ratio <= (aim.ratio or 0)
+        rows.append(
+            {
+                "scenario": aim.scenario,
+                "case": aim.case,
+                "figure": aim.figure,
+                "coterie": round(ours, 2),
+                "kafka": None if theirs is None else round(theirs, 2),
+                "ratio": None if ratio is None else round(ratio, 2),
+                "aim": f"<= {aim.at_most:g}" if aim.at_most is not None else f"ratio <= {aim.ratio:g}",
+                "met": met,
+            }
+        )
+    return rows
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    head = ("case", "figure", "coterie", "kafka", "ratio", "aim", "met")
+    cells = [head, *(tuple("-" if row[name] is None else str(row[name]) for name in head) for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
+    return "\n".join("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in cells)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json")
+    parser.add_argument("--quick", action="store_true", help="one short run of each")
+    parser.add_argument("--only", nargs="+", default=[*RUNNING, *LAUNCHED], choices=[*RUNNING, *LAUNCHED])
+    options = parser.parse_args()
+    if why_not():
+        raise SystemExit(why_not())
+    chosen = QUICK if options.quick else OPTIONS
+    found: dict[str, dict[str, Cases]] = {}
+    with_running = [name for name in RUNNING if name in options.only]
+    with_launched = [name for name in LAUNCHED if name in options.only]
+    for scenario, name, cases in [
+        *(running(with_running, chosen) if with_running else ()),
+        *launched(with_launched, chosen),
+    ]:
+        found.setdefault(scenario, {})[name] = cases
+    rows = judged(found)
+    write_results(options.json, {"rows": rows, "cases": found})
+    print(table(rows), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""Facts as lines of JSON and back: how the broker keeps them, and how anybody reads them later.
+
+`{"fact": "MemberLeft", "at_ms": ..., ...}`: the fields are those of the classes in `coterie.facts`; bytes are in hex,
+error codes and causes under their names. A kind or a field that a reader does not know is passed over, so that an older
+one can read what a newer broker wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from functools import cache
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from coterie import facts
+from coterie.errors import ErrorCode, MalformedError
+from coterie.facts import Cause, Fact
+
+__all__ = ["plain", "read_fact", "write_fact"]
+
+_KINDS: Mapping[str, type[Fact]] = {
+    name: kind for name, kind in vars(facts).items() if isinstance(kind, type) and issubclass(kind, Fact)
+}
+
+
+def write_fact(fact: Fact) -> bytes:
+    return json.dumps(plain(fact), separators=(",", ":")).encode()
+
+
+def plain(fact: Fact) -> dict[str, Any]:
+    """As JSON has it."""
+    return {"fact": type(fact).__name__, **{one.name: _plain(getattr(fact, one.name)) for one in fields(fact)}}
+
+
+def read_fact(data: bytes) -> Fact | None:
+    """None if it is of a kind that is not known here, as a newer broker may write."""
+    try:
+        said = json.loads(data)
+    except ValueError as error:
+        raise MalformedError(f"a fact is a JSON object on a line: {error}") from None
+    if not isinstance(said, dict) or not isinstance(said.get("fact"), str):
+        raise MalformedError('a fact is a JSON object that names its kind under "fact"')
+    kind = _KINDS.get(said["fact"])
+    if kind is None:
+        return None
+    try:
+        return kind(**{name: read(said[name]) for name, read in _readers(kind.__name__).items() if name in said})
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise MalformedError(f"{said['fact']}: a field is not what it should be: {error!r}") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, ErrorCode):
+        return value.name
+    return value
+
+
+_Reader = Callable[[Any], Any]
+"""From JSON, checked."""
+
+
+@cache
+def _readers(kind: str) -> Mapping[str, _Reader]:
+    hints = get_type_hints(_KINDS[kind])
+    return {one.name: _reader(hints[one.name]) for one in fields(_KINDS[kind])}
+
+
+def _reader(hint: Any) -> _Reader:
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        (of_value,) = (_reader(one) for one in inner if one is not type(None))
+        return lambda value: None if value is None else of_value(value)
+    if origin is Mapping:
+        of_key, of_value = _reader(inner[0]), _reader(inner[1])
+        from_text = int if inner[0] is int else of_key  # JSON's keys are texts
+        return lambda value: {from_text(key): of_value(one) for key, one in value.items()}
+    if origin is Sequence:
+        of_one = _reader(inner[0])
+        return lambda value: [of_one(one) for one in value]
+    if origin is tuple:
+        readers = [_reader(one) for one in inner]
+        return lambda value: tuple(read(one) for read, one in zip(readers, value, strict=True))
+    return _SIMPLE[hint]
+
+
+def _exactly(kind: type) -> _Reader:
+    def read(value: Any) -> Any:
+        if type(value) is not kind:
+            raise TypeError(f"{value!r} is not {kind.__name__}")
+        return value
+
+    return read
+
+
+_SIMPLE: Mapping[Any, _Reader] = {
+    str: _exactly(str),
+    int: _exactly(int),
+    bool: _exactly(bool),
+    bytes: bytes.fromhex,
+    ErrorCode: lambda name: ErrorCode[name],
+    Cause: Cause,
+}

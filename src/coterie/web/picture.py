@@ -1,0 +1,120 @@
+"""Who owned what when, as a drawing: a row for each partition, a bar for each owner, a mark for each round.
+
+What is empty in a row had no owner. The colours follow the reader's light or dark theme; SVG alone, so that it can be
+part of a page or a file of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from coterie.ledger import Interval, Round
+from coterie.web.names import Names
+
+__all__ = ["STYLE", "colour_of", "picture"]
+
+WIDTH, LEFT, RIGHT, TOP, BELOW = 960, 110, 16, 30, 28
+ROW, BAR = 22, 16
+SVG = "http://www.w3.org/2000/svg"
+HUES = (210, 25, 145, 285, 50, 345, 180, 100, 255, 0)
+"""Neighbours in this list are easy to tell apart."""
+
+STYLE = """
+.picture { --ink: #1c2330; --faint: #8b94a3; --line: #d5dae2; --light: 46%; --sat: 62%; max-width: 100%; height: auto;
+  font: 12px system-ui, sans-serif; }
+.picture text { fill: var(--ink); } .picture .tick { fill: var(--faint); font-size: 11px; }
+.picture .grid { stroke: var(--line); } .picture .row { fill: var(--line); opacity: .35; }
+.picture .round { stroke: var(--ink); stroke-dasharray: 2 3; opacity: .6; } .picture .number { font-weight: 600; }
+.picture .bar { fill: hsl(var(--hue) var(--sat) var(--light)); } .picture .who { fill: #fff; font-size: 11px; }
+@media (prefers-color-scheme: dark) {
+  .picture { --ink: #e6eaf0; --faint: #8f99a8; --line: #39424f; --light: 42%; --sat: 55%; } }
+"""
+
+
+def colour_of(index: int) -> int:
+    """A hue; after the list is through, in between."""
+    return (HUES[index % len(HUES)] + 17 * (index // len(HUES))) % 360
+
+
+def picture(intervals: Sequence[Interval], rounds: Sequence[Round], names: Names | None = None) -> str:
+    """Of one group. Rounds are numbered as they are given, from 1."""
+    if not intervals:
+        return '<p class="nothing">No partition was ever owned.</p>'
+    names = names or Names()
+    times = [one.began_ms for one in intervals] + [one.ended_ms for one in intervals if one.ended_ms is not None]
+    times += [one.began_ms for one in rounds] + [one.ended_ms for one in rounds if one.ended_ms is not None]
+    scale = _Scale(min(times), max(times))
+    partitions = sorted({one.partition for one in intervals})
+    rows = {partition: TOP + ROW * index for index, partition in enumerate(partitions)}
+    owners = {owner: index for index, owner in enumerate(dict.fromkeys(one.owner for one in intervals))}
+    bottom = TOP + ROW * len(partitions)
+    parts = [
+        f'<svg class="picture" xmlns="{SVG}" viewBox="0 0 {WIDTH} {bottom + BELOW}" role="img">',
+        f"<title>Owners of {len(partitions)} partitions over {_seconds(scale.span_ms)}</title>",
+        f"<style>{STYLE}</style>",
+        *_axis(scale, bottom),
+    ]
+    for partition, y in rows.items():
+        label = escape(f"{partition[0]}-{partition[1]}")
+        parts.append(f'<text x="{LEFT - 8}" y="{y + BAR - 3}" text-anchor="end">{_fit(label, 16)}</text>')
+        parts.append(f'<rect class="row" x="{LEFT}" y="{y}" width="{WIDTH - LEFT - RIGHT}" height="{BAR}"/>')
+    parts += [_bar(one, rows[one.partition], scale, owners[one.owner], names) for one in intervals]
+    parts += [_mark(number, one, scale, bottom, names) for number, one in enumerate(rounds, 1)]
+    return "\n".join([*parts, "</svg>"])
+
+
+class _Scale:
+    def __init__(self, first_ms: int, last_ms: int) -> None:
+        self.first_ms = first_ms
+        self.last_ms = last_ms
+        self.span_ms = max(last_ms - first_ms, 1)
+
+    def x(self, at_ms: int) -> float:
+        return round(LEFT + (WIDTH - LEFT - RIGHT) * (at_ms - self.first_ms) / self.span_ms, 1)
+
+    def ticks(self) -> range:
+        """Whole steps of 1, 2 or 5, about eight of them."""
+        step = 1
+        while self.span_ms / step > 10:
+            step = step * 5 // 2 if str(step).startswith("2") else step * 2
+        return range(0, self.span_ms + 1, step)
+
+
+def _axis(scale: _Scale, bottom: int) -> list[str]:
+    parts = []
+    for tick in scale.ticks():
+        x = scale.x(scale.first_ms + tick)
+        parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{TOP - 4}" y2="{bottom}"/>')
+        parts.append(f'<text class="tick" x="{x}" y="{bottom + 16}" text-anchor="middle">{_seconds(tick)}</text>')
+    return parts
+
+
+def _bar(one: Interval, y: int, scale: _Scale, index: int, names: Names) -> str:
+    x, until_ms = scale.x(one.began_ms), scale.last_ms if one.ended_ms is None else one.ended_ms
+    width = max(round(scale.x(until_ms) - x, 1), 0.5)
+    name = escape(names.of(one.owner))
+    said = f"{name}: {_seconds(one.began_ms - scale.first_ms)} to {_seconds(until_ms - scale.first_ms)}"
+    who = f'<text class="who" x="{x + 4}" y="{y + BAR - 4}">{name}</text>' if width > 8 + 7 * len(name) else ""
+    return (
+        f'<g><title>{said}</title><rect class="bar" style="--hue:{colour_of(index)}" x="{x}" y="{y}" '
+        f'width="{width}" height="{BAR}" rx="2"/>{who}</g>'
+    )
+
+
+def _mark(number: int, one: Round, scale: _Scale, bottom: int, names: Names) -> str:
+    x = scale.x(one.began_ms)
+    who = f", {names.of(one.culprit)}" if one.culprit else ""
+    return (
+        f"<g><title>{number}: {escape(one.cause + who)}</title>"
+        f'<line class="round" x1="{x}" x2="{x}" y1="{TOP - 8}" y2="{bottom}"/>'
+        f'<text class="number" x="{x}" y="{TOP - 12}" text-anchor="middle">{number}</text></g>'
+    )
+
+
+def _fit(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def _seconds(ms: int) -> str:
+    return f"{ms} ms" if ms < 1_000 and ms % 1_000 else f"{ms / 1_000:g} s"

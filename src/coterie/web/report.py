@@ -1,0 +1,173 @@
+"""A page about the rebalances of groups: why each came, who was behind it, what it cost, and the picture.
+
+One file of HTML that needs nothing else. It reads well in light and dark, wide and narrow, and on paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+from itertools import groupby
+
+from coterie.facts import Fact
+from coterie.ledger import Interval, Outcome, Round, fold, intervals_of
+from coterie.web.names import Names
+from coterie.web.picture import colour_of, picture
+
+__all__ = ["Section", "report"]
+
+COLUMNS = ("", "began", "cause", "member", "generation", "join", "sync", "moved", "kept", "without owner", "outcome")
+
+_STYLE = """
+:root { color-scheme: light dark; --paper: #fff; --ink: #1c2330; --faint: #667085; --line: #e1e5eb; --card: #f6f7f9; }
+@media (prefers-color-scheme: dark) {
+  :root { --paper: #12161c; --ink: #e6eaf0; --faint: #97a1b0; --line: #2c343f; --card: #1a2028; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1.5rem clamp(.75rem, 3vw, 2.5rem); max-width: 75rem; background: var(--paper);
+  color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; } h3 { font-size: 1rem; }
+.faint { color: var(--faint); } .figures { display: flex; flex-wrap: wrap; gap: .75rem; padding: 0; list-style: none; }
+.figures li { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .5rem .9rem; }
+.figures b { display: block; font-size: 1.25rem; } .wide { overflow-x: auto; }
+.wide .picture { min-width: 40rem; } table { border-collapse: collapse; }
+.rounds { width: 100%; font-size: 14px; } th, td { padding: .3rem .6rem; text-align: left; vertical-align: top;
+  border-bottom: 1px solid var(--line); } th { color: var(--faint); font-weight: 500; white-space: nowrap; }
+td.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+.legend { display: flex; flex-wrap: wrap; gap: .25rem 1rem; padding: 0; list-style: none; font-size: 13px; }
+.legend i { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .4em; }
+pre { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .75rem; overflow-x: auto; }
+.kept { color: #1a7f4b; } .broken { color: #c4314b; font-weight: 600; }
+@media (prefers-color-scheme: dark) { .kept { color: #4cc38a; } .broken { color: #ff6b81; } }
+"""
+
+
+@dataclass(slots=True, frozen=True)
+class Section:
+    """Something else to show, under a heading: rows of texts, the first of them the names of the columns."""
+
+    title: str
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+def report(title: str, told: Iterable[Fact], *, note: str = "", sections: Sequence[Section] = ()) -> str:
+    facts = list(told)
+    rounds, intervals, names = fold(facts), intervals_of(facts), Names(facts)
+    groups = list(dict.fromkeys([one.group_id for one in rounds] + [one.group_id for one in intervals]))
+    parts = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
+        f"<title>{escape(title)}</title>",
+        '<link rel="icon" href="data:,">',
+        f"<style>{_STYLE}</style></head><body>",
+        f"<header><h1>{escape(title)}</h1><p class='faint'>{escape(_summary(facts, rounds, groups))}</p></header>",
+        f"<p>{escape(note)}</p>" if note else "",
+    ]
+    for group in groups:
+        mine = [one for one in rounds if one.group_id == group]
+        parts += _group(group, mine, [one for one in intervals if one.group_id == group], names)
+    if not groups:
+        parts.append("<p>No group had a rebalance.</p>")
+    parts += [line for section in sections for line in _section(section)]
+    return "\n".join([part for part in parts if part] + ["</body></html>", ""])
+
+
+def _summary(facts: Sequence[Fact], rounds: Sequence[Round], groups: Sequence[str]) -> str:
+    if not facts:
+        return "Nothing was recorded."
+    first, last = min(fact.at_ms for fact in facts), max(fact.at_ms for fact in facts)
+    when = datetime.fromtimestamp(first / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{_count(len(rounds), 'round')} of {_count(len(groups), 'group')}, from {when} UTC, {_time(last - first)}."
+
+
+def _group(group: str, rounds: Sequence[Round], intervals: Sequence[Interval], names: Names) -> list[str]:
+    moved, unowned = sum(len(one.moves) for one in rounds), sum(one.unowned_ms for one in rounds)
+    took = [one.ended_ms - one.began_ms for one in rounds if one.ended_ms is not None]
+    figures = [
+        ("rounds", str(len(rounds))),
+        ("partitions moved", str(moved)),
+        ("partition-seconds without an owner", f"{unowned / 1_000:.1f}"),
+        ("longest round", _time(max(took)) if took else "-"),
+    ]
+    return [
+        f"<section><h2>Group {escape(group)}</h2>",
+        '<ul class="figures">',
+        *(f"<li><b>{value}</b><span class='faint'>{name}</span></li>" for name, value in figures),
+        "</ul>",
+        f'<div class="wide">{picture(intervals, rounds, names)}</div>',
+        _legend(intervals, names),
+        '<div class="wide"><table class="rounds"><thead><tr>',
+        *(f"<th>{column}</th>" for column in COLUMNS),
+        "</tr></thead><tbody>",
+        *(_row(number, one, rounds[0].began_ms, names) for number, one in enumerate(rounds, 1)),
+        "</tbody></table></div></section>",
+    ]
+
+
+def _legend(intervals: Sequence[Interval], names: Names) -> str:
+    owners = dict.fromkeys(one.owner for one in intervals)
+    items = (
+        f'<li><i style="background:hsl({colour_of(index)} 58% 46%)"></i>{escape(names.of(owner))}</li>'
+        for index, owner in enumerate(owners)
+    )
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def _row(number: int, one: Round, first_ms: int, names: Names) -> str:
+    member = names.of(one.culprit) if one.culprit else ""
+    late = one.last_to_join
+    waited = f"<br><span class='faint'>last to join: {escape(names.of(late))}</span>" if late and one.waits_for else ""
+    reason = f"<br><span class='faint'>{escape(one.reason)}</span>" if one.reason else ""
+    lost = "".join(
+        f"<br><span class='faint'>{escape(names.of(member_id))}: {escape(why)}</span>"
+        for member_id, why in one.dropped.items()
+    )
+    generation = "" if one.generation_id is None else f"{one.generation_id}"
+    cells = [
+        f"<td class='n'>{number}</td><td class='n'>{_time(one.began_ms - first_ms)}</td>",
+        f"<td>{escape(one.cause)}{reason}</td><td>{escape(member)}{lost}</td><td class='n'>{generation}</td>",
+        f"<td class='n'>{_time(one.join_ms)}{waited}</td><td class='n'>{_time(one.sync_ms)}</td>",
+        f"<td class='n'>{_moves(one, names)}</td><td class='n'>{one.kept}</td>",
+        f"<td class='n'>{one.unowned_ms / 1_000:.2f} s</td>",
+        f"<td>{escape(one.outcome if one.outcome is not Outcome.RUNNING else 'still running')}</td>",
+    ]
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _moves(one: Round, names: Names) -> str:
+    """How many; where each went when the pointer rests on it."""
+    ways = sorted(
+        (names.of(move.old_owner) if move.old_owner else "nobody", names.of(move.new_owner)) for move in one.moves
+    )
+    said = "; ".join(f"{len(list(same))} from {old} to {new}" for (old, new), same in groupby(ways))
+    return f'<span title="{escape(said)}">{len(one.moves)}</span>'
+
+
+def _section(section: Section) -> list[str]:
+    head, *rows = section.rows
+    return [
+        f"<section><h2>{escape(section.title)}</h2>",
+        f"<p>{escape(section.note)}</p>" if section.note else "",
+        '<div class="wide"><table><thead><tr>',
+        *(f"<th>{escape(name)}</th>" for name in head),
+        "</tr></thead><tbody>",
+        *("<tr>" + "".join(_cell(text) for text in row) + "</tr>" for row in rows),
+        "</tbody></table></div></section>",
+    ]
+
+
+def _cell(text: str) -> str:
+    kind = f' class="{text}"' if text in {"kept", "broken"} else ""
+    return f"<td{kind}>{escape(text)}</td>"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _time(ms: int | None) -> str:
+    if ms is None:
+        return "-"
+    return f"{ms} ms" if ms < 1_000 else f"{ms / 1_000:.1f} s"

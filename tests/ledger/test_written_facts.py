@@ -1,0 +1,78 @@
+"""Facts as lines of JSON: what is written is read back, and nothing else is taken for a fact."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie import facts
+from coterie.errors import ErrorCode, MalformedError
+from coterie.facts import Cause, Fact, MemberLeft
+from coterie.ledger import read_fact, write_fact
+
+KINDS = sorted(
+    (kind for kind in vars(facts).values() if isinstance(kind, type) and issubclass(kind, Fact)),
+    key=lambda kind: kind.__name__,
+)
+
+
+@given(st.data(), st.sampled_from(KINDS))
+def test_every_kind_is_read_back_as_it_was_written(data: st.DataObject, kind: type[Fact]) -> None:
+    fact = data.draw(st.from_type(kind))
+    assert _comparable(read_fact(write_fact(fact))) == _comparable(fact)
+
+
+def _comparable(fact: Fact | None) -> object:
+    """Lists and tuples are the same in JSON."""
+    assert fact is not None
+
+    def same(value: object) -> object:
+        if isinstance(value, list | tuple):
+            return [same(one) for one in value]
+        return value
+
+    return type(fact), [same(getattr(fact, one.name)) for one in dataclasses.fields(fact)]
+
+
+def test_a_line_looks_as_it_is_documented() -> None:
+    fact = facts.RoundStarted(5, "g", Cause.MEMBER_LEFT, "a", "because", 3, ["b"])
+    assert json.loads(write_fact(fact)) == {
+        "fact": "RoundStarted",
+        "at_ms": 5,
+        "group_id": "g",
+        "cause": "member left",
+        "member_id": "a",
+        "reason": "because",
+        "generation_id": 3,
+        "waits_for": ["b"],
+    }
+    assert b'"error":"REQUEST_TIMED_OUT"' in write_fact(facts.WriteFailed(1, "g", "x", ErrorCode.REQUEST_TIMED_OUT))
+
+
+def test_kinds_and_fields_of_a_newer_broker_are_passed_over() -> None:
+    assert read_fact(b'{"fact": "MoonRose", "at_ms": 1}') is None
+    line = json.loads(write_fact(MemberLeft(1, "g", "a", None, None))) | {"mood": "good"}
+    assert read_fact(json.dumps(line).encode()) == MemberLeft(1, "g", "a", None, None)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"[]",
+        b"1",
+        b'{"fact": 1}',
+        b'{"fact": "MemberLeft"}',
+        b'{"fact": "MemberLeft", "at_ms": "1", "group_id": "g", "member_id": "a", "instance_id": null, "reason": null}',
+        b'{"fact": "AssignmentStored", "at_ms": 1, "group_id": "g", "generation_id": 1, "assignments": {"a": "xyz"}}',
+        b'{"fact": "WriteFailed", "at_ms": 1, "group_id": "g", "what": "x", "error": "NO_SUCH_ERROR"}',
+        b"\xff\xfe",
+    ],
+)
+def test_what_is_not_a_fact_is_refused(line: bytes) -> None:
+    with pytest.raises(MalformedError):
+        read_fact(line)

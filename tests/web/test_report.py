@@ -1,0 +1,115 @@
+"""The page says what the ledger says, is well-formed, and takes nothing a client says for markup."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from coterie.facts import AssignmentStored, Cause, Fact, MemberJoined, MemberLeft, RoundStarted
+from coterie.ledger import fold, intervals_of
+from coterie.web import picture, report
+from coterie.web.names import Names
+from coterie.web.report import Section
+from coterie.wire.subscription import Assignment, write_assignment
+
+
+def story(client_id: str = "app") -> list[Fact]:
+    """First a has both partitions; b comes and takes one; a leaves and b has both."""
+
+    def owns(*numbers: int) -> bytes:
+        return write_assignment(Assignment({"orders": list(numbers)}))
+
+    return [
+        MemberJoined(1_000, "g", "a-id", None, client_id, "h"),
+        RoundStarted(1_000, "g", Cause.NEW_MEMBER, "a-id", None, 0, []),
+        AssignmentStored(1_500, "g", 1, {"a-id": owns(0, 1)}),
+        MemberJoined(4_000, "g", "b-id", "static-b", client_id, "h"),
+        RoundStarted(4_000, "g", Cause.NEW_MEMBER, "b-id", None, 1, ["a-id"]),
+        AssignmentStored(4_200, "g", 2, {"a-id": owns(0), "b-id": owns(1)}),
+        RoundStarted(8_000, "g", Cause.MEMBER_LEFT, "a-id", "the consumer is being closed", 2, ["b-id"]),
+        MemberLeft(8_000, "g", "a-id", None, "the consumer is being closed"),
+        AssignmentStored(11_000, "g", 3, {"b-id": owns(0, 1)}),
+    ]
+
+
+class Checker(HTMLParser):
+    """Every element is closed in order; keeps the text."""
+
+    VOID = frozenset({"meta", "link", "br", "rect", "line"})
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, _attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, _attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_tells_cause_member_moves_and_cost_of_every_round() -> None:
+    page = Checker(report("Rebalances", story()))
+    assert page.text.count("new member") >= 2 and "the consumer is being closed" in page.text
+    assert "3 rounds of 1 group" in page.text
+    assert "3.00 s" in page.text  # partition 0 had nobody from 8.0 to 11.0
+
+
+def test_the_picture_has_a_bar_for_each_interval_and_a_mark_for_each_round() -> None:
+    facts = story()
+    drawing = picture(intervals_of(facts), fold(facts), Names(facts))
+    svg = ET.fromstring(drawing)
+    classes = [element.get("class") for element in svg.iter()]
+    assert classes.count("bar") == len(intervals_of(facts)) == 4
+    assert classes.count("round") == 3
+    bars = [element for element in svg.iter() if element.get("class") == "bar"]
+    ends = [float(bar.get("x", 0)) + float(bar.get("width", 0)) for bar in bars]
+    assert sorted(ends)[-2:] == pytest.approx([944, 944], abs=0.6)  # what b still has goes on to the edge
+
+
+def test_a_gap_in_a_row_is_as_long_as_nobody_owned_it() -> None:
+    facts = story()
+    svg = ET.fromstring(picture(intervals_of(facts), fold(facts), Names(facts)))
+    first_row = min(float(element.get("y", 0)) for element in svg.iter() if element.get("class") == "bar")
+    bars = sorted(
+        (float(element.get("x", 0)), float(element.get("width", 0)))
+        for element in svg.iter()
+        if element.get("class") == "bar" and float(element.get("y", 0)) == first_row
+    )
+    (x, width), (next_x, _) = bars
+    whole = 960 - 110 - 16
+    assert next_x - (x + width) == pytest.approx(whole * 3_000 / 10_000, abs=0.3)
+
+
+@pytest.mark.parametrize("odd", ["<script>alert(1)</script>", '"><img src=x onerror=y>', "a&b", "\N{SNOWMAN}"])
+def test_what_a_client_calls_itself_is_shown_and_never_run(odd: str) -> None:
+    page = Checker(report(odd, story(odd), note=odd, sections=[Section(odd, [[odd], [odd]])]))
+    assert page.text.count(odd) >= 4
+    assert "script" not in page.tags and "img" not in page.tags
+
+
+def test_members_of_the_same_name_are_told_apart_and_static_ones_go_by_their_instance() -> None:
+    names = Names([MemberJoined(0, "g", f"m{number}", None, "app", "h") for number in range(3)])
+    assert [names.of(f"m{number}") for number in range(3)] == ["app", "app #2", "app #3"]
+    assert Names(story()).of("b-id") == "static-b"
+    assert Names().of("client-" + "0" * 36) == "client"
+
+
+def test_a_page_about_nothing_says_so() -> None:
+    page = Checker(report("Rebalances", []))
+    assert "Nothing was recorded" in page.text and "No group had a rebalance" in page.text
