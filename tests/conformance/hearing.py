@@ -3,7 +3,7 @@
 Left out: fields that are 0, false, null, NONE, an empty list or no bytes. The version says which fields there are, and
 an empty string is written, so nothing is lost.
 Replaced: member ids, group names, topic ids, the address of the client, and bytes that have a name. Sorted: topics and
-partitions, and groups that are described or listed, since Kafka has them from maps and from several partitions.
+partitions, and groups that are described, listed or deleted: Kafka has them from maps and from several partitions.
 Members stay in Kafka's order: it follows from their ids (rule 7), and the replay is given the same ones.
 """
 
@@ -93,8 +93,8 @@ class Ears:
             own = [group for group in answer.groups if group.group_id.startswith(self.known.prefix)]
             answer = replace(answer, groups=tuple(own))
         written: dict[str, Any] = self._plain(answer)
-        if step.what in {"list", "describe"} and "groups" in written:
-            written["groups"].sort(key=lambda group: str(group["group_id"]))
+        entries = written.get({"list": "groups", "describe": "groups", "delete": "results"}.get(step.what, ""), [])
+        entries.sort(key=lambda entry: str(entry["group_id"]))
         return written
 
     def _plain(self, value: Any, name: str = "") -> Any:
