@@ -281,3 +281,24 @@ def produce(
         config=config,
         sets=set_ or [],
     )
+
+
+@app.command()
+def demo(
+    seconds: Annotated[float, typer.Option(min=0, help="How long to watch; half of it goes by between the acts.")] = 60,
+    members: Annotated[int, typer.Option(min=2, max=20, help="Members at the beginning.")] = 2,
+    partitions: Annotated[int, typer.Option(min=2, max=200, help="Partitions of the topic at the beginning.")] = 8,
+    spark: Annotated[bool, typer.Option("--spark/--no-spark", help="A Spark query is one of the members.")] = True,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave everything running until Ctrl-C.")] = False,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where everything is kept; must be new.")] = None,
+) -> None:
+    """Watch a group live: members join, leave, are killed and dawdle; partitions are added; two rolling deploys.
+
+    A broker, a stream of orders, Python consumers and a Spark query in one group. At the end: every round with its
+    cause and its cost, a report with a picture, and whether what is promised was kept. Exit status 1 if it was not.
+
+    Try it: coterie demo --no-spark --seconds 20
+    """
+    from coterie.cli.demo.demo import demo as run
+
+    run(seconds=seconds, members=members, partitions=partitions, with_spark=spark, keep=keep, out=out)
