@@ -1,16 +1,21 @@
 # What CI runs is `make test`. Every target sets up what it needs; `make help` lists them.
 PYTHON ?= python3
 BIN := .venv/bin
+ARGS ?=
 ONLY ?=
 KILLS ?= 300
 SEED ?=
 KEEP ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test style format types imports tests soak clients-go mutants bench bench-core bench-start bench-heartbeat docs clean bench-records conformance
+.PHONY: help demo venv test style format types imports tests soak clients-go mutants bench bench-core bench-start bench-heartbeat docs clean bench-records conformance
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: venv ## the main job end to end: a broker, a group, everything that can happen to it, and the account (ARGS="--keep")
+	@sh tools/java.sh
+	@$(BIN)/coterie demo $(ARGS)
 
 venv: .venv/installed ## .venv with the package and its tools; .venv/bin/coterie runs
 

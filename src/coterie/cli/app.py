@@ -302,3 +302,23 @@ def demo(
     from coterie.cli.demo.demo import demo as run
 
     run(seconds=seconds, members=members, partitions=partitions, with_spark=spark, keep=keep, out=out)
+
+
+@app.command()
+def report(
+    data: Annotated[Path, typer.Argument(metavar="DIR", help="A data directory, of ours or of Apache Kafka's.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where the page goes.", show_default="stdout")
+    ] = None,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="This group alone.")] = None,
+) -> None:
+    """Why did my groups rebalance, and what did it cost? A page with every round and who owned what when.
+
+    It reads the directory and changes nothing; the broker may be running. Our broker keeps what happened exactly; from
+    Apache Kafka's directory the page has what can be concluded from __consumer_offsets, and says so.
+
+    Try it: coterie report coterie-data -o report.html
+    """
+    from coterie.cli.report import report as run
+
+    run(data, out, group)

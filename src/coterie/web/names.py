@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coterie.facts import Fact, MemberJoined
+from coterie.facts import Fact, MemberJoined, MemberReplaced
 
 __all__ = ["Names"]
 
@@ -13,14 +13,16 @@ ID_LENGTH = 36
 
 
 class Names:
-    """By the instance id if it is static, else by the client's id; a second one of the same name is `name #2`."""
+    """By the instance id if it is static, however often it restarts; else by the client's id, the second as `id #2`."""
 
     def __init__(self, told: Iterable[Fact] = ()) -> None:
         self._names: dict[str, str] = {}
         self._taken: dict[str, int] = {}
         for fact in told:
-            if isinstance(fact, MemberJoined) and fact.member_id not in self._names:
-                self._give(fact.member_id, fact.instance_id or fact.client_id)
+            if isinstance(fact, MemberJoined | MemberReplaced) and fact.instance_id:
+                self._names[fact.member_id] = fact.instance_id
+            elif isinstance(fact, MemberJoined) and fact.member_id not in self._names:
+                self._give(fact.member_id, fact.client_id)
 
     def of(self, member_id: str) -> str:
         if member_id not in self._names:

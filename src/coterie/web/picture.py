@@ -15,7 +15,7 @@ from coterie.web.names import Names
 __all__ = ["STYLE", "colour_of", "picture"]
 
 WIDTH, LEFT, RIGHT, TOP, BELOW = 960, 110, 16, 30, 28
-ROW, BAR = 22, 16
+ROW, BAR, LABEL = 22, 16, 18
 SVG = "http://www.w3.org/2000/svg"
 HUES = (210, 25, 145, 285, 50, 345, 180, 100, 255, 0)
 """Neighbours in this list are easy to tell apart."""
@@ -47,7 +47,7 @@ def picture(intervals: Sequence[Interval], rounds: Sequence[Round], names: Names
     scale = _Scale(min(times), max(times))
     partitions = sorted({one.partition for one in intervals})
     rows = {partition: TOP + ROW * index for index, partition in enumerate(partitions)}
-    owners = {owner: index for index, owner in enumerate(dict.fromkeys(one.owner for one in intervals))}
+    owners = {name: index for index, name in enumerate(dict.fromkeys(names.of(one.owner) for one in intervals))}
     bottom = TOP + ROW * len(partitions)
     parts = [
         f'<svg class="picture" xmlns="{SVG}" viewBox="0 0 {WIDTH} {bottom + BELOW}" role="img">',
@@ -59,8 +59,12 @@ def picture(intervals: Sequence[Interval], rounds: Sequence[Round], names: Names
         label = escape(f"{partition[0]}-{partition[1]}")
         parts.append(f'<text x="{LEFT - 8}" y="{y + BAR - 3}" text-anchor="end">{_fit(label, 16)}</text>')
         parts.append(f'<rect class="row" x="{LEFT}" y="{y}" width="{WIDTH - LEFT - RIGHT}" height="{BAR}"/>')
-    parts += [_bar(one, rows[one.partition], scale, owners[one.owner], names) for one in intervals]
-    parts += [_mark(number, one, scale, bottom, names) for number, one in enumerate(rounds, 1)]
+    parts += [_bar(one, rows[one.partition], scale, owners[names.of(one.owner)], names) for one in intervals]
+    labelled = 0.0
+    for number, one in enumerate(rounds, 1):
+        has_room = scale.x(one.began_ms) - labelled >= LABEL
+        parts.append(_mark(number if has_room else None, one, scale, bottom, names))
+        labelled = scale.x(one.began_ms) if has_room else labelled
     return "\n".join([*parts, "</svg>"])
 
 
@@ -102,13 +106,14 @@ def _bar(one: Interval, y: int, scale: _Scale, index: int, names: Names) -> str:
     )
 
 
-def _mark(number: int, one: Round, scale: _Scale, bottom: int, names: Names) -> str:
+def _mark(number: int | None, one: Round, scale: _Scale, bottom: int, names: Names) -> str:
+    """Without a number where two would run into each other."""
     x = scale.x(one.began_ms)
     who = f", {names.of(one.culprit)}" if one.culprit else ""
+    label = f'<text class="number" x="{x}" y="{TOP - 12}" text-anchor="middle">{number}</text>' if number else ""
     return (
-        f"<g><title>{number}: {escape(one.cause + who)}</title>"
-        f'<line class="round" x1="{x}" x2="{x}" y1="{TOP - 8}" y2="{bottom}"/>'
-        f'<text class="number" x="{x}" y="{TOP - 12}" text-anchor="middle">{number}</text></g>'
+        f"<g><title>{escape(one.cause + who)}</title>"
+        f'<line class="round" x1="{x}" x2="{x}" y1="{TOP - 8}" y2="{bottom}"/>{label}</g>'
     )
 
 

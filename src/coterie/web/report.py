@@ -107,10 +107,10 @@ def _group(group: str, rounds: Sequence[Round], intervals: Sequence[Interval], n
 
 
 def _legend(intervals: Sequence[Interval], names: Names) -> str:
-    owners = dict.fromkeys(one.owner for one in intervals)
+    owners = dict.fromkeys(names.of(one.owner) for one in intervals)
     items = (
-        f'<li><i style="background:hsl({colour_of(index)} 58% 46%)"></i>{escape(names.of(owner))}</li>'
-        for index, owner in enumerate(owners)
+        f'<li><i style="background:hsl({colour_of(index)} 58% 46%)"></i>{escape(name)}</li>'
+        for index, name in enumerate(owners)
     )
     return f'<ul class="legend">{"".join(items)}</ul>'
 

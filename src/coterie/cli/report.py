@@ -1,0 +1,88 @@
+"""`coterie report`: the page about rebalances, from a data directory, of ours or of Apache Kafka's.
+
+The directory is only read, and may be that of a running broker. Our own keeps facts (`__coterie_facts`); of any other
+only `__consumer_offsets` is there, and what can be concluded from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import typer
+
+from coterie.errors import CoterieError, MalformedError
+from coterie.facts import Fact
+from coterie.ledger import read_fact
+from coterie.ledger.derived import derived_facts
+from coterie.messages import GroupRecord
+from coterie.web import report as page_of
+from coterie.wire.batch import batches
+from coterie.wire.offsets_topic import read_record
+from coterie.wire.records import BatchRecord, records
+
+__all__ = ["report"]
+
+FACTS, OFFSETS = "__coterie_facts", "__consumer_offsets"
+OBSERVED = "Told by the broker itself as it happened."
+DERIVED = (
+    "Concluded from __consumer_offsets: owners and generations are certain; a round is shown at its end, how long it "
+    "took is not known, and its cause is what the members that came and went suggest."
+)
+
+
+def report(data: Path, out: Path | None, group: str | None) -> None:
+    try:
+        told, note = _facts(data, group)
+    except (CoterieError, OSError) as error:
+        typer.echo(f"coterie: {error}", err=True)
+        raise typer.Exit(1) from None
+    page = page_of(f"Rebalances in {data.name}", told, note=note)
+    if out is None:
+        typer.echo(page, nl=False)
+    else:
+        out.write_text(page)
+        typer.echo(f"{out}", err=True)
+
+
+def _facts(data: Path, group: str | None) -> tuple[list[Fact], str]:
+    told, note = _all_facts(data)
+    if group is not None:
+        told = [fact for fact in told if fact.group_id == group]
+        if not told:
+            raise CoterieError(f"nothing is known of a group {group!r} in {data}")
+    return told, note
+
+
+def _all_facts(data: Path) -> tuple[list[Fact], str]:
+    if not data.is_dir():
+        raise CoterieError(f"{data} is no directory: name a data directory (coterie serve --data, or Kafka's log.dirs)")
+    if (data / f"{FACTS}-0").is_dir():
+        read = (read_fact(record.value or b"") for record in _records(data / f"{FACTS}-0"))
+        return [fact for fact in read if fact is not None], OBSERVED
+    partitions = sorted(data.glob(f"{OFFSETS}-*"))
+    if not partitions:
+        raise CoterieError(f"{data} has neither {FACTS} nor {OFFSETS}: no group was ever here")
+    told = [fact for partition in partitions for fact in derived_facts(_groups(partition))]
+    return sorted(told, key=lambda fact: fact.at_ms), DERIVED
+
+
+def _groups(partition: Path) -> Iterator[tuple[int, GroupRecord]]:
+    for record in _records(partition):
+        try:
+            found = read_record(record.key or b"", record.value)
+        except MalformedError:
+            continue
+        if isinstance(found, GroupRecord):
+            yield record.timestamp, found
+
+
+def _records(partition: Path) -> Iterator[BatchRecord]:
+    """Of all segments; what is being written at this moment is left out."""
+    for segment in sorted(partition.glob("*.log")):
+        data = segment.read_bytes()
+        with suppress(MalformedError):
+            for at, header in batches(data):
+                if not header.is_control:
+                    yield from records(data, header, at)

@@ -1,0 +1,55 @@
+"""The demonstration, played for real and in a hurry: real processes, a real kill -9, every promise checked."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COTERIE = str(Path(sys.executable).with_name("coterie"))
+
+
+@pytest.mark.real_time
+def test_the_whole_plot_is_played_and_every_promise_kept(tmp_path: Path) -> None:
+    command = [COTERIE, "demo", "--no-spark", "--seconds", "0", "--out", str(tmp_path / "home")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("\n  kept ") == 5, done.stdout
+    for cause in ("new member", "member left", "session expired", "protocols changed"):
+        assert f"round: {cause}" in done.stdout
+    page = (tmp_path / "home" / "report.html").read_text()
+    assert "session expired" in page and 'class="bar"' in page
+
+
+@pytest.mark.real_time
+def test_an_interrupt_ends_everything_that_was_started(tmp_path: Path) -> None:
+    command = [COTERIE, "demo", "--no-spark", "--out", str(tmp_path / "home")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "generation 1" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+        assert process.wait(30) == 130
+    assert "everything that was started has been ended" in rest
+    left = [entry for entry in Path("/proc").glob("[0-9]*/cmdline") if _mentions(entry, str(tmp_path))]
+    assert left == []
+
+
+def _mentions(entry: Path, text: str) -> bool:
+    try:
+        return text.encode() in entry.read_bytes() and entry.parent.name != str(os.getpid())
+    except OSError:
+        return False
+
+
+def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("")
+    command = [COTERIE, "demo", "--no-spark", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1 and "is not empty" in done.stderr

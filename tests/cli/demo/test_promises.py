@@ -1,0 +1,50 @@
+"""The demonstration's judge is one that can say no."""
+
+from __future__ import annotations
+
+from coterie.cli.demo.promises import check
+from coterie.facts import AssignmentStored, Fact, OffsetsStored
+from coterie.wire.subscription import Assignment, write_assignment
+
+ENDS = {0: 3, 1: 1}
+ALL = [(0, 0), (0, 1), (0, 2), (1, 0)]
+
+
+def verdicts(
+    done: dict[str, list[tuple[int, int]]],
+    crashed: tuple[str, ...] = (),
+    told: tuple[Fact, ...] = (),
+    static_rounds: int | None = None,
+) -> list[bool]:
+    return [promise.is_kept for promise in check(ENDS, done, crashed, told, static_rounds)]
+
+
+def owns(**members: list[int]) -> AssignmentStored:
+    given = {name: write_assignment(Assignment({"orders": numbers})) for name, numbers in members.items()}
+    return AssignmentStored(0, "shop", 1, given)
+
+
+def test_all_is_well() -> None:
+    told = (owns(a=[0], b=[1]), OffsetsStored(1, "shop", "a", [("orders", 0, 1)], transactional=False))
+    assert verdicts({"a": ALL[:3], "b": ALL[3:]}, told=told, static_rounds=0) == [True] * 5
+
+
+def test_a_missing_order_is_noticed() -> None:
+    found = check(ENDS, {"a": ALL[:3]}, (), (), None)
+    assert not found[0].is_kept and "partition 1 offset 0" in found[0].found
+
+
+def test_an_order_done_twice_is_excused_by_a_crash_alone() -> None:
+    assert not verdicts({"a": ALL, "b": [(0, 2)]})[1]
+    assert verdicts({"a": ALL, "b": [(0, 2)]}, crashed=("b",))[1]
+    assert not verdicts({"a": [*ALL, (0, 1)], "b": [(0, 2)]}, crashed=("b",))[1]
+
+
+def test_two_owners_and_a_commit_that_goes_back_are_noticed() -> None:
+    assert not verdicts({"a": ALL}, told=(owns(a=[0, 1], b=[1]),))[2]
+    commits = [OffsetsStored(at, "shop", "a", [("orders", 0, 9 - at)], transactional=False) for at in (1, 2)]
+    assert not verdicts({"a": ALL}, told=tuple(commits))[3]
+
+
+def test_a_static_restart_that_costs_a_round_is_noticed() -> None:
+    assert not verdicts({"a": ALL}, static_rounds=1)[4]

@@ -1,0 +1,99 @@
+"""`coterie report` of a real data directory: as the broker told it, and as `__consumer_offsets` alone lets conclude."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from coterie import Broker, Consumer
+from coterie.cli.app import app
+from coterie.cli.report import DERIVED, OBSERVED, _all_facts
+from coterie.client.admin import Admin, NewTopic, checked
+from coterie.facts import AssignmentStored, Fact
+from coterie.ledger import Outcome, fold, intervals_of
+
+QUICK = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 2}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One member, a second, the first leaves, the second comes back as a static one, everybody leaves."""
+    home = tmp_path_factory.mktemp("report") / "data"
+    with Broker(home, QUICK) as broker:
+        where = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "shop", "heartbeat.interval.ms": 100}
+        with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
+            checked(admin.create_topics([NewTopic("orders", 4)]))
+        first, second = Consumer(where, client_id="first"), Consumer(where, client_id="second")
+        first.subscribe(["orders"])
+        second.subscribe(["orders"])
+        until(lambda: len(first.assignment()) == 4, first)
+        until(lambda: len(first.assignment()) == len(second.assignment()) == 2, first, second)
+        first.close()
+        until(lambda: len(second.assignment()) == 4, second)
+        second.close()
+        for _ in range(2):
+            static = Consumer(where, client_id="static", group_instance_id="till")
+            static.subscribe(["orders"])
+            until(lambda: len(static.assignment()) == 4, static)  # noqa: B023  it is this one's
+            static.close()
+    return home
+
+
+def until(it_is_so: Callable[[], bool], *consumers: Consumer) -> None:
+    for _ in range(600):
+        for consumer in consumers:
+            consumer.poll(0.05)
+        if it_is_so():
+            return
+    raise AssertionError("it never was so")
+
+
+@pytest.fixture
+def without_facts(data: Path, tmp_path: Path) -> Path:
+    """As Kafka's directory would be."""
+    shutil.copytree(data, tmp_path / "data")
+    shutil.rmtree(tmp_path / "data" / "__coterie_facts-0")
+    return tmp_path / "data"
+
+
+def test_the_page_is_made_of_what_the_broker_kept(data: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["report", str(data), "-o", str(tmp_path / "page.html")])
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "page.html").read_text()
+    assert OBSERVED in page and "Group shop" in page and "the consumer is being closed" in page
+
+
+def test_without_facts_it_is_concluded_from_the_offsets_topic_and_says_so(without_facts: Path) -> None:
+    done = CliRunner().invoke(app, ["report", str(without_facts)])
+    assert done.exit_code == 0, done.output
+    assert DERIVED in done.stdout and "Group shop" in done.stdout
+
+
+def test_both_agree_on_generations_and_on_who_owned_what_next(data: Path, without_facts: Path) -> None:
+    (observed, _), (derived, _) = _all_facts(data), _all_facts(without_facts)
+    assert stored(observed) == stored(derived) != []
+    rounds = [one for one in fold(observed) if one.outcome is Outcome.STABLE]
+    concluded = [one for one in fold(derived) if one.outcome is Outcome.STABLE]
+    assert [(one.generation_id, one.protocol_name, one.leader_id) for one in rounds] == [
+        (one.generation_id, one.protocol_name, one.leader_id) for one in concluded
+    ]
+    assert [len(one.moves) for one in rounds] == [len(one.moves) for one in concluded]
+    order = [[(one.partition, one.owner) for one in intervals_of(told)] for told in (observed, derived)]
+    assert set(order[0]) == set(order[1])
+
+
+def stored(told: Sequence[Fact]) -> list[tuple[int, dict[str, bytes]]]:
+    return [(fact.generation_id, dict(fact.assignments)) for fact in told if isinstance(fact, AssignmentStored)]
+
+
+def test_a_group_that_is_not_there_and_a_directory_that_is_none_are_named(data: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["report", str(data), "--group", "shoe"])
+    assert done.exit_code == 1 and "'shoe'" in done.stderr
+    done = CliRunner().invoke(app, ["report", str(tmp_path / "nothing")])
+    assert done.exit_code == 1 and "is no directory" in done.stderr
+    done = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert done.exit_code == 1 and "no group was ever here" in done.stderr
