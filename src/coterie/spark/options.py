@@ -1,0 +1,368 @@
+"""Every option of source and sink, and what may not be said together; pure. docs/spark.md has the table.
+
+Names and meanings are those of Spark's Kafka source and sink, so that `format("kafka")` becomes `format("coterie")` and
+nothing else changes. As there, the case of a name does not count, and `kafka.*` are the settings of the client.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import Enum
+from typing import Any, TypeVar
+
+from coterie.client.settings import ConsumerSettings, ProducerSettings
+from coterie.client.words import TopicPartition
+from coterie.errors import MalformedError
+from coterie.settings import SettingsError
+from coterie.settings.kinds import Flag, Word, Words, int32, int64
+from coterie.spark.places import (
+    EARLIEST,
+    LATEST,
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    Committed,
+    Everywhere,
+    Place,
+    parse_assignment,
+    parse_numbers,
+)
+
+__all__ = ["OPTIONS", "Option", "SinkOptions", "SourceOptions", "Use"]
+
+_Settings = TypeVar("_Settings", ConsumerSettings, ProducerSettings)
+
+CLIENT_PREFIX = "kafka."
+SPARKS_OWN = frozenset({"path", "checkpointlocation", "queryname", "outputmode"})
+"""Spark hands these to a sink among the options, whoever asked for them."""
+
+
+class Use(Enum):
+    BATCH = "batch"
+    STREAM = "stream"
+    SINK = "sink"
+
+
+BATCH, STREAM, SINK = Use
+
+
+class _Assignment(Words):
+    @property
+    def allowed(self) -> str:
+        return 'JSON of topics and their partitions, as in {"orders": [0, 1]}'
+
+    def read(self, text: str) -> Any:
+        return parse_assignment(text)
+
+
+class _Regex(Word):
+    @property
+    def allowed(self) -> str:
+        return "a regular expression for the whole name of a topic"
+
+    def read(self, text: str) -> Any:
+        try:
+            return re.compile(text)
+        except re.error as error:
+            raise ValueError(error) from None
+
+
+class _Offsets(Word):
+    """Some words, or JSON of offsets."""
+
+    @property
+    def allowed(self) -> str:
+        return f'{", ".join(self.choices)}, or JSON of offsets, as in {{"orders": {{"0": 23, "1": -2}}}}'
+
+    def read(self, text: str) -> Any:
+        word = text.strip().lower()
+        if word in self.choices:
+            return {"earliest": Everywhere(EARLIEST), "latest": Everywhere(LATEST), "committed": Committed()}[word]
+        offsets = parse_numbers(text)
+        for partition, offset in offsets.items():
+            if offset < EARLIEST:
+                raise MalformedError(f"{partition} has {offset}: offsets begin at 0; -1 is the latest, -2 the earliest")
+        return AtOffsets(offsets)
+
+
+class _Times(Word):
+    @property
+    def allowed(self) -> str:
+        return 'JSON of times in milliseconds, as in {"orders": {"0": 1700000000000}}'
+
+    def read(self, text: str) -> Any:
+        times = parse_numbers(text)
+        for partition, time in times.items():
+            if time < 0:
+                raise MalformedError(f"{partition} has {time}: a time is milliseconds since 1970")
+        return AtTimes(times)
+
+
+class _Duration(Word):
+    _UNITS: Mapping[str, int] = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+    @property
+    def allowed(self) -> str:
+        return f"a whole number and one of {', '.join(self._UNITS)}, as in 15m"
+
+    def read(self, text: str) -> Any:
+        found = re.fullmatch(r"\s*([0-9]{1,15})\s*([a-z]*)\s*", text.lower(), re.ASCII)
+        if found is None or (found[2] or "ms") not in self._UNITS:
+            raise ValueError(text)
+        return int(found[1]) * self._UNITS[found[2] or "ms"]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    name: str
+    kind: Any
+    uses: frozenset[Use]
+    doc: str
+    default: Any = None
+    unused: str = ""
+    """Accepted for the sake of jobs that have it, and why it changes nothing."""
+
+    @property
+    def field_name(self) -> str:
+        return re.sub(r"(?<=[a-z0-9])([A-Z])|\.", lambda found: f"_{found[1] or ''}", self.name).lower()
+
+
+_READ, _ALL = frozenset({BATCH, STREAM}), frozenset(Use)
+_BATCH, _STREAM, _SINK = frozenset({BATCH}), frozenset({STREAM}), frozenset({SINK})
+_NO_PREFIX = "no group id is made up here: without groupId there is no group"
+_RETRIED = "kafka.default.api.timeout.ms and kafka.retry.backoff.ms say how long and how often it is tried"
+
+OPTIONS: Sequence[Option] = (
+    Option("subscribe", Words(), _READ, "Topics, with commas between them."),
+    Option("subscribePattern", _Regex(), _READ, "All topics whose whole name matches, those that come later too."),
+    Option("assign", _Assignment(), _READ, "These partitions and no others."),
+    Option(
+        "groupId",
+        Word(is_empty_allowed=False),
+        _READ,
+        "A streaming query is a member of this group: it reads what the group assigns to it and commits what Spark has "
+        "made durable. A batch read only looks up its offsets (startingOffsets=committed).",
+    ),
+    Option(
+        "checkpointLocation",
+        Word(is_empty_allowed=False),
+        _STREAM,
+        "With groupId: the checkpointLocation of the query once more. A query that is stopped in order then commits "
+        "its last batch before it leaves, and nothing is read twice.",
+    ),
+    Option(
+        "startingOffsets",
+        _Offsets(("earliest", "latest", "committed")),
+        _READ,
+        "Where a query begins that has no checkpoint yet. Default: earliest for a batch, latest for a stream, "
+        "committed with groupId. With groupId it is for partitions that the group has no offset for.",
+    ),
+    Option("startingOffsetsByTimestamp", _Times(), _READ, "The first record at or after a time, for each partition."),
+    Option("startingTimestamp", int64(0), _READ, "The first record at or after a time (ms), in every partition."),
+    Option(
+        "startingOffsetsByTimestampStrategy",
+        Word(("error", "latest"), any_case=True),
+        _READ,
+        "If there is no record after the time: fail, or begin with what comes.",
+        "error",
+    ),
+    Option("endingOffsets", _Offsets(("latest",)), _BATCH, "Where a batch ends: before these offsets.", None),
+    Option("endingOffsetsByTimestamp", _Times(), _BATCH, "Before the first record at or after a time; else the end."),
+    Option("endingTimestamp", int64(0), _BATCH, "The same, one time for all."),
+    Option(
+        "failOnDataLoss",
+        Flag(),
+        _READ,
+        "Whether to fail when records that were to be read are gone: deleted by retention, or with their topic.",
+        True,
+    ),
+    Option("maxOffsetsPerTrigger", int64(1), _READ, "The most a batch reads, shared by what waits in each partition."),
+    Option("minOffsetsPerTrigger", int64(1), _READ, "A batch waits for so many,"),
+    Option("maxTriggerDelay", _Duration(), _READ, "but not longer than this.", 15 * 60_000),
+    Option("minPartitions", int32(1, 1_000_000), _READ, "At least so many tasks, large partitions cut into several."),
+    Option("maxRecordsPerPartition", int64(1), _READ, "The most one task reads."),
+    Option("includeHeaders", Flag(), _ALL, "Whether there is a column of the records' headers.", False),
+    Option("kafkaConsumer.pollTimeoutMs", int64(1), _READ, "How long a task waits without a record.", 120_000),
+    Option("topic", Word(is_empty_allowed=False), _SINK, "Where all rows go; it counts more than a column topic."),
+    Option("groupIdPrefix", Word(), _READ, "The beginning of a group id.", unused=_NO_PREFIX),
+    Option("fetchOffset.numRetries", int32(0), _READ, "How often offsets are asked for.", unused=_RETRIED),
+    Option("fetchOffset.retryIntervalMs", int64(0), _READ, "The pause in between.", unused=_RETRIED),
+)
+_BY_NAME = {option.name.lower(): option for option in OPTIONS}
+_NOT_OURS: Mapping[str, str] = {
+    "kafka.auto.offset.reset": "say startingOffsets, and failOnDataLoss for what is gone later",
+    "kafka.enable.auto.commit": "the query commits what Spark has made durable, if it has a groupId",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    client: ConsumerSettings
+    topics: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    assigned: tuple[TopicPartition, ...] = ()
+    group_id: str | None = None
+    """As a member, in a stream; to look up its offsets, in a batch."""
+    committed_of: str | None = None
+    """The group that startingOffsets=committed means."""
+    checkpoint_location: str | None = None
+    start: Place = field(default_factory=lambda: Everywhere(EARLIEST))
+    start_if_too_late: str = "error"
+    end: Place = field(default_factory=lambda: Everywhere(LATEST))
+    fail_on_data_loss: bool = True
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay: int = 0
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    include_headers: bool = False
+    poll_timeout_ms: int = 120_000
+
+    @classmethod
+    def of(cls, given: Mapping[str, str], use: Use) -> SourceOptions:
+        """SettingsError has a line for each thing that cannot be."""
+        problems: list[str] = []
+        values, client = _read(given, use, problems)
+        group_of_client = client.pop("group.id", None)
+        group_id = values["group_id"]
+        problems += _contradictions(values, use, group_id, group_of_client)
+        client.setdefault("client.id", "coterie-spark")
+        client.setdefault("partition.assignment.strategy", "cooperative-sticky")
+        settings = _client(ConsumerSettings, client | ({"group.id": group_id} if group_id else {}), problems)
+        if settings is None or problems:
+            raise SettingsError("\n".join(problems))
+        return cls(
+            client=settings,
+            topics=values["subscribe"] or (),
+            pattern=values["subscribe_pattern"],
+            assigned=values["assign"] or (),
+            group_id=group_id,
+            committed_of=group_id or group_of_client,
+            checkpoint_location=values["checkpoint_location"],
+            start=_start(values, use),
+            start_if_too_late=values["starting_offsets_by_timestamp_strategy"],
+            end=_end(values),
+            fail_on_data_loss=values["fail_on_data_loss"],
+            max_offsets_per_trigger=values["max_offsets_per_trigger"],
+            min_offsets_per_trigger=values["min_offsets_per_trigger"],
+            max_trigger_delay=values["max_trigger_delay"],
+            min_partitions=values["min_partitions"],
+            max_records_per_partition=values["max_records_per_partition"],
+            include_headers=values["include_headers"],
+            poll_timeout_ms=values["kafka_consumer_poll_timeout_ms"],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    client: ProducerSettings
+    topic: str | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> SinkOptions:
+        problems: list[str] = []
+        wanted = {name: text for name, text in given.items() if name.lower() not in SPARKS_OWN}
+        values, client = _read(wanted, SINK, problems)
+        client.setdefault("client.id", "coterie-spark")
+        settings = _client(ProducerSettings, client, problems)
+        if settings is None or problems:
+            raise SettingsError("\n".join(problems))
+        return cls(client=settings, topic=values["topic"])
+
+
+def _read(given: Mapping[str, str], use: Use, problems: list[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Values by field, and the client's settings by their own names."""
+    values = {option.field_name: option.default for option in OPTIONS}
+    client: dict[str, str] = {}
+    for given_name, text in given.items():
+        name = given_name.lower()
+        if name in _NOT_OURS:
+            problems.append(f"{name} is not taken: {_NOT_OURS[name]}")
+        elif name.startswith(CLIENT_PREFIX):
+            client[name.removeprefix(CLIENT_PREFIX)] = text
+        elif (option := _BY_NAME.get(name)) is None:
+            problems.append(_unknown(given_name))
+        elif use not in option.uses:
+            uses = " or ".join(sorted(each.value for each in option.uses))
+            problems.append(f"{option.name} is for a {uses}, and this is a {use.value}: leave it out")
+        else:
+            values[option.field_name] = _value(option, text, problems)
+    return values, client
+
+
+def _value(option: Option, text: str, problems: list[str]) -> Any:
+    try:
+        return option.kind.read(text)
+    except ValueError as error:
+        why = f" ({error})" if str(error) != text else ""
+        problems.append(f"{option.name} = {text!r}: allowed is {option.kind.allowed}{why}")
+        return option.default
+
+
+def _unknown(given_name: str) -> str:
+    known = {name.lower(): name for name in (*(each.name for each in OPTIONS), "kafka.bootstrap.servers")}
+    nearest = get_close_matches(given_name.lower(), known, n=1, cutoff=0.6)
+    hint = f"did you mean {known[nearest[0]]}?" if nearest else "docs/spark.md has them all; kafka.* are the client's"
+    return f"{given_name}: there is no such option; {hint}"
+
+
+def _client(kind: type[_Settings], given: Mapping[str, str], problems: list[str]) -> _Settings | None:
+    if not given.get("bootstrap.servers", "").strip():
+        problems.append("kafka.bootstrap.servers is missing: name a broker, as in localhost:9092")
+    try:
+        return kind.of(given)
+    except SettingsError as error:
+        problems += [f"kafka.{line}" for line in str(error).splitlines()]
+        return None
+
+
+def _contradictions(values: Mapping[str, Any], use: Use, group_id: str | None, group_of_client: str | None) -> list[str]:
+    problems = []
+    chosen = [name for name in ("subscribe", "subscribe_pattern", "assign") if values[name]]
+    if len(chosen) != 1:
+        what = f"{len(chosen)} of them are given" if chosen else "none of them is given"
+        problems.append(f"exactly one of subscribe, subscribePattern and assign says what to read: {what}")
+    if group_id and values["assign"] and use is STREAM:
+        problems.append("assign and groupId contradict each other: in a group the group assigns. Say subscribe")
+    if group_id and group_of_client and group_id != group_of_client:
+        problems.append(f"groupId is {group_id!r} and kafka.group.id {group_of_client!r}: leave the second out")
+    if isinstance(values["starting_offsets"], Committed) and not (group_id or group_of_client):
+        problems.append("startingOffsets = committed needs groupId: committed by whom?")
+    least, most = values["min_offsets_per_trigger"], values["max_offsets_per_trigger"]
+    if least and most and least > most:
+        problems.append(f"minOffsetsPerTrigger {least} is more than maxOffsetsPerTrigger {most}: no batch can be both")
+    if use is BATCH:
+        problems += _batch_contradictions(values)
+    return problems
+
+
+def _batch_contradictions(values: Mapping[str, Any]) -> list[str]:
+    problems = []
+    start, end = values["starting_offsets"], values["ending_offsets"]
+    if start == Everywhere(LATEST) or (isinstance(start, AtOffsets) and LATEST in start.offsets.values()):
+        problems.append("startingOffsets has the latest: a batch that begins at the end reads nothing. Say where from")
+    if isinstance(end, AtOffsets) and EARLIEST in end.offsets.values():
+        problems.append("endingOffsets has the earliest (-2): a batch that ends at the beginning reads nothing")
+    return problems
+
+
+def _start(values: Mapping[str, Any], use: Use) -> Place:
+    """Of several the first counts, as in Spark: one time for all, a time for each, offsets."""
+    if values["starting_timestamp"] is not None:
+        return AtTime(values["starting_timestamp"])
+    given: Place | None = values["starting_offsets_by_timestamp"] or values["starting_offsets"]
+    if given is not None:
+        return given
+    if use is BATCH:
+        return Everywhere(EARLIEST)
+    return Committed() if values["group_id"] else Everywhere(LATEST)
+
+
+def _end(values: Mapping[str, Any]) -> Place:
+    if values["ending_timestamp"] is not None:
+        return AtTime(values["ending_timestamp"])
+    given: Place | None = values["ending_offsets_by_timestamp"] or values["ending_offsets"]
+    return given or Everywhere(LATEST)
