@@ -231,6 +231,7 @@ class SourceOptions:
         problems += _contradictions(values, use, group_id, group_of_client)
         client.setdefault("client.id", "coterie-spark")
         client.setdefault("partition.assignment.strategy", "cooperative-sticky")
+        client.setdefault("allow.auto.create.topics", "false")
         settings = _client(ConsumerSettings, client | ({"group.id": group_id} if group_id else {}), problems)
         if settings is None or problems:
             raise SettingsError("\n".join(problems))

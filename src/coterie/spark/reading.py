@@ -1,0 +1,236 @@
+"""What a task does: fetch one slice of one partition, and hand it on as Arrow; the next fetch runs meanwhile.
+
+A worker process keeps its connections from task to task. It knows nothing of groups.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from coterie.apis import fetch
+from coterie.client.admin.results import checked
+from coterie.client.admin.topics import TopicsAdmin
+from coterie.client.background import background
+from coterie.client.chores import clock_ms
+from coterie.client.cluster import Cluster
+from coterie.client.settings import ConsumerSettings
+from coterie.client.words import TopicPartition
+from coterie.errors import STALE_METADATA, ErrorCode, KafkaError, MalformedError
+from coterie.spark.errors import DataLossError
+from coterie.spark.options import SourceOptions
+from coterie.spark.places import EARLIEST, LATEST
+from coterie.spark.planning import Slice
+from coterie.wire.arrow import ArrowReader
+from coterie.wire.batch import HEADER_SIZE, parse_header
+from coterie.wire.fetched import FetchedBatches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["read_slice"]
+
+log = logging.getLogger("coterie.spark")
+
+BY_NAME = 12
+"""Fetch names topics by id from version 13 on; a slice has the name."""
+FETCH_BYTES = 4 * 1024 * 1024
+"""Of one partition at a time, unless kafka.max.partition.fetch.bytes is given: there is no other that could starve."""
+GONE_AFTER = 3
+"""So often must a cluster say that there is no such topic until it is believed: news of a topic takes its time."""
+_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+class _Fetched(NamedTuple):
+    at: int
+    data: Any
+    aborted: list[tuple[int, int]] | None
+    next_offset: int
+
+
+class _LostError(Exception):
+    """Records are not there any more; `goes_on_at` is where there are some again, None if nowhere."""
+
+    def __init__(self, said: str, goes_on_at: int | None) -> None:
+        super().__init__(said)
+        self.goes_on_at = goes_on_at
+
+
+_clusters: dict[ConsumerSettings, Cluster] = {}
+"""Of this process: tasks come one after the other, and connecting anew costs more than a small task."""
+
+
+def read_slice(options: SourceOptions, piece: Slice) -> Iterator[pa.RecordBatch]:
+    """The records from `from_offset` on and before `until_offset`, some megabytes at a time."""
+    fetcher = _Fetcher(options, piece)
+    reader = ArrowReader(with_headers=options.include_headers)
+    settings = options.client
+    position = piece.from_offset
+    ahead = fetcher.start(position)
+    try:
+        while position < piece.until_offset:
+            try:
+                fetched = ahead.result()
+            except _LostError as lost:
+                position = _go_on_after(lost, options, piece)
+                ahead = fetcher.start(position)
+                continue
+            if fetched.next_offset < piece.until_offset:
+                ahead = fetcher.start(fetched.next_offset)
+            batches = FetchedBatches(
+                piece.topic,
+                piece.partition,
+                fetched.data,
+                next_offset=fetched.at,
+                until_offset=piece.until_offset,
+                aborted=fetched.aborted,
+                check_crcs=settings.check_crcs,
+            )
+            yield from _taken(reader, batches)
+            position = fetched.next_offset
+    finally:
+        ahead.cancel()
+
+
+def _taken(reader: ArrowReader, batches: FetchedBatches) -> Iterator[pa.RecordBatch]:
+    while True:
+        try:
+            found = reader.take(batches)
+        except MalformedError as error:
+            raise MalformedError(
+                f"the records of {batches.topic}-{batches.partition} from offset {batches.next_offset} on cannot be "
+                f"read: {error}. To go on without them, start a new query with startingOffsets behind them"
+            ) from None
+        if not found.num_rows:
+            return
+        yield found
+
+
+def _go_on_after(lost: _LostError, options: SourceOptions, piece: Slice) -> int:
+    if options.fail_on_data_loss:
+        raise DataLossError(
+            f"{lost} Records may have been deleted by retention before they were read, or with their topic. To go on "
+            "with what is left, set failOnDataLoss to false"
+        ) from None
+    log.warning("%s failOnDataLoss is false: going on with what is left", lost)
+    return piece.until_offset if lost.goes_on_at is None else min(lost.goes_on_at, piece.until_offset)
+
+
+class _Fetcher:
+    def __init__(self, options: SourceOptions, piece: Slice) -> None:
+        self._options = options
+        self._settings = options.client
+        self._piece = piece
+        self._place = TopicPartition(piece.topic, piece.partition)
+        given = options.client.given
+        self._bytes = options.client.max_partition_fetch_bytes if _IS_GIVEN in given else FETCH_BYTES
+
+    def start(self, position: int) -> Future[_Fetched]:
+        return asyncio.run_coroutine_threadsafe(self._fetch(position), background().loop)
+
+    async def _fetch(self, position: int) -> _Fetched:
+        """Try until there is something, with `kafkaConsumer.pollTimeoutMs` of patience."""
+        cluster = _clusters.get(self._settings)
+        if cluster is None:
+            cluster = _clusters[self._settings] = Cluster(self._settings)
+        until_ms = clock_ms() + self._options.poll_timeout_ms
+        failures = times_gone = 0
+        while True:
+            error: KafkaError | None = None
+            try:
+                found = await self._ask(cluster, position)
+                if found.next_offset > position:
+                    return found
+            except KafkaError as raised:
+                error = raised
+            if error is not None and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise await self._out_of_range(cluster, position)
+            if error is not None and error.code in _GONE:
+                times_gone += 1
+                if times_gone >= GONE_AFTER:
+                    raise _LostError(f"{self._place} is gone, and with it what was at {self._span(position)}.", None)
+            elif error is not None and not error.retriable:
+                raise error
+            if clock_ms() >= until_ms:
+                raise self._too_late(position, error)
+            if error is not None:
+                failures += 1
+                if error.code in STALE_METADATA:
+                    cluster.expire()
+                await cluster.pause(failures)
+
+    async def _ask(self, cluster: Cluster, position: int) -> _Fetched:
+        piece, settings = self._piece, self._settings
+        leader = await cluster.leader(piece.topic, piece.partition)
+        asked = fetch.Partition(partition=piece.partition, fetch_offset=position, max_bytes=self._bytes)
+        request = fetch.Request(
+            max_wait_ms=settings.fetch_max_wait_ms,
+            min_bytes=1,
+            max_bytes=max(settings.fetch_max_bytes, self._bytes),
+            isolation_level=1 if settings.isolation_level == "read_committed" else 0,
+            topics=[fetch.Topic(topic=piece.topic, partitions=[asked])],
+        )
+        timeout_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
+        response: fetch.Response = await cluster.send(
+            leader, fetch, request, lane="fetch", at_most=BY_NAME, timeout_ms=timeout_ms
+        )
+        what = f"reading {self._place} at offset {position}"
+        if response.error:
+            raise KafkaError.of(response.error, what)
+        answers = [each for topic in response.responses for each in topic.partitions]
+        if len(answers) != 1:
+            raise KafkaError(f"{what}: the broker answered for {len(answers)} partitions")
+        (answer,) = answers
+        if answer.error:
+            raise KafkaError.of(answer.error, what)
+        data = answer.records or b""
+        aborted = None
+        if settings.isolation_level == "read_committed":
+            aborted = [(each.first_offset, each.producer_id) for each in answer.aborted_transactions or ()]
+        return _Fetched(position, data, aborted, _next_offset(data, position))
+
+    async def _out_of_range(self, cluster: Cluster, position: int) -> _LostError:
+        look = _Offsets(cluster)
+        first = checked(await look.list_offsets({self._place: EARLIEST}))[self._place].offset
+        last = checked(await look.list_offsets({self._place: LATEST}))[self._place].offset
+        said = f"{self._span(position)} of {self._place} were to be read, and it has {first} to {last}."
+        return _LostError(said, first if position < first else None)
+
+    def _span(self, position: int) -> str:
+        return f"offsets {position} to {self._piece.until_offset}"
+
+    def _too_late(self, position: int, error: KafkaError | None) -> KafkaError:
+        why = f"the last try: {error}" if error else "the broker has nothing there"
+        return KafkaError(
+            f"reading {self._place} at offset {position}: nothing came within {self._options.poll_timeout_ms} ms "
+            f"(kafkaConsumer.pollTimeoutMs); {why}",
+            ErrorCode.REQUEST_TIMED_OUT,
+        )
+
+
+class _Offsets(TopicsAdmin):
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+
+_IS_GIVEN = "max.partition.fetch.bytes"
+
+
+def _next_offset(data: Any, position: int) -> int:
+    """Behind the last whole batch, so that the next fetch need not wait until these are read."""
+    view = memoryview(data)
+    at = 0
+    while len(view) - at >= HEADER_SIZE:
+        header = parse_header(view, at)
+        if header.size > len(view) - at:
+            break
+        position = max(position, header.next_offset)
+        at += header.size
+    if at == 0 and len(view):
+        raise MalformedError(
+            f"{len(view)} bytes at offset {position} hold no whole batch: raise kafka.max.partition.fetch.bytes"
+        )
+    return position

@@ -1,0 +1,193 @@
+"""format("coterie"): what Spark calls. Thin: options in, plans and slices out; the rest is in the files beside it.
+
+Spark makes a stream reader twice: one lives with the query, in a process of its own, and plans; another is pickled for
+the tasks. So nothing is connected, and no group joined, before Spark asks for an offset.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import suppress
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from coterie.client.background import background
+from coterie.spark.alone import Alone
+from coterie.spark.options import SinkOptions, SourceOptions, Use
+from coterie.spark.plan import Plan, Span
+from coterie.spark.planning import Slice, slices
+from coterie.spark.reading import read_slice
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from coterie.client.words import TopicPartition
+    from coterie.spark.membership import Seat
+
+__all__ = ["CoterieSource"]
+
+COLUMNS = (
+    "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
+)
+HEADERS = ", headers array<struct<key: string not null, value: binary>>"
+
+
+class CoterieSource(DataSource):
+    """
+    >>> spark.read.format("coterie").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "orders")
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+
+    @classmethod
+    def name(cls) -> str:
+        return "coterie"
+
+    def schema(self) -> str:
+        wanted = {name.lower(): text for name, text in self.options.items()}.get("includeheaders", "false")
+        return COLUMNS + (HEADERS if wanted.strip().lower() == "true" else "")
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return BatchReader(SourceOptions.of(self.options, Use.BATCH))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        return StreamReader(SourceOptions.of(self.options, Use.STREAM))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from coterie.spark.sink import BatchWriter
+
+        return BatchWriter(SinkOptions.of(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        from coterie.spark.sink import StreamWriter
+
+        return StreamWriter(SinkOptions.of(self.options), schema)
+
+
+def _cut(spans: dict[TopicPartition, Span], options: SourceOptions) -> list[InputPartition]:
+    pieces = slices(spans, least=options.min_partitions, most_records=options.max_records_per_partition)
+    return [InputPartition(piece) for piece in pieces]
+
+
+def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Spark makes up a partition of None where there is nothing to read."""
+    return read_slice(options, partition.value) if isinstance(partition.value, Slice) else iter(())
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return _cut(background().run(self._spans()), self._options)
+
+    async def _spans(self) -> dict[TopicPartition, Span]:
+        from coterie.spark.looking import Looking
+
+        look = Looking(self._options)
+        try:
+            partitions = await look.existing_partitions()
+            starts, ends = await look.starts(partitions), await look.ends(partitions)
+        finally:
+            await look.close()
+        return {each: Span(at, max(at, ends[each])) for each, at in starts.items()}
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(self._options, partition)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._driver: Alone | Seat | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For the tasks, which need the options alone."""
+        return {"_options": self._options, "_driver": None}
+
+    @property
+    def driver(self) -> Alone | Seat:
+        """What plans, from the first question on; it ends with the process, in order if that is at all possible."""
+        if self._driver is None:
+            self._driver = background().run(_driver(self._options))
+            _before_the_end(self.stop)
+        return self._driver
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return background().run(self.driver.initial()).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        limit = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """`start` is in Spark's log of batches that are done. To give it back says that there is nothing new."""
+        done = Plan.from_json(start)
+        at_most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        plan = background().run(self.driver.latest(done, at_most, may_wait=self._options.min_offsets_per_trigger is not None))
+        return start if plan is done else plan.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Where the log ends, in Spark's own form: what progress reports compare us with."""
+        topics: dict[str, dict[str, int]] = {}
+        for (topic, partition), end in sorted(self.driver.log_ends.items()):
+            topics.setdefault(topic, {})[str(partition)] = end
+        return topics or None
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        background().run(self.driver.set_target())
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Of `end` alone: a batch that is repeated reads what it read before."""
+        spans = background().run(self.driver.spans(Plan.from_json(end)))
+        return _cut(spans, self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(self._options, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Comes a batch late and never for the last one: what is durable is seen in latestOffset instead."""
+
+    def stop(self) -> None:
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            background().run(driver.end())
+
+
+async def _driver(options: SourceOptions) -> Alone | Seat:
+    query = os.urandom(6).hex()
+    if options.group_id is None:
+        return Alone(options, query)
+    from coterie.spark.membership import Seat
+
+    return Seat(options, query)
+
+
+def _before_the_end(stop: Any) -> None:
+    """Spark ends the process with SIGTERM and seldom calls stop(): a member that does not leave keeps others waiting."""
+    atexit.register(stop)
+
+    def ended(_signal: int, _frame: FrameType | None) -> None:
+        try:
+            stop()
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with suppress(ValueError):  # not the main thread: atexit it is
+        signal.signal(signal.SIGTERM, ended)
