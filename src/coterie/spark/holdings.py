@@ -87,6 +87,12 @@ class Holdings:
     def to_plan(self) -> dict[TopicPartition, int]:
         return {each: at for each, at in self.positions.items() if each not in self.going}
 
+    def moved(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Records are gone, and the query goes on without them."""
+        for each, at in positions.items():
+            if each in self.positions and self.positions[each] != at:
+                self.positions[each] = self._durable[each] = at
+
     def planned(self, plan: Plan) -> None:
         """A batch that is repeated may have partitions that are others' by now, or ours anew: those are not touched."""
         self.under_way = plan

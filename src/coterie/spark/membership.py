@@ -1,0 +1,323 @@
+"""A query's seat in its group: the member, what it holds, and when it lets go. All on the background's event loop.
+
+Spark's process of the query asks and waits; heartbeats, rounds and commits go on meanwhile. What is promised and why is
+in `claims.py`; what is held in `holdings.py`; this file does the asking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from coterie.apis import offset_commit
+from coterie.assignors import assignor
+from coterie.client.chores import clock_ms, within
+from coterie.client.consuming import BY_NAME, Engine
+from coterie.client.member import effects, events
+from coterie.client.member.effects import Listened
+from coterie.client.member.states import Stage
+from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.errors import CommitFailedError, CoterieError, KafkaError, RebalanceInProgressError
+from coterie.messages import CommitPartition, OffsetCommit, OffsetsCommitted
+from coterie.spark.alone import Budget, within_reach
+from coterie.spark.checkpoint import Checkpoint
+from coterie.spark.claims import goes_on_at, to_repeat
+from coterie.spark.holdings import Holdings
+from coterie.spark.looking import Looking
+from coterie.spark.options import SourceOptions
+from coterie.spark.places import EARLIEST, LATEST
+from coterie.spark.plan import Plan, Span
+from coterie.spark.planning import next_plan
+
+__all__ = ["Seat"]
+
+log = logging.getLogger("coterie.spark")
+
+PATIENCE_MS = 1_000
+"""So long a trigger waits for the group; then it says that there is nothing new, and Spark asks again."""
+LOOK_MS = 100
+"""How often a batch that others wait for is looked for in the checkpoint, if we know where that is."""
+LEAVE_MS = 10_000
+COMMIT_LANE = "commits"
+"""A commit while a join is parked on the coordinator's own connection goes past it."""
+
+
+class Seat:
+    """Of one query, from its first question to its end."""
+
+    def __init__(self, options: SourceOptions, query: str) -> None:
+        assert options.group_id is not None
+        self._options = options
+        self._group_id = options.group_id
+        self._query = query
+        self._holdings = Holdings()
+        self._member = _Member(options, self._holdings, self._revoked)
+        self._look = Looking(options, self._member.cluster)
+        self._checkpoint = Checkpoint(options.checkpoint_location) if options.checkpoint_location else None
+        self._budget = Budget(options)
+        self._target: dict[TopicPartition, int] | None = None
+        self._flushing = asyncio.Lock()
+        self._known_at_first: set[TopicPartition] | None = None
+        self.log_ends: dict[TopicPartition, int] = {}
+
+    # --- what Spark asks ----------------------------------------------------------------------------------------------
+
+    async def initial(self) -> Plan:
+        """A query that has no checkpoint: what it reads, the group says, and where, its offsets."""
+        await self._look.existing_partitions()
+        return Plan(self._query, 0, {})
+
+    async def spans(self, plan: Plan) -> dict[TopicPartition, Span]:
+        """Of the plan made a moment ago; or of one that Spark found in its checkpoint, begun and not done."""
+        under_way = self._holdings.under_way
+        if under_way is None or (under_way.query, under_way.number) != (plan.query, plan.number):
+            committed = await self._look.committed(self._group_id, plan.to_read())
+            under_way = Plan(plan.query, plan.number, to_repeat(plan, committed))
+            self._holdings.planned(under_way)
+        return under_way.to_read()
+
+    async def latest(self, done: Plan, at_most: int | None, *, may_wait: bool) -> Plan:
+        """The next plan; `done` itself if there is nothing new, or the group is not ready."""
+        if self._known_at_first is None:
+            self._known_at_first = await self._look.partitions()
+        self._member.join()
+        self._holdings.durable(done)
+        self._member.news()
+        until_ms = None if self._target is not None else clock_ms() + PATIENCE_MS
+        if not await self._is_ready(done, until_ms):
+            return done
+        positions = self._holdings.to_plan()
+        self.log_ends = await self._look.known_offsets(dict.fromkeys(positions, LATEST))
+        self._holdings.moved(within_reach(positions, self.log_ends, self._options))
+        positions = self._holdings.to_plan()  # some may have gone meanwhile
+        latest = self.log_ends
+        if self._target is not None:
+            latest = {each: min(latest.get(each, end), end) for each, end in self._target.items()}
+        ends = self._budget.ends(positions, latest, at_most=at_most, may_wait=may_wait and self._target is None)
+        plan = next_plan(done.query, done.number + 1, positions, ends)
+        if not plan.to_read():
+            return done
+        self._holdings.planned(plan)
+        return plan
+
+    async def _is_ready(self, done: Plan, until_ms: int | None) -> bool:
+        """Everything durable is committed, and of everything we own we know where it begins."""
+        while True:
+            self._member.raise_what_is_wrong()
+            is_there = self._member.has_joined if self._target is None else self._member.is_settled
+            if is_there and await self._flush(until_ms):
+                if not self._holdings.without_start():
+                    return True
+                await self._begin(done)
+                continue
+            if not await self._member.until_news(until_ms):
+                return False
+
+    async def _begin(self, done: Plan) -> None:
+        wanted = self._holdings.without_start()
+        committed = await self._look.committed(self._group_id, wanted)
+        starts: dict[TopicPartition, int] = {}
+        new = []
+        for each in wanted:
+            at = goes_on_at(each, done, committed)
+            if at is None:
+                new.append(each)
+            else:
+                starts[each] = at
+        starts |= await self._first_starts(new)
+        self._holdings.starts_at(starts)
+
+    async def _first_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Nobody of the group was there before. A partition that appeared while we watched has been read by nobody."""
+        if not partitions:
+            return {}
+        appeared = set(partitions) - (self._known_at_first or set())
+        starts = await self._look.offsets(dict.fromkeys(appeared, EARLIEST))
+        return starts | await self._look.starts(set(partitions) - appeared)
+
+    async def set_target(self) -> None:
+        """AvailableNow: of all partitions, since others of them may become ours before we are done."""
+        partitions = await self._look.partitions()
+        self._target = await self._look.known_offsets(dict.fromkeys(partitions, LATEST))
+
+    # --- what is owed to the group ------------------------------------------------------------------------------------
+
+    async def _flush(self, until_ms: float | None) -> bool:
+        """Whether all that is durable is committed; what we do not own any more is not ours to commit."""
+        async with self._flushing:
+            while owed := self._holdings.commits():
+                try:
+                    await self._member.commit_now(owed)
+                except KafkaError as error:
+                    if not error.retriable and not isinstance(error, CommitFailedError | RebalanceInProgressError):
+                        raise
+                    log.info("%s", error)
+                    if not await self._member.until_news(until_ms, at_most_ms=100):
+                        return False
+                else:
+                    self._holdings.committed(owed)
+            return True
+
+    async def _revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """A round takes these from us: not before the batch that has them is durable and committed."""
+        holdings = self._holdings
+        holdings.going_away(partitions)
+        member = self._member
+        while not holdings.is_free(partitions) and member.is_in_group and not member.is_leaving:
+            self._look_for_the_batch()
+            if holdings.commits():
+                await self._flush(clock_ms() + PATIENCE_MS)
+            if not holdings.is_free(partitions):
+                await member.until_news(None, at_most_ms=LOOK_MS)
+        if holdings.is_free(partitions):
+            holdings.released(partitions)
+        else:
+            holdings.lost(partitions)
+
+    def _look_for_the_batch(self) -> bool | None:
+        """Whether the batch under way is done; None if there is none, or nobody knows."""
+        under_way = self._holdings.under_way
+        if under_way is None or self._checkpoint is None:
+            return None
+        is_done = self._checkpoint.has_done(under_way)
+        if is_done:
+            self._holdings.durable(under_way)
+        return is_done
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    async def end(self) -> None:
+        """In order: commit what is durable, leave what is not to the others, say goodbye."""
+        until_ms = clock_ms() + LEAVE_MS
+        try:
+            if self._holdings.broken is None and self._member.is_in_group:
+                is_done = self._look_for_the_batch()
+                await self._flush(until_ms)
+                given_up = self._holdings.given_up()
+                if is_done is False and given_up and not self._member.is_alone:
+                    await within(LEAVE_MS, self._member.commit_now(given_up))
+        except CoterieError as error:
+            log.warning("leaving group %s: %s", self._group_id, error)
+        finally:
+            await self._member.leave(until_ms)
+
+
+class _Member(Engine):
+    """The consumer's engine without the reading: rounds and commits alone."""
+
+    def __init__(self, options: SourceOptions, holdings: Holdings, revoked: Any) -> None:
+        super().__init__(options.client, [assignor(name) for name in options.client.partition_assignment_strategy])
+        self._options = options
+        self._holdings = holdings
+        self._revoked = revoked
+        self._wrong: Exception | None = None
+        self._has_asked = False
+        self.has_joined = False
+        """It has had an assignment; what it owns of it is read on in every round."""
+        self.is_alone = True
+
+    @property
+    def is_in_group(self) -> bool:
+        return self.member is not None and self.member.has_generation
+
+    @property
+    def is_settled(self) -> bool:
+        return self.member is not None and self.member.stage is Stage.STABLE
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.member is not None and self.member.ending is not None
+
+    def join(self) -> None:
+        """Lazily, once. From then on the member is inside poll, since its events are handled as they come."""
+        if not self._has_asked:
+            self._has_asked = True
+            self.tell(events.Subscribed(self._options.topics, self._options.pattern))
+            self.tell(events.PollBegan())
+
+    def raise_what_is_wrong(self) -> None:
+        if self._holdings.broken is not None:
+            raise self._holdings.broken
+        if self._wrong is not None:
+            raise self._wrong
+
+    def news(self) -> None:
+        self._wake()
+
+    async def until_news(self, until_ms: float | None, *, at_most_ms: int = 1_000) -> bool:
+        """Whether there is time left, after something has happened or a while."""
+        now_ms = clock_ms()
+        if until_ms is not None and now_ms >= until_ms:
+            return False
+        await super().until_news(now_ms + at_most_ms if until_ms is None else min(now_ms + at_most_ms, until_ms))
+        return True
+
+    async def commit_now(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        member = self.member
+        assert member is not None
+        if member.stage is Stage.JOINING and member.has_generation and member.coordinator is not None:
+            await self._commit_while_joining(offsets)
+        else:
+            await self.commit(offsets, clock_ms() + self.settings.request_timeout_ms)
+
+    async def _commit_while_joining(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """The old generation lives until the last member has joined, and what we keep is read on meanwhile (KIP-429)."""
+        member = self.member
+        assert member is not None
+        partitions = [
+            CommitPartition(each.topic, each.partition, at.offset, at.leader_epoch, at.metadata)
+            for each, at in sorted(offsets.items())
+        ]
+        settings = member.settings
+        request = OffsetCommit(
+            None, settings.group_id, member.member_id, settings.group_instance_id, member.generation_id, partitions
+        )
+        reply: OffsetsCommitted = await self.cluster.send(
+            member.coordinator.id, offset_commit, request, lane=COMMIT_LANE, at_most=BY_NAME
+        )
+        wrong = [error for error in reply.errors if error]
+        if wrong:
+            raise RebalanceInProgressError(f"the commit came too late for its generation: {wrong[0].name}", wrong[0])
+
+    # --- what the member wants done -----------------------------------------------------------------------------------
+
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        holdings = self._holdings
+        holdings.released(holdings.owned.difference(partitions))
+        holdings.assigned([each for each in partitions if each not in holdings.owned])
+        self.has_joined = True
+
+    def _hold(self, effect: effects.HoldPartitions) -> None:
+        """Of an eager member, before a round: nothing more is planned of these."""
+        self._holdings.going_away(effect.partitions)
+
+    def _answer_positions(self, effect: effects.AskPositions) -> None:
+        self._answer(effect.then, {})
+
+    def _call_listener(self, effect: effects.CallListener) -> None:
+        self.chores.start(self._listen(effect))
+
+    async def _listen(self, effect: effects.CallListener) -> None:
+        if effect.kind is Listened.REVOKED and not self.is_leaving:
+            await self._revoked(effect.partitions)
+        elif effect.kind is not Listened.ASSIGNED:
+            self._holdings.lost(effect.partitions)
+        self._answer(effect.then)
+
+    def _answer(self, then: Any, reply: Any = None, error: Exception | None = None) -> None:
+        if isinstance(then, events.JoinAnswered) and reply is not None and not reply.error:
+            self.is_alone = reply.leader_id == reply.member_id and len(reply.members) <= 1
+        super()._answer(then, reply, error)
+
+    def fail(self, error: Exception) -> None:
+        self._wrong = error
+        self._wake()
+
+    async def leave(self, until_ms: int) -> None:
+        try:
+            if self._has_asked:
+                await self.ask_to_end(events.CloseAsked(until_ms))
+        finally:
+            await self.close()
