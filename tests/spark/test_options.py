@@ -19,7 +19,8 @@ def refusal(use: Use, **given: str) -> str:
 
 
 def test_the_case_of_a_name_does_not_count() -> None:
-    options = SourceOptions.of({"KAFKA.Bootstrap.Servers": "a:1", "SUBSCRIBE": "a, b", "INCLUDEheaders": "TRUE"}, Use.BATCH)
+    given = {"KAFKA.Bootstrap.Servers": "a:1", "SUBSCRIBE": "a, b", "INCLUDEheaders": "TRUE"}
+    options = SourceOptions.of(given, Use.BATCH)
     assert options.topics == ("a", "b")
     assert options.include_headers
     assert options.client.bootstrap_servers == ("a:1",)

@@ -73,7 +73,8 @@ def test_large_partitions_are_cut_first() -> None:
 
 
 def test_a_task_reads_no_more_than_it_may() -> None:
-    assert slices({ONE: Span(0, 10)}, most_records=4) == [Slice("t", 0, 0, 3), Slice("t", 0, 3, 6), Slice("t", 0, 6, 10)]
+    found = slices({ONE: Span(0, 10)}, most_records=4)
+    assert found == [Slice("t", 0, 0, 3), Slice("t", 0, 3, 6), Slice("t", 0, 6, 10)]
 
 
 @given(waiting, st.none() | st.integers(1, 50), st.none() | st.integers(500, 5_000))

@@ -277,10 +277,7 @@ class Walk:
     def check_nothing_twice(self) -> None:
         """But for what is in a sink and not yet in its checkpoint, which only Spark could know."""
         in_between = {
-            place
-            for query in self.queries
-            if query.has_batch()
-            for place in query.sink.get(query.log[-1].number, ())
+            place for query in self.queries if query.has_batch() for place in query.sink.get(query.log[-1].number, ())
         }
         twice = {place for place, count in self.seen().items() if count > 1}
         assert not twice - in_between - self.world.may_be_twice

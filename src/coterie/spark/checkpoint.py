@@ -1,7 +1,7 @@
 """A look into Spark's checkpoint: is a batch in the log of what is done? Spark tells a source only with the next one.
 
-    CHECKPOINT/offsets/7   a line of version, a line about the batch, then a line of JSON for each source
-    CHECKPOINT/commits/7   there as soon as batch 7 is done
+CHECKPOINT/offsets/7   a line of version, a line about the batch, then a line of JSON for each source
+CHECKPOINT/commits/7   there as soon as batch 7 is done
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What there is to read: topics, partitions, offsets, and where a group is. Questions to the cluster, for the driver."""
+"""What there is to read: topics, partitions, offsets, and where a group is. The driver asks the cluster."""
 
 from __future__ import annotations
 
@@ -69,9 +69,7 @@ class Looking(TopicsAdmin, GroupsAdmin):
         """The same without those that are gone."""
         found = await self.list_offsets(asked, read_committed=self._is_committed_only)
         gone = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
-        there = {
-            each: one for each, one in found.items() if not (isinstance(one, KafkaError) and one.code in gone)
-        }
+        there = {each: one for each, one in found.items() if not (isinstance(one, KafkaError) and one.code in gone)}
         return {each: listed.offset for each, listed in checked(there).items()}
 
     async def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

@@ -263,7 +263,7 @@ class _Member(Engine):
             await self.commit(offsets, clock_ms() + self.settings.request_timeout_ms)
 
     async def _commit_while_joining(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """The old generation lives until the last member has joined, and what we keep is read on meanwhile (KIP-429)."""
+        """The old generation lives until the last member has joined; what we keep is read on meanwhile (KIP-429)."""
         member = self.member
         assert member is not None
         partitions = [

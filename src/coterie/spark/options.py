@@ -320,7 +320,9 @@ def _client(kind: type[_Settings], given: Mapping[str, str], problems: list[str]
         return None
 
 
-def _contradictions(values: Mapping[str, Any], use: Use, group_id: str | None, group_of_client: str | None) -> list[str]:
+def _contradictions(
+    values: Mapping[str, Any], use: Use, group_id: str | None, group_of_client: str | None
+) -> list[str]:
     problems = []
     chosen = [name for name in ("subscribe", "subscribe_pattern", "assign") if values[name]]
     if len(chosen) != 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil
 
 from coterie.client.words import TopicPartition
@@ -92,5 +93,5 @@ def _with_more(
 
 def _cut(partition: TopicPartition, span: Span, count: int) -> Iterable[Slice]:
     bounds = [span.from_offset + span.size * at // count for at in range(count + 1)]
-    for begin, end in zip(bounds, bounds[1:], strict=False):
+    for begin, end in pairwise(bounds):
         yield Slice(partition.topic, partition.partition, begin, end)

@@ -229,7 +229,7 @@ def _next_offset(data: Any, position: int) -> int:
             break
         position = max(position, header.next_offset)
         at += header.size
-    if at == 0 and len(view):
+    if at == 0 and view:
         raise MalformedError(
             f"{len(view)} bytes at offset {position} hold no whole batch: raise kafka.max.partition.fetch.bytes"
         )

@@ -26,6 +26,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from coterie.client.background import background
+from coterie.settings import SettingsError
 from coterie.spark.alone import Alone
 from coterie.spark.options import SinkOptions, SourceOptions, Use
 from coterie.spark.plan import Plan, Span
@@ -40,16 +41,12 @@ if TYPE_CHECKING:
 
 __all__ = ["CoterieSource"]
 
-COLUMNS = (
-    "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
-)
+COLUMNS = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
 HEADERS = ", headers array<struct<key: string not null, value: binary>>"
 
 
 class CoterieSource(DataSource):
-    """
-    >>> spark.read.format("coterie").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "orders")
-    """
+    """spark.read.format("coterie").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "orders")"""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -65,15 +62,17 @@ class CoterieSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(SourceOptions.of(self.options, Use.BATCH))
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return StreamReader(SourceOptions.of(self.options, Use.STREAM))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        if overwrite:
+            raise SettingsError('a topic cannot be overwritten, only appended to: say mode("append")')
         from coterie.spark.sink import BatchWriter
 
         return BatchWriter(SinkOptions.of(self.options), schema)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         from coterie.spark.sink import StreamWriter
 
         return StreamWriter(SinkOptions.of(self.options), schema)
@@ -128,28 +127,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             _before_the_end(self.stop)
         return self._driver
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:
         return background().run(self.driver.initial()).to_json()
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         limit = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """`start` is in Spark's log of batches that are done. To give it back says that there is nothing new."""
         done = Plan.from_json(start)
         at_most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        plan = background().run(self.driver.latest(done, at_most, may_wait=self._options.min_offsets_per_trigger is not None))
+        may_wait = not isinstance(limit, ReadAllAvailable) or self._options.max_offsets_per_trigger is None
+        plan = background().run(self.driver.latest(done, at_most, may_wait=may_wait))
         return start if plan is done else plan.to_json()
 
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+    def reportLatestOffset(self) -> dict[str, Any] | None:
         """Where the log ends, in Spark's own form: what progress reports compare us with."""
         topics: dict[str, dict[str, int]] = {}
         for (topic, partition), end in sorted(self.driver.log_ends.items()):
             topics.setdefault(topic, {})[str(partition)] = end
         return topics or None
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         background().run(self.driver.set_target())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -179,7 +179,7 @@ async def _driver(options: SourceOptions) -> Alone | Seat:
 
 
 def _before_the_end(stop: Any) -> None:
-    """Spark ends the process with SIGTERM and seldom calls stop(): a member that does not leave keeps others waiting."""
+    """Spark ends the process with SIGTERM and seldom calls stop(): a member that does not leave makes others wait."""
     atexit.register(stop)
 
     def ended(_signal: int, _frame: FrameType | None) -> None:
