@@ -305,6 +305,8 @@ class _Member(Engine):
         elif effect.kind is not Listened.ASSIGNED:
             self._holdings.lost(effect.partitions)
         self._answer(effect.then)
+        if self._holdings.broken is not None and not self.is_leaving and not self.chores.is_closed:
+            self.tell(events.UnsubscribeAsked())  # the query will fail; until then it must not keep others from reading
 
     def _answer(self, then: Any, reply: Any = None, error: Exception | None = None) -> None:
         if isinstance(then, events.JoinAnswered) and reply is not None and not reply.error:

@@ -1,0 +1,54 @@
+"""One Spark session for all: to start one takes ten seconds and more."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark.topics import Topic
+
+NO_JAVA = "Spark needs Java 17 or later, and there is none on the PATH and no JAVA_HOME"
+
+
+def has_java() -> bool:
+    return shutil.which("java") is not None or "JAVA_HOME" in os.environ
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    if not has_java():
+        pytest.skip(NO_JAVA)
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers run whatever python3 is on the PATH
+    folder = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.memory", "512m")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.warehouse.dir", str(folder))
+        .config("spark.sql.streaming.stopTimeout", "60s")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def topic() -> Iterator[Topic]:
+    with Topic.on_a_broker() as topic:
+        yield topic
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path

@@ -1,0 +1,277 @@
+"""The source and the sink on real Spark, alone and in a group."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from coterie.client.words import TopicPartition
+from spark.topics import Plain, Topic, until
+
+pytestmark = [pytest.mark.real_time, pytest.mark.timeout(200)]
+
+GROUP = {"groupId": "g", "kafka.heartbeat.interval.ms": "200", "kafka.session.timeout.ms": "6000"}
+
+
+def options(topic: Topic, **more: str) -> dict[str, str]:
+    base = {"kafka.bootstrap.servers": topic.address, "subscribe": topic.name}
+    return base | {name.replace("__", "."): text for name, text in more.items()}
+
+
+def batch(spark: SparkSession, topic: Topic, **more: str) -> DataFrame:
+    return spark.read.format("coterie").options(**options(topic, **more)).load()
+
+
+def stream(
+    spark: SparkSession, topic: Topic, folder: Path, *, given: dict[str, str] | None = None, **trigger: Any
+) -> StreamingQuery:
+    """To files: Spark's own sink that has each batch once."""
+    rows = (
+        spark.readStream.format("coterie").options(**options(topic, startingOffsets="earliest"), **(given or {})).load()
+    )
+    writer = rows.selectExpr("int(string(value)) as number", "partition", "offset").writeStream.format("parquet")
+    writer = writer.option("path", str(folder / "out")).option("checkpointLocation", str(folder / "checkpoint"))
+    return (writer.trigger(**trigger) if trigger else writer).start()
+
+
+def numbers(spark: SparkSession, folder: Path) -> list[int]:
+    return [row.number for row in spark.read.parquet(str(folder / "out")).collect()]
+
+
+def failure(run: Callable[[], Any]) -> str:
+    with pytest.raises(PySparkException) as raised:
+        run()
+    return str(raised.value)
+
+
+# --- the source, batch ------------------------------------------------------------------------------------------------
+
+
+def test_columns_are_those_of_sparks_kafka_source(spark: SparkSession, topic: Topic) -> None:
+    topic.write(8, key=b"k", headers=[("trace", b"1"), ("empty", None)], timestamp=1_700_000_000_123)
+    rows = batch(spark, topic, includeHeaders="true")
+    assert rows.dtypes == [
+        ("key", "binary"),
+        ("value", "binary"),
+        ("topic", "string"),
+        ("partition", "int"),
+        ("offset", "bigint"),
+        ("timestamp", "timestamp"),
+        ("timestampType", "int"),
+        ("headers", "array<struct<key:string,value:binary>>"),
+    ]
+    assert "headers" not in batch(spark, topic).columns
+    first = rows.selectExpr("*", "unix_millis(timestamp) as ms").orderBy("partition", "offset").first()
+    assert first is not None
+    assert (bytes(first.key), bytes(first.value), first.topic, first.partition, first.offset) == (
+        b"k",
+        b"0",
+        "orders",
+        0,
+        0,
+    )
+    assert (first.ms, first.timestampType) == (1_700_000_000_123, 0)
+    assert [(each.key, each.value and bytes(each.value)) for each in first.headers] == [
+        ("trace", b"1"),
+        ("empty", None),
+    ]
+
+
+def test_a_batch_begins_and_ends_where_it_is_told(spark: SparkSession, topic: Topic) -> None:
+    topic.write(40, timestamp=1_000)
+    topic.write(40, timestamp=2_000)
+    some = '{"orders": {"0": 3, "1": -2, "2": 10, "3": 9}}'
+    end = '{"orders": {"0": 5, "1": 1, "2": 10, "3": -1}}'
+    found = batch(spark, topic, startingOffsets=some, endingOffsets=end).groupBy("partition").count().collect()
+    assert {row[0]: row[1] for row in found} == {0: 2, 1: 1, 3: 11}
+    assert batch(spark, topic, startingTimestamp="2000").count() == 40
+    assert batch(spark, topic, endingTimestamp="1500").count() == 40
+    sliced = batch(spark, topic, minPartitions="10")
+    assert (sliced.count(), sliced.rdd.getNumPartitions()) == (80, 10)
+
+
+def test_mistakes_are_said_before_anything_runs(spark: SparkSession, topic: Topic) -> None:
+    assert "did you mean startingOffsets?" in failure(lambda: batch(spark, topic, startingOfsets="latest").count())
+    assert 'topic "ordres"' in failure(lambda: batch(spark, topic, subscribe="ordres").count())
+    assert "say nothing of orders-1" in failure(
+        lambda: batch(spark, topic, startingOffsets='{"orders": {"0": 1}}').count()
+    )
+
+
+def test_offsets_that_are_gone_fail_or_are_passed_over_as_failondataloss_says(
+    spark: SparkSession, topic: Topic
+) -> None:
+    topic.write(400)
+    topic.admin.delete_records({TopicPartition(topic.name, 2): 60})
+    some = '{"orders": {"0": 50, "1": 50, "2": 50, "3": 50}}'
+    said = failure(lambda: batch(spark, topic, startingOffsets=some).count())
+    assert "offsets 50 to 100 of orders-2 were to be read, and it has 60 to 100" in said
+    assert "set failOnDataLoss to false" in said
+    assert batch(spark, topic, startingOffsets=some, failOnDataLoss="false").count() == 190
+
+
+# --- the source, streaming --------------------------------------------------------------------------------------------
+
+
+def test_a_stream_goes_on_where_it_was_and_sees_new_partitions(spark: SparkSession, topic: Topic, folder: Path) -> None:
+    topic.write(100)
+    first = stream(spark, topic, folder, given={"maxOffsetsPerTrigger": "40"}, availableNow=True)
+    first.awaitTermination(60)
+    rows = [progress["numInputRows"] for progress in first.recentProgress]
+    assert sum(rows) == 100 and max(rows) == 40
+    topic.admin.create_partitions({topic.name: 5})
+    topic.partitions = 5
+    topic.write(50)
+    second = stream(spark, topic, folder, availableNow=True)
+    second.awaitTermination(60)
+    assert sorted(numbers(spark, folder)) == list(range(150))
+
+
+def test_a_topic_that_vanishes_fails_the_query_and_leaves_its_checkpoint_as_it_was(
+    spark: SparkSession, topic: Topic, folder: Path
+) -> None:
+    topic.write(100)
+    query = stream(spark, topic, folder)
+    query.processAllAvailable()
+    topic.admin.delete_topics([topic.name])
+    said = failure(lambda: query.awaitTermination(60))
+    assert "was read up to 25 and is gone" in said
+    assert "failOnDataLoss" in said
+    assert len(numbers(spark, folder)) == 100
+    again = stream(spark, topic, folder, given={"failOnDataLoss": "false"}, availableNow=True)
+    again.awaitTermination(60)
+    assert again.exception() is None
+
+
+# --- in a group -------------------------------------------------------------------------------------------------------
+
+
+def process_that_plans() -> int:
+    """Of our own Spark: a descendant of this process, whatever else runs on the machine."""
+    family, found = {os.getpid()}, []
+    for path in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
+        try:
+            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            command = (path / "cmdline").read_bytes()
+        except OSError:
+            continue  # it has ended meanwhile
+        if parent in family:
+            family.add(int(path.name))
+            found += [int(path.name)] if b"python_streaming_source_runner" in command else []
+    assert found, "no stream is running"
+    return found[-1]
+
+
+def test_a_query_shares_a_group_with_a_consumer(spark: SparkSession, topic: Topic, folder: Path) -> None:
+    """Joins, leaves, orderly stops, a restart from the checkpoint: nothing missing, nothing twice."""
+    given = GROUP | {"checkpointLocation": str(folder / "checkpoint"), "maxOffsetsPerTrigger": "400"}
+    topic.write(1_000)
+    query = stream(spark, topic, folder, given=given)
+    until(lambda: topic.committed("g") == 1_000, 60)
+    plain = Plain(topic, "g")
+    for _ in range(10):
+        topic.write(200)
+    until(lambda: plain.owned == 2, 60)
+    topic.write(1_000)
+    until(lambda: topic.committed("g") == 4_000, 60)
+    query.stop()
+    assert query.exception() is None
+    until(lambda: plain.owned == 4, 60)
+    topic.write(500)
+    query = stream(spark, topic, folder, given=given)
+    until(lambda: plain.owned == 2, 60)
+    topic.write(500)
+    until(lambda: topic.committed("g") == 5_000, 60)
+    plain.stop()
+    topic.write(500)
+    until(lambda: topic.committed("g") == 5_500, 60)
+    query.stop()
+    until(lambda: topic.members("g") == 0, 60)
+    seen = [*numbers(spark, folder), *plain.seen]
+    assert topic.missing(seen) == []
+    assert topic.twice(seen) == []
+
+
+def test_a_query_that_is_killed_comes_back_and_nothing_is_missing(
+    spark: SparkSession, topic: Topic, folder: Path
+) -> None:
+    """Kill -9 of the process that plans; the rest of the group goes on, the query fails, and is started again."""
+    given = GROUP | {"checkpointLocation": str(folder / "checkpoint"), "kafka.session.timeout.ms": "2000"}
+    topic.write(1_000)
+    query = stream(spark, topic, folder, given=given)
+    until(lambda: topic.committed("g") == 1_000, 60)
+    os.kill(process_that_plans(), signal.SIGKILL)
+    failure(lambda: query.awaitTermination(60))
+    plain = Plain(topic, "g")
+    topic.write(1_000)
+    until(lambda: topic.committed("g") == 2_000, 60)
+    query = stream(spark, topic, folder, given=given)
+    until(lambda: plain.owned == 2, 60)
+    topic.write(1_000)
+    until(lambda: topic.committed("g") == 3_000, 60)
+    query.stop()
+    plain.stop()
+    seen = [*numbers(spark, folder), *plain.seen]
+    assert topic.missing(seen) == []
+    assert topic.twice(seen) == []  # everything was committed when it was killed: no batch was under way
+
+
+# --- the sink ---------------------------------------------------------------------------------------------------------
+
+
+def test_rows_arrive_as_records(spark: SparkSession, topic: Topic) -> None:
+    rows = spark.sql(
+        "select cast(id as string) as key, cast(id as string) as value, cast(id % 2 as int) as partition, "
+        "array(named_struct('key', 'h', 'value', cast('x' as binary))) as headers from range(100)"
+    )
+    rows.write.format("coterie").mode("append").options(
+        **{
+            "kafka.bootstrap.servers": topic.address,
+            "topic": topic.name,
+        }
+    ).save()
+    found = batch(spark, topic, includeHeaders="true").collect()
+    assert sorted(int(row.value) for row in found) == list(range(100))
+    assert all(row.partition == int(row.value) % 2 and row.key == row.value for row in found)
+    assert {(each.key, bytes(each.value)) for row in found for each in row.headers} == {("h", b"x")}
+
+
+def test_a_stream_goes_from_topic_to_topic(spark: SparkSession, topic: Topic, folder: Path) -> None:
+    other = Topic(topic.address, "copies", 2)
+    topic.write(100)
+    rows = spark.readStream.format("coterie").options(**options(topic, startingOffsets="earliest")).load()
+    query = (
+        rows.selectExpr("key", "value", "'copies' as topic")
+        .writeStream.format("coterie")
+        .option("kafka.bootstrap.servers", topic.address)
+        .option("checkpointLocation", str(folder))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(60)
+    assert sorted(int(row.value) for row in batch(spark, other).collect()) == list(range(100))
+    other.close()
+
+
+def test_a_sink_refuses_what_it_cannot_write(spark: SparkSession, topic: Topic) -> None:
+    rows = spark.range(3)
+
+    def write(frame: DataFrame, **more: str) -> None:
+        given = {"kafka.bootstrap.servers": topic.address} | more
+        frame.write.format("coterie").mode("append").options(**given).save()
+
+    assert "there is no column value" in failure(lambda: write(rows, topic="orders"))
+    assert "column id means nothing here" in failure(lambda: write(rows, topic="orders"))
+    assert "column value is bigint" in failure(lambda: write(rows.toDF("value"), topic="orders"))
+    assert "says where the rows go" in failure(lambda: write(rows.selectExpr("string(id) as value")))
+    assert "null in its column topic" in failure(
+        lambda: write(rows.selectExpr("string(id) as value", "string(null) as topic"))
+    )
