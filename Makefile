@@ -4,11 +4,12 @@ BIN := .venv/bin
 ARGS ?=
 ONLY ?=
 KILLS ?= 300
+MINUTES ?= 10
 SEED ?=
 KEEP ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo venv test style format types imports tests soak clients-go mutants bench bench-core bench-start bench-heartbeat docs clean bench-records conformance
+.PHONY: help demo venv test style format types imports tests soak clients-go mutants bench bench-core bench-start bench-heartbeat docs clean bench-records conformance spark-soak bench-spark
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +52,10 @@ soak: venv ## kill -9 the broker 300 times under load: nothing acknowledged may 
 conformance: venv ## ask Apache Kafka 4.3.1 and us the same: cases, steps, differences (KEEP=1 keeps what Kafka said, ONLY=)
 	PYTHONPATH=tests $(BIN)/python tests/conformance/record.py $(if $(KEEP),--keep) $(if $(ONLY),--only $(ONLY))
 
+spark-soak: venv ## three members of a group, two of them Spark applications, that come, stop and are killed (MINUTES=, SEED=)
+	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --on apache
+
 clients-go: venv ## members by franz-go and kafka-go; needs Go, and a minute to build them
 	COTERIE_GO_CLIENTS=1 $(BIN)/pytest tests/clients/test_go.py
 
@@ -68,6 +73,9 @@ bench-start: venv ## from exec of coterie serve to its first answer, and its mem
 
 bench-heartbeat: venv ## CPU per heartbeat at 1000 connections, next to a server that does next to nothing
 	$(BIN)/python bench/heartbeat.py --json bench/results/heartbeat.json
+
+bench-spark: venv ## our Spark source and sink next to Spark's own, in turn; needs Java and Maven
+	$(BIN)/python bench/spark.py --json bench/results/spark.json
 
 bench-records: venv ## CPU per million records: to objects, to Arrow, and written; compiled next to plain Python
 	$(BIN)/python bench/records.py --json bench/results/records.json

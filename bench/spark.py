@@ -1,0 +1,187 @@
+"""Our Spark source and sink next to Spark's own, in one session, in turn: CPU seconds of the JVM and its workers.
+
+    make bench-spark
+    python bench/spark.py --records 5000000 --runs 5 --json bench/results/spark.json
+
+The JVM source comes by Maven: no connector of Spark 4.3 is published yet, so it is connector 4.2.0 with token-provider
+4.0.0 and kafka-clients 3.9.2, by hand; on matching versions its cost was the same. The broker is a process of its own
+and not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from measured import Process, coterie_serve, write_results
+from pyspark.sql import DataFrame, SparkSession
+
+from coterie.client.admin.admin import Admin
+from coterie.client.admin.words import NewTopic
+from coterie.client.producer import Producer
+
+PARTITIONS = 8
+VALUE = bytes(range(33, 126)) + b"0123456"
+TICKS = os.sysconf("SC_CLK_TCK")
+ARTIFACTS = (
+    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
+    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+    ("org.apache.kafka", "kafka-clients", "3.9.2"),
+    ("org.apache.commons", "commons-pool2", "2.12.0"),
+)
+ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+
+
+def connector() -> list[Path]:
+    """The jars, fetched once into the user's cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(base) / "coterie" / "spark-kafka-4.2.0"
+    if len(list(folder.glob("*.jar"))) < len(ARTIFACTS):
+        folder.mkdir(parents=True, exist_ok=True)
+        wanted = "".join(
+            f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
+            f"{ALONE}</dependency>"
+            for group, name, version in ARTIFACTS
+        )
+        (folder / "pom.xml").write_text(
+            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>coterie'
+            f"</groupId><artifactId>bench</artifactId><version>1</version><dependencies>{wanted}</dependencies></project>"
+        )
+        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+        subprocess.run(command, cwd=folder, check=True)
+    return sorted(folder.glob("*.jar"))
+
+
+def fill(address: str, topic: str, count: int, compression: str) -> None:
+    with Admin(bootstrap_servers=address) as admin:
+        admin.create_topics([NewTopic(topic, PARTITIONS)])
+    how = {"compression.type": compression, "batch.size": 65_536, "linger.ms": 20, "buffer.memory": 67_108_864}
+    with Producer({"bootstrap.servers": address, **how}) as producer:
+        for number in range(count):
+            producer.send(topic, VALUE, key=b"%012d" % number, partition=number % PARTITIONS)
+
+
+def descendants(root: int) -> list[int]:
+    """Of a process, and itself."""
+    parents: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents.setdefault(int(fields[1]), []).append(int(path.parent.name))
+    found = [root]
+    for pid in found:
+        found += parents.get(pid, [])
+    return found
+
+
+def cpu_s(root: int) -> float:
+    """Of a process and all it started, also those that have ended; to 10 ms."""
+    total = 0
+    for pid in descendants(root):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        total += sum(map(int, fields[11:15]))
+    return total / TICKS
+
+
+def measured(run: Callable[[], Any], root: int) -> dict[str, float]:
+    cpu, wall = cpu_s(root), time.perf_counter()
+    run()
+    return {"cpu_s": round(cpu_s(root) - cpu, 2), "wall_s": round(time.perf_counter() - wall, 2)}
+
+
+def session(folder: str) -> tuple[SparkSession, int]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    jars = ",".join(map(str, connector()))
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.memory", "2g")
+        .config("spark.jars", jars)
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.warehouse.dir", folder)
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    (jvm,) = [pid for pid in descendants(os.getpid()) if b"SparkSubmit" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return spark, jvm
+
+
+def read(spark: SparkSession, source: str, address: str, topic: str) -> DataFrame:
+    options = {"kafka.bootstrap.servers": address, "subscribe": topic, "startingOffsets": "earliest"}
+    return spark.read.format(source).options(**options).load()
+
+
+def in_turn(
+    spark: SparkSession, jvm: int, runs: int, task: Callable[[SparkSession, str], Any]
+) -> dict[str, dict[str, Any]]:
+    """The first of each warms up and does not count; then one after the other."""
+    found: dict[str, list[dict[str, float]]] = {"kafka": [], "coterie": []}
+    for number in range(runs + 1):
+        for source, results in found.items():
+            figures = measured(lambda source=source: task(spark, source), jvm)  # type: ignore[misc]
+            if number:
+                results.append(figures)
+                print(source, figures, flush=True)
+    medians = {source: median(each["cpu_s"] for each in results) for source, results in found.items()}
+    return {
+        **{source: {"cpu_s": medians[source], "runs": results} for source, results in found.items()},
+        "ratio": {"cpu": round(medians["coterie"] / medians["kafka"], 3)},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=5_000_000)
+    parser.add_argument("--written", type=int, default=1_000_000)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--compressions", nargs="*", default=["none", "lz4"])
+    parser.add_argument("--json")
+    given = parser.parse_args()
+    figures: dict[str, Any] = {"records": given.records, "bytes_each": len(VALUE), "written": given.written}
+    with tempfile.TemporaryDirectory() as folder, Process(coterie_serve("--data", f"{folder}/data")) as broker:
+        address = "{}:{}".format(*broker.ready())
+        spark, jvm = session(f"{folder}/warehouse")
+        for compression in given.compressions:
+            topic = f"topic-{compression}"
+            fill(address, topic, given.records, compression)
+            for source in ("kafka", "coterie"):
+                found = read(spark, source, address, topic).count()
+                assert found == given.records, f"{source} counts {found}"
+
+            def to_nowhere(spark: SparkSession, source: str, topic: str = topic) -> None:
+                read(spark, source, address, topic).write.format("noop").mode("overwrite").save()
+
+            figures[f"read, {compression}"] = in_turn(spark, jvm, given.runs, to_nowhere)
+        if given.written:
+            rows = spark.range(given.written).selectExpr(
+                "cast(lpad(id, 12, '0') as binary) as key", f"cast(repeat('x', {len(VALUE)}) as binary) as value"
+            )
+            with Admin(bootstrap_servers=address) as admin:
+                admin.create_topics([NewTopic("written", PARTITIONS)])
+
+            def write(_spark: SparkSession, sink: str) -> None:
+                options = {"kafka.bootstrap.servers": address, "topic": "written"}
+                rows.write.format(sink).mode("append").options(**options).save()
+
+            figures["write"] = in_turn(spark, jvm, min(given.runs, 3), write)
+        spark.stop()
+    write_results(given.json, figures)
+
+
+if __name__ == "__main__":
+    main()
