@@ -17,6 +17,7 @@ from coterie.errors import ErrorCode
 from coterie.group.states import NEXT, Answer, Do, State
 from coterie.group.states import TABLES as STATE_TABLES
 from coterie.settings.setting import Setting
+from coterie.spark.options import OPTIONS, Use
 
 HERE = Path(__file__).parent
 SHORT = {
@@ -258,12 +259,36 @@ def _differences_table(rows: list[dict[str, str]]) -> list[str]:
     return [*lines, *("| " + " | ".join(row[column] for column in columns) + " |" for row in rows)]
 
 
+def _allowed(allowed: str) -> str:
+    return "" if allowed.startswith("any text") else f"Allowed: {allowed}."
+
+
+def spark_options() -> str:
+    lines = [
+        "# Options of the Spark source and sink",
+        "",
+        "Made from `coterie.spark.options` by `make docs`; what they are for is in [spark.md](spark.md). The case of a name",
+        "does not count. `kafka.bootstrap.servers` is always needed, and all other `kafka.*` are settings of the",
+        "[client](client-settings.md).",
+        "",
+        "| option | for | default | |",
+        "|---|---|---|---|",
+    ]
+    for option in OPTIONS:
+        uses = ", ".join(use.value for use in Use if use in option.uses)
+        default = "" if option.default is None else f"`{str(option.default).lower()}`"
+        doc = f"{option.doc} *Accepted, without effect: {option.unused}.*" if option.unused else option.doc
+        lines.append(f"| `{option.name}` | {uses} | {default} | {doc} {_allowed(option.kind.allowed)} |")
+    return "\n".join(lines) + "\n"
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "states.md": states,
     "settings.md": settings,
     "client-settings.md": client_settings,
     "member.md": member,
     "differences.md": differences,
+    "spark-options.md": spark_options,
 }
 
 
