@@ -267,8 +267,8 @@ def spark_options() -> str:
     lines = [
         "# Options of the Spark source and sink",
         "",
-        "Made from `coterie.spark.options` by `make docs`; what they are for is in [spark.md](spark.md). The case of a name",
-        "does not count. `kafka.bootstrap.servers` is always needed, and all other `kafka.*` are settings of the",
+        "Made from `coterie.spark.options` by `make docs`; what they are for is in [spark.md](spark.md). The case of a",
+        "name does not count. `kafka.bootstrap.servers` is always needed, and all other `kafka.*` are settings of the",
         "[client](client-settings.md).",
         "",
         "| option | for | default | |",
