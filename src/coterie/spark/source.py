@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from coterie.client.background import background
+from coterie.client.background import Background, background
 from coterie.settings import SettingsError
 from coterie.spark.alone import Alone
 from coterie.spark.options import SinkOptions, SourceOptions, Use
@@ -114,16 +114,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._driver: Alone | Seat | None = None
+        self._background: Background | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """For the tasks, which need the options alone."""
-        return {"_options": self._options, "_driver": None}
+        return {"_options": self._options, "_driver": None, "_background": None}
 
     @property
     def driver(self) -> Alone | Seat:
         """What plans, from the first question on; it ends with the process, in order if that is at all possible."""
         if self._driver is None:
-            self._driver = background().run(_driver(self._options))
+            self._background = background()
+            self._driver = self._background.run(_driver(self._options))
             _before_the_end(self.stop)
         return self._driver
 
@@ -164,9 +166,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Comes a batch late and never for the last one: what is durable is seen in latestOffset instead."""
 
     def stop(self) -> None:
+        """Also from within a signal, so that it takes no lock that the main thread may hold."""
         driver, self._driver = self._driver, None
-        if driver is not None:
-            background().run(driver.end())
+        if driver is not None and self._background is not None:
+            self._background.run(driver.end())
 
 
 async def _driver(options: SourceOptions) -> Alone | Seat:
