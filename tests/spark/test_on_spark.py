@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from coterie.client.words import TopicPartition
+from coterie.spark import OffsetCommitter
 from spark.topics import Plain, Topic, until
 
 pytestmark = [pytest.mark.real_time, pytest.mark.timeout(200)]
@@ -259,6 +260,19 @@ def test_a_stream_goes_from_topic_to_topic(spark: SparkSession, topic: Topic, fo
     query.awaitTermination(60)
     assert sorted(int(row.value) for row in batch(spark, other).collect()) == list(range(100))
     other.close()
+
+
+def test_the_progress_of_a_query_without_a_group_is_seen_as_a_groups(
+    spark: SparkSession, topic: Topic, folder: Path
+) -> None:
+    committer = OffsetCommitter({"kafka.bootstrap.servers": topic.address, "kafka.consumer.commit.groupid": "lag"})
+    spark.streams.addListener(committer)
+    try:
+        topic.write(100)
+        stream(spark, topic, folder, availableNow=True).awaitTermination(60)
+        until(lambda: topic.committed("lag") == 100, 60)
+    finally:
+        spark.streams.removeListener(committer)
 
 
 def test_a_sink_refuses_what_it_cannot_write(spark: SparkSession, topic: Topic) -> None:

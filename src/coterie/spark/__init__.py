@@ -7,4 +7,17 @@ Spark calls). Spark finds the source by itself, by the module `pyspark_coterie` 
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coterie.spark.committer import OffsetCommitter
+
+__all__ = ["OffsetCommitter"]
+
+
+def __getattr__(name: str) -> Any:
+    """Spark is imported by who asks for it."""
+    if name == "OffsetCommitter":
+        return import_module("coterie.spark.committer").OffsetCommitter
+    raise AttributeError(f"module 'coterie.spark' has no attribute {name!r}")
