@@ -7,6 +7,7 @@ from threading import Event
 
 import pytest
 
+from coterie.client.consumer import Consumer
 from coterie.client.words import OffsetAndMetadata
 from coterie.errors import KafkaError
 from coterie.spark.claims import Note
@@ -319,3 +320,44 @@ def test_availablenow_reads_what_is_there_and_not_what_comes(topic: Topic, tmp_p
     assert sorted(query.seen()) == list(range(100))
     assert topic.committed("g") == 100
     assert sinks(tmp_path) == query.seen()
+
+
+def test_what_is_kept_is_read_on_while_a_round_waits_for_somebody_else(topic: Topic, tmp_path: Path) -> None:
+    """KIP-429: our join is parked, a slow member keeps everybody waiting, and we read and commit meanwhile."""
+    query = Query(topic, tmp_path, "g").start()
+    until(lambda: query.owned == 4)
+    slow = Consumer(
+        bootstrap_servers=topic.address,
+        group_id="g",
+        partition_assignment_strategy="cooperative-sticky",
+        auto_offset_reset="earliest",
+        max_poll_interval_ms=60_000,
+        heartbeat_interval_ms=100,
+    )
+    slow.subscribe([topic.name])
+
+    def polled() -> int:
+        slow.poll(0.05)
+        return len(slow.assignment())
+
+    until(lambda: polled() == query.owned == 2)
+    newcomer = Plain(topic, "g")
+    until(lambda: _state(topic) == "PreparingRebalance")  # slow does not poll, so that it does not join
+    before = topic.committed("g")
+    topic.write(400)
+    until(lambda: len(query.seen()) == 200, what="the query reads what it keeps")
+    until(lambda: topic.committed("g") == before + 200, what="and commits it")
+    assert _state(topic) == "PreparingRebalance"
+    assert newcomer.seen == []
+    slow.close()
+    until(lambda: topic.committed("g") == before + 400)
+    query.stop()
+    newcomer.stop()
+    assert query.error is None
+    seen = [*query.seen(), *newcomer.seen]
+    assert topic.missing(seen) == topic.twice(seen) == []
+
+
+def _state(topic: Topic) -> str:
+    (found,) = topic.admin.describe_groups(["g"]).values()
+    return "" if isinstance(found, KafkaError) else found.state

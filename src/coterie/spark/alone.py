@@ -19,6 +19,10 @@ __all__ = ["Alone", "Budget", "within_reach"]
 log = logging.getLogger("coterie.spark")
 
 
+NEW_PARTITIONS_MS = 1_000
+"""How long a partition that has appeared may go unnoticed."""
+
+
 class Budget:
     """How much the next batch may have, and whether it is worth one."""
 
@@ -70,6 +74,8 @@ class Alone:
         self._look: Looking | None = None
         self._budget = Budget(options)
         self._target: dict[TopicPartition, int] | None = None
+        self._partitions: set[TopicPartition] = set()
+        self._looks_again_at_ms = 0
         self.log_ends: dict[TopicPartition, int] = {}
 
     @property
@@ -85,10 +91,12 @@ class Alone:
 
     async def latest(self, done: Plan, at_most: int | None, *, may_wait: bool) -> Plan:
         """The next plan; `done` itself if there is nothing new."""
-        partitions = await self.look.partitions()
         positions = done.ends()
-        positions |= await self._appeared(partitions - positions.keys())
-        self.log_ends = await self.look.known_offsets(dict.fromkeys(partitions, LATEST))
+        if clock_ms() >= self._looks_again_at_ms:  # an idle query asks a hundred times a second
+            self._partitions = await self.look.partitions()
+            self._looks_again_at_ms = clock_ms() + NEW_PARTITIONS_MS
+        positions |= await self._appeared(self._partitions - positions.keys())
+        self.log_ends = await self.look.known_offsets(dict.fromkeys(self._partitions, LATEST))
         positions = within_reach(positions, self.log_ends, self._options)
         latest = self.log_ends
         if self._target is not None:
