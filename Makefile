@@ -9,7 +9,7 @@ SEED ?=
 KEEP ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo venv test style format types imports tests soak clients-go mutants bench bench-core bench-start bench-heartbeat docs clean bench-records conformance spark-soak bench-spark
+.PHONY: help demo venv test style format types imports tests soak clients-go mutants bench bench-core bench-start bench-heartbeat docs clean bench-records conformance spark-soak bench-spark spark-committer
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,11 @@ spark-soak: venv ## three members of a group, two of them Spark applications, th
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --on apache
 
+spark-committer: venv ## the lag of a query on Spark's JVM source, by our committer, in Apache's own tool (Spark 4.0.0)
+	$(PYTHON) -m venv .venv-spark-4.0
+	.venv-spark-4.0/bin/python -m pip install --quiet 'pyspark==4.0.0' 'pyarrow<22' --editable .
+	PYTHONPATH=tests $(BIN)/python tests/soak/spark_committer.py .venv-spark-4.0/bin/python
+
 clients-go: venv ## members by franz-go and kafka-go; needs Go, and a minute to build them
 	COTERIE_GO_CLIENTS=1 $(BIN)/pytest tests/clients/test_go.py
 
@@ -75,7 +80,7 @@ bench-heartbeat: venv ## CPU per heartbeat at 1000 connections, next to a server
 	$(BIN)/python bench/heartbeat.py --json bench/results/heartbeat.json
 
 bench-spark: venv ## our Spark source and sink next to Spark's own, in turn; needs Java and Maven
-	$(BIN)/python bench/spark.py --json bench/results/spark.json
+	PYTHONPATH=tests $(BIN)/python bench/spark.py --json bench/results/spark.json
 
 bench-records: venv ## CPU per million records: to objects, to Arrow, and written; compiled next to plain Python
 	$(BIN)/python bench/records.py --json bench/results/records.json
@@ -87,4 +92,4 @@ docs: venv ## print the generated pages of docs/ anew from the code
 	$(BIN)/python docs/generate.py
 
 clean: ## remove what the other targets made
-	rm -rf .venv build dist src/*.egg-info src/coterie/wire/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-spark-4.0 build dist src/*.egg-info src/coterie/wire/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

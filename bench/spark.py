@@ -1,7 +1,7 @@
 """Our Spark source and sink next to Spark's own, in one session, in turn: CPU seconds of the JVM and its workers.
 
     make bench-spark
-    python bench/spark.py --records 5000000 --runs 5 --json bench/results/spark.json
+    PYTHONPATH=tests python bench/spark.py --records 5000000 --runs 5 --json bench/results/spark.json
 
 The JVM source comes by Maven: no connector of Spark 4.3 is published yet, so it is connector 4.2.0 with token-provider
 4.0.0 and kafka-clients 3.9.2, by hand; on matching versions its cost was the same. The broker is a process of its own
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,37 +26,11 @@ from pyspark.sql import DataFrame, SparkSession
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.words import NewTopic
 from coterie.client.producer import Producer
+from spark_connector import connector
 
 PARTITIONS = 8
 VALUE = bytes(range(33, 126)) + b"0123456"
 TICKS = os.sysconf("SC_CLK_TCK")
-ARTIFACTS = (
-    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
-    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
-    ("org.apache.kafka", "kafka-clients", "3.9.2"),
-    ("org.apache.commons", "commons-pool2", "2.12.0"),
-)
-ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
-
-
-def connector() -> list[Path]:
-    """The jars, fetched once into the user's cache."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(base) / "coterie" / "spark-kafka-4.2.0"
-    if len(list(folder.glob("*.jar"))) < len(ARTIFACTS):
-        folder.mkdir(parents=True, exist_ok=True)
-        wanted = "".join(
-            f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
-            f"{ALONE}</dependency>"
-            for group, name, version in ARTIFACTS
-        )
-        (folder / "pom.xml").write_text(
-            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>coterie'
-            f"</groupId><artifactId>bench</artifactId><version>1</version><dependencies>{wanted}</dependencies></project>"
-        )
-        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
-        subprocess.run(command, cwd=folder, check=True)
-    return sorted(folder.glob("*.jar"))
 
 
 def fill(address: str, topic: str, count: int, compression: str) -> None:
@@ -104,13 +77,12 @@ def measured(run: Callable[[], Any], root: int) -> dict[str, float]:
 
 def session(folder: str) -> tuple[SparkSession, int]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    jars = ",".join(map(str, connector()))
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", "2g")
-        .config("spark.jars", jars)
+        .config("spark.jars", connector("4.2.0"))
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.warehouse.dir", folder)
