@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 from typer.testing import CliRunner
@@ -97,3 +98,10 @@ def test_a_group_that_is_not_there_and_a_directory_that_is_none_are_named(data: 
     assert done.exit_code == 1 and "is no directory" in done.stderr
     done = CliRunner().invoke(app, ["report", str(tmp_path)])
     assert done.exit_code == 1 and "no group was ever here" in done.stderr
+
+
+def test_a_file_that_ends_in_svg_is_the_picture_alone(data: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["report", str(data), "-o", str(tmp_path / "picture.svg")])
+    assert done.exit_code == 0, done.output
+    svg = ET.fromstring((tmp_path / "picture.svg").read_text())
+    assert svg.tag.endswith("svg") and any(element.get("class") == "bar" for element in svg.iter())

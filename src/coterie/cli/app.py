@@ -308,7 +308,10 @@ def demo(
 def report(
     data: Annotated[Path, typer.Argument(metavar="DIR", help="A data directory, of ours or of Apache Kafka's.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where the page goes.", show_default="stdout")
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Where the page goes; .svg: the picture.", show_default="stdout"
+        ),
     ] = None,
     group: Annotated[str | None, typer.Option("--group", "-g", help="This group alone.")] = None,
 ) -> None:

@@ -14,10 +14,12 @@ import typer
 
 from coterie.errors import CoterieError, MalformedError
 from coterie.facts import Fact
-from coterie.ledger import read_fact
+from coterie.ledger import fold, intervals_of, read_fact
 from coterie.ledger.derived import derived_facts
 from coterie.messages import GroupRecord
+from coterie.web import picture
 from coterie.web import report as page_of
+from coterie.web.names import Names
 from coterie.wire.batch import batches
 from coterie.wire.offsets_topic import read_record
 from coterie.wire.records import BatchRecord, records
@@ -38,12 +40,21 @@ def report(data: Path, out: Path | None, group: str | None) -> None:
     except (CoterieError, OSError) as error:
         typer.echo(f"coterie: {error}", err=True)
         raise typer.Exit(1) from None
-    page = page_of(f"Rebalances in {data.name}", told, note=note)
+    is_picture = out is not None and out.suffix == ".svg"
+    page = _picture(told) if is_picture else page_of(f"Rebalances in {data.name}", told, note=note)
     if out is None:
         typer.echo(page, nl=False)
     else:
         out.write_text(page)
         typer.echo(f"{out}", err=True)
+
+
+def _picture(told: list[Fact]) -> str:
+    """Of the group that had a round first; name another with --group."""
+    rounds = fold(told)
+    group = rounds[0].group_id if rounds else ""
+    mine = [one for one in rounds if one.group_id == group]
+    return picture([one for one in intervals_of(told) if one.group_id == group], mine, Names(told))
 
 
 def _facts(data: Path, group: str | None) -> tuple[list[Fact], str]:
