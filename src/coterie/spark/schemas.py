@@ -1,0 +1,287 @@
+"""Every table of the pipeline, in one place: its columns, their types, and a sentence for each.
+
+docs/tables.md is printed from here, the Parquet is checked against it, and the rows are made by it. Times are
+milliseconds since 1970, as in Kafka's own records: nothing a record can hold is too large for the column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+__all__ = ["COMMITS_STATE", "DECODED", "FOLDED", "GROUPS_STATE", "STATES", "TABLES", "TOPICS_STATE", "Column", "Table"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: Any
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    name: str
+    doc: str
+    columns: Sequence[Column]
+    is_snapshot: bool = False
+    """It tells how things are now: a new batch takes the place of the one before."""
+
+    @property
+    def arrow(self) -> Any:
+        return pa.schema([(column.name, column.type) for column in self.columns])
+
+    @property
+    def ddl(self) -> str:
+        """As Spark spells a schema."""
+        return ", ".join(f"`{column.name}` {spark_type(column.type)}" for column in self.columns)
+
+    @property
+    def struct(self) -> Any:
+        return pa.struct([(column.name, column.type) for column in self.columns])
+
+
+_TEXT, _INT, _LONG, _REAL, _FLAG = pa.string(), pa.int32(), pa.int64(), pa.float64(), pa.bool_()
+_PLACE = pa.struct([("topic", _TEXT), ("partition", _INT)])
+_MOVE = pa.struct([("topic", _TEXT), ("partition", _INT), ("old_owner", _TEXT), ("new_owner", _TEXT)])
+_MEMBER = pa.struct(
+    [
+        ("member_id", _TEXT),
+        ("instance_id", _TEXT),
+        ("client_id", _TEXT),
+        ("client_host", _TEXT),
+        ("rebalance_timeout_ms", _INT),
+        ("session_timeout_ms", _INT),
+        ("topics", pa.list_(_TEXT)),
+        ("pattern", _TEXT),
+        ("assignment", pa.list_(_PLACE)),
+    ]
+)
+_SPARK_NAMES: Mapping[Any, str] = {
+    _TEXT: "string",
+    _INT: "int",
+    _LONG: "bigint",
+    _REAL: "double",
+    _FLAG: "boolean",
+    pa.binary(): "binary",
+}
+
+
+def spark_type(kind: Any) -> str:
+    if pa.types.is_struct(kind):
+        return "struct<" + ", ".join(f"{field.name}: {spark_type(field.type)}" for field in kind) + ">"
+    if pa.types.is_list(kind):
+        return f"array<{spark_type(kind.value_type)}>"
+    return _SPARK_NAMES[kind]
+
+
+_GROUP = Column("group_id", _TEXT, "The group.")
+_TOPIC = Column("topic", _TEXT, "The topic; its id if no name of it is known.")
+_PARTITION = Column("partition", _INT, "The partition of that topic.")
+_LOG = (
+    Column("log_partition", _INT, "The partition of the log that the record stands in."),
+    Column("log_offset", _LONG, "Its offset there."),
+    Column("log_ms", _LONG, "When it was written, by the coordinator's clock."),
+)
+_HELD = (
+    _GROUP,
+    _TOPIC,
+    _PARTITION,
+    Column("member_id", _TEXT, "Who held it."),
+    Column("instance_id", _TEXT, "The static member's name, if it has one."),
+    Column("client_id", _TEXT, "What the client calls itself."),
+    Column("began_ms", _LONG, "When the assignment that gave it was stored."),
+    Column("first_generation", _INT, "The generation, or epoch, in which it began."),
+)
+
+COMMITS = Table(
+    "commits",
+    "An offset commit, or the tombstone of one, in the order of the log.",
+    (
+        _GROUP,
+        _TOPIC,
+        _PARTITION,
+        Column("offset", _LONG, "The offset that is to be read next; null in a tombstone, as are the next six."),
+        Column("leader_epoch", _INT, "The epoch of the record before it; -1 if the client did not say."),
+        Column("metadata", _TEXT, "The client's own words."),
+        Column("commit_ms", _LONG, "When it was committed."),
+        Column("expire_ms", _LONG, "When it expires, if the commit brought a retention of its own."),
+        Column("topic_id", _TEXT, "The topic's id as Kafka prints it; only from Kafka 4.1 on."),
+        Column("tombstone", _FLAG, "Whether it deletes the offset: expired, deleted on request, or with its topic."),
+        *_LOG,
+    ),
+)
+
+GENERATIONS = Table(
+    "generations",
+    "A group at a generation, or at an epoch if the group is of the new protocol (KIP-848).",
+    (
+        _GROUP,
+        Column("protocol", _TEXT, "classic or consumer (KIP-848)."),
+        Column("generation", _INT, "The generation or epoch; null in a tombstone, when the group is gone."),
+        Column("previous_generation", _INT, "The one that was in the log before; null if there is none."),
+        Column("missing", _INT, "How many between the two are not in the log: compacted, or never finished."),
+        Column("protocol_type", _TEXT, "consumer, connect, or what else the members say they are."),
+        Column("assignor", _TEXT, "By what the partitions are assigned."),
+        Column("leader", _TEXT, "The member that assigned them; none in the new protocol."),
+        Column("state_ms", _LONG, "When the group came into its state: of a classic group, when all had joined."),
+        Column("members", pa.list_(_MEMBER), "Its members by id: what each subscribes to and what it was assigned."),
+        Column("settled", _FLAG, "Whether every member has what it was assigned; in the new protocol it may not."),
+        Column("tombstone", _FLAG, "Whether the group is gone with this record."),
+        Column("note", _TEXT, "What is unusual about it, or could not be read."),
+        *_LOG,
+    ),
+)
+
+OWNERSHIP = Table(
+    "ownership",
+    "An interval in which a member held a partition, once it has ended. Those that last are in `owners`.",
+    (
+        *_HELD,
+        Column("ended_ms", _LONG, "When somebody else had it, or nobody."),
+        Column("held_ms", _LONG, "How long that was."),
+        Column("last_generation", _INT, "The generation or epoch that ended it."),
+        Column("ended_by", _TEXT, "moved, given up, member gone, group empty or group gone."),
+    ),
+)
+
+OWNERS = Table("owners", "A partition that a member holds now.", _HELD, is_snapshot=True)
+
+ROUNDS = Table(
+    "rounds",
+    "The step from one generation to the next.",
+    (
+        _GROUP,
+        Column("evidence", _TEXT, "derived from records of the group, or observed: told by Coterie's own broker."),
+        Column("protocol", _TEXT, "classic or consumer (KIP-848)."),
+        Column("from_generation", _INT, "Where it began."),
+        Column("generation", _INT, "Where it led to; null if it led nowhere."),
+        Column("missing", _INT, "How many generations between the two are not in the log."),
+        Column("cause", _TEXT, "Why, in words of what can be seen."),
+        Column("culprit", _TEXT, "The member behind it, if it was observed."),
+        Column("reason", _TEXT, "The client's own words, if it gave any; only observed."),
+        Column("outcome", _TEXT, "stable, empty, superseded by the next round, or lost with its coordinator."),
+        Column("began_ms", _LONG, "When it began; null where the log does not tell."),
+        Column("ended_ms", _LONG, "When it was over."),
+        Column("duration_ms", _LONG, "How long it took, as far as it can be known."),
+        Column("duration_is", _TEXT, "What of it the duration covers."),
+        Column("members", _INT, "How many there were at its end."),
+        Column("came", pa.list_(_TEXT), "Members that were not there before."),
+        Column("left", pa.list_(_TEXT), "Members that are not there any more."),
+        Column("last_to_join", _TEXT, "Whom all the others waited for; only observed."),
+        Column("moved", pa.list_(_MOVE), "Partitions with another owner than their last one; the old may be empty."),
+        Column("kept", _INT, "Partitions that their owner kept."),
+        Column("unowned_ms", _LONG, "Partition-milliseconds without an owner that it ended; derived: at least so many."),
+        *_LOG,
+    ),
+)
+
+LAG = Table(
+    "lag",
+    "How far a group was behind in a partition, at a time.",
+    (
+        Column("at_ms", _LONG, "When it was measured."),
+        _GROUP,
+        _TOPIC,
+        _PARTITION,
+        Column("member_id", _TEXT, "Who held it, as far as the log tells."),
+        Column("committed", _LONG, "The committed offset."),
+        Column("commit_ms", _LONG, "When that was committed."),
+        Column("log_end", _LONG, "Where the partition ended; null if it is gone."),
+        Column("records_behind", _LONG, "How many offsets lie between the two."),
+        Column("seconds_behind", _REAL, "How old the next record to be read was; 0 if there was none."),
+        Column("seconds_from", _TEXT, "How that is known: nothing waits, record, commit time (at least so long), none."),
+    ),
+)
+
+HEALTH = Table(
+    "health",
+    "A group now.",
+    (
+        Column("at_ms", _LONG, "When it was looked at."),
+        _GROUP,
+        Column("protocol", _TEXT, "classic, consumer (KIP-848), or simple: it has offsets and never had members."),
+        Column("state", _TEXT, "Stable, Empty, or, in the new protocol, Reconciling; as last written to the log."),
+        Column("generation", _INT, "Its generation or epoch."),
+        Column("members", _INT, "How many there are."),
+        Column("partitions", _INT, "In how many partitions it has committed an offset."),
+        Column("records_behind", _LONG, "The sum over its partitions."),
+        Column("seconds_behind", _REAL, "The most of any partition."),
+        Column("last_commit_ms", _LONG, "Its latest commit."),
+        Column("rounds_last_hour", _INT, "How many rounds ended in the hour before."),
+        Column("unowned_s_last_hour", _REAL, "Partition-seconds without an owner that these ended."),
+        Column("verdict", _TEXT, "How it does, in words."),
+    ),
+    is_snapshot=True,
+)
+
+SKIPPED = Table(
+    "skipped",
+    "Records that were passed over, counted.",
+    (
+        Column("kind", _TEXT, "type N for one that is not of our concern, garbage for one that cannot be read."),
+        Column("reason", _TEXT, "What was wrong with the first of them."),
+        Column("records", _LONG, "How many."),
+        Column("log_topic", _TEXT, "In which log."),
+        Column("log_partition", _INT, "In which partition of it."),
+        Column("first_offset", _LONG, "The first of them."),
+        Column("last_offset", _LONG, "The last of them."),
+    ),
+)
+
+TABLES: Mapping[str, Table] = {
+    table.name: table for table in (COMMITS, GENERATIONS, OWNERSHIP, OWNERS, ROUNDS, LAG, HEALTH, SKIPPED)
+}
+
+# --- between the steps ------------------------------------------------------------------------------------------------
+
+DECODED = Table(
+    "decoded",
+    "A record of the log, read as far as it can be without the ones before it.",
+    (
+        Column("kind", _TEXT, "commit, group, fact, type N or garbage."),
+        Column("reason", _TEXT, "Why it is garbage."),
+        Column("log_topic", _TEXT, "The log it stands in."),
+        *COMMITS.columns,
+        Column("key", pa.binary(), "Of a record of a group, as it is."),
+        Column("value", pa.binary(), "Of a record of a group or a fact, as it is."),
+    ),
+)
+
+COMMITS_STATE = Table("commits", "The last commit of each group and partition.", COMMITS.columns)
+TOPICS_STATE = Table(
+    "topics",
+    "Names of topics by their ids.",
+    (Column("topic_id", _TEXT, "As Kafka prints it."), Column("topic", _TEXT, "Its name.")),
+)
+_RECENT = pa.struct([("ended_ms", _LONG), ("unowned_ms", _LONG)])
+GROUPS_STATE = Table(
+    "groups",
+    "A group as the log has told of it so far.",
+    (
+        _GROUP,
+        Column("protocol", _TEXT, "classic or consumer."),
+        Column("state", _TEXT, "Stable, Empty, Reconciling or Gone."),
+        Column("generation", _INT, "The last one."),
+        Column("members", _INT, "How many."),
+        Column("recent", pa.list_(_RECENT), "Its latest rounds."),
+        Column("owners", pa.list_(OWNERS.struct), "The intervals that last."),
+        Column("memory", _TEXT, "What has to be known to read on, as JSON."),
+    ),
+)
+STATES: Mapping[str, Table] = {table.name: table for table in (COMMITS_STATE, TOPICS_STATE, GROUPS_STATE)}
+
+FOLDED = Table(
+    "folded",
+    "What the records of one group told: in each row one of these is not null.",
+    (
+        Column("generation", GENERATIONS.struct, "A generation."),
+        Column("interval", OWNERSHIP.struct, "An interval that ended."),
+        Column("round", ROUNDS.struct, "A round."),
+        Column("skipped", SKIPPED.struct, "Records that could not be read."),
+        Column("state", GROUPS_STATE.struct, "The group at the end of the batch."),
+    ),
+)

@@ -1,0 +1,177 @@
+"""The decoder by columns, held to the plain reader: on random, recorded and broken bytes (semantics 10)."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.errors import MalformedError
+from coterie.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup
+from coterie.spark.decoding import FACTS_TOPIC, OFFSETS_TOPIC, decode, decode_batches
+from coterie.spark.decoding.commits import Bytes, read_commits
+from coterie.spark.decoding.decode import decode_record
+from coterie.spark.schemas import COMMITS, DECODED
+from coterie.wire.offsets_topic import OFFSET_VALUE_VERSIONS, write_key, write_offset_value, write_record
+from wire.recorded import lines, versions_of
+
+Pair = tuple[bytes | None, bytes | None]
+
+RECORDED: list[Pair] = [
+    (bytes.fromhex(line["key"]), None if line["value"] is None else bytes.fromhex(line["value"]))
+    for line in lines("consumer_offsets.jsonl")
+]
+KEY = write_key(OffsetRecord("orders", "t", 3, None))
+
+
+def batch_of(pairs: list[Pair], topic: str = OFFSETS_TOPIC) -> Any:
+    rows = len(pairs)
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": pa.array([key for key, _ in pairs], pa.binary()),
+            "value": pa.array([value for _, value in pairs], pa.binary()),
+            "topic": pa.array([topic] * rows, pa.string()),
+            "partition": pa.array([7] * rows, pa.int32()),
+            "offset": pa.array(range(100, 100 + rows), pa.int64()),
+            "timestamp": pa.array([1_700_000_000_123_000] * rows, pa.timestamp("us", "UTC")),
+        }
+    )
+
+
+def read_plainly(key: bytes | None, value: bytes | None) -> dict[str, Any]:
+    if key is None:
+        return {"kind": "garbage", "reason": "a record without a key"}
+    try:
+        return decode_record(key, value)
+    except MalformedError as error:
+        return {"kind": "garbage", "reason": str(error)}
+
+
+def _filled(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: cell for name, cell in row.items() if cell is not None}
+
+
+def assert_equal_to_the_plain_reader(pairs: list[Pair]) -> None:
+    found = decode(batch_of(pairs))
+    assert found.schema == DECODED.arrow
+    found.validate(full=True)
+    for number, (row, pair) in enumerate(zip(found.to_pylist(), pairs, strict=True)):
+        where = {
+            "log_topic": OFFSETS_TOPIC,
+            "log_partition": 7,
+            "log_offset": 100 + number,
+            "log_ms": 1_700_000_000_123,
+        }
+        assert _filled(row) == _filled(read_plainly(*pair) | where)
+
+
+def taken_by_columns(pairs: list[Pair]) -> list[bool]:
+    batch = batch_of(pairs)
+    found = read_commits(Bytes.of(batch.column("key")), Bytes.of(batch.column("value"))).taken.tolist()
+    assert isinstance(found, list)
+    return found
+
+
+int32s, int64s = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
+texts = st.text(max_size=12) | st.just("x" * 140)
+committed = st.builds(
+    CommittedOffset,
+    offset=int64s,
+    leader_epoch=int32s,
+    metadata=texts,
+    commit_timestamp_ms=int64s,
+    expire_timestamp_ms=st.none() | int64s,
+    topic_id=st.none() | st.uuids() | st.just(UUID(int=0)),
+)
+offset_pairs = st.builds(
+    lambda group, topic, partition, value, version: (
+        write_key(OffsetRecord(group, topic, partition, None)),
+        None if value is None else write_offset_value(value, version),
+    ),
+    texts,
+    texts,
+    int32s,
+    st.none() | committed,
+    st.sampled_from(OFFSET_VALUE_VERSIONS),
+)
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> Pair:
+    """A good record with a few bytes changed, cut off or put in."""
+    pair = draw(offset_pairs | st.sampled_from(RECORDED))
+    broken = []
+    for data in pair:
+        if data is None or not draw(st.booleans()):
+            broken.append(data)
+            continue
+        change = bytearray(data)
+        at = draw(st.integers(0, max(len(change) - 1, 0)))
+        change[at : at + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))
+        broken.append(bytes(change[: draw(st.integers(0, len(change)))] if draw(st.booleans()) else change))
+    return broken[0], broken[1]
+
+
+noise = st.tuples(st.none() | st.binary(max_size=40), st.none() | st.binary(max_size=60))
+
+
+@given(st.lists(offset_pairs | mutated() | noise, max_size=20))
+def test_columns_say_what_the_plain_reader_says(pairs: list[Pair]) -> None:
+    assert_equal_to_the_plain_reader(pairs)
+
+
+def test_everything_that_kafka_was_seen_to_write_is_read_alike() -> None:
+    assert_equal_to_the_plain_reader(RECORDED)
+
+
+def test_every_version_of_a_commit_is_read_by_columns() -> None:
+    """The recordings are of Kafka's own classes; a version left to the slow way would be no error, but slow."""
+    pairs: list[Pair] = [(KEY, value) for _, _, value in versions_of("OffsetCommitValue")]
+    assert_equal_to_the_plain_reader(pairs)
+    short = [value for _, fields, value in versions_of("OffsetCommitValue") if len(fields["metadata"].encode()) < 127]
+    taken = taken_by_columns(pairs)
+    assert sum(taken) == len(short) > 10
+    assert {pairs[at][1][1] for at, is_taken in enumerate(taken) if is_taken} == set(OFFSET_VALUE_VERSIONS)  # type: ignore[index]
+
+
+def test_a_name_that_is_no_utf8_costs_its_own_row_alone() -> None:
+    good = write_record(OffsetRecord("größe", "t", 0, CommittedOffset(5)))
+    bad = write_key(OffsetRecord("ok", "t", 0, None)).replace(b"ok", b"\xff\xfe"), good[1]
+    assert_equal_to_the_plain_reader([good, bad, (KEY, good[1]), (KEY, None)])
+    assert [row["kind"] for row in decode(batch_of([good, bad])).to_pylist()] == ["commit", "garbage"]
+
+
+def test_types_of_others_are_named_and_those_of_groups_passed_on() -> None:
+    group = write_record(GroupRecord("g", StoredGroup("consumer", 1)))
+    share = (b"\x00\x0a\x00\x01g", b"\x00\x00")
+    rows = decode(batch_of([group, share, (b"\x00\x03\x00\x01g", None)])).to_pylist()
+    assert [(row["kind"], row["group_id"], row["key"]) for row in rows] == [
+        ("group", "g", group[0]),
+        ("type 10", None, None),
+        ("group", "g", b"\x00\x03\x00\x01g"),
+    ]
+
+
+def test_facts_are_passed_on_unread() -> None:
+    """Even one whose key looks like an offset's."""
+    (row,) = decode(batch_of([(KEY, b"{}")], FACTS_TOPIC)).to_pylist()
+    assert row["kind"] == "fact" and row["value"] == b"{}" and row["offset"] is None
+
+
+@pytest.mark.parametrize(("start", "length"), [(0, 1), (3, 5), (60, 16)])
+def test_a_piece_of_a_column_is_read_as_the_piece(start: int, length: int) -> None:
+    whole = decode(batch_of(RECORDED)).to_pylist()
+    assert decode(batch_of(RECORDED).slice(start, length)).to_pylist() == whole[start : start + length]
+
+
+def test_empty_batches_are_left_out() -> None:
+    assert list(decode_batches([batch_of([])])) == []
+    assert [each.num_rows for each in decode_batches([batch_of([]), batch_of(RECORDED)])] == [len(RECORDED)]
+
+
+def test_what_is_decoded_holds_a_whole_commit() -> None:
+    assert {column.name for column in COMMITS.columns} <= {column.name for column in DECODED.columns}
