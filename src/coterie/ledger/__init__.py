@@ -6,12 +6,14 @@ Knows facts and bytes, not groups: the same fold reads facts of our broker or of
 
 from __future__ import annotations
 
+from coterie.ledger.bookmarks import Bookmark
 from coterie.ledger.intervals import Interval, intervals_of
 from coterie.ledger.ownership import Move, Ownership
 from coterie.ledger.rounds import Ledger, Outcome, Round, fold
 from coterie.ledger.written_facts import plain, read_fact, write_fact
 
 __all__ = [
+    "Bookmark",
     "Interval",
     "Ledger",
     "Move",

@@ -12,7 +12,7 @@ from coterie import facts
 from coterie.facts import Cause, Fact
 from coterie.ledger.ownership import Move, Ownership
 
-__all__ = ["Ledger", "Outcome", "Round", "fold"]
+__all__ = ["Book", "Ledger", "Outcome", "Round", "fold"]
 
 
 class Outcome(StrEnum):
@@ -72,7 +72,7 @@ class Ledger:
     def __init__(self, keep: int = 1_000, groups: int = 10_000) -> None:
         self._keep = keep
         self._groups = groups
-        self._books: dict[str, _Book] = {}
+        self._books: dict[str, Book] = {}
 
     def tell(self, fact: Fact) -> None:
         entry = _ENTRIES.get(type(fact))
@@ -84,7 +84,7 @@ class Ledger:
                 return  # of a group that never had a round there is nothing to tell
             if len(self._books) >= self._groups:
                 del self._books[next(iter(self._books))]
-            book = self._books[fact.group_id] = _Book(deque(maxlen=self._keep))
+            book = self._books[fact.group_id] = Book(deque(maxlen=self._keep))
         elif type(fact) is facts.RoundStarted:
             self._books[fact.group_id] = self._books.pop(fact.group_id)  # the last to be forgotten
         entry(book, fact)
@@ -92,6 +92,13 @@ class Ledger:
     def rounds_of(self, group_id: str) -> list[Round]:
         book = self._books.get(group_id)
         return list(book.rounds) if book else []
+
+    def book_of(self, group_id: str) -> Book | None:
+        return self._books.get(group_id)
+
+    def open_book(self, group_id: str, ownership: Ownership, running: Round | None) -> None:
+        """Read on where somebody else has put it down."""
+        self._books[group_id] = Book(deque([running] if running else [], self._keep), ownership)
 
     @property
     def rounds(self) -> list[Round]:
@@ -108,7 +115,9 @@ def fold(told: Iterable[Fact]) -> list[Round]:
 
 
 @dataclass(slots=True)
-class _Book:
+class Book:
+    """Of one group."""
+
     rounds: deque[Round]
     ownership: Ownership = field(default_factory=Ownership)
 
@@ -130,13 +139,13 @@ class _Book:
             current.dropped[member_id] = why
 
 
-def _created(book: _Book, fact: facts.GroupCreated) -> None:
+def _created(book: Book, fact: facts.GroupCreated) -> None:
     """A new life: if the one before ended in a crash, nobody was left to say so."""
     book.ownership.emptied()
     book.close(Outcome.LOST, fact.at_ms)
 
 
-def _started(book: _Book, fact: facts.RoundStarted) -> None:
+def _started(book: Book, fact: facts.RoundStarted) -> None:
     book.close(Outcome.SUPERSEDED, fact.at_ms)
     book.rounds.append(
         Round(
@@ -151,7 +160,7 @@ def _started(book: _Book, fact: facts.RoundStarted) -> None:
     )
 
 
-def _joined(book: _Book, fact: facts.JoinPhaseCompleted) -> None:
+def _joined(book: Book, fact: facts.JoinPhaseCompleted) -> None:
     current = book.running()
     if current is not None:
         current.joined_ms = fact.at_ms
@@ -161,32 +170,32 @@ def _joined(book: _Book, fact: facts.JoinPhaseCompleted) -> None:
         current.joined_after_ms = dict(fact.joined_after_ms)
 
 
-def _stored(book: _Book, fact: facts.AssignmentStored) -> None:
+def _stored(book: Book, fact: facts.AssignmentStored) -> None:
     moves, kept, gap_ms = book.ownership.assigned(fact.assignments, fact.at_ms)
     current = book.close(Outcome.STABLE, fact.at_ms)
     if current is not None:
         current.moves, current.kept, current.unowned_ms = moves, kept, gap_ms
 
 
-def _emptied(book: _Book, fact: facts.GroupEmptied) -> None:
+def _emptied(book: Book, fact: facts.GroupEmptied) -> None:
     book.ownership.emptied()
     current = book.close(Outcome.EMPTY, fact.at_ms)
     if current is not None:
         current.generation_id = fact.generation_id
 
 
-def _died(book: _Book, fact: facts.GroupDied) -> None:
+def _died(book: Book, fact: facts.GroupDied) -> None:
     book.ownership.emptied()
     book.close(Outcome.LOST, fact.at_ms)
 
 
-def _loaded(book: _Book, fact: facts.GroupLoaded) -> None:
+def _loaded(book: Book, fact: facts.GroupLoaded) -> None:
     book.close(Outcome.LOST, fact.at_ms)
     book.ownership.assigned(fact.assignments, fact.at_ms)
 
 
 _OPENS = frozenset({facts.RoundStarted, facts.AssignmentStored, facts.GroupLoaded})
-_ENTRIES: Mapping[type[Fact], Callable[[_Book, Any], None]] = {
+_ENTRIES: Mapping[type[Fact], Callable[[Book, Any], None]] = {
     facts.GroupCreated: _created,
     facts.RoundStarted: _started,
     facts.JoinPhaseCompleted: _joined,

@@ -193,7 +193,7 @@ LAG = Table(
         Column("log_end", _LONG, "Where the partition ended; null if it is gone."),
         Column("records_behind", _LONG, "How many offsets lie between the two."),
         Column("seconds_behind", _REAL, "How old the next record to be read was; 0 if there was none."),
-        Column("seconds_from", _TEXT, "How that is known: nothing waits, record, commit time (at least so long), none."),
+        Column("seconds_from", _TEXT, "From what: nothing waits, record (its time), commit (its age; the record was not found)."),
     ),
 )
 

@@ -1,0 +1,313 @@
+"""A group of the new protocol (KIP-848): its state is spread over many records, and a round is one epoch of it.
+
+A round begins with the record of a new group epoch and is over when every member has reached that epoch with all it
+was assigned, or when the next epoch comes. Members that join are written before their epoch, and those that go are
+erased before it (semantics-848 rule 27), so both belong to the epoch that follows. A member holds what it was assigned
+and also what it has yet to give back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from coterie.spark.decoding.topic_ids import topic_id_text
+from coterie.spark.history.holding import GIVEN_UP, MEMBER_GONE, Change, Holder, Holding
+from coterie.spark.history.words import CONSUMER, At, Place, Row, Told, derived_round
+from coterie.wire.consumer_group_records import (
+    ConsumerGroupEpoch,
+    ConsumerGroupRecord,
+    CurrentAssignment,
+    MemberMetadata,
+    TargetEpoch,
+    TopicPartitions,
+)
+
+__all__ = ["ConsumerHistory"]
+
+_STABLE = 0
+WHOLE = "from the new epoch to the last member's"
+OVERTAKEN = "from the new epoch to the next one"
+EPOCH, MEMBER, TARGET_EPOCH, CURRENT = 3, 5, 6, 8
+
+
+@dataclass(slots=True)
+class _Member:
+    about: Row
+    """Its columns in a generation, without the assignment."""
+    epoch: int = -1
+    is_stable: bool = False
+    held: set[Place] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Round:
+    from_epoch: int
+    began_ms: int
+    came: list[str]
+    left: list[str]
+    causes: list[str]
+    change: Change = field(default_factory=Change)
+
+
+class ConsumerHistory:
+    def __init__(self, group_id: str, names: Mapping[str, str]) -> None:
+        self.group_id = group_id
+        self.names = names
+        self.holding = Holding()
+        self.epoch: int | None = None
+        self.previous_row: int | None = None
+        self.assignor: str | None = None
+        self.assigned_ms: int | None = None
+        self._members: dict[str, _Member] = {}
+        self._behind: set[str] = set()
+        """Members that have not reached the epoch: so that a record costs what it says, not the whole group."""
+        self._round: _Round | None = None
+        self._next = _Round(0, 0, [], [], [])
+        """What was written before the epoch that it leads to."""
+
+    @property
+    def is_there(self) -> bool:
+        return self.epoch is not None
+
+    @property
+    def state(self) -> str:
+        if self.epoch is None:
+            return "Gone"
+        if not self._members:
+            return "Empty"
+        return "Reconciling" if self._behind else "Stable"
+
+    @property
+    def generation(self) -> int | None:
+        return self.epoch
+
+    @property
+    def members(self) -> int:
+        return len(self._members)
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    def tell(self, record: ConsumerGroupRecord, at: At, told: Told) -> None:
+        value = record.value
+        if record.type == EPOCH:
+            self._new_epoch(value.epoch if isinstance(value, ConsumerGroupEpoch) else None, at, told)
+        elif record.type == MEMBER:
+            self._member(record.about, value if isinstance(value, MemberMetadata) else None, at)
+        elif record.type == CURRENT:
+            self._current(record.about, value if isinstance(value, CurrentAssignment) else None, at)
+        elif record.type == TARGET_EPOCH and isinstance(value, TargetEpoch):
+            self.assigned_ms = value.assigned_ms or None
+        if self._round is not None and self._members and not self._behind:
+            self._close(at, told, "stable", WHOLE)
+        told.intervals += self.holding.take_ended(self.group_id, self.names)
+
+    def _new_epoch(self, epoch: int | None, at: At, told: Told) -> None:
+        if epoch is not None and epoch == self.epoch:
+            return  # the same once more, with another hash of its topics
+        if self._round is not None:
+            self._close(at, told, "superseded by the next round", OVERTAKEN)
+        if epoch is None or (self.epoch is not None and epoch < self.epoch):
+            self._gone(at, told)  # in the second case the tombstone was compacted away
+        if epoch is None:
+            return
+        before, self.epoch = self.epoch, epoch
+        following, self._next = self._next, _Round(0, 0, [], [], [])
+        self._behind = {member_id for member_id, member in self._members.items() if self._is_behind(member)}
+        if before is None and epoch > 1:
+            return  # the first that is known of it: there is nothing to compare with
+        following.from_epoch, following.began_ms = before or 0, at.log_ms
+        self._round = following
+        if not self._members:
+            self._close(at, told, "empty", WHOLE)
+
+    def _member(self, member_id: str, value: MemberMetadata | None, at: At) -> None:
+        member = self._members.get(member_id)
+        if value is None:
+            if member is not None:
+                self._release(member, at, MEMBER_GONE)
+                del self._members[member_id]
+                self._behind.discard(member_id)
+                self._next.left.append(member_id)
+            return
+        about = _about(member_id, value)
+        if member is None:
+            member = self._members[member_id] = _Member(about)
+            self._next.came.append(member_id)
+        elif member.about["topics"] != about["topics"] or member.about["pattern"] != about["pattern"]:
+            self._next.causes.append("a member changed its subscription")
+        member.about = about
+        self.assignor = value.server_assignor or self.assignor
+        if self._is_behind(member):
+            self._behind.add(member_id)
+
+    def _current(self, member_id: str, value: CurrentAssignment | None, at: At) -> None:
+        member = self._members.get(member_id)
+        if value is None:
+            if member is not None:
+                self._release(member, at, MEMBER_GONE)
+                member.epoch, member.is_stable = -1, False
+            return
+        if member is None:  # what it told of itself was compacted to a later place in the log
+            member = self._members[member_id] = _Member({"member_id": member_id})
+        held = set(_places([*value.assigned, *value.pending_revocation]))
+        change = self._round.change if self._round is not None else Change()
+        for place in member.held - held:
+            self._end(place, member_id, at, GIVEN_UP)
+        holder = Holder(member_id, member.about.get("instance_id"), member.about.get("client_id"))
+        for place in sorted(held - member.held):
+            self.holding.give(place, holder, at.log_ms, self.epoch or value.member_epoch, change)
+        member.held, member.epoch, member.is_stable = held, value.member_epoch, value.state == _STABLE
+        (self._behind.add if self._is_behind(member) else self._behind.discard)(member_id)
+
+    def _is_behind(self, member: _Member) -> bool:
+        return member.epoch != self.epoch or not member.is_stable
+
+    def _release(self, member: _Member, at: At, why: str) -> None:
+        for place in sorted(member.held):
+            self._end(place, member.about["member_id"], at, why)
+        member.held = set()
+
+    def _end(self, place: Place, member_id: str, at: At, why: str) -> None:
+        held = self.holding.open.get(place)
+        if held is not None and held.holder.member_id == member_id:
+            self.holding.end(place, at.log_ms, self.epoch or 0, why)
+
+    # --- what is told -------------------------------------------------------------------------------------------------
+
+    def _close(self, at: At, told: Told, outcome: str, covers: str) -> None:
+        closing, self._round = self._round, None
+        assert closing is not None and self.epoch is not None
+        if outcome == "stable":
+            moved = sum(place in self.holding.open for place in closing.change.moved)
+            closing.change.kept = len(self.holding.open) - moved
+        if outcome == "empty":
+            self.holding.forget(at.log_ms, self.epoch, "group empty")
+        told.rounds.append(
+            derived_round(
+                self.group_id,
+                CONSUMER,
+                at,
+                generations=(closing.from_epoch, self.epoch),
+                cause=_cause(closing),
+                outcome=outcome,
+                came=closing.came,
+                left=closing.left,
+                members=len(self._members),
+                change=closing.change.columns(self.names),
+                began_ms=closing.began_ms,
+                duration=(at.log_ms - closing.began_ms, covers),
+            )
+        )
+        told.generations.append(self._row(at, closing, is_settled=outcome != "superseded by the next round"))
+        self.previous_row = self.epoch
+
+    def _row(self, at: At, closing: _Round, *, is_settled: bool) -> Row:
+        before = self.previous_row
+        return {
+            "group_id": self.group_id,
+            "protocol": CONSUMER,
+            "generation": self.epoch,
+            "previous_generation": before,
+            "missing": None if before is None or self.epoch is None else self.epoch - before - 1,
+            "protocol_type": "consumer",
+            "assignor": self.assignor,
+            "state_ms": self.assigned_ms if self.assigned_ms is not None else closing.began_ms,
+            "members": [
+                member.about | {"assignment": self._assignment(member)} for _, member in sorted(self._members.items())
+            ],
+            "settled": is_settled,
+            "tombstone": False,
+            **at.columns(),
+        }
+
+    def _assignment(self, member: _Member) -> list[Row]:
+        named = sorted((self.names.get(topic, topic), partition) for topic, partition in member.held)
+        return [{"topic": topic, "partition": partition} for topic, partition in named]
+
+    def _gone(self, at: At, told: Told) -> None:
+        self.holding.forget(at.log_ms, self.epoch or 0, "group gone")
+        told.generations.append(
+            {
+                "group_id": self.group_id,
+                "protocol": CONSUMER,
+                "previous_generation": self.previous_row,
+                "tombstone": True,
+                "note": "the group was deleted, expired, or went back to the classic protocol",
+                **at.columns(),
+            }
+        )
+        self.epoch = self.previous_row = None
+        self._members, self._behind, self._next = {}, set(), _Round(0, 0, [], [], [])
+
+    # --- memory -------------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> Any:
+        return {
+            "epoch": self.epoch,
+            "previous_row": self.previous_row,
+            "assignor": self.assignor,
+            "assigned_ms": self.assigned_ms,
+            "members": [
+                [member.about, member.epoch, member.is_stable, sorted(member.held)] for member in self._members.values()
+            ],
+            "round": self._round and _round_to_json(self._round),
+            "next": _round_to_json(self._next),
+            "holding": self.holding.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, group_id: str, names: Mapping[str, str], said: Any) -> ConsumerHistory:
+        history = cls(group_id, names)
+        history.epoch, history.previous_row = said["epoch"], said["previous_row"]
+        history.assignor, history.assigned_ms = said["assignor"], said["assigned_ms"]
+        for about, epoch, is_stable, held in said["members"]:
+            places = {(topic, partition) for topic, partition in held}
+            history._members[about["member_id"]] = _Member(about, epoch, is_stable, places)
+        history._behind = {member_id for member_id, one in history._members.items() if history._is_behind(one)}
+        history._round = said["round"] and _round_from_json(said["round"])
+        history._next = _round_from_json(said["next"])
+        history.holding = Holding.from_json(said["holding"])
+        return history
+
+
+def _round_to_json(one: _Round) -> Any:
+    moved = [[*place, *owners] for place, owners in one.change.moved.items()]
+    return [one.from_epoch, one.began_ms, one.came, one.left, one.causes, moved, one.change.unowned_ms]
+
+
+def _round_from_json(said: Any) -> _Round:
+    from_epoch, began_ms, came, left, causes, moved, unowned_ms = said
+    change = Change({(topic, partition): (old, new) for topic, partition, old, new in moved}, 0, unowned_ms)
+    return _Round(from_epoch, began_ms, came, left, causes, change)
+
+
+def _cause(one: _Round) -> str:
+    reasons = [
+        f"{len(one.came)} {'member' if len(one.came) == 1 else 'members'} came" if one.came else "",
+        f"{len(one.left)} {'member is' if len(one.left) == 1 else 'members are'} gone" if one.left else "",
+        *dict.fromkeys(one.causes),
+    ]
+    said = ", ".join(reason for reason in reasons if reason)
+    return said or "nothing that the log shows: topics of the subscription changed, or how they are assigned"
+
+
+def _places(partitions: Iterable[TopicPartitions]) -> Iterable[Place]:
+    for each in partitions:
+        topic_id = topic_id_text(each.topic_id.bytes)
+        for partition in each.partitions:
+            yield topic_id, partition
+
+
+def _about(member_id: str, value: MemberMetadata) -> Row:
+    return {
+        "member_id": member_id,
+        "instance_id": value.instance_id,
+        "client_id": value.client_id,
+        "client_host": value.client_host,
+        "rebalance_timeout_ms": value.rebalance_timeout_ms,
+        "session_timeout_ms": value.classic_session_timeout_ms,
+        "topics": sorted(value.topics),
+        "pattern": value.pattern or None,
+    }

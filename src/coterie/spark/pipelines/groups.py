@@ -1,0 +1,175 @@
+"""The log of the groups to tables: each micro-batch is decoded, folded and put away; in between, lag and health.
+
+The tables of a batch are written first and its state last (`store.py`): whatever is killed in between is done over. A
+group that does not commit makes no records, and so no batch: its lag is measured by the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import ceil
+from threading import Lock
+from typing import Any
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
+from pyspark.sql.streaming.query import StreamingQuery
+
+from coterie.client.chores import clock_ms
+from coterie.spark import schemas, transforms
+from coterie.spark.decoding import FACTS_TOPIC, OFFSETS_TOPIC
+from coterie.spark.decoding.decode import COMMIT, FACT, GROUP
+from coterie.spark.pipelines import asking
+from coterie.spark.pipelines.store import Store
+
+__all__ = ["GroupsPipeline", "Wanted"]
+
+ROWS_PER_FILE = 1_000_000
+LOOKED_AT = 10_000
+"""So many records are looked at for their age, those of the largest lag first; the others are told by their commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """`kafka` are the client's settings, as `kafka.bootstrap.servers`."""
+
+    out: str
+    kafka: Mapping[str, str]
+    records_per_batch: int = 5_000_000
+    every_s: float = 60.0
+    """With follow: how often a batch begins, and lag is measured."""
+    looked_at: int = LOOKED_AT
+    source: Mapping[str, str] = field(default_factory=dict)
+    """More options of the source."""
+
+
+class GroupsPipeline:
+    def __init__(self, spark: SparkSession, wanted: Wanted, say: Callable[[str], None]) -> None:
+        self._spark = spark
+        self._wanted = wanted
+        self._say = say
+        self.store = Store(spark, wanted.out)
+        self._one_at_a_time = Lock()
+        """A batch and a measurement: Spark calls the first on a thread of its own."""
+
+    def once(self) -> None:
+        """All that is there now; then lag and health."""
+        self._run(self._query().trigger(availableNow=True).start())
+        self.measure()
+
+    def follow(self, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Until it is stopped."""
+        query = self._query().trigger(processingTime=f"{self._wanted.every_s} seconds").start()
+        try:
+            while not query.awaitTermination(self._wanted.every_s) and not is_over():  # type: ignore[arg-type]
+                if _is_at_the_end(query):
+                    self.measure()
+        finally:
+            query.stop()
+
+    def _run(self, query: StreamingQuery) -> None:
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+
+    def _query(self) -> Any:
+        self.store.check()
+        records = (
+            self._spark.readStream.format("coterie")
+            .options(**self._wanted.kafka)
+            .option("kafka.exclude.internal.topics", "false")
+            .option("subscribePattern", f"{OFFSETS_TOPIC}|{FACTS_TOPIC}")
+            .option("startingOffsets", "earliest")
+            .option("failOnDataLoss", "false")  # compaction and retention are this log's way of life
+            .option("maxOffsetsPerTrigger", str(self._wanted.records_per_batch))
+            .options(**self._wanted.source)
+            .load()
+        )
+        return records.writeStream.foreachBatch(self.batch).option("checkpointLocation", self.store.checkpoint)
+
+    # --- a batch ------------------------------------------------------------------------------------------------------
+
+    def batch(self, records: DataFrame, number: int) -> None:
+        with self._one_at_a_time:
+            if self.store.is_done(number):
+                return  # it was killed after the last rename and before Spark had noted it
+            began_ms = clock_ms()
+            decoded = transforms.decoded(records).persist(StorageLevel.MEMORY_AND_DISK)
+            try:
+                counts = {row["kind"]: row["count"] for row in decoded.groupBy("kind").count().collect()}
+                self._put(decoded, counts, number)
+            finally:
+                decoded.unpersist()
+            self._say(_said(number, counts, clock_ms() - began_ms))
+
+    def _put(self, decoded: DataFrame, counts: Mapping[str, int], number: int) -> None:
+        store, before = self.store, self.store.state(number - 1)
+        names = {row["topic_id"]: row["topic"] for row in before["topics"].collect()}
+        names |= asking.topic_names(self._wanted.kafka)
+        folded = transforms.folded(decoded, before["groups"], names).persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            found = folded.select(*(F.count(name).alias(name) for name in schemas.FOLDED.arrow.names)).collect()[0]
+            commits = transforms.commits(decoded)
+            strange = sum(counts.values()) - sum(counts.get(kind, 0) for kind in (COMMIT, GROUP, FACT))
+            tables = {
+                schemas.COMMITS: (commits, counts.get(COMMIT, 0)),
+                schemas.GENERATIONS: (transforms.generations(folded), found["generation"]),
+                schemas.OWNERSHIP: (transforms.ownership(folded), found["interval"]),
+                schemas.ROUNDS: (transforms.rounds(folded), found["round"]),
+                schemas.SKIPPED: (transforms.skipped(decoded, folded), found["skipped"] + strange),
+            }
+            for table, (rows, count) in tables.items():
+                if count:
+                    store.put(table, number, rows, files=ceil(count / ROWS_PER_FILE))
+                else:
+                    store.clear(table, number)
+            changed = folded.where(F.col("state").isNotNull()).select("state.*")
+            groups = before["groups"].join(changed.select("group_id"), "group_id", "left_anti").unionByName(changed)
+            store.put(schemas.OWNERS, number, transforms.owners(groups))
+            topics = self._spark.createDataFrame(sorted(names.items()), schemas.TOPICS_STATE.ddl)
+            last = transforms.last_commits(before["commits"], commits)
+            store.put_state(number, {"groups": groups, "commits": last, "topics": topics})
+        finally:
+            folded.unpersist()
+
+    # --- lag and health -----------------------------------------------------------------------------------------------
+
+    def measure(self) -> None:
+        """As of now, by what the last batch left."""
+        with self._one_at_a_time:
+            done = self.store.last_done()
+            if done is None:
+                self._say("nothing has been read yet: the cluster has no log of groups")
+                return
+            state, at_ms = self.store.state(done), clock_ms()
+            last = state["commits"]
+            places = [(row["topic"], row["partition"]) for row in last.select("topic", "partition").distinct().collect()]
+            found = asking.log_ends(self._wanted.kafka, places)
+            ends = self._spark.createDataFrame(found, asking.ENDS)
+            waiting = transforms.waiting(last, ends).limit(self._wanted.looked_at)
+            times = asking.record_times(waiting, self._wanted.kafka)
+            owners = transforms.owners(state["groups"])
+            lag = transforms.lag(last, ends, times, owners, at_ms).persist(StorageLevel.MEMORY_AND_DISK)
+            try:
+                rows = lag.count()
+                if rows:
+                    self.store.put(schemas.LAG, at_ms, lag, files=ceil(rows / ROWS_PER_FILE))
+                health = transforms.health(state["groups"], lag, at_ms)
+                self.store.put(schemas.HEALTH, at_ms, health)
+            finally:
+                lag.unpersist()
+            self._say(f"lag of {rows} partitions measured in {(clock_ms() - at_ms) / 1000:.1f} s")
+
+
+def _is_at_the_end(query: StreamingQuery) -> bool:
+    """While it catches up, what was committed last is of the past, and would look like lag."""
+    return not query.status["isDataAvailable"]
+
+
+def _said(number: int, counts: Mapping[str, int], took_ms: int) -> str:
+    total = sum(counts.values())
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
+    return f"batch {number}: {total:,} records in {took_ms / 1000:.1f} s ({kinds or 'none'})"

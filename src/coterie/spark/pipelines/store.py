@@ -1,0 +1,116 @@
+"""Tables as directories of Parquet: a batch is written aside, then renamed into its place.
+
+    OUT/commits/batch=0/*.parquet       rows of batch 0, whole or not there
+    OUT/state/batch=0/groups/...        what the next batch has to know; written last: where it is, the batch is done
+    OUT/_aside/...                      what is being written
+
+A batch that is done over overwrites its own directories, so that no row is there twice. Paths are Hadoop's: a local
+directory, hdfs:// or what else the cluster has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from coterie.errors import CoterieError
+from coterie.spark.schemas import STATES, Table
+
+__all__ = ["Store"]
+
+KEPT_STATES = 2
+"""The last one, and the one before it, should the last batch have to be done over."""
+_BATCH = re.compile(r"batch=(\d+)")
+
+
+class Store:
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self._spark = spark
+        self.root = root.rstrip("/")
+        self._jvm: Any = spark._jvm  # noqa: SLF001  there is no other way to Hadoop's file systems
+        configuration = spark._jsc.hadoopConfiguration()  # type: ignore[attr-defined]  # noqa: SLF001
+        self._files = self._path("").getFileSystem(configuration)
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.root}/{name}" if name else self.root)
+
+    @property
+    def checkpoint(self) -> str:
+        return f"{self.root}/checkpoint"
+
+    def check(self) -> None:
+        """Tables and checkpoint belong together: one without the other would lose rows or have them twice."""
+        done, has_checkpoint = self.last_done(), self._files.exists(self._path("checkpoint/offsets"))
+        if done is not None and not has_checkpoint:
+            raise CoterieError(
+                f"{self.root} holds tables up to batch {done}, but its checkpoint is gone: where to read on is not "
+                "known. Read the log anew into an empty directory"
+            )
+
+    # --- tables -------------------------------------------------------------------------------------------------------
+
+    def put(self, table: Table, number: int, rows: DataFrame, *, files: int = 1) -> None:
+        aside = f"_aside/{table.name}-{number}"
+        self._write(rows, aside, files)
+        self._move(aside, f"{table.name}/batch={number}")
+        if table.is_snapshot:
+            self._drop_before(table.name, number)
+
+    def clear(self, table: Table, number: int) -> None:
+        """No rows: none of an earlier attempt either."""
+        self._files.delete(self._path(f"{table.name}/batch={number}"), True)
+
+    def _write(self, rows: DataFrame, name: str, files: int) -> None:
+        rows.coalesce(files).write.mode("overwrite").parquet(f"{self.root}/{name}")
+
+    def _move(self, source: str, target: str) -> None:
+        place = self._path(target)
+        self._files.delete(place, True)
+        self._files.mkdirs(place.getParent())
+        if not self._files.rename(self._path(source), place):
+            raise CoterieError(f"{self.root}/{source} could not be renamed to {target}: is the directory writable?")
+
+    def _batches(self, name: str) -> list[int]:
+        place = self._path(name)
+        if not self._files.exists(place):
+            return []
+        names = [each.getPath().getName() for each in self._files.listStatus(place)]
+        return sorted(int(found[1]) for found in map(_BATCH.fullmatch, names) if found)
+
+    def _drop_before(self, name: str, number: int) -> None:
+        for each in self._batches(name):
+            if each < number:
+                self._files.delete(self._path(f"{name}/batch={each}"), True)
+
+    # --- state --------------------------------------------------------------------------------------------------------
+
+    def last_done(self) -> int | None:
+        done = self._batches("state")
+        return done[-1] if done else None
+
+    def is_done(self, number: int) -> bool:
+        return self._files.exists(self._path(f"state/batch={number}"))  # type: ignore[no-any-return]
+
+    def state(self, number: int) -> dict[str, DataFrame]:
+        """After that batch; before the first there is nothing."""
+        if number < 0:
+            return {name: self._spark.createDataFrame([], table.ddl) for name, table in STATES.items()}
+        if not self.is_done(number):
+            raise CoterieError(
+                f"the checkpoint goes on after batch {number}, but {self.root}/state does not have that batch: tables "
+                "and checkpoint are not of the same run. Read the log anew into an empty directory"
+            )
+        folder = f"{self.root}/state/batch={number}"
+        return {
+            name: self._spark.read.schema(table.ddl).parquet(f"{folder}/{name}") for name, table in STATES.items()
+        }
+
+    def put_state(self, number: int, state: Mapping[str, DataFrame]) -> None:
+        """All of it in one rename: from then on the batch is done."""
+        for name, rows in state.items():
+            self._write(rows, f"_aside/state-{number}/{name}", 1)
+        self._move(f"_aside/state-{number}", f"state/batch={number}")
+        self._drop_before("state", number - KEPT_STATES + 1)

@@ -1,0 +1,36 @@
+"""What was passed over, counted: types that are not of our concern, and garbage."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
+
+from coterie.spark.decoding.decode import COMMIT, FACT, GROUP
+from coterie.spark.schemas import SKIPPED
+
+__all__ = ["skipped"]
+
+
+def skipped(decoded: DataFrame, folded: DataFrame) -> DataFrame:
+    """At the first reading, and those of groups, whose values are read later."""
+    at_once = decoded.where(~F.col("kind").isin(COMMIT, GROUP, FACT)).select(
+        "kind",
+        "reason",
+        F.lit(1).cast("bigint").alias("records"),
+        "log_topic",
+        "log_partition",
+        F.col("log_offset").alias("first_offset"),
+        F.col("log_offset").alias("last_offset"),
+    )
+    later = folded.where(F.col("skipped").isNotNull()).select("skipped.*")
+    counted = (
+        at_once.unionByName(later)
+        .groupBy("kind", "log_topic", "log_partition")
+        .agg(
+            F.min_by("reason", "first_offset").alias("reason"),
+            F.sum("records").alias("records"),
+            F.min("first_offset").alias("first_offset"),
+            F.max("last_offset").alias("last_offset"),
+        )
+    )
+    return counted.select(*(column.name for column in SKIPPED.columns))
