@@ -1,0 +1,263 @@
+"""The life of a group, read from its log: held to a second, independent reading, and to the facts the broker told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coterie import Broker
+from coterie.errors import CoterieError, MalformedError
+from coterie.facts import Fact
+from coterie.ledger import fold, write_fact
+from coterie.messages import GroupRecord, StoredGroup, StoredMember
+from coterie.spark.decoding.decode import decode_record
+from coterie.spark.history import At, GroupHistory
+from coterie.spark.history.observed import observed_round
+from coterie.wire.offsets_topic import write_record
+from coterie.wire.subscription import Assignment, Subscription, write_assignment, write_subscription
+from spark.busy_groups import live_busily
+from spark.second_reading import LogRecord, log_of_broker, read_again
+from wire.recorded import lines
+
+KAFKAS = [
+    LogRecord(0, number, 1_700_000_000_000 + number * 7, bytes.fromhex(line["key"]), value)
+    for number, line in enumerate(lines("consumer_offsets.jsonl"))
+    for value in [None if line["value"] is None else bytes.fromhex(line["value"])]
+]
+
+
+@cache
+def busy_log() -> tuple[list[LogRecord], list[Fact]]:
+    with TemporaryDirectory() as folder:
+        told = live_busily(Path(folder), groups=5, steps=1_500, seed=7)
+        with Broker(data=folder) as broker:
+            return log_of_broker(broker.bootstrap_servers), told
+
+
+class Reading:
+    """All groups of a log; `stops` are the places where the memory is written down and taken up again."""
+
+    def __init__(self, log: Sequence[LogRecord], stops: Iterable[int] = ()) -> None:
+        self.groups: dict[str, GroupHistory] = {}
+        self.generations: list[dict[str, Any]] = []
+        self.rounds: list[dict[str, Any]] = []
+        self.intervals: list[dict[str, Any]] = []
+        stopping = set(stops)
+        for number, one in enumerate(log):
+            if number in stopping:
+                self._stop()
+            row = decode_record(one.key, one.value)
+            if row["kind"] == "group":
+                history = self.groups.setdefault(row["group_id"], GroupHistory(row["group_id"]))
+                history.record(one.key, one.value, At(one.partition, one.offset, one.ms))
+        self._stop()
+
+    def _stop(self) -> None:
+        for name, history in self.groups.items():
+            self.generations += history.told.generations
+            self.rounds += history.told.rounds
+            self.intervals += history.told.intervals
+            self.groups[name] = GroupHistory.from_json(name, {}, history.to_json())
+
+    def lasting(self) -> list[dict[str, Any]]:
+        return [row | {"ended_ms": None} for history in self.groups.values() for row in history.state()["owners"]]
+
+
+def intervals(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    names = ("group_id", "topic", "partition", "member_id", "began_ms", "ended_ms")
+    return sorted((tuple(row[name] for name in names) for row in rows), key=repr)
+
+
+def rounds(rows: Iterable[dict[str, Any]], *, with_moves: bool) -> list[tuple[Any, ...]]:
+    return sorted(
+        (
+            row["group_id"],
+            row["from_generation"],
+            row["generation"],
+            row["log_offset"],
+            sorted(row["came"]),
+            sorted(row["left"]),
+            [tuple(move.values()) for move in row["moved"]] if with_moves else None,
+        )
+        for row in rows
+    )
+
+
+def generations(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return sorted(
+        (
+            (
+                row["group_id"],
+                row.get("generation"),
+                row["log_offset"],
+                [member["member_id"] for member in row.get("members", [])],
+                sorted(
+                    ((each["topic"], each["partition"]), member["member_id"])
+                    for member in row.get("members", [])
+                    for each in member["assignment"]
+                ),
+            )
+            for row in rows
+            if row["protocol"] == "classic"
+        ),
+        key=repr,
+    )
+
+
+def assert_as_read_again(log: Sequence[LogRecord], reading: Reading) -> None:
+    second = read_again(log)
+    assert intervals([*reading.intervals, *reading.lasting()]) == sorted(second.intervals, key=repr)
+    assert generations(reading.generations) == sorted(second.generations, key=repr)
+    classic = [row for row in reading.rounds if row["protocol"] == "classic"]
+    modern = [row for row in reading.rounds if row["protocol"] == "consumer"]
+    theirs = [row for row in second.rounds if row[-1] is not None]
+    assert rounds(classic, with_moves=True) == sorted(theirs)
+    assert rounds(modern, with_moves=False) == sorted(row for row in second.rounds if row[-1] is None)
+
+
+def test_a_thousand_rounds_are_as_a_second_reading_has_them() -> None:
+    log, _ = busy_log()
+    reading = Reading(log)
+    assert len(reading.rounds) > 1_000
+    assert {row["outcome"] for row in reading.rounds} == {"stable", "empty"}
+    assert_as_read_again(log, reading)
+
+
+def test_what_kafka_wrote_is_as_a_second_reading_has_it() -> None:
+    """Recorded from Apache Kafka 4.3.1: classic groups and those of KIP-848."""
+    reading = Reading(KAFKAS)
+    assert {row["protocol"] for row in reading.rounds} == {"classic", "consumer"}
+    assert_as_read_again(KAFKAS, reading)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(0, 5_000), max_size=12), st.booleans())
+def test_where_a_batch_ends_makes_no_difference(stops: list[int], kafkas: bool) -> None:
+    log = KAFKAS if kafkas else busy_log()[0][:1_500]
+    whole, parts = Reading(log), Reading(log, [stop % len(log) for stop in stops])
+    assert intervals(parts.intervals) == intervals(whole.intervals)
+    assert intervals(parts.lasting()) == intervals(whole.lasting())
+    assert sorted(map(repr, parts.rounds)) == sorted(map(repr, whole.rounds))
+    assert sorted(map(repr, parts.generations)) == sorted(map(repr, whole.generations))
+
+
+@settings(max_examples=10)
+@given(st.sets(st.integers(0, 10_000), max_size=8))
+def test_observed_rounds_are_those_of_the_ledger_wherever_a_batch_ends(stops: set[int]) -> None:
+    told = [fact for fact in busy_log()[1] if fact.group_id == "group-0"]
+    history, found = GroupHistory("group-0"), []
+    places = {stop % len(told) for stop in stops}
+    for number, fact in enumerate(told):
+        if number in places:
+            found += history.told.rounds
+            history = GroupHistory.from_json("group-0", {}, history.to_json())
+        history.fact(write_fact(fact), At(0, number, fact.at_ms))
+    found += history.told.rounds
+    expected = [observed_round(one) for one in fold(told) if one.ended_ms is not None]
+    assert len(expected) > 100
+    assert [{name: row[name] for name in expected[0]} for row in found] == expected
+
+
+# --- what a log may lack ----------------------------------------------------------------------------------------------
+
+
+def stored(generation: int, members: dict[str, list[int]], **more: Any) -> StoredGroup:
+    return StoredGroup(
+        "consumer",
+        generation,
+        "range",
+        next(iter(members), None),
+        900 + generation,
+        tuple(
+            StoredMember(
+                name,
+                more.get("instance"),
+                "client",
+                "/host",
+                60_000,
+                30_000,
+                write_subscription(Subscription(["t"])),
+                write_assignment(Assignment({"t": numbers})),
+            )
+            for name, numbers in members.items()
+        ),
+    )
+
+
+def read(*values: StoredGroup | None) -> GroupHistory:
+    history = GroupHistory("g")
+    for number, value in enumerate(values):
+        history.record(*write_record(GroupRecord("g", value)), At(0, number, 1_000 + number * 10))
+    return history
+
+
+def test_generations_that_are_not_in_the_log_are_counted_and_not_made_up() -> None:
+    told = read(stored(3, {"a": [0, 1]}), stored(7, {"a": [0], "b": [1]})).told
+    assert [(row["generation"], row["missing"]) for row in told.generations] == [(3, None), (7, 3)]
+    assert "not known" in told.generations[0]["note"]
+    (only,) = told.rounds
+    assert (only["from_generation"], only["generation"], only["missing"]) == (3, 7, 3)
+    assert only["came"] == ["b"] and only["cause"] == "1 member came"
+    assert only["duration_ms"] == 1_010 - 907
+
+
+def test_a_group_that_begins_in_the_log_has_its_first_round_told() -> None:
+    (only,) = read(stored(0, {}), stored(1, {"a": [0]})).told.rounds
+    assert only["came"] == ["a"] and only["moved"][0]["old_owner"] == ""
+
+
+def test_a_lower_generation_is_a_new_life() -> None:
+    told = read(stored(8, {"a": [0]}), stored(1, {"b": [0]})).told
+    assert [row["ended_by"] for row in told.intervals] == ["group gone"]
+    assert "made anew" in told.generations[1]["note"]
+
+
+def test_a_static_member_under_a_new_id_is_no_round() -> None:
+    told = read(stored(2, {"a": [0]}, instance="i"), stored(2, {"b": [0]}, instance="i")).told
+    assert told.rounds == []
+    assert "static" in told.generations[1]["note"]
+    assert told.intervals[0]["ended_by"] == "moved"
+
+
+def test_a_deleted_group_holds_nothing() -> None:
+    history = read(stored(2, {"a": [0]}), None)
+    assert history.state()["state"] == "Gone" and history.state()["owners"] == []
+    assert history.told.generations[-1]["tombstone"] and history.told.intervals[0]["ended_by"] == "group gone"
+
+
+def test_partitions_nobody_held_for_a_while_are_counted() -> None:
+    """Given up in one round and taken in the next, as cooperative members do."""
+    told = read(stored(2, {"a": [0, 1]}), stored(3, {"a": [0]}), stored(4, {"a": [0], "b": [1]})).told
+    last = told.rounds[-1]
+    assert last["unowned_ms"] == 10 and last["kept"] == 1
+    assert [(move["old_owner"], move["new_owner"]) for move in last["moved"]] == [("a", "b")]
+
+
+def test_members_of_connect_own_nothing_we_can_name() -> None:
+    group = stored(1, {"a": [0]})
+    group.protocol_type = "connect"
+    history = read(group)
+    assert history.state()["owners"] == [] and history.told.generations[0]["note"] is None
+
+
+def test_bytes_that_tell_nothing_are_refused_and_change_nothing() -> None:
+    history = read(stored(2, {"a": [0]}))
+    before = history.to_json()
+    for key, value in ((b"\0\2\0\1g", b"\0\3\0"), (b"\0\x0a\0\1g", b"")):
+        with pytest.raises(MalformedError):
+            history.record(key, value, At(0, 9, 9))
+    with pytest.raises(MalformedError):
+        history.fact(b"no json", At(0, 9, 9))
+    assert history.to_json() == before
+
+
+def test_a_memory_of_another_release_is_not_guessed_at() -> None:
+    with pytest.raises(CoterieError, match="another release"):
+        GroupHistory.from_json("g", {}, '{"version": 99}')
