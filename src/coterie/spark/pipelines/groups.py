@@ -106,34 +106,43 @@ class GroupsPipeline:
             self._say(_said(number, counts, clock_ms() - began_ms))
 
     def _put(self, decoded: DataFrame, counts: Mapping[str, int], number: int) -> None:
-        store, before = self.store, self.store.state(number - 1)
-        names = {row["topic_id"]: row["topic"] for row in before["topics"].collect()}
-        names |= asking.topic_names(self._wanted.kafka)
+        before = self.store.state(number - 1)
+        known = {row["topic_id"]: row["topic"] for row in before["topics"].collect()}
+        names = known | asking.topic_names(self._wanted.kafka)
+        changed: dict[str, DataFrame] = {}
+        if names != known:
+            changed["topics"] = self._spark.createDataFrame(sorted(names.items()), schemas.TOPICS_STATE.ddl)
+        commits, commit_count = transforms.commits(decoded), counts.get(COMMIT, 0)
+        self._put_table(schemas.COMMITS, number, commits, commit_count)
+        if commit_count:
+            changed["commits"] = transforms.last_commits(before["commits"], commits)
+        strange = sum(count for kind, count in counts.items() if kind not in {COMMIT, GROUP, FACT})
+        if GROUP not in counts and FACT not in counts:  # the most frequent case by far, and the cheapest
+            for table in (schemas.GENERATIONS, schemas.OWNERSHIP, schemas.ROUNDS):
+                self.store.clear(table, number)
+            self._put_table(schemas.SKIPPED, number, transforms.skipped(decoded, None), strange)
+            self.store.put_state(number, changed)
+            return
         folded = transforms.folded(decoded, before["groups"], names).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             found = folded.select(*(F.count(name).alias(name) for name in schemas.FOLDED.arrow.names)).collect()[0]
-            commits = transforms.commits(decoded)
-            strange = sum(counts.values()) - sum(counts.get(kind, 0) for kind in (COMMIT, GROUP, FACT))
-            tables = {
-                schemas.COMMITS: (commits, counts.get(COMMIT, 0)),
-                schemas.GENERATIONS: (transforms.generations(folded), found["generation"]),
-                schemas.OWNERSHIP: (transforms.ownership(folded), found["interval"]),
-                schemas.ROUNDS: (transforms.rounds(folded), found["round"]),
-                schemas.SKIPPED: (transforms.skipped(decoded, folded), found["skipped"] + strange),
-            }
-            for table, (rows, count) in tables.items():
-                if count:
-                    store.put(table, number, rows, files=ceil(count / ROWS_PER_FILE))
-                else:
-                    store.clear(table, number)
-            changed = folded.where(F.col("state").isNotNull()).select("state.*")
-            groups = before["groups"].join(changed.select("group_id"), "group_id", "left_anti").unionByName(changed)
-            store.put(schemas.OWNERS, number, transforms.owners(groups))
-            topics = self._spark.createDataFrame(sorted(names.items()), schemas.TOPICS_STATE.ddl)
-            last = transforms.last_commits(before["commits"], commits)
-            store.put_state(number, {"groups": groups, "commits": last, "topics": topics})
+            self._put_table(schemas.GENERATIONS, number, transforms.generations(folded), found["generation"])
+            self._put_table(schemas.OWNERSHIP, number, transforms.ownership(folded), found["interval"])
+            self._put_table(schemas.ROUNDS, number, transforms.rounds(folded), found["round"])
+            skipped = transforms.skipped(decoded, folded)
+            self._put_table(schemas.SKIPPED, number, skipped, found["skipped"] + strange)
+            told = folded.where(F.col("state").isNotNull()).select("state.*")
+            groups = before["groups"].join(told.select("group_id"), "group_id", "left_anti").unionByName(told)
+            self.store.put(schemas.OWNERS, number, transforms.owners(groups))
+            self.store.put_state(number, changed | {"groups": groups})
         finally:
             folded.unpersist()
+
+    def _put_table(self, table: schemas.Table, number: int, rows: DataFrame, count: int) -> None:
+        if count:
+            self.store.put(table, number, rows, files=ceil(count / ROWS_PER_FILE))
+        else:
+            self.store.clear(table, number)
 
     # --- lag and health -----------------------------------------------------------------------------------------------
 

@@ -108,9 +108,19 @@ class Store:
             name: self._spark.read.schema(table.ddl).parquet(f"{folder}/{name}") for name, table in STATES.items()
         }
 
-    def put_state(self, number: int, state: Mapping[str, DataFrame]) -> None:
-        """All of it in one rename: from then on the batch is done."""
-        for name, rows in state.items():
-            self._write(rows, f"_aside/state-{number}/{name}", 1)
-        self._move(f"_aside/state-{number}", f"state/batch={number}")
+    def put_state(self, number: int, changed: Mapping[str, DataFrame]) -> None:
+        """All of it in one rename: from then on the batch is done. What has not changed is taken over as it is."""
+        aside = f"_aside/state-{number}"
+        self._files.delete(self._path(aside), True)
+        for name in STATES:
+            if name in changed or number == 0:
+                rows = changed.get(name)
+                self._write(rows if rows is not None else self.state(-1)[name], f"{aside}/{name}", 1)
+            else:
+                self._copy(f"state/batch={number - 1}/{name}", f"{aside}/{name}")
+        self._move(aside, f"state/batch={number}")
         self._drop_before("state", number - KEPT_STATES + 1)
+
+    def _copy(self, source: str, target: str) -> None:
+        copy = self._jvm.org.apache.hadoop.fs.FileUtil.copy
+        copy(self._files, self._path(source), self._files, self._path(target), False, self._files.getConf())

@@ -11,8 +11,8 @@ from coterie.spark.schemas import SKIPPED
 __all__ = ["skipped"]
 
 
-def skipped(decoded: DataFrame, folded: DataFrame) -> DataFrame:
-    """At the first reading, and those of groups, whose values are read later."""
+def skipped(decoded: DataFrame, folded: DataFrame | None) -> DataFrame:
+    """At the first reading, and those of groups, whose values are read later; None if there are none."""
     at_once = decoded.where(~F.col("kind").isin(COMMIT, GROUP, FACT)).select(
         "kind",
         "reason",
@@ -22,10 +22,11 @@ def skipped(decoded: DataFrame, folded: DataFrame) -> DataFrame:
         F.col("log_offset").alias("first_offset"),
         F.col("log_offset").alias("last_offset"),
     )
-    later = folded.where(F.col("skipped").isNotNull()).select("skipped.*")
+    found = at_once
+    if folded is not None:
+        found = at_once.unionByName(folded.where(F.col("skipped").isNotNull()).select("skipped.*"))
     counted = (
-        at_once.unionByName(later)
-        .groupBy("kind", "log_topic", "log_partition")
+        found.groupBy("kind", "log_topic", "log_partition")
         .agg(
             F.min_by("reason", "first_offset").alias("reason"),
             F.sum("records").alias("records"),

@@ -1,0 +1,123 @@
+"""The pipeline on real Spark: the log of a broker to tables, in several batches, killed and started again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+from pyspark.sql import SparkSession
+
+from coterie import Broker
+from coterie.errors import CoterieError
+from coterie.facts import Fact
+from coterie.ledger import fold, write_fact
+from coterie.client.admin.admin import Admin
+from coterie.client.admin.words import NewTopic
+from coterie.client.producer import Producer
+from coterie.spark.decoding import FACTS_TOPIC
+from coterie.spark.history.observed import observed_round
+from coterie.spark.pipelines.groups import GroupsPipeline, Wanted
+from coterie.spark.schemas import TABLES
+from spark.busy_groups import live_busily
+from spark.second_reading import LogRecord, commits_of, log_of_broker, read_again
+from spark.test_history import generations, intervals, rounds
+
+pytestmark = [pytest.mark.real_time, pytest.mark.timeout(400)]
+
+
+def table(out: Path, name: str) -> list[dict[str, Any]]:
+    folder = out / name
+    if not folder.exists():
+        return []
+    rows: list[dict[str, Any]] = ds.dataset(folder, format="parquet").to_table().to_pylist()
+    return rows
+
+
+def pipeline(spark: SparkSession, broker: Broker, out: Path, **how: Any) -> GroupsPipeline:
+    return GroupsPipeline(spark, Wanted(str(out), {"kafka.bootstrap.servers": broker.bootstrap_servers}, **how), print)
+
+
+def tell_facts(broker: Broker, told: Sequence[Fact]) -> None:
+    """As a broker does that keeps its facts in a topic; this one was driven without it."""
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        if FACTS_TOPIC not in {topic.name for topic in admin.list_topics(include_internal=True)}:
+            admin.create_topics([NewTopic(FACTS_TOPIC, 1)])
+    producer = Producer(bootstrap_servers=broker.bootstrap_servers)
+    for fact in told:
+        producer.send(FACTS_TOPIC, write_fact(fact), key=fact.group_id.encode(), partition=0)
+    producer.flush()
+    producer.close()
+
+
+COMMIT_COLUMNS = (
+    "group_id", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_ms", "topic_id", "tombstone",
+    "log_partition", "log_offset", "log_ms",
+)  # fmt: skip
+
+
+def as_sorted(rows: Iterable[Any]) -> list[str]:
+    return sorted(map(repr, rows))
+
+
+def assert_as_read_again(out: Path, log: Sequence[LogRecord]) -> None:
+    second = read_again(log)
+    commits = [tuple(row[name] for name in COMMIT_COLUMNS) for row in table(out, "commits")]
+    assert as_sorted(commits) == as_sorted(commits_of(log))
+    lasting = [row | {"ended_ms": None} for row in table(out, "owners")]
+    assert intervals([*table(out, "ownership"), *lasting]) == sorted(second.intervals, key=repr)
+    filled = [row | {"members": row["members"] or []} for row in table(out, "generations")]
+    assert generations(filled) == sorted(second.generations, key=repr)
+    derived = [row for row in table(out, "rounds") if row["evidence"] == "derived"]
+    assert rounds(derived, with_moves=True) == sorted(second.rounds)
+
+
+def test_thousands_of_rounds_become_tables_that_a_second_reading_agrees_with(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    told = live_busily(tmp_path / "data", groups=6, steps=2_500, seed=3)
+    with Broker(data=tmp_path / "data") as broker:
+        tell_facts(broker, told)
+        log = log_of_broker(broker.bootstrap_servers)
+        out = tmp_path / "out"
+        size = (len(log) + len(told)) // 2
+        pipeline(spark, broker, out, records_per_batch=size).once()
+        assert_as_read_again(out, log)
+        assert len(list((out / "commits").iterdir())) >= 2, "it was to be several batches"
+
+        found = [row for row in table(out, "rounds") if row["evidence"] == "observed"]
+        expected = [observed_round(one) for one in fold(told) if one.ended_ms is not None]
+        names = list(expected[0])
+        assert as_sorted([row[name] for name in names] for row in found) == as_sorted(
+            [row[name] for name in names] for row in expected
+        )
+        assert len(expected) > 1_000
+        _check_lag_and_health(out, broker, log)
+        _check_schemas(out)
+
+
+def _check_lag_and_health(out: Path, broker: Broker, log: Sequence[LogRecord]) -> None:
+    lag = {(row["group_id"], row["topic"], row["partition"]): row for row in table(out, "lag")}
+    health = {row["group_id"]: row for row in table(out, "health")}
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        for group in admin.list_groups():
+            committed = admin.list_group_offsets(group.group_id)
+            mine = {place: row["committed"] for (name, *place), row in ((k, v) for k, v in lag.items()) if name == group.group_id for place in [tuple(place)]}  # noqa: E501
+            assert mine == {tuple(place): one.offset for place, one in committed.items() if one is not None}  # type: ignore[union-attr]
+            assert health[group.group_id]["partitions"] == len(mine)
+    assert all(row["log_end"] == 0 and row["records_behind"] == 0 for row in lag.values()), "nothing was ever produced"
+
+
+def _check_schemas(out: Path) -> None:
+    """Every table is what `coterie.spark.schemas` says, and there is none that it does not name."""
+    there = {each.name for each in out.iterdir()} - {"checkpoint", "state", "_aside"}
+    assert there <= set(TABLES) and {"commits", "generations", "rounds", "ownership", "lag", "health"} <= there
+    for name in there:
+        found = ds.dataset(out / name, format="parquet").schema
+        assert {field.name: field.type for field in found} == {
+            column.name: column.type for column in TABLES[name].columns
+        }, name
