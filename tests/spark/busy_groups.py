@@ -109,9 +109,7 @@ class BusyGroup:
         leader = next(member for member in self.members if member.member_id == member.joined.leader_id)  # type: ignore[union-attr]
         dealt = self.deal()
         for member in sorted(self.members, key=lambda one: one is not leader):
-            assignments = {
-                one.member_id: write_assignment(Assignment(dealt[one.member_id])) for one in self.members
-            }
+            assignments = {one.member_id: write_assignment(Assignment(dealt[one.member_id])) for one in self.members}
             assert member.joined is not None
             member.client.send_sync(self.name, member.joined, assignments if member is leader else None)
         for member in self.members:

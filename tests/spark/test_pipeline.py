@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,12 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from coterie import Broker
-from coterie.errors import CoterieError
-from coterie.facts import Fact
-from coterie.ledger import fold, write_fact
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.words import NewTopic
 from coterie.client.producer import Producer
+from coterie.facts import Fact
+from coterie.ledger import fold, write_fact
 from coterie.spark.decoding import FACTS_TOPIC
 from coterie.spark.history.observed import observed_round
 from coterie.spark.pipelines.groups import GroupsPipeline, Wanted
@@ -106,7 +103,12 @@ def _check_lag_and_health(out: Path, broker: Broker, log: Sequence[LogRecord]) -
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         for group in admin.list_groups():
             committed = admin.list_group_offsets(group.group_id)
-            mine = {place: row["committed"] for (name, *place), row in ((k, v) for k, v in lag.items()) if name == group.group_id for place in [tuple(place)]}  # noqa: E501
+            mine = {
+                place: row["committed"]
+                for (name, *place), row in ((k, v) for k, v in lag.items())
+                if name == group.group_id
+                for place in [tuple(place)]
+            }
             assert mine == {tuple(place): one.offset for place, one in committed.items() if one is not None}  # type: ignore[union-attr]
             assert health[group.group_id]["partitions"] == len(mine)
     assert all(row["log_end"] == 0 and row["records_behind"] == 0 for row in lag.values()), "nothing was ever produced"

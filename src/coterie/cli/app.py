@@ -11,6 +11,7 @@ import typer
 import coterie
 from coterie.cli.groups_app import groups_app
 from coterie.cli.options import Bootstrap, Config, Sets
+from coterie.cli.pipeline_app import pipeline_app
 from coterie.cli.topics_app import topics_app
 
 __all__ = ["app"]
@@ -18,6 +19,7 @@ __all__ = ["app"]
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(topics_app, name="topics")
 app.add_typer(groups_app, name="groups")
+app.add_typer(pipeline_app, name="pipeline")
 
 
 def _show_version(wanted: bool) -> None:

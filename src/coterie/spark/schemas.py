@@ -174,7 +174,9 @@ ROUNDS = Table(
         Column("last_to_join", _TEXT, "Whom all the others waited for; only observed."),
         Column("moved", pa.list_(_MOVE), "Partitions with another owner than their last one; the old may be empty."),
         Column("kept", _INT, "Partitions that their owner kept."),
-        Column("unowned_ms", _LONG, "Partition-milliseconds without an owner that it ended; derived: at least so many."),
+        Column(
+            "unowned_ms", _LONG, "Partition-milliseconds without an owner that it ended; derived: at least so many."
+        ),
         *_LOG,
     ),
 )
@@ -193,7 +195,11 @@ LAG = Table(
         Column("log_end", _LONG, "Where the partition ended; null if it is gone."),
         Column("records_behind", _LONG, "How many offsets lie between the two."),
         Column("seconds_behind", _REAL, "How old the next record to be read was; 0 if there was none."),
-        Column("seconds_from", _TEXT, "From what: nothing waits, record (its time), commit (its age; the record was not found)."),
+        Column(
+            "seconds_from",
+            _TEXT,
+            "From what: nothing waits, record (its time), commit (its age; the record was not found).",
+        ),
     ),
 )
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from coterie.client.admin import Admin
+from coterie.client.settings import TABLES, AdminSettings
 from coterie.client.words import TopicPartition
 from coterie.errors import CoterieError, KafkaError
 from coterie.spark.decoding.topic_ids import topic_id_text
@@ -29,8 +30,9 @@ PATIENCE_MS = "10000"
 
 
 def _settings(options: Mapping[str, str]) -> dict[str, str]:
-    prefix = "kafka."
-    return {name.removeprefix(prefix): text for name, text in options.items() if name.startswith(prefix)}
+    """Those that an admin has too: the others are for the source alone."""
+    named = {name.removeprefix("kafka."): text for name, text in options.items() if name.startswith("kafka.")}
+    return {name: text for name, text in named.items() if name in TABLES[AdminSettings].rows}
 
 
 def topic_names(options: Mapping[str, str]) -> dict[str, str]:

@@ -155,7 +155,9 @@ class GroupsPipeline:
                 return
             state, at_ms = self.store.state(done), clock_ms()
             last = state["commits"]
-            places = [(row["topic"], row["partition"]) for row in last.select("topic", "partition").distinct().collect()]
+            places = [
+                (row["topic"], row["partition"]) for row in last.select("topic", "partition").distinct().collect()
+            ]
             found = asking.log_ends(self._wanted.kafka, places)
             ends = self._spark.createDataFrame(found, asking.ENDS)
             waiting = transforms.waiting(last, ends).limit(self._wanted.looked_at)

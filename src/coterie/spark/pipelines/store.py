@@ -104,9 +104,7 @@ class Store:
                 "and checkpoint are not of the same run. Read the log anew into an empty directory"
             )
         folder = f"{self.root}/state/batch={number}"
-        return {
-            name: self._spark.read.schema(table.ddl).parquet(f"{folder}/{name}") for name, table in STATES.items()
-        }
+        return {name: self._spark.read.schema(table.ddl).parquet(f"{folder}/{name}") for name, table in STATES.items()}
 
     def put_state(self, number: int, changed: Mapping[str, DataFrame]) -> None:
         """All of it in one rename: from then on the batch is done. What has not changed is taken over as it is."""

@@ -66,5 +66,3 @@ def fold_group(names: Mapping[str, str], records: Any, before: Any) -> Any:
         {"state": history.state()},
     ]
     return pa.Table.from_pylist(rows, FOLDED.arrow)
-
-

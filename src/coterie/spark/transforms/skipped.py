@@ -25,13 +25,10 @@ def skipped(decoded: DataFrame, folded: DataFrame | None) -> DataFrame:
     found = at_once
     if folded is not None:
         found = at_once.unionByName(folded.where(F.col("skipped").isNotNull()).select("skipped.*"))
-    counted = (
-        found.groupBy("kind", "log_topic", "log_partition")
-        .agg(
-            F.min_by("reason", "first_offset").alias("reason"),
-            F.sum("records").alias("records"),
-            F.min("first_offset").alias("first_offset"),
-            F.max("last_offset").alias("last_offset"),
-        )
+    counted = found.groupBy("kind", "log_topic", "log_partition").agg(
+        F.min_by("reason", "first_offset").alias("reason"),
+        F.sum("records").alias("records"),
+        F.min("first_offset").alias("first_offset"),
+        F.max("last_offset").alias("last_offset"),
     )
     return counted.select(*(column.name for column in SKIPPED.columns))
