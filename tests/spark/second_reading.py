@@ -145,7 +145,7 @@ def _moved(pictures: Sequence[Picture]) -> list[tuple[str, int, str, str]]:
 
 
 def _intervals(group: str, pictures: Sequence[Picture]) -> list[tuple[Any, ...]]:
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for place in sorted({place for one in pictures for place in one.owners}):
         owner, since = None, 0
         for one in pictures:
@@ -224,8 +224,10 @@ def log_of_broker(bootstrap: str, topic: str = "__consumer_offsets") -> list[Log
     consumer.assign(places)
     missing = {place for place, end in ends.items() if end > 0}
     while missing:
-        for record in consumer.poll(0.5):
-            log.append(LogRecord(record.partition, record.offset, record.timestamp, record.key or b"", record.value))
+        log += [
+            LogRecord(record.partition, record.offset, record.timestamp, record.key or b"", record.value)
+            for record in consumer.poll(0.5)
+        ]
         missing = {place for place in missing if consumer.position(place) < ends[place]}
     consumer.close()
     return sorted(log)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
 from coterie import Broker
 from coterie.client.admin.admin import Admin
@@ -19,6 +20,7 @@ from coterie.ledger import fold, write_fact
 from coterie.spark.decoding import FACTS_TOPIC
 from coterie.spark.history.observed import observed_round
 from coterie.spark.pipelines.groups import GroupsPipeline, Wanted
+from coterie.spark.pipelines.store import Store
 from coterie.spark.schemas import TABLES
 from spark.busy_groups import live_busily
 from spark.second_reading import LogRecord, commits_of, log_of_broker, read_again
@@ -76,7 +78,7 @@ def assert_as_read_again(out: Path, log: Sequence[LogRecord]) -> None:
 def test_thousands_of_rounds_become_tables_that_a_second_reading_agrees_with(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    told = live_busily(tmp_path / "data", groups=6, steps=2_500, seed=3)
+    told = live_busily(tmp_path / "data", groups=6, steps=3_500, seed=3)
     with Broker(data=tmp_path / "data") as broker:
         tell_facts(broker, told)
         log = log_of_broker(broker.bootstrap_servers)
@@ -92,7 +94,7 @@ def test_thousands_of_rounds_become_tables_that_a_second_reading_agrees_with(
         assert as_sorted([row[name] for name in names] for row in found) == as_sorted(
             [row[name] for name in names] for row in expected
         )
-        assert len(expected) > 1_000
+        assert len(expected) > 2_000
         _check_lag_and_health(out, broker, log)
         _check_schemas(out)
 
@@ -104,10 +106,9 @@ def _check_lag_and_health(out: Path, broker: Broker, log: Sequence[LogRecord]) -
         for group in admin.list_groups():
             committed = admin.list_group_offsets(group.group_id)
             mine = {
-                place: row["committed"]
-                for (name, *place), row in ((k, v) for k, v in lag.items())
+                (topic, number): row["committed"]
+                for (name, topic, number), row in lag.items()
                 if name == group.group_id
-                for place in [tuple(place)]
             }
             assert mine == {tuple(place): one.offset for place, one in committed.items() if one is not None}  # type: ignore[union-attr]
             assert health[group.group_id]["partitions"] == len(mine)
@@ -123,3 +124,87 @@ def _check_schemas(out: Path) -> None:
         assert {field.name: field.type for field in found} == {
             column.name: column.type for column in TABLES[name].columns
         }, name
+
+
+# --- batches that are done over ---------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """As kill -9: nothing after it runs. The real one is in tests/soak."""
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    data = tmp_path_factory.mktemp("small")
+    live_busily(data, groups=2, steps=60, seed=11)
+    with Broker(data=data) as broker:
+        yield broker
+
+
+def records_of(spark: SparkSession, log: Sequence[LogRecord]) -> DataFrame:
+    rows = [(one.key, one.value, "__consumer_offsets", one.partition, one.offset, one.ms) for one in log]
+    frame = spark.createDataFrame(
+        rows, "key binary, value binary, topic string, partition int, offset bigint, ms bigint"
+    )
+    return frame.withColumn("timestamp", F.timestamp_millis("ms"))
+
+
+def test_a_batch_that_ends_anywhere_is_done_over_and_no_row_is_there_twice(
+    spark: SparkSession, small: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each of its renames in turn; Spark then gives the same batch again."""
+    log = log_of_broker(small.bootstrap_servers)
+    half = len(log) // 2
+    out = tmp_path / "out"
+    first = pipeline(spark, small, out)
+    first.batch(records_of(spark, log[:half]), 0)
+    moved: list[str] = []
+    really_move = Store._move
+    for survives in range(1, 8, 2):
+
+        def move(self: Store, source: str, target: str, survives: int = survives) -> None:
+            if len(moved) == survives:
+                raise Killed
+            moved.append(target)
+            really_move(self, source, target)
+
+        moved.clear()
+        monkeypatch.setattr(Store, "_move", move)
+        try:
+            pipeline(spark, small, out).batch(records_of(spark, log[half:]), 1)
+        except Killed:
+            continue
+        break
+    assert moved[-1] == "state/batch=1", moved
+    assert_as_read_again(out, log)
+    before = [table(out, name) for name in TABLES]
+    monkeypatch.setattr(Store, "_move", really_move)
+    pipeline(spark, small, out).batch(records_of(spark, log[half:]), 1)  # done already: Spark had not noted it
+    assert [table(out, name) for name in TABLES] == before
+
+
+def test_garbage_and_strangers_are_counted_and_harm_nobody(spark: SparkSession, small: Broker, tmp_path: Path) -> None:
+    log = log_of_broker(small.bootstrap_servers)[:40]
+    bad = [
+        LogRecord(0, 10_000, 5, b"", b""),
+        LogRecord(0, 10_001, 5, b"\0\x0a\0\1s", b"\0\0"),
+        LogRecord(0, 10_002, 5, b"\0\x0a\0\1s", None),
+        LogRecord(0, 10_003, 5, b"\0\2\0\1g", b"\0\3\0"),
+        LogRecord(0, 10_004, 5, b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\7"),
+    ]
+    pipeline(spark, small, tmp_path).batch(records_of(spark, [*log, *bad]), 0)
+    names = ("kind", "records", "first_offset", "last_offset")
+    found = {tuple(row[name] for name in names) for row in table(tmp_path, "skipped")}
+    assert found == {("garbage", 3, 10_000, 10_004), ("type 10", 2, 10_001, 10_002)}
+    assert as_sorted(tuple(row[name] for name in COMMIT_COLUMNS) for row in table(tmp_path, "commits")) == as_sorted(
+        commits_of(log)
+    )
+
+
+def test_tables_without_their_checkpoint_are_not_read_into(spark: SparkSession, small: Broker, tmp_path: Path) -> None:
+    one = pipeline(spark, small, tmp_path)
+    one.batch(records_of(spark, log_of_broker(small.bootstrap_servers)[:5]), 0)
+    with pytest.raises(CoterieError, match="its checkpoint is gone"):
+        one.once()
+    with pytest.raises(CoterieError, match="not of the same run"):
+        one.batch(records_of(spark, []), 7)

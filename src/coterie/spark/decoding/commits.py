@@ -52,7 +52,8 @@ class Bytes:
         last = len(self.data) - size
         # A number at every byte: numpy reads it from where it stands, aligned or not.
         everywhere: Ints = np.ndarray((last + 1,), f">i{size}", self.data, strides=(1,))
-        return everywhere[np.clip(at, 0, last)].astype(np.int64)
+        found: Ints = everywhere[np.clip(at, 0, last)].astype(np.int64)
+        return found
 
     def slices(self, starts: Ints, lengths: Ints, valid: Ints) -> Any:
         """The bytes at `starts` as a column of their own; null where not `valid`."""

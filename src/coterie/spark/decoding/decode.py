@@ -28,7 +28,7 @@ FACTS_TOPIC = "__coterie_facts"
 COMMIT, GROUP, FACT, GARBAGE = "commit", "group", "fact", "garbage"
 
 Row = dict[str, Any]
-_COMMIT_COLUMNS = [name for name in Commits.__slots__ if name != "taken"]  # type: ignore[attr-defined]
+_COMMIT_COLUMNS = [name for name in Commits.__slots__ if name != "taken"]
 
 
 def decode_batches(batches: Iterable[Any]) -> Iterator[Any]:

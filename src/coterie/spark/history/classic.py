@@ -62,7 +62,7 @@ class ClassicHistory:
 
     @property
     def generation(self) -> int | None:
-        return self.last and self.last.generation
+        return self.last.generation if self.last else None
 
     @property
     def members(self) -> int:

@@ -31,7 +31,7 @@ LOOKED_AT = 10_000
 """So many records are looked at for their age, those of the largest lag first; the others are told by their commit."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Wanted:
     """`kafka` are the client's settings, as `kafka.bootstrap.servers`."""
 
@@ -63,7 +63,7 @@ class GroupsPipeline:
         """Until it is stopped."""
         query = self._query().trigger(processingTime=f"{self._wanted.every_s} seconds").start()
         try:
-            while not query.awaitTermination(self._wanted.every_s) and not is_over():  # type: ignore[arg-type]
+            while not query.awaitTermination(self._wanted.every_s) and not is_over():
                 if _is_at_the_end(query):
                     self.measure()
         finally:

@@ -31,7 +31,7 @@ class Store:
         self._spark = spark
         self.root = root.rstrip("/")
         self._jvm: Any = spark._jvm  # noqa: SLF001  there is no other way to Hadoop's file systems
-        configuration = spark._jsc.hadoopConfiguration()  # type: ignore[attr-defined]  # noqa: SLF001
+        configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
         self._files = self._path("").getFileSystem(configuration)
 
     def _path(self, name: str) -> Any:

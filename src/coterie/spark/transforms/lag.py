@@ -20,7 +20,7 @@ def waiting(last_commits: DataFrame, ends: DataFrame) -> DataFrame:
 
 
 def lag(last_commits: DataFrame, ends: DataFrame, times: DataFrame, owners: DataFrame, at_ms: int) -> DataFrame:
-    """`ends`: topic, partition, log_end. `times`: topic, partition, committed, record_ms, as far as it was looked up."""
+    """`ends`: topic, partition, log_end. `times`: topic, partition, committed, record_ms, of those looked at."""
     committed = last_commits.withColumnRenamed("offset", "committed")
     held = owners.select("group_id", *_PLACE, "member_id")
     joined = (
