@@ -23,6 +23,7 @@ from coterie.spark.history.observed import observed_round
 from coterie.wire.offsets_topic import write_record
 from coterie.wire.subscription import Assignment, Subscription, write_assignment, write_subscription
 from spark.busy_groups import live_busily
+from spark.rows import generations, intervals, rounds
 from spark.second_reading import LogRecord, log_of_broker, read_again
 from wire.recorded import lines
 
@@ -68,47 +69,6 @@ class Reading:
 
     def lasting(self) -> list[dict[str, Any]]:
         return [row | {"ended_ms": None} for history in self.groups.values() for row in history.state()["owners"]]
-
-
-def intervals(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    names = ("group_id", "topic", "partition", "member_id", "began_ms", "ended_ms")
-    return sorted((tuple(row[name] for name in names) for row in rows), key=repr)
-
-
-def rounds(rows: Iterable[dict[str, Any]], *, with_moves: bool) -> list[tuple[Any, ...]]:
-    return sorted(
-        (
-            row["group_id"],
-            row["from_generation"],
-            row["generation"],
-            row["log_offset"],
-            sorted(row["came"]),
-            sorted(row["left"]),
-            [tuple(move.values()) for move in row["moved"]] if with_moves else None,
-        )
-        for row in rows
-    )
-
-
-def generations(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    return sorted(
-        (
-            (
-                row["group_id"],
-                row.get("generation"),
-                row["log_offset"],
-                [member["member_id"] for member in row.get("members", [])],
-                sorted(
-                    ((each["topic"], each["partition"]), member["member_id"])
-                    for member in row.get("members", [])
-                    for each in member["assignment"]
-                ),
-            )
-            for row in rows
-            if row["protocol"] == "classic"
-        ),
-        key=repr,
-    )
 
 
 def assert_as_read_again(log: Sequence[LogRecord], reading: Reading) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from coterie import Broker
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.words import NewTopic
 from coterie.client.producer import Producer
+from coterie.errors import CoterieError
 from coterie.facts import Fact
 from coterie.ledger import fold, write_fact
 from coterie.spark.decoding import FACTS_TOPIC
@@ -22,19 +23,12 @@ from coterie.spark.history.observed import observed_round
 from coterie.spark.pipelines.groups import GroupsPipeline, Wanted
 from coterie.spark.pipelines.store import Store
 from coterie.spark.schemas import TABLES
+from soak.pipeline_kill9 import soak
 from spark.busy_groups import live_busily
-from spark.second_reading import LogRecord, commits_of, log_of_broker, read_again
-from spark.test_history import generations, intervals, rounds
+from spark.second_reading import LogRecord, commits_of, log_of_broker
+from spark.tables import COMMIT_COLUMNS, as_sorted, assert_as_read_again, table
 
 pytestmark = [pytest.mark.real_time, pytest.mark.timeout(400)]
-
-
-def table(out: Path, name: str) -> list[dict[str, Any]]:
-    folder = out / name
-    if not folder.exists():
-        return []
-    rows: list[dict[str, Any]] = ds.dataset(folder, format="parquet").to_table().to_pylist()
-    return rows
 
 
 def pipeline(spark: SparkSession, broker: Broker, out: Path, **how: Any) -> GroupsPipeline:
@@ -51,28 +45,6 @@ def tell_facts(broker: Broker, told: Sequence[Fact]) -> None:
         producer.send(FACTS_TOPIC, write_fact(fact), key=fact.group_id.encode(), partition=0)
     producer.flush()
     producer.close()
-
-
-COMMIT_COLUMNS = (
-    "group_id", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_ms", "topic_id", "tombstone",
-    "log_partition", "log_offset", "log_ms",
-)  # fmt: skip
-
-
-def as_sorted(rows: Iterable[Any]) -> list[str]:
-    return sorted(map(repr, rows))
-
-
-def assert_as_read_again(out: Path, log: Sequence[LogRecord]) -> None:
-    second = read_again(log)
-    commits = [tuple(row[name] for name in COMMIT_COLUMNS) for row in table(out, "commits")]
-    assert as_sorted(commits) == as_sorted(commits_of(log))
-    lasting = [row | {"ended_ms": None} for row in table(out, "owners")]
-    assert intervals([*table(out, "ownership"), *lasting]) == sorted(second.intervals, key=repr)
-    filled = [row | {"members": row["members"] or []} for row in table(out, "generations")]
-    assert generations(filled) == sorted(second.generations, key=repr)
-    derived = [row for row in table(out, "rounds") if row["evidence"] == "derived"]
-    assert rounds(derived, with_moves=True) == sorted(second.rounds)
 
 
 def test_thousands_of_rounds_become_tables_that_a_second_reading_agrees_with(
@@ -208,3 +180,13 @@ def test_tables_without_their_checkpoint_are_not_read_into(spark: SparkSession, 
         one.once()
     with pytest.raises(CoterieError, match="not of the same run"):
         one.batch(records_of(spark, []), 7)
+
+
+def test_killed_in_the_middle_of_follow_it_has_every_row_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Twice here; ten times by `make pipeline-soak`."""
+
+    def finish(bootstrap: str, out: Path) -> None:
+        GroupsPipeline(spark, Wanted(str(out), {"kafka.bootstrap.servers": bootstrap}), print).once()
+
+    met = soak(tmp_path, kills=2, seed=5, finish=finish, steps=600)
+    assert len(met) == 2

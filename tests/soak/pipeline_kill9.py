@@ -1,0 +1,100 @@
+"""kill -9 of the pipeline in the middle of --follow, again and again: no row missing, no row twice.
+
+    make pipeline-soak KILLS=10 SEED=1
+
+The log has been made before and more is committed meanwhile; batches are small, so that a kill meets one at work. After
+the last kill the pipeline runs to the end, and its tables are compared with a second reading of the log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from coterie import Broker
+from coterie.client.admin.admin import Admin
+from coterie.client.words import OffsetAndMetadata, TopicPartition
+from spark.busy_groups import PARTITIONS, live_busily
+from spark.second_reading import log_of_broker
+from spark.tables import assert_as_read_again
+
+__all__ = ["soak"]
+
+PATIENCE_S = 240.0
+
+
+class Follower:
+    """`coterie pipeline groups --follow` in a process group of its own: Python, Java and Spark's workers."""
+
+    def __init__(self, bootstrap: str, out: Path, records_per_batch: int) -> None:
+        command = [str(Path(sys.executable).with_name("coterie")), "pipeline", "groups", "--follow", "--every", "0.5"]
+        command += ["--bootstrap", bootstrap, "--out", str(out), "--records-per-batch", str(records_per_batch)]
+        self.log = out.parent / "follower.log"
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*command, "--master", "local[2]"], stdout=log, stderr=log, start_new_session=True
+            )
+
+    def wait_for_a_batch(self) -> None:
+        """Begun by somebody before us or by us: it has said that one is done."""
+        until = time.monotonic() + PATIENCE_S
+        while b"\nbatch " not in self.log.read_bytes():
+            assert self._process.poll() is None, self.log.read_text()[-3_000:]
+            assert time.monotonic() < until, f"no batch within {PATIENCE_S} s: {self.log.read_text()[-3_000:]}"
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def soak(folder: Path, *, kills: int, seed: int, finish: Callable[[str, Path], None], steps: int = 1_200) -> list[str]:
+    """Which batch each kill met. `finish` runs the pipeline to the end."""
+    dice = Random(seed)
+    live_busily(folder / "data", groups=4, steps=steps, seed=seed)
+    out, met = folder / "out", []
+    with Broker(data=folder / "data") as broker, Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        for number in range(kills):
+            follower = Follower(broker.bootstrap_servers, out, records_per_batch=max(steps // (3 * kills), 20))
+            try:
+                follower.wait_for_a_batch()
+                places = [TopicPartition(*place) for place in PARTITIONS]
+                admin.alter_group_offsets("more", {place: OffsetAndMetadata(number) for place in places})
+                time.sleep(dice.random() * 6)
+            finally:
+                follower.kill()
+            begun = sorted(int(each.name) for each in (out / "checkpoint" / "offsets").iterdir() if each.name.isdigit())
+            done = sorted(int(each.name.removeprefix("batch=")) for each in (out / "state").glob("batch=*"))
+            aside = sorted(each.name for each in (out / "_aside").glob("*"))
+            met.append(f"kill {number}: batch {begun[-1]} begun, {done[-1] if done else None} done, aside {aside}")
+        finish(broker.bootstrap_servers, out)
+        assert_as_read_again(out, log_of_broker(broker.bootstrap_servers))
+    return met
+
+
+def _finish(bootstrap: str, out: Path) -> None:
+    command = [str(Path(sys.executable).with_name("coterie")), "pipeline", "groups", "--once", "--out", str(out)]
+    subprocess.run([*command, "--bootstrap", bootstrap, "--master", "local[2]"], check=True)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--kills", type=int, default=10)
+    options.add_argument("--seed", type=int, default=1)
+    asked = options.parse_args()
+    with tempfile.TemporaryDirectory(prefix="pipeline-") as folder:
+        for line in soak(Path(folder), kills=asked.kills, seed=asked.seed, finish=_finish):
+            print(line)
+    print(f"{asked.kills} kills, seed {asked.seed}: no row is missing, none is there twice")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Rows of tables in the words of the second reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = ["generations", "intervals", "rounds"]
+
+
+def intervals(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    names = ("group_id", "topic", "partition", "member_id", "began_ms", "ended_ms")
+    return sorted((tuple(row[name] for name in names) for row in rows), key=repr)
+
+
+def rounds(rows: Iterable[dict[str, Any]], *, with_moves: bool) -> list[tuple[Any, ...]]:
+    return sorted(
+        (
+            row["group_id"],
+            row["from_generation"],
+            row["generation"],
+            row["log_offset"],
+            sorted(row["came"]),
+            sorted(row["left"]),
+            [tuple(move.values()) for move in row["moved"]] if with_moves else None,
+        )
+        for row in rows
+    )
+
+
+def generations(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return sorted(
+        (
+            (
+                row["group_id"],
+                row.get("generation"),
+                row["log_offset"],
+                [member["member_id"] for member in row.get("members", [])],
+                sorted(
+                    ((each["topic"], each["partition"]), member["member_id"])
+                    for member in row.get("members", [])
+                    for each in member["assignment"]
+                ),
+            )
+            for row in rows
+            if row["protocol"] == "classic"
+        ),
+        key=repr,
+    )

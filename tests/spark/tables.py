@@ -1,0 +1,44 @@
+"""Tables of the pipeline, as any reader of Parquet has them, next to the second reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+
+from spark.rows import generations, intervals, rounds
+from spark.second_reading import LogRecord, commits_of, read_again
+
+__all__ = ["COMMIT_COLUMNS", "as_sorted", "assert_as_read_again", "table"]
+
+
+def table(out: Path, name: str) -> list[dict[str, Any]]:
+    folder = out / name
+    if not folder.exists():
+        return []
+    rows: list[dict[str, Any]] = ds.dataset(folder, format="parquet").to_table().to_pylist()
+    return rows
+
+
+COMMIT_COLUMNS = (
+    "group_id", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_ms", "topic_id", "tombstone",
+    "log_partition", "log_offset", "log_ms",
+)  # fmt: skip
+
+
+def as_sorted(rows: Iterable[Any]) -> list[str]:
+    return sorted(map(repr, rows))
+
+
+def assert_as_read_again(out: Path, log: Sequence[LogRecord]) -> None:
+    second = read_again(log)
+    commits = [tuple(row[name] for name in COMMIT_COLUMNS) for row in table(out, "commits")]
+    assert as_sorted(commits) == as_sorted(commits_of(log))
+    lasting = [row | {"ended_ms": None} for row in table(out, "owners")]
+    assert intervals([*table(out, "ownership"), *lasting]) == sorted(second.intervals, key=repr)
+    filled = [row | {"members": row["members"] or []} for row in table(out, "generations")]
+    assert generations(filled) == sorted(second.generations, key=repr)
+    derived = [row for row in table(out, "rounds") if row["evidence"] == "derived"]
+    assert rounds(derived, with_moves=True) == sorted(second.rounds)
