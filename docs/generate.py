@@ -18,6 +18,8 @@ from coterie.group.states import NEXT, Answer, Do, State
 from coterie.group.states import TABLES as STATE_TABLES
 from coterie.settings.setting import Setting
 from coterie.spark.options import OPTIONS, Use
+from coterie.spark.schemas import TABLES as TABLES_OF_GROUPS
+from coterie.spark.schemas import spark_type
 
 HERE = Path(__file__).parent
 SHORT = {
@@ -279,6 +281,17 @@ def spark_options() -> str:
         default = "" if option.default is None else f"`{str(option.default).lower()}`"
         doc = f"{option.doc} *Accepted, without effect: {option.unused}.*" if option.unused else option.doc
         lines.append(f"| `{option.name}` | {uses} | {default} | {doc} {_allowed(option.kind.allowed)} |")
+ABOUT_TABLES = """# Tables of the pipeline
+
+Made from `coterie.spark.schemas` by `make docs`; [pipeline.md](pipeline.md) says how to make them and what they are \
+good for. Times (`..._ms`) are milliseconds since 1970.
+
+
+def tables() -> str:
+    lines = [ABOUT_TABLES]
+    for table in TABLES_OF_GROUPS.values():
+        lines += ["", f"## {table.name}", "", table.doc, "", "| column | type | |", "|---|---|---|"]
+        lines += [f"| `{column.name}` | {spark_type(column.type)} | {column.doc} |" for column in table.columns]
     return "\n".join(lines) + "\n"
 
 
@@ -289,6 +302,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "member.md": member,
     "differences.md": differences,
     "spark-options.md": spark_options,
+    "tables.md": tables,
 }
 
 

@@ -38,9 +38,14 @@ class Follower:
         command = [str(Path(sys.executable).with_name("coterie")), "pipeline", "groups", "--follow", "--every", "0.5"]
         command += ["--bootstrap", bootstrap, "--out", str(out), "--records-per-batch", str(records_per_batch)]
         self.log = out.parent / "follower.log"
+        quick = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}  # it does not live long enough for more
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [*command, "--master", "local[2]"], stdout=log, stderr=log, start_new_session=True
+                [*command, "--master", "local[2]"],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, **quick},
             )
 
     def wait_for_a_batch(self) -> None:

@@ -12,7 +12,18 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["COMMITS_STATE", "DECODED", "FOLDED", "GROUPS_STATE", "STATES", "TABLES", "TOPICS_STATE", "Column", "Table"]
+__all__ = [
+    "COMMITS_STATE",
+    "DECODED",
+    "FOLDED",
+    "GROUPS_STATE",
+    "STATES",
+    "TABLES",
+    "TOPICS_STATE",
+    "Column",
+    "Table",
+    "spark_type",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +115,12 @@ COMMITS = Table(
         _GROUP,
         _TOPIC,
         _PARTITION,
-        Column("offset", _LONG, "The offset that is to be read next; null in a tombstone, as are the next six."),
+        Column("offset", _LONG, "The offset that is to be read next; null in a tombstone, as are the next five."),
         Column("leader_epoch", _INT, "The epoch of the record before it; -1 if the client did not say."),
         Column("metadata", _TEXT, "The client's own words."),
         Column("commit_ms", _LONG, "When it was committed."),
         Column("expire_ms", _LONG, "When it expires, if the commit brought a retention of its own."),
-        Column("topic_id", _TEXT, "The topic's id as Kafka prints it; only from Kafka 4.1 on."),
+        Column("topic_id", _TEXT, "The topic's id as Kafka prints it; older Kafka did not write it."),
         Column("tombstone", _FLAG, "Whether it deletes the offset: expired, deleted on request, or with its topic."),
         *_LOG,
     ),

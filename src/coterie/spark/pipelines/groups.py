@@ -79,6 +79,7 @@ class GroupsPipeline:
         self.store.check()
         records = (
             self._spark.readStream.format("coterie")
+            .option("kafka.isolation.level", "read_committed")  # offsets of an aborted transaction were never committed
             .options(**self._wanted.kafka)
             .option("kafka.exclude.internal.topics", "false")
             .option("subscribePattern", f"{OFFSETS_TOPIC}|{FACTS_TOPIC}")

@@ -1,0 +1,94 @@
+"""The pipeline on a log that Apache Kafka 4.3.1 has just written: classic groups and those of KIP-848."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic  # noqa: TID251  real processes live by the wall clock
+
+import pytest
+from confluent_kafka import Consumer
+from pyspark.sql import SparkSession
+
+from apache_kafka import ApacheKafka, needs_apache_kafka
+from coterie.client.admin.admin import Admin
+from coterie.client.admin.words import NewTopic
+from coterie.client.producer import Producer
+from coterie.spark.pipelines.asking import topic_names
+from coterie.spark.pipelines.groups import GroupsPipeline, Wanted
+from spark.rows import intervals, rounds
+from spark.second_reading import commits_of, log_of_broker, read_again
+from spark.tables import COMMIT_COLUMNS, as_sorted, table
+
+pytestmark = [needs_apache_kafka, pytest.mark.real_time, pytest.mark.timeout(400)]
+
+PARTITIONS = 4
+
+
+def consumer(bootstrap: str, protocol: str) -> Consumer:
+    found = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"of-{protocol}",
+            "group.protocol": protocol,
+            "client.id": f"client-{protocol}",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    found.subscribe(["orders"])
+    return found
+
+
+def poll_until_held(members: Sequence[Consumer], each: int) -> None:
+    until = monotonic() + 120
+    while any(len(one.assignment()) != each for one in members):
+        assert monotonic() < until, [len(one.assignment()) for one in members]
+        for one in members:
+            one.poll(0.1)
+
+
+def live(bootstrap: str, protocol: str) -> None:
+    """One comes, another comes, one goes, the other goes."""
+    first = consumer(bootstrap, protocol)
+    poll_until_held([first], PARTITIONS)
+    second = consumer(bootstrap, protocol)
+    poll_until_held([first, second], PARTITIONS // 2)
+    first.commit(asynchronous=False)
+    first.close()
+    poll_until_held([second], PARTITIONS)
+    second.commit(asynchronous=False)
+    second.close()
+
+
+def test_tables_of_kafkas_log_are_as_a_second_reading_has_them(spark: SparkSession, tmp_path: Path) -> None:
+    with ApacheKafka({"offsets.topic.num.partitions": "2"}) as kafka:
+        with Admin(bootstrap_servers=kafka.bootstrap) as admin:
+            admin.create_topics([NewTopic("orders", PARTITIONS)])
+        producer = Producer(bootstrap_servers=kafka.bootstrap)
+        for number in range(400):
+            producer.send("orders", b"%d" % number, partition=number % PARTITIONS)
+        producer.flush()
+        producer.close()
+        for protocol in ("classic", "consumer"):
+            live(kafka.bootstrap, protocol)
+        kafka_options = {"kafka.bootstrap.servers": kafka.bootstrap}
+        GroupsPipeline(spark, Wanted(str(tmp_path), kafka_options), print).once()
+
+        log = log_of_broker(kafka.bootstrap)
+        second = read_again(log, topic_names(kafka_options))
+        found = table(tmp_path, "rounds")
+        assert {row["protocol"] for row in found} == {"classic", "consumer"}
+        theirs = sorted((*row[:-1], None) for row in second.rounds)
+        assert rounds(found, with_moves=False) == theirs and len(theirs) >= 6
+        lasting = [row | {"ended_ms": None} for row in table(tmp_path, "owners")]
+        assert intervals([*table(tmp_path, "ownership"), *lasting]) == sorted(second.intervals, key=repr)
+        assert {row["topic"] for row in table(tmp_path, "ownership")} == {"orders"}
+        commits = [tuple(row[name] for name in COMMIT_COLUMNS) for row in table(tmp_path, "commits")]
+        assert as_sorted(commits) == as_sorted(commits_of(log)) and commits
+        assert not [row for row in table(tmp_path, "skipped") if row["kind"] == "garbage"]
+        health = {row["group_id"]: row for row in table(tmp_path, "health")}
+        assert health["of-consumer"]["protocol"] == "consumer" and health["of-classic"]["state"] == "Empty"
+        behind = {row["seconds_from"] for row in table(tmp_path, "lag")}
+        assert behind <= {"record", "nothing waits"}, "every record that waits is there to be looked at"
