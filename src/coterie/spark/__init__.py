@@ -3,6 +3,7 @@
 Knows client and settings, not the broker. `options.py`, `places.py`, `plan.py`, `planning.py`, `claims.py` and
 `holdings.py` decide and import no Spark; read `claims.py` first (what is promised, and how), then `source.py` (what
 Spark calls). Spark finds the source by itself, by the module `pyspark_coterie` beside this package.
+The tables of the groups are `schemas.py`, `decoding/`, `history/`, `transforms/` and `pipelines/`, in this order.
 """
 
 from __future__ import annotations

@@ -1,0 +1,143 @@
+"""Transforms on a few rows each: what they say, and in which words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from coterie.spark import transforms
+from coterie.spark.pipelines.asking import ENDS, TIMES
+from coterie.spark.schemas import COMMITS, DECODED, FOLDED, GROUPS_STATE, HEALTH, LAG, OWNERS, TABLES, Table
+
+pytestmark = [pytest.mark.real_time, pytest.mark.timeout(200)]
+
+NOW_MS = 1_700_000_000_000
+
+
+def frame(spark: SparkSession, table: Table, rows: Sequence[dict[str, Any]]) -> DataFrame:
+    names = [column.name for column in table.columns]
+    return spark.createDataFrame([tuple(row.get(name) for name in names) for row in rows], table.ddl)
+
+
+def commit(group: str, offset: int | None, log_offset: int, **more: Any) -> dict[str, Any]:
+    base = {"group_id": group, "topic": "t", "partition": 0, "offset": offset, "tombstone": offset is None}
+    return base | {"log_partition": 0, "log_offset": log_offset, "log_ms": log_offset, "commit_ms": log_offset} | more
+
+
+def test_the_last_commit_counts_and_a_tombstone_ends_it(spark: SparkSession) -> None:
+    before = frame(spark, COMMITS, [commit("a", 5, 1), commit("b", 6, 2), commit("c", 7, 3)])
+    new = frame(spark, COMMITS, [commit("a", 4, 9), commit("b", None, 8), commit("d", None, 5), commit("d", 1, 6)])
+    found = transforms.last_commits(before, new).collect()
+    assert {(row["group_id"], row["offset"]) for row in found} == {("a", 4), ("c", 7), ("d", 1)}
+
+
+def test_lag_says_how_far_how_long_and_from_what_it_knows(spark: SparkSession) -> None:
+    last = frame(
+        spark,
+        COMMITS,
+        [
+            commit("done", 10, 1, commit_ms=NOW_MS - 9_000),
+            commit("late", 4, 2, commit_ms=NOW_MS - 8_000),
+            commit("unseen", 6, 3, commit_ms=NOW_MS - 7_000),
+            commit("lost", 6, 4, topic="gone"),
+            commit("ahead", 12, 5),  # the topic was made anew
+        ],
+    )
+    ends = spark.createDataFrame([("t", 0, 10)], ENDS)
+    waiting = [(row["committed"], row["log_end"]) for row in transforms.waiting(last, ends).collect()]
+    assert waiting == [(4, 10), (6, 10)], "the furthest behind first"
+    times = spark.createDataFrame([("t", 0, 4, NOW_MS - 2_500), ("t", 0, 6, None)], TIMES)
+    owners = frame(spark, OWNERS, [{"group_id": "late", "topic": "t", "partition": 0, "member_id": "m"}])
+    lag = transforms.lag(last, ends, times, owners, NOW_MS)
+    assert lag.columns == [column.name for column in LAG.columns]
+    found = {
+        row["group_id"]: (row["records_behind"], row["seconds_behind"], row["seconds_from"], row["member_id"])
+        for row in lag.collect()
+    }
+    assert found == {
+        "done": (0, 0.0, "nothing waits", None),
+        "late": (6, 2.5, "record", "m"),
+        "unseen": (4, 7.0, "commit", None),
+        "lost": (None, None, None, None),
+        "ahead": (0, 0.0, "nothing waits", None),
+    }
+
+
+def state(group: str, **more: Any) -> dict[str, Any]:
+    base = {"group_id": group, "protocol": "classic", "state": "Stable", "generation": 3, "members": 2, "recent": []}
+    return base | more
+
+
+def behind(group: str, records: int, seconds: float, commit_ago_s: int = 1) -> dict[str, Any]:
+    base = {"group_id": group, "topic": "t", "partition": 0, "records_behind": records, "seconds_behind": seconds}
+    return base | {"commit_ms": NOW_MS - 1_000 * commit_ago_s}
+
+
+def test_health_is_a_verdict_in_words(spark: SparkSession) -> None:
+    round_ = {"ended_ms": NOW_MS - 60_000, "unowned_ms": 500}
+    old = {"ended_ms": NOW_MS - 3_700_000, "unowned_ms": 9_000}
+    groups = frame(
+        spark,
+        GROUPS_STATE,
+        [
+            state("well", recent=[round_, old]),
+            state("little", recent=[]),
+            state("restless", recent=[round_] * 12),
+            state("stuck"),
+            state("slow"),
+            state("empty", state="Empty", members=0),
+            state("moving", state="Reconciling", protocol="consumer"),
+            state("gone", state="Gone", members=0),
+        ],
+    )
+    lag = frame(
+        spark,
+        LAG,
+        [
+            behind("little", 7, 1.0),
+            behind("stuck", 5, 400.0, commit_ago_s=500),
+            behind("slow", 5, 400.0),
+            behind("simple", 9, 10.0),
+        ],
+    )
+    health = transforms.health(groups, lag, NOW_MS)
+    assert health.columns == [column.name for column in HEALTH.columns]
+    found = {row["group_id"]: row for row in health.collect()}
+    assert {name: row["verdict"] for name, row in found.items()} == {
+        "well": "well",
+        "little": "well, 7 records behind",
+        "restless": "restless: 12 rounds in the last hour",
+        "stuck": "stuck: no commit for 500 s, and 5 records wait",
+        "slow": "far behind: 400 s",
+        "empty": "nobody reads, and nothing waits",
+        "moving": "partitions are changing hands",
+        "simple": "nobody reads, and 9 records wait",
+    }
+    assert (found["well"]["rounds_last_hour"], found["well"]["unowned_s_last_hour"]) == (1, 0.5)
+    assert (found["simple"]["protocol"], found["simple"]["partitions"]) == ("simple", 1)
+
+
+def test_spark_and_arrow_mean_the_same_types(spark: SparkSession) -> None:
+    for table in (*TABLES.values(), DECODED, FOLDED, GROUPS_STATE):
+        assert spark.createDataFrame([], table.ddl).toArrow().schema.types == table.arrow.types, table.name
+
+
+def test_the_query_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """Of docs/pipeline.md, in pandas."""
+    (block,) = re.findall(
+        r"```python\n(.*?)```", (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text(), re.DOTALL
+    )
+    folder = tmp_path / "groups" / "rounds" / "batch=0"
+    folder.mkdir(parents=True)
+    rows = [{"group_id": "g", "evidence": "derived", "cause": "1 member came"}] * 3
+    pq.write_table(pa.Table.from_pylist(rows, TABLES["rounds"].arrow), folder / "part-0.parquet")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "pipeline.md", "exec"), {})
+    assert re.search(r"g\s+1 member came\s+3", capsys.readouterr().out)
