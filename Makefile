@@ -60,6 +60,7 @@ spark-committer: venv ## the lag of a query on Spark's JVM source, by our commit
 	$(PYTHON) -m venv .venv-spark-4.0
 	.venv-spark-4.0/bin/python -m pip install --quiet 'pyspark==4.0.0' 'pyarrow<22' --editable .
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_committer.py .venv-spark-4.0/bin/python
+
 pipeline-soak: venv ## kill -9 the pipeline of tables ten times in the middle of --follow (KILLS=10, SEED=)
 	PYTHONPATH=tests $(BIN)/python tests/soak/pipeline_kill9.py --kills $(if $(filter 300,$(KILLS)),10,$(KILLS)) $(if $(SEED),--seed $(SEED))
 
@@ -89,6 +90,7 @@ bench-records: venv ## CPU per million records: to objects, to Arrow, and writte
 
 bench-clients: venv ## producing and consuming 1 M records, next to kafka-python, aiokafka and confluent-kafka; half an hour
 	$(BIN)/python bench/clients.py --json bench/results/clients.json
+
 bench-pipeline: venv ## CPU per million records of __consumer_offsets decoded in Spark, 1 M and 10 M, and memory
 	$(BIN)/python bench/pipeline.py --json bench/results/pipeline.json
 

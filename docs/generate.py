@@ -281,10 +281,14 @@ def spark_options() -> str:
         default = "" if option.default is None else f"`{str(option.default).lower()}`"
         doc = f"{option.doc} *Accepted, without effect: {option.unused}.*" if option.unused else option.doc
         lines.append(f"| `{option.name}` | {uses} | {default} | {doc} {_allowed(option.kind.allowed)} |")
+    return "\n".join(lines) + "\n"
+
+
 ABOUT_TABLES = """# Tables of the pipeline
 
 Made from `coterie.spark.schemas` by `make docs`; [pipeline.md](pipeline.md) says how to make them and what they are \
 good for. Times (`..._ms`) are milliseconds since 1970.
+"""
 
 
 def tables() -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coterie.cli.demo.promises import check
-from coterie.facts import AssignmentStored, Fact, OffsetsStored
+from coterie.cli.demo.promises import check, put_out
+from coterie.facts import AssignmentStored, Fact, MemberExpired, MemberJoined, MemberLeft, OffsetsStored
 from coterie.wire.subscription import Assignment, write_assignment
 
 ENDS = {0: 3, 1: 1}
@@ -48,3 +48,9 @@ def test_two_owners_and_a_commit_that_goes_back_are_noticed() -> None:
 
 def test_a_static_restart_that_costs_a_round_is_noticed() -> None:
     assert not verdicts({"a": ALL}, static_rounds=1)[4]
+
+
+def test_who_was_put_out_is_known_from_the_facts() -> None:
+    told = [MemberJoined(0, "shop", "id-1", None, "tired", "h"), MemberJoined(0, "shop", "id-2", None, "awake", "h")]
+    assert put_out([*told, MemberExpired(9, "shop", "id-1", 6_000, never_heard=False)]) == {"tired"}
+    assert put_out([*told, MemberLeft(9, "shop", "id-2", None, None)]) == set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from importlib.util import find_spec
@@ -15,9 +16,10 @@ from typing import NoReturn
 import typer
 
 from coterie.cli.demo.plot import Plot, acts
-from coterie.cli.demo.promises import Promise, check
+from coterie.cli.demo.promises import Promise, check, put_out
 from coterie.cli.demo.show import Show, account
 from coterie.cli.demo.stage import Stage
+from coterie.cli.pipeline import read_table
 from coterie.errors import CoterieError
 from coterie.web.report import Section, report
 
@@ -71,23 +73,49 @@ def _play(home: Path, seconds: float, members: int, partitions: int, *, has_spar
         stage.end(*plot.present)
         show.rounds(stage.rounds, stage.facts)
         promises = check(ends, stage.done(), _processes(stage, plot.crashed), stage.facts, plot.static_rounds)
+        tables = _tables(stage, show) if has_spark else []
         account(stage.rounds, stage.facts, promises)
+        for section in tables:
+            typer.echo(f"\n  {section.title}: {section.note}")
         page = home / "report.html"
-        page.write_text(_report(stage, promises))
+        page.write_text(_report(stage, promises, tables))
         typer.echo(f"\n  the report, with the picture of who owned what when: {page}")
     return promises
 
 
-def _processes(stage: Stage, names: list[str]) -> list[str]:
-    """Members by the names of their notes."""
-    return [process for process in stage.done() if process.rpartition(".")[0] in names]
+def _processes(stage: Stage, crashed: list[str]) -> list[str]:
+    """By the names of their notes: who was killed or dawdled, and who, on a busy machine, was put out besides."""
+    names = {*crashed, *put_out(stage.facts)}
+    return [process for process in stage.done() if process.partition(".")[0] in names]
 
 
-def _report(stage: Stage, promises: list[Promise]) -> str:
+def _tables(stage: Stage, show: Show) -> list[Section]:
+    """The group log as Parquet, by the Spark pipeline; and of that what fits on a page."""
+    show.act("A Spark pipeline turns the group log into tables")
+    out = stage.home / "tables"
+    command = [sys.executable, "-m", "coterie", "pipeline", "groups"]
+    with (stage.home / "logs" / "pipeline.log").open("wb") as log:
+        code = subprocess.run(  # noqa: S603  our own command
+            [*command, "--bootstrap", stage.bootstrap, "--out", str(out), "--once"], stdout=log, stderr=log, check=False
+        ).returncode
+    if code:
+        raise CoterieError(f"the pipeline ended with {code}: see {stage.home / 'logs' / 'pipeline.log'}")
+    counts = {
+        name: len(read_table(name, out).rows) for name in ("commits", "generations", "ownership", "rounds", "lag")
+    }
+    health = read_table("health", out)
+    said = ", ".join(f"{count} {name}" for name, count in counts.items())
+    rows = [list(health.columns), *([str(cell) for cell in row] for row in health.rows)]
+    return [Section("Tables", rows, f"{said}; health is shown. All of it is Parquet in {out}.")]
+
+
+def _report(stage: Stage, promises: list[Promise], tables: list[Section]) -> str:
     rows = [["promise", "", "found"]]
     rows += [[one.text, "kept" if one.is_kept else "broken", one.found] for one in promises]
     note = "Made by coterie demo from the facts of its own broker."
-    return report("Rebalances of a demonstration", stage.facts, note=note, sections=[Section("Promises", rows)])
+    return report(
+        "Rebalances of a demonstration", stage.facts, note=note, sections=[Section("Promises", rows), *tables]
+    )
 
 
 def _wait_for_interrupt(stage: Stage, plot: Plot) -> None:

@@ -53,19 +53,24 @@ class Member:
                 self._dawdles = False
                 time.sleep(self._dawdles_s)
             self._commit()
-        self._commit()
+        while not self._commit():  # a round is on: nothing new is read until it is over
+            self._consumer.pause(*self._consumer.assignment())
+            self._consumer.poll(0.2)
         self._consumer.close()
 
-    def _commit(self) -> None:
+    def _commit(self) -> bool:
+        """False if it has to be tried again, with the next batch or when the round is over."""
         try:
             self._consumer.commit(self._done)
         except RebalanceInProgressError:
-            return  # what is to go is committed when it goes, the rest with the next batch
+            return False
         except CommitFailedError:
             self._done.clear()  # we are out of the group, and somebody else reads it
         except KafkaError as error:
             if not error.retriable:
                 raise
+            return False
+        return True
 
     def _give_up(self, partitions: list[TopicPartition]) -> None:
         going = {place: self._done.pop(place) for place in partitions if place in self._done}

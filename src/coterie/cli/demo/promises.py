@@ -6,10 +6,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from coterie.facts import AssignmentStored, Fact, OffsetsStored
+from coterie.facts import (
+    AssignmentStored,
+    Fact,
+    MemberExpired,
+    MemberJoined,
+    MemberMissedJoin,
+    MemberMissedSync,
+    OffsetsStored,
+)
 from coterie.wire.subscription import read_assignment
 
-__all__ = ["Promise", "check"]
+__all__ = ["Promise", "check", "put_out"]
 
 Place = tuple[int, int]
 """Partition and offset."""
@@ -86,3 +94,10 @@ def _never_backwards(told: Sequence[Fact]) -> Promise:
                 back += offset < last.get((fact.group_id, topic, partition), 0)
                 last[fact.group_id, topic, partition] = offset
     return Promise("committed offsets never go back", not back, f"{commits} commits, {back} went back")
+
+
+def put_out(told: Sequence[Fact]) -> set[str]:
+    """The clients whose members did not leave by themselves: silent for a session, or too late for a round."""
+    clients = {fact.member_id: fact.client_id for fact in told if isinstance(fact, MemberJoined)}
+    kinds = (MemberExpired, MemberMissedJoin, MemberMissedSync)
+    return {clients.get(fact.member_id, "") for fact in told if isinstance(fact, kinds)}
