@@ -52,6 +52,7 @@ class JavaLibrary:
             f"client.id={told.client_id}\n"
             f"heartbeat.interval.ms={told.heartbeat_interval_ms}\n"
             f"metadata.max.age.ms={told.metadata_max_age_ms}\n"
+            f"max.poll.interval.ms={told.max_poll_interval_ms}\n"
         )
         instance = ["--group-instance-id", told.instance_id] if told.instance_id else []
         command = java_command(

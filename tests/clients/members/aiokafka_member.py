@@ -39,6 +39,7 @@ def settings(told: Orders) -> dict[str, Any]:
         "session_timeout_ms": told.session_timeout_ms,
         "heartbeat_interval_ms": told.heartbeat_interval_ms,
         "metadata_max_age_ms": told.metadata_max_age_ms,
+        "max_poll_interval_ms": told.max_poll_interval_ms,
         "group_instance_id": told.instance_id,
         "auto_offset_reset": "earliest",
         "enable_auto_commit": False,

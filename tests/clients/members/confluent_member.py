@@ -18,6 +18,7 @@ def settings(told: Orders) -> dict[str, str | int | bool]:
         "session.timeout.ms": told.session_timeout_ms,
         "heartbeat.interval.ms": told.heartbeat_interval_ms,
         "topic.metadata.refresh.interval.ms": told.metadata_max_age_ms,
+        "max.poll.interval.ms": told.max_poll_interval_ms,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
     }

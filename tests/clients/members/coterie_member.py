@@ -33,6 +33,7 @@ def settings(told: Orders) -> dict[str, Any]:
         "session.timeout.ms": told.session_timeout_ms,
         "heartbeat.interval.ms": told.heartbeat_interval_ms,
         "metadata.max.age.ms": told.metadata_max_age_ms,
+        "max.poll.interval.ms": told.max_poll_interval_ms,
         "group.instance.id": told.instance_id,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,

@@ -48,6 +48,7 @@ def settings(told: Orders) -> dict[str, Any]:
         "session_timeout_ms": told.session_timeout_ms,
         "heartbeat_interval_ms": told.heartbeat_interval_ms,
         "metadata_max_age_ms": told.metadata_max_age_ms,
+        "max_poll_interval_ms": told.max_poll_interval_ms,
         "auto_offset_reset": "earliest",
         "enable_auto_commit": False,
     }

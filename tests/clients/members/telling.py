@@ -32,10 +32,18 @@ class Orders:
     session_timeout_ms: int = 10_000
     heartbeat_interval_ms: int = 300
     metadata_max_age_ms: int = 300_000
+    max_poll_interval_ms: int = 300_000
+    slow_ms: int = 0
+    """How long the processing takes that SIGUSR1 makes long."""
 
 
 def orders() -> Orders:
-    return Orders(**json.loads(sys.argv[1]))
+    told = Orders(**json.loads(sys.argv[1]))
+    signal.signal(signal.SIGUSR1, lambda _number, _frame: _slowness.append(told.slow_ms))
+    return told
+
+
+_slowness: list[int] = []
 
 
 def say(event: str, **details: Any) -> None:
@@ -56,6 +64,9 @@ def say_partitions(event: str, partitions: Iterable[Place]) -> None:
 
 def say_consumed(records: Sequence[tuple[str, int, int, str]]) -> None:
     """Topic, partition, offset, value: this is all the processing there is, so it is done when it is told."""
+    if _slowness:
+        say("busy")
+        time.sleep(_slowness.pop() / 1_000)
     say("consumed", records=records)
 
 
