@@ -21,18 +21,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from clients.libraries import LIBRARIES, TESTS
 from clients.members.telling import Orders
 from coterie.wire.subscription import read_assignment
 
-__all__ = ["BrokerProcess", "Crew", "Facts", "Lines", "Member", "Place", "wait_until"]
+__all__ = ["BrokerProcess", "Crew", "Facts", "Lines", "LoggedFacts", "Member", "Place", "RunningBroker", "wait_until"]
 
 Place = tuple[str, int]
 """A topic and a partition."""
 
-PATIENCE_S = 40.0
+PATIENCE_S = 90.0
 """Far above what anything takes: the two cores may be busy with other work."""
 PAUSE_S = 0.02
 
@@ -72,24 +72,13 @@ class Lines:
 
 
 class Facts:
-    """What the broker told, in order; a fact is a dict with its name under "fact"."""
+    """What is known of groups, in order; a fact is a dict with its name under "fact"."""
 
-    def __init__(self, path: Path) -> None:
-        self._lines = Lines(path)
+    def __init__(self) -> None:
         self.all: list[dict[str, Any]] = []
-        self.noise: list[str] = []
-        """What is no fact: notes, and tracebacks if there should be any."""
 
     def read(self) -> list[dict[str, Any]]:
-        for line in self._lines.new():
-            try:
-                told = json.loads(line)
-            except ValueError:
-                told = None
-            if isinstance(told, dict) and "fact" in told:
-                self.all.append(told)
-            else:
-                self.noise.append(line)
+        """All there is to know by now."""
         return self.all
 
     def of(self, group: str, *names: str) -> list[dict[str, Any]]:
@@ -102,6 +91,11 @@ class Facts:
             for one in self.of(group, "MemberIdGiven", "MemberJoined")
             if one["member_id"]
         }
+
+    def lasting_name(self, group: str, member_id: str) -> str:
+        """A static member is the same under a new id (KIP-345)."""
+        joined = (one for one in self.of(group, "MemberJoined") if one["member_id"] == member_id)
+        return next((one["instance_id"] for one in joined if one.get("instance_id")), member_id)
 
     def assignments(self, group: str) -> list[tuple[int, dict[str, set[Place]]]]:
         """Generation by generation, which member id was given which partitions."""
@@ -123,11 +117,43 @@ class Facts:
         }
 
 
+class LoggedFacts(Facts):
+    """What `coterie serve` tells in its log."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._lines = Lines(path)
+        self.noise: list[str] = []
+        """What is no fact: notes, and tracebacks if there should be any."""
+
+    def read(self) -> list[dict[str, Any]]:
+        for line in self._lines.new():
+            try:
+                told = json.loads(line)
+            except ValueError:
+                told = None
+            if isinstance(told, dict) and "fact" in told:
+                self.all.append(told)
+            else:
+                self.noise.append(line)
+        return self.all
+
+
 def places_of(data: str) -> set[Place]:
     if not data:
         return set()
     by_topic = read_assignment(bytes.fromhex(data)).partitions
     return {(topic, partition) for topic, partitions in by_topic.items() for partition in partitions}
+
+
+class RunningBroker(Protocol):
+    """What a crew needs of a broker, whoever's it is."""
+
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def facts(self) -> Facts: ...
+    def said(self) -> str: ...
 
 
 class BrokerProcess:
@@ -137,7 +163,7 @@ class BrokerProcess:
         self.data = directory / "data"
         self._sets = [f"--set={name}={value}" for name, value in {**QUICK, **(settings or {})}.items()]
         self._out, self._err = directory / "broker.out", directory / "broker.err"
-        self.facts = Facts(self._err)
+        self.facts = LoggedFacts(self._err)
         self.bootstrap = ""
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -250,6 +276,11 @@ class Member:
         assert status in {0, 143}, f"{self.client_id} ended with {status}:\n{self.said()}"  # 143: a JVM after its hooks
         assert self.told("closed"), f"{self.client_id} did not close in order:\n{self.said()}"
 
+    def slow_down(self) -> None:
+        """The records it takes next are processed for as long as it was told at its start."""
+        self._process.send_signal(signal.SIGUSR1)
+        wait_until(lambda: bool(self.told("busy")), f"{self.client_id} is busy", self.said)
+
     def _end(self, number: signal.Signals) -> None:
         assert self.is_running, f"{self.client_id} has ended by itself:\n{self.said()}"
         self._process.send_signal(number)
@@ -267,7 +298,7 @@ class Member:
 class Crew:
     """The members of one group, past and present."""
 
-    def __init__(self, broker: BrokerProcess, directory: Path, group: str) -> None:
+    def __init__(self, broker: RunningBroker, directory: Path, group: str) -> None:
         self.broker = broker
         self.group = group
         self.members: list[Member] = []
@@ -302,8 +333,9 @@ class Crew:
         if not stored:
             return False
         clients = self.broker.facts.member_ids(self.group)
-        given = {clients[member_id]: owned for member_id, owned in stored[-1][1].items()}
-        owned = {member.client_id: member.read().owned for member in self.present}
+        names = {member_id: self.broker.facts.lasting_name(self.group, member_id) for member_id in stored[-1][1]}
+        given = {clients.get(names[member_id], names[member_id]): owned for member_id, owned in stored[-1][1].items()}
+        owned = {member.instance_id or member.client_id: member.read().owned for member in self.present}
         return given == owned and set().union(*owned.values()) == places
 
     def wait_until_shares_are(self, counts: Sequence[int]) -> None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from clients.harness import Crew, Facts, Place
+from clients.harness import Crew, Facts, Member, Place
 
-__all__ = ["Witness", "check_laws", "judge"]
+__all__ = ["Witness", "check_laws", "judge", "longest_gap_ms", "witness_of"]
 
 NEVER = 2**63
 
@@ -32,12 +32,18 @@ class Witness:
             (event["at_ms"], *one) for event in self.events if event["event"] == "consumed" for one in event["records"]
         ]
 
+    def read_at_ms(self, place: Place) -> list[int]:
+        return [at_ms for at_ms, topic, partition, _, _ in self.consumed() if (topic, partition) == place]
+
+
+def witness_of(member: Member) -> Witness:
+    return Witness(member.client_id, member.read().events, member.ended_ms)
+
 
 def check_laws(crew: Crew, produced: Mapping[Place, list[str]]) -> None:
     """`produced`: the values of each partition, in the order of their offsets, all acknowledged."""
-    witnesses = [Witness(member.client_id, member.read().events, member.ended_ms) for member in crew.members]
     try:
-        judge(crew.group, crew.broker.facts, witnesses, produced)
+        judge(crew.group, crew.broker.facts, [witness_of(member) for member in crew.members], produced)
     except AssertionError as broken:
         raise AssertionError(f"{broken}\n{crew.said()}") from None
 
@@ -72,9 +78,10 @@ def one_owner_in_a_generation(facts: Facts, group: str) -> None:
     for generation, assignment in facts.assignments(group):
         owners = seen.setdefault(generation, {})
         for member_id, places in assignment.items():
+            name = facts.lasting_name(group, member_id)
             for place in places:
-                owner = owners.setdefault(place, member_id)
-                assert owner == member_id, f"generation {generation}: {place} belongs to {owner} and to {member_id}"
+                owner = owners.setdefault(place, name)
+                assert owner == name, f"generation {generation}: {place} belongs to {owner} and to {name}"
     assert seen, "no generation was ever handed out"
 
 
@@ -84,10 +91,12 @@ def one_holder_at_a_time(facts: Facts, group: str, witnesses: Sequence[Witness])
     A client tells of a revocation before it rejoins and of an assignment after its sync, so no clock is too coarse.
     """
     clients = facts.member_ids(group)
-    expired = {clients[one["member_id"]]: one["at_ms"] for one in facts.of(group, "MemberExpired", "MemberMissedJoin")}
+    given_up: dict[str, list[int]] = defaultdict(list)
+    for fact in facts.of(group, "MemberExpired", "MemberMissedJoin", "MemberGone"):
+        given_up[clients[fact["member_id"]]].append(fact["at_ms"])
     holds: dict[Place, list[tuple[int, int, str]]] = defaultdict(list)
     for witness in witnesses:
-        end = min(witness.ended_ms or NEVER, expired.get(witness.client_id, NEVER))
+        end_ms = witness.ended_ms or NEVER
         since: dict[Place, int] = {}
         for event in witness.events:
             for topic, partition in event.get("partitions", ()):
@@ -95,13 +104,14 @@ def one_holder_at_a_time(facts: Facts, group: str, witnesses: Sequence[Witness])
                 if event["event"] == "assigned":
                     since.setdefault(place, event["at_ms"])
                 elif place in since:
-                    holds[place].append((since.pop(place), min(event["at_ms"], end), witness.client_id))
+                    holds[place].append((since.pop(place), min(event["at_ms"], end_ms), witness.client_id))
         for place, at_ms in since.items():
-            holds[place].append((at_ms, end, witness.client_id))
+            holds[place].append((at_ms, end_ms, witness.client_id))
     assert holds, "nobody ever held anything"
     for place, spans in holds.items():
         spans.sort()
-        for (_, until_ms, one), (from_ms, _, other) in pairwise(spans):
+        for (since_ms, told_ms, one), (from_ms, _, other) in pairwise(spans):
+            until_ms = min([told_ms, *(at_ms for at_ms in given_up[one] if at_ms >= since_ms)])
             two = f"{one} held it until {until_ms}, {other} from {from_ms}"
             assert until_ms <= from_ms or one == other, f"{place} had two holders: {two}"
 
@@ -129,3 +139,10 @@ def nothing_is_committed_unprocessed(facts: Facts, group: str, witnesses: Sequen
                 assert processed_at.get((topic, partition, behind), NEVER) <= one["at_ms"], (
                     f"{topic}-{partition} was committed at {offset} when {behind} had not been processed"
                 )
+
+
+def longest_gap_ms(moments: Sequence[int], from_ms: int, until_ms: int) -> int:
+    """The longest time without any of `moments` that reaches into a window; the window's end counts as one."""
+    before = [at_ms for at_ms in moments if at_ms <= from_ms]
+    within = [at_ms for at_ms in moments if from_ms < at_ms < until_ms]
+    return max(later - earlier for earlier, later in pairwise([max(before, default=from_ms), *within, until_ms]))

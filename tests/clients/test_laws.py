@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from clients.harness import Facts
-from clients.laws import Witness, judge
+from clients.harness import LoggedFacts
+from clients.laws import Witness, judge, longest_gap_ms
 from coterie.wire.subscription import Assignment, write_assignment
 
 PRODUCED = {("t", 0): ["a", "b"], ("t", 1): ["c"]}
@@ -67,7 +67,7 @@ def verdict(
 ) -> None:
     path = directory / "broker.err"
     path.write_text("".join(json.dumps({"group_id": "g", **fact}) + "\n" for fact in facts))
-    judge("g", Facts(path), [Witness("a", a, a_ended_ms), Witness("b", b)], PRODUCED)
+    judge("g", LoggedFacts(path), [Witness("a", a, a_ended_ms), Witness("b", b)], PRODUCED)
 
 
 def test_a_group_that_keeps_the_laws_is_cleared(tmp_path: Path) -> None:
@@ -120,3 +120,20 @@ def test_a_commit_ahead_of_the_processing_is_found(tmp_path: Path) -> None:
 def test_a_story_in_which_nothing_happens_clears_nobody(tmp_path: Path) -> None:
     with pytest.raises(AssertionError):
         verdict(tmp_path, facts=[])
+
+
+def test_who_came_back_answers_for_what_it_holds_then(tmp_path: Path) -> None:
+    """A member that was given up and joined again is no longer excused."""
+    gone = {"fact": "MemberExpired", "at_ms": 3, "member_id": "a-id"}
+    keeps = [event for event in A if event["event"] != "revoked"]
+    with pytest.raises(AssertionError, match="two holders"):
+        verdict(tmp_path, facts=[*FACTS, gone], a=keeps)
+
+
+def test_a_gap_is_measured_between_records_and_at_both_ends() -> None:
+    read = [told("consumed", at_ms, records=[["t", 0, at_ms, "x"]]) for at_ms in (90, 110, 150, 160)]
+    a = Witness("a", [*read, told("consumed", 130, records=[["t", 1, 0, "x"]])])
+    assert longest_gap_ms(a.read_at_ms(("t", 0)), 100, 165) == 40
+    assert longest_gap_ms(a.read_at_ms(("t", 0)), 100, 300) == 140
+    assert longest_gap_ms(a.read_at_ms(("t", 0)), 20, 100) == 70
+    assert longest_gap_ms(a.read_at_ms(("t", 2)), 100, 200) == 100
