@@ -7,6 +7,14 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from clients.members.telling import Orders, Stopping, orders, say, say_committed, say_consumed, say_partitions
 
 OUT_OF_DATE = {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID}
+BROKER_AWAY = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError._TRANSPORT,
+    KafkaError._WAIT_COORD,
+}
+"""librdkafka does not try a commit again that failed so; the next one makes it good."""
 
 
 def settings(told: Orders) -> dict[str, str | int | bool]:
@@ -47,7 +55,7 @@ def take(consumer: Consumer, messages: list[Message]) -> None:
         wanted = [TopicPartition(*place, offset) for place, offset in following.items()]
         done = consumer.commit(offsets=wanted, asynchronous=False)
     except KafkaException as failure:
-        if failure.args[0].code() not in OUT_OF_DATE:
+        if failure.args[0].code() not in OUT_OF_DATE | BROKER_AWAY:
             raise
         say("commit_failed", error=failure.args[0].name())
         return
