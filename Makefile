@@ -49,8 +49,9 @@ tests: venv ## pytest, in random order; what is compiled, in plain Python as wel
 soak: venv ## kill -9 the broker 300 times under load: nothing acknowledged may be lost (KILLS=, SEED=)
 	PYTHONPATH=tests $(BIN)/python tests/soak/kill9.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
-conformance: venv ## ask Apache Kafka 4.3.1 and us the same: cases, steps, differences (KEEP=1 keeps what Kafka said, ONLY=)
+conformance: venv ## ask Apache Kafka 4.3.1 and us the same: cases, steps, differences (KEEP=1 keeps what Kafka said, ONLY=); then live members on both
 	PYTHONPATH=tests $(BIN)/python tests/conformance/record.py $(if $(KEEP),--keep) $(if $(ONLY),--only $(ONLY))
+	$(if $(ONLY),,COTERIE_CONFORMANCE=1 $(BIN)/pytest tests/clients/test_scenarios.py)
 
 spark-soak: venv ## three members of a group, two of them Spark applications, that come, stop and are killed (MINUTES=, SEED=)
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
