@@ -23,6 +23,8 @@ __all__ = ["TOPICS", "live_busily"]
 TOPICS = {"orders": 6, "payments": 3}
 PARTITIONS = [(topic, number) for topic, count in TOPICS.items() for number in range(count)]
 START_MS = 1_790_000_000_000
+SESSION_MS = 1_800_000
+"""As long as Kafka allows: who serves the log later has these members, and they never say a word."""
 
 
 @dataclass
@@ -61,7 +63,7 @@ class BusyGroup:
             self.go()
             return
         member = Member(self.world.client(), self.dice.choice([["orders"], ["orders", "payments"]]))
-        given = member.client.join(self.name, protocols=member.protocols())
+        given = member.client.join(self.name, protocols=member.protocols(), session_timeout_ms=SESSION_MS)
         member.joined = given
         self.members.insert(0, member)
         self.round()
@@ -100,7 +102,9 @@ class BusyGroup:
     def round(self) -> None:
         """All join, and the first of them begins it; the leader deals the cards anew or lets most lie."""
         for member in self.members:
-            member.client.send_join(self.name, member.member_id, protocols=member.protocols())
+            member.client.send_join(
+                self.name, member.member_id, protocols=member.protocols(), session_timeout_ms=SESSION_MS
+            )
         for member in self.members:
             answer: JoinedGroup = member.client.answer()
             assert not answer.error, answer

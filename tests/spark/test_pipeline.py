@@ -13,12 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
 from coterie import Broker
 from coterie.client.admin.admin import Admin
-from coterie.client.admin.words import NewTopic
-from coterie.client.producer import Producer
 from coterie.errors import CoterieError
-from coterie.facts import Fact
-from coterie.ledger import fold, write_fact
-from coterie.spark.decoding import FACTS_TOPIC
+from coterie.ledger import fold
 from coterie.spark.history.observed import observed_round
 from coterie.spark.pipelines.groups import GroupsPipeline, Wanted
 from coterie.spark.pipelines.store import Store
@@ -35,24 +31,11 @@ def pipeline(spark: SparkSession, broker: Broker, out: Path, **how: Any) -> Grou
     return GroupsPipeline(spark, Wanted(str(out), {"kafka.bootstrap.servers": broker.bootstrap_servers}, **how), print)
 
 
-def tell_facts(broker: Broker, told: Sequence[Fact]) -> None:
-    """As a broker does that keeps its facts in a topic; this one was driven without it."""
-    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-        if FACTS_TOPIC not in {topic.name for topic in admin.list_topics(include_internal=True)}:
-            admin.create_topics([NewTopic(FACTS_TOPIC, 1)])
-    producer = Producer(bootstrap_servers=broker.bootstrap_servers)
-    for fact in told:
-        producer.send(FACTS_TOPIC, write_fact(fact), key=fact.group_id.encode(), partition=0)
-    producer.flush()
-    producer.close()
-
-
 def test_thousands_of_rounds_become_tables_that_a_second_reading_agrees_with(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     told = live_busily(tmp_path / "data", groups=6, steps=3_500, seed=3)
     with Broker(data=tmp_path / "data") as broker:
-        tell_facts(broker, told)
         log = log_of_broker(broker.bootstrap_servers)
         out = tmp_path / "out"
         size = (len(log) + len(told)) // 2
