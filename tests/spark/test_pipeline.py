@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,13 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
 from coterie import Broker
 from coterie.client.admin.admin import Admin
+from coterie.client.words import TopicPartition
 from coterie.errors import CoterieError
 from coterie.ledger import fold
 from coterie.spark.history.observed import observed_round
-from coterie.spark.pipelines.groups import GroupsPipeline, Wanted
+from coterie.spark.pipelines.groups import GroupsPipeline, Wanted, still_to_read
 from coterie.spark.pipelines.store import Store
+from coterie.spark.plan import Plan, Span
 from coterie.spark.schemas import TABLES
 from soak.pipeline_kill9 import soak
 from spark.busy_groups import live_busily
@@ -79,6 +82,14 @@ def _check_schemas(out: Path) -> None:
         assert {field.name: field.type for field in found} == {
             column.name: column.type for column in TABLES[name].columns
         }, name
+
+
+def test_what_is_still_to_be_read_is_counted_as_spark_reports_it() -> None:
+    """Of a busy cluster there is always something; only far from the end lag would be a matter of the past."""
+    spans = {TopicPartition("a", 0): Span(0, 6), TopicPartition("a", 1): Span(5, 5)}
+    read = json.dumps(Plan("q", 1, spans).to_json())
+    assert still_to_read(read, '{"a": {"0": 10, "1": 5}, "b": {"3": 2}}') == 4 + 2
+    assert still_to_read(read, "null") == 0
 
 
 # --- batches that are done over ---------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ group that does not commit makes no records, and so no batch: its lag is measure
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import ceil
@@ -18,13 +19,15 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 from pyspark.sql.streaming.query import StreamingQuery
 
 from coterie.client.chores import clock_ms
+from coterie.client.words import TopicPartition
 from coterie.spark import schemas, transforms
 from coterie.spark.decoding import FACTS_TOPIC, OFFSETS_TOPIC
 from coterie.spark.decoding.decode import COMMIT, FACT, GROUP
 from coterie.spark.pipelines import asking
 from coterie.spark.pipelines.store import Store
+from coterie.spark.plan import Plan
 
-__all__ = ["GroupsPipeline", "Wanted"]
+__all__ = ["GroupsPipeline", "Wanted", "still_to_read"]
 
 ROWS_PER_FILE = 1_000_000
 LOOKED_AT = 10_000
@@ -64,10 +67,20 @@ class GroupsPipeline:
         query = self._query().trigger(processingTime=f"{self._wanted.every_s} seconds").start()
         try:
             while not query.awaitTermination(self._wanted.every_s) and not is_over():
-                if _is_at_the_end(query):
+                if self._is_near_the_end(query):
                     self.measure()
         finally:
             query.stop()
+
+    def _is_near_the_end(self, query: StreamingQuery) -> bool:
+        """While it catches up, what was committed last is of the past, and would look like lag."""
+        if not query.status["isDataAvailable"]:
+            return True
+        progress = query.lastProgress
+        if progress is None:
+            return False
+        source = progress.sources[0]
+        return still_to_read(source.endOffset, source.latestOffset) <= self._wanted.records_per_batch // 10
 
     def _run(self, query: StreamingQuery) -> None:
         try:
@@ -176,9 +189,15 @@ class GroupsPipeline:
             self._say(f"lag of {rows} partitions measured in {(clock_ms() - at_ms) / 1000:.1f} s")
 
 
-def _is_at_the_end(query: StreamingQuery) -> bool:
-    """While it catches up, what was committed last is of the past, and would look like lag."""
-    return not query.status["isDataAvailable"]
+def still_to_read(read: str, there: str) -> int:
+    """Records between what the source has planned and where the log ended, both as Spark reports them."""
+    positions = Plan.from_json(json.loads(read)).ends()
+    ends = json.loads(there) or {}
+    return sum(
+        max(end - positions.get(TopicPartition(topic, int(number)), 0), 0)
+        for topic, partitions in ends.items()
+        for number, end in partitions.items()
+    )
 
 
 def _said(number: int, counts: Mapping[str, int], took_ms: int) -> str:
