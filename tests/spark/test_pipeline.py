@@ -184,3 +184,11 @@ def test_killed_in_the_middle_of_follow_it_has_every_row_once(spark: SparkSessio
 
     met = soak(tmp_path, kills=2, seed=5, finish=finish, steps=240)
     assert len(met) == 2
+
+
+def test_followed_it_measures_lag_even_if_nobody_commits(spark: SparkSession, small: Broker, tmp_path: Path) -> None:
+    """A group that is stuck writes nothing to the log: no batch would ever tell of it."""
+    one = pipeline(spark, small, tmp_path, every_s=1)
+    one.follow(is_over=lambda: len({row["at_ms"] for row in table(tmp_path, "lag")}) >= 2)
+    assert {row["seconds_from"] for row in table(tmp_path, "lag")} == {"nothing waits"}
+    assert_as_read_again(tmp_path, log_of_broker(small.bootstrap_servers))
