@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 import coterie
 from broker.peer import Peer
 from coterie.cli.app import app
-from coterie.cli.produce import InputError, Outgoing, outgoing, split_lines
+from coterie.cli.produce import InputError, Outgoing, outgoing, read_json, split_lines
 from coterie.wire.batch import Compression, batches
 from coterie.wire.records import BatchRecord, records
 
@@ -100,14 +100,37 @@ def test_what_was_read_before_a_bad_line_is_delivered(broker: coterie.Broker, to
     [
         ([1], "a record is a JSON object"),
         ({"partition": -1}, "partition is a whole number from 0 on, not -1"),
-        ({"timestamp": "now"}, 'timestamp is a whole number from 0 on, not "now"'),
+        ({"timestamp": "now"}, 'timestamp is a whole number from -1 on, not "now"'),
         ({"headers": 1}, "headers are a JSON object, or a list of pairs"),
         ({"key": {"base64": "?"}}, "what is in base64 cannot be decoded"),
+        ({"value": "a\ud800"}, r"\\ud800 is half of a character"),
+        ({"value": ["\udfff"]}, r"\\udfff is half of a character"),
+        ({"headers": {"\ud800": "v"}}, r"\\ud800 is half of a character"),
     ],
 )
 def test_json_that_is_no_record_is_refused(said: object, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         outgoing(said)
+
+
+def test_json_that_is_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(InputError, match="line 1: the JSON is nested too deeply"):
+        list(read_json([b"[" * 100_000]))
+
+
+def test_what_consume_prints_as_json_can_be_produced_again(broker: coterie.Broker, topic: str) -> None:
+    """A record without a timestamp has -1, and stays without."""
+    lines = """
+        {"key": "k", "value": "text", "headers": [["h", null]], "timestamp": 1700000000000}
+        {"key": {"base64": "AAH/"}, "timestamp": -1}
+    """
+    assert produce(broker, topic, "--json", stdin=lines).exit_code == 0
+    command = ["consume", topic, "--json", "-e", "--bootstrap", broker.bootstrap_servers]
+    printed = CliRunner().invoke(app, command).stdout
+    assert '"topic"' in printed and '"offset"' in printed
+    done = produce(broker, f"{topic}-copy", "--json", stdin=printed)
+    assert done.exit_code == 0, done.stderr
+    assert read(broker, f"{topic}-copy") == read(broker, topic)
 
 
 def test_empty_values_are_tombstones_if_so_wished() -> None:

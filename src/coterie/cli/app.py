@@ -260,6 +260,7 @@ def produce(
     {"key": "k", "value": "text", "headers": {"a": "b"}, "partition": 0, "timestamp": 1700000000000}
 
     of which any part may be missing. A value that is no text is sent as JSON; {"base64": "AAE="} is bytes.
+    "topic" and "offset", as consume --json prints them, are passed over: the command says where to.
 
     Progress and the summary are on stderr. The exit status is 1 if something could not be delivered. Ctrl-C delivers
     what was read; a second one ends at once.

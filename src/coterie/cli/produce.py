@@ -30,6 +30,9 @@ SHOWN_AFTER_S = 1.0
 SHOWN_EVERY_S = 0.5
 PROBLEMS_SHOWN = 5
 FIELDS = ("key", "value", "headers", "partition", "timestamp")
+PASSED_OVER = {"topic", "offset"}
+"""`coterie consume --json` says where a record was; where it goes is said by the command, and its offset by the log."""
+NO_TIMESTAMP = -1
 
 
 class InputError(CoterieError):
@@ -66,33 +69,46 @@ def read_json(lines: Iterable[bytes]) -> Iterator[Outgoing]:
                 yield outgoing(json.loads(line))
             except (ValueError, InputError) as error:
                 raise InputError(f"line {number}: {error}") from None
+            except RecursionError:
+                raise InputError(f"line {number}: the JSON is nested too deeply") from None
 
 
 def outgoing(said: Any) -> Outgoing:
     """Of one JSON object. A value that is no text is sent as JSON; {"base64": "..."} is bytes."""
     if not isinstance(said, dict):
         raise InputError(f"a record is a JSON object with {', '.join(FIELDS)}, not {type(said).__name__}")
-    unknown = sorted(said.keys() - set(FIELDS))
+    unknown = sorted(said.keys() - set(FIELDS) - PASSED_OVER)
     if unknown:
         raise InputError(f"a record has no {unknown[0]!r}; it has {', '.join(FIELDS)}")
     partition, timestamp = said.get("partition"), said.get("timestamp")
-    for name, number in (("partition", partition), ("timestamp", timestamp)):
-        if number is not None and (type(number) is not int or number < 0):
-            raise InputError(f"{name} is a whole number from 0 on, not {json.dumps(number)}")
+    for name, number, least in (("partition", partition, 0), ("timestamp", timestamp, NO_TIMESTAMP)):
+        if number is not None and (type(number) is not int or number < least):
+            raise InputError(f"{name} is a whole number from {least} on, not {json.dumps(number)}")
     return Outgoing(
         _content(said.get("key")), _content(said.get("value")), _headers(said.get("headers")), partition, timestamp
     )
 
 
 def _content(said: Any) -> Content:
-    if said is None or isinstance(said, str):
-        return said
+    if said is None:
+        return None
+    if isinstance(said, str):
+        return _encoded(said)
     if isinstance(said, dict) and said.keys() == {"base64"}:
         try:
             return base64.b64decode(said["base64"], validate=True)
         except (binascii.Error, ValueError, TypeError) as error:
             raise InputError(f"what is in base64 cannot be decoded: {error}") from None
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+    return _encoded(json.dumps(said, ensure_ascii=False, separators=(",", ":")))
+
+
+def _encoded(text: str) -> bytes:
+    r"""JSON may say \ud800, half of a character, which no text in UTF-8 has."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(text[error.start]):04x}"
+        raise InputError(f"{half} is half of a character; bytes that are no text go as base64") from None
 
 
 def _headers(said: Any) -> Sequence[tuple[str, Content]]:
@@ -100,9 +116,9 @@ def _headers(said: Any) -> Sequence[tuple[str, Content]]:
     if said is None:
         return ()
     if isinstance(said, dict):
-        return [(name, _content(content)) for name, content in said.items()]
-    if isinstance(said, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in said):
-        return [(str(name), _content(content)) for name, content in said]
+        said = list(said.items())
+    if isinstance(said, list) and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in said):
+        return [(_encoded(str(name)).decode(), _content(content)) for name, content in said]
     raise InputError("headers are a JSON object, or a list of pairs of name and content")
 
 
