@@ -15,7 +15,9 @@ from typer.testing import CliRunner, Result
 import coterie
 from broker.peer import Peer
 from coterie.cli.app import app
+from coterie.cli.consume import Wanted, _settings
 from coterie.cli.record_format import as_format, as_json
+from coterie.client.settings import Address
 from coterie.errors import CoterieError
 from coterie.wire.batch import TimestampType
 from coterie.wire.records import Record
@@ -159,3 +161,12 @@ def test_json_keeps_bytes_that_are_no_text() -> None:
         "value": {"base64": "dv8="},
         "headers": [["a", "1"], ["b", None]],
     }
+
+
+def test_that_nobody_is_there_is_known_after_ten_seconds_unless_it_is_set() -> None:
+    assert _settings(Wanted(["t"])).default_api_timeout_ms == 10_000
+    assert _settings(Wanted(["t"], sets=["default.api.timeout.ms=70000"])).default_api_timeout_ms == 70_000
+
+
+def test_without_an_address_it_is_the_usual_one() -> None:
+    assert _settings(Wanted(["t"])).addresses == (Address("127.0.0.1", 9092),)

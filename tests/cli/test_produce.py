@@ -14,7 +14,8 @@ from typer.testing import CliRunner, Result
 import coterie
 from broker.peer import Peer
 from coterie.cli.app import app
-from coterie.cli.produce import InputError, Outgoing, outgoing, read_json, split_lines
+from coterie.cli.produce import DEFAULTS, InputError, Outgoing, outgoing, read_json, split_lines
+from coterie.client.settings import Address, ProducerSettings
 from coterie.wire.batch import Compression, batches
 from coterie.wire.records import BatchRecord, records
 
@@ -208,3 +209,7 @@ def test_progress_is_shown_to_a_terminal_after_a_second(broker: coterie.Broker, 
         assert running.wait(20) == 0
     os.close(ours)
     assert b"a second" in said
+
+
+def test_without_an_address_it_is_the_usual_one() -> None:
+    assert ProducerSettings.load(defaults=DEFAULTS).addresses == (Address("127.0.0.1", 9092),)

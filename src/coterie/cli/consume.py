@@ -26,6 +26,8 @@ from coterie.errors import CoterieError
 __all__ = ["Wanted", "consume"]
 
 POLL_S = 0.5
+KNOWN_WITHIN_MS = 10_000
+"""Whoever waits at a terminal wants to know sooner than after Kafka's minute that nobody is there."""
 _NUMBER = re.compile(r"-?\d+")
 
 
@@ -82,8 +84,9 @@ def _settings(wanted: Wanted) -> ConsumerSettings:
         )
     properties = wanted.config.read_text(encoding="utf-8") if wanted.config else ""
     defaults = {
-        "bootstrap.servers": "127.0.0.1:9092",
+        "bootstrap.servers": ("127.0.0.1:9092",),
         "client.id": "coterie-consume",
+        "default.api.timeout.ms": KNOWN_WITHIN_MS,
         "auto.offset.reset": "latest" if wanted.start == "end" else "earliest",
     }
     return ConsumerSettings.load(

@@ -25,7 +25,7 @@ from coterie.errors import CoterieError, KafkaError
 
 __all__ = ["InputError", "produce"]
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+DEFAULTS = {"bootstrap.servers": ("127.0.0.1:9092",)}
 SHOWN_AFTER_S = 1.0
 SHOWN_EVERY_S = 0.5
 PROBLEMS_SHOWN = 5
@@ -218,7 +218,7 @@ def produce(
         settings = ProducerSettings.load(
             properties,
             sets,
-            {"bootstrap.servers": DEFAULT_BOOTSTRAP},
+            DEFAULTS,
             compression_type=compression,
             acks=acks,
             bootstrap_servers=bootstrap,
