@@ -318,3 +318,20 @@ def test_a_mistake_of_ours_reaches_the_caller_of_poll(broker: coterie.Broker, na
         consumer._run(start())
         with pytest.raises(ZeroDivisionError):
             until(lambda: False, consumer)
+
+
+def test_a_request_that_cannot_be_written_is_answered_nevertheless(
+    broker: coterie.Broker, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The member is owed an answer to every request: without one a commit waits in vain, and close for it."""
+    consumer = consumer_of(broker.bootstrap_servers, group_id=name)
+
+    def fails(*_: object) -> bytes:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("coterie.apis.offset_commit.write_request", fails)
+        with pytest.raises(CoterieError, match="OffsetCommit could not be sent: ZeroDivisionError"):
+            consumer.commit({("t", 0): 1})
+        consumer.commit_async({("t", 0): 1})
+        assert took_s(consumer.close) < 10

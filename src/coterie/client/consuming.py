@@ -132,6 +132,9 @@ class Engine:
             reply = await within(effect.timeout_ms, asked)
         except CoterieError as error:
             self._answer(effect.then, error=error)
+        except Exception as error:  # the member waits for an answer, whosever mistake it is
+            self._answer(effect.then, error=CoterieError(f"{type(request).__name__} could not be sent: {error!r}"))
+            raise
         else:
             self._answer(effect.then, reply[0] if is_fetch else reply)
 
