@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import runpy
 import threading
@@ -299,6 +300,14 @@ def test_wrong_arguments_are_refused_in_words(consumer: Consumer, topic: str) ->
         (lambda: consumer.assign(["orders"]), "not a partition"),  # type: ignore[list-item]
         (lambda: consumer.assign("orders"), "not a list of partitions"),  # type: ignore[arg-type]
         (lambda: consumer.seek((topic, 0), -1), "an offset is 0 or more"),
+        (lambda: consumer.seek((topic, 0), 2**63), r"an offset is 0 or more, below 2\^63"),
+        (lambda: consumer.commit({(topic, 0): 2**63}), r"an offset is 0 or more, below 2\^63"),
+        (lambda: consumer.commit({(topic, 2**31): 1}), "not a partition"),
+        (lambda: consumer.commit([(topic, 0)]), "which offset is for which partition"),  # type: ignore[arg-type]
+        (lambda: consumer.commit({(topic, 0): OffsetAndMetadata(1, -1, "x" * 40_000)}), "text of 32767 bytes at most"),
+        (lambda: consumer.commit({(topic, 0): OffsetAndMetadata(1, -1, b"x")}), "text of"),  # type: ignore[arg-type]
+        (lambda: consumer.poll(max_records=0), "a poll returns 1 record or more"),
+        (lambda: consumer.poll(max_records=-1), "a poll returns 1 record or more"),
         (lambda: consumer.subscribe("t", Heard(), on_lost=print), "not both"),
         (lambda: consumer.subscribe("t", object()), "object has none of them"),
         (lambda: consumer.subscribe("t", on_lost=3), "cannot be called"),  # type: ignore[arg-type]
@@ -336,6 +345,41 @@ def test_settings_and_assignors_are_taken_in_all_their_forms(broker: coterie.Bro
     for given in (Mine, Mine(), [Mine, "range"]):
         with consumer_of(broker.bootstrap_servers, partition_assignment_strategy=given) as consumer:
             assert consumer.settings.partition_assignment_strategy[0] == "mine"
+
+
+def test_an_async_consumer_polls_on_after_a_commit_callback_that_raises_and_a_timeout_that_is_none(
+    broker: coterie.Broker, topic: str
+) -> None:
+    """What a poll raises before it waits must not leave it for ever under way."""
+
+    def raises(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async def poll_on(consumer: AsyncConsumer) -> None:
+        while True:
+            await consumer.poll(0.01)
+
+    async def story() -> list[str]:
+        settings = {**QUICK, "bootstrap.servers": broker.bootstrap_servers, "group.id": f"group-of-{topic}"}
+        async with AsyncConsumer(settings) as consumer:
+            consumer.assign(on(topic, 0))
+            consumer.pause((topic, 0))
+            consumer.commit_async({(topic, 0): 0}, raises)
+            with pytest.raises(ZeroDivisionError):
+                await asyncio.wait_for(poll_on(consumer), 20)
+            with pytest.raises(TypeError):
+                await consumer.poll(None)  # type: ignore[arg-type]
+            consumer.resume((topic, 0))
+            return values(await consumer.poll(10))
+
+    assert asyncio.run(story()) == [f"0:{at}" for at in range(5)]
+
+
+def test_to_wake_a_closed_consumer_is_no_mistake(broker: coterie.Broker) -> None:
+    """Who wakes it, a signal's handler or another thread, cannot know."""
+    consumer = consumer_of(broker.bootstrap_servers)
+    consumer.close()
+    consumer.wakeup()
 
 
 def test_an_async_consumer_needs_a_loop() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coterie import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer
 from coterie.client.durations import duration_ms
 from coterie.client.settings import (
     REFUSED,
@@ -158,3 +160,9 @@ def test_a_duration_is_the_sum_of_its_parts(days: int, hours: int, minutes: int,
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no duration"):
         duration_ms(text)
+
+
+@pytest.mark.parametrize("client", [Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer])
+def test_an_address_alone_is_refused_with_what_to_write_instead(client: Callable[[object], object]) -> None:
+    with pytest.raises(SettingsError, match=r"a mapping, not 'localhost:9092'; give .*bootstrap_servers="):
+        client("localhost:9092")

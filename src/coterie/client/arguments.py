@@ -7,7 +7,7 @@ from re import Pattern
 from typing import NamedTuple
 
 from coterie.assignors import Assignor, assignor
-from coterie.client.settings import ConsumerSettings
+from coterie.client.settings import ConsumerSettings, check_mapping
 from coterie.client.words import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError
 
@@ -15,6 +15,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "Offsets",
     "PartitionLike",
+    "limit_of",
     "offsets_of",
     "partition_of",
     "partitions_of",
@@ -34,6 +35,9 @@ Offsets = (
 """A mapping does not vary with its keys, so that every way to write it down is named."""
 
 STRATEGY = "partition.assignment.strategy"
+MAX_PARTITION, MAX_OFFSET = 2**31 - 1, 2**63 - 1
+MAX_METADATA = 2**15 - 1
+"""Bytes of a text on the wire; a broker that is sent more ends the connection. Its own limit is usually lower."""
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -46,7 +50,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 def partition_of(one: PartitionLike) -> TopicPartition:
     match one:
-        case (str(topic), int(partition)) if partition >= 0:
+        case (str(topic), int(partition)) if 0 <= partition <= MAX_PARTITION:
             return TopicPartition(topic, partition)
     raise CoterieError(f'{one!r} is not a partition; give TopicPartition("orders", 0) or ("orders", 0)')
 
@@ -59,13 +63,31 @@ def partitions_of(many: Iterable[PartitionLike]) -> list[TopicPartition]:
 
 def offsets_of(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
     """An offset is the one of the next record to read."""
+    if not isinstance(offsets, Mapping):
+        raise CoterieError(f'{offsets!r} does not say which offset is for which partition; give {{("orders", 0): 42}}')
     found = {}
     for one, given in offsets.items():
         offset = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
-        if not isinstance(offset.offset, int) or offset.offset < 0:
-            raise CoterieError(f"{partition_of(one)} has the offset {offset.offset!r}; an offset is 0 or more")
+        if not isinstance(offset.offset, int) or not 0 <= offset.offset <= MAX_OFFSET:
+            raise CoterieError(
+                f"{partition_of(one)} has the offset {offset.offset!r}; an offset is 0 or more, below 2^63"
+            )
+        if not isinstance(offset.metadata, str) or len(offset.metadata.encode()) > MAX_METADATA:
+            raise CoterieError(
+                f"{partition_of(one)} has the metadata {offset.metadata!r:.80}; "
+                f"it is text of {MAX_METADATA} bytes at most"
+            )
         found[partition_of(one)] = offset
     return found
+
+
+def limit_of(max_records: int | None, settings: ConsumerSettings) -> int:
+    """How many records a poll may return."""
+    if max_records is None:
+        return settings.max_poll_records
+    if not isinstance(max_records, int) or max_records < 1:
+        raise CoterieError(f"max_records is {max_records!r}; a poll returns 1 record or more, pause() to get none")
+    return max_records
 
 
 def subscription_of(topics: str | Iterable[str] | Pattern[str]) -> tuple[list[str], Pattern[str] | None]:
@@ -89,6 +111,7 @@ def settled(
         if more:
             raise CoterieError(f"settings are given as an object already, so that {', '.join(more)} comes too late")
         return settings, [assignor(name) for name in settings.partition_assignment_strategy]
+    check_mapping(settings or {})
     values = {name.replace("_", "."): value for name, value in {**(settings or {}), **more}.items()}
     given = values.pop(STRATEGY, None)
     chosen: list[Assignor] | None = None

@@ -16,6 +16,7 @@ from coterie.client.arguments import (
     OffsetAndTimestamp,
     Offsets,
     PartitionLike,
+    limit_of,
     offsets_of,
     partition_of,
     partitions_of,
@@ -159,7 +160,7 @@ class AsyncConsumer:
 
         To come back for more says that all that was handed over is processed.
         """
-        limit = max_records or self.settings.max_poll_records
+        limit = limit_of(max_records, self.settings)
         if self.is_calm:
             records = self.take(limit)
             if records:
@@ -167,10 +168,10 @@ class AsyncConsumer:
                 return records
         if self._is_polling:
             raise CoterieError("another task is polling this consumer; one at a time")
-        self._is_polling = True
         until_ms = clock_ms() + timeout * 1000
         begins = True
         self.call_back()
+        self._is_polling = True
         try:
             while True:
                 call = await self.engine.poll(until_ms, begins=begins)
@@ -249,8 +250,9 @@ class AsyncConsumer:
             ending.result()
 
     def wakeup(self) -> None:
-        """From anywhere: the poll under way, or the next one, raises WakeupError."""
-        self.engine.wake_up()
+        """From anywhere: the poll under way, or the next one, raises WakeupError. One that is closed has none."""
+        if not self._is_closed:
+            self.engine.wake_up()
 
     # --- where --------------------------------------------------------------------------------------------------------
 

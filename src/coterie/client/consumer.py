@@ -19,7 +19,7 @@ from re import Pattern
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
-from coterie.client.arguments import OffsetAndTimestamp, Offsets, PartitionLike, subscription_of
+from coterie.client.arguments import OffsetAndTimestamp, Offsets, PartitionLike, limit_of, subscription_of
 from coterie.client.async_consumer import AN_HOUR_S, CLOSE_TIMEOUT_S, AsyncConsumer, CommitCallback, GroupMetadata
 from coterie.client.background import background
 from coterie.client.chores import clock_ms
@@ -157,7 +157,7 @@ class Consumer:
         To come back for more says that all that was handed over is processed.
         """
         inner = self._inner
-        limit = max_records or inner.settings.max_poll_records
+        limit = limit_of(max_records, inner.settings)
         with self._alone:
             if inner.is_calm:
                 records = self._take(limit)

@@ -29,6 +29,7 @@ __all__ = [
     "ConsumerSettings",
     "Part",
     "ProducerSettings",
+    "check_mapping",
     "parse_addresses",
 ]
 
@@ -96,6 +97,15 @@ def parse_addresses(texts: Sequence[str], problems: list[str]) -> tuple[Address,
     return tuple(found)
 
 
+def check_mapping(values: object) -> None:
+    """An address alone is what many would give first."""
+    if not isinstance(values, Mapping):
+        raise SettingsError(
+            f'settings are a mapping, not {values!r}; give {{"bootstrap.servers": "localhost:9092"}}, or '
+            'bootstrap_servers="localhost:9092"'
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
     """What consumer, producer and admin have in common."""
@@ -161,6 +171,7 @@ class ClientSettings:
     @classmethod
     def of(cls, values: Mapping[str, object] = MappingProxyType({}), **more: object) -> Self:
         """From Python: names with dots or underscores; None counts as not given, and a keyword more than `values`."""
+        check_mapping(values)
         both = {name.replace("_", "."): value for name, value in values.items()}
         both |= {name.replace("_", "."): value for name, value in more.items()}
         given = [Given(name, text_of(value), "settings") for name, value in both.items() if value is not None]
