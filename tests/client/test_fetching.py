@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from client.fetch_world import TOPIC_ID, World, batch_at, offsets, partition
@@ -16,7 +18,7 @@ from coterie.client.fetch_errors import (
 from coterie.client.fetch_wishes import AskCommitted, AskOffsets, Fetch, FetchSettings, RefreshMetadata
 from coterie.client.fetching import NotAssignedError
 from coterie.client.resets import EARLIEST, LATEST, NO_RESET, parse_reset
-from coterie.client.words import OffsetAndMetadata
+from coterie.client.words import OffsetAndMetadata, TopicPartition
 from coterie.errors import AuthorizationError, ErrorCode, KafkaError
 
 FROM_START = FetchSettings(auto_offset_reset=EARLIEST)
@@ -56,6 +58,22 @@ def test_committed_offsets_come_first() -> None:
     world.answer(third)
     world.run()
     assert sorted(offsets(world.reader.take(100))) == [(0, at) for at in range(4, 10)] + [(1, at) for at in range(10)]
+
+
+def test_an_assignment_changes_all_at_once() -> None:
+    """Other threads look at it while the event loop changes it."""
+    world = reading()
+    before = world.reader.assignment
+    seen = []
+
+    def one_after_the_other() -> Iterator[TopicPartition]:
+        for number in (1, 2):
+            yield world.partition(number)
+            seen.append(world.reader.assignment)
+
+    world.reader.assign(one_after_the_other())
+    assert seen == [before, before]
+    assert world.reader.assignment == [partition(1), partition(2)]
 
 
 def test_without_a_group_nobody_is_asked_for_commits() -> None:

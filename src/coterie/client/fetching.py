@@ -72,17 +72,18 @@ class Fetcher:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these and no others; those that were read before keep their place."""
-        before = self._places
-        self._places = {}
+        before = dict(self._places)
+        places: dict[TopicPartition, Place] = {}  # all at once, since other threads look at the assignment
         for one in partitions:
             place = before.pop(one, None)
             if place is None:
                 place = Place(one, Need.COMMITTED if self._settings.has_group else Need.RESET)
                 place.reset = self._settings.auto_offset_reset
-            self._places[one] = place
+            places[one] = place
             if place.is_held:
                 place.is_held = False
                 self._offer(place)
+        self._places = places
         for place in before.values():
             self._move(place)
             self._handed.pop(place, None)
