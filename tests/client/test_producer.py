@@ -93,12 +93,24 @@ def test_a_tombstone_and_an_explicit_partition(broker: coterie.Broker, topic: st
         ({"value": "v", "key": 7}, "the key of a record is text, bytes or None, not int"),
         ({"value": "v", "headers": {"h": 1}}, "the header 'h' of a record is text, bytes or None, not int"),
         ({"value": "v", "headers": [(b"h", b"1")]}, "the name of a header is text, not bytes"),
+        ({"value": "v", "headers": "ab"}, "headers are a mapping or pairs"),
+        ({"value": "v", "headers": [("h",)]}, "('h',) is not a pair"),
+        ({"value": "v", "timestamp": 1.5}, "the timestamp of a record is a whole number, not float: 1.5"),
+        ({"value": "v", "partition": "1"}, "the partition of a record is a whole number, not str: '1'"),
+        ({"value": "v", "on_delivery": 5}, "on_delivery is called with (metadata, error), and 5 cannot be called"),
+        ({"topic": None}, "the name of a topic is text, not NoneType"),
+        ({"topic": b"t"}, "the name of a topic is text, not bytes"),
     ],
 )
 def test_other_types_are_refused_with_a_clear_word(broker: coterie.Broker, send: dict[str, Any], problem: str) -> None:
     with producer(broker) as ours, pytest.raises(TypeError) as caught:
-        ours.send("refused", **send)
+        ours.send(**{"topic": "refused", **send})
     assert problem in str(caught.value)
+
+
+def test_a_topic_with_too_long_a_name_is_refused_at_once(broker: coterie.Broker) -> None:
+    with producer(broker) as ours, pytest.raises(KafkaError, match="249 characters at most, and this one has 40000"):
+        ours.send("t" * 40_000, "v")
 
 
 def test_a_partition_that_is_not_there_is_refused_at_once(broker: coterie.Broker, topic: str) -> None:
@@ -269,6 +281,22 @@ def test_without_room_send_waits_and_then_says_what_is_full() -> None:
             ours.send("t", "x" * 100, partition=0)
         with pytest.raises(KafkaError, match=r"no room for the record within max\.block\.ms=50.*memory is 10000"):
             ours.send("t", "x" * 100, partition=0)
+
+
+def test_a_callback_that_sends_does_not_wait_for_room_in_the_thread_that_makes_it() -> None:
+    """It would stop every client of the process, heartbeats too, until max.block.ms is over."""
+    broker = coterie.Broker().start()
+    with producer(broker, buffer_memory=10_000, delivery_timeout_ms=5_000, request_timeout_ms=500) as ours:
+        ours.send("t", "first", partition=0).result(10)
+        broker.stop()
+        filling = ours.send("t", "x" * 9_900, partition=0)
+
+        async def callback() -> None:
+            ours.send("t", "x" * 100, partition=0)
+
+        with pytest.raises(KafkaError, match="no room for the record"):
+            ours._background.run(callback())
+        assert not filling.done()
 
 
 def test_close_gives_up_when_its_time_is_over_and_says_so() -> None:

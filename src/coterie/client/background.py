@@ -28,6 +28,11 @@ class Background:
     def loop(self) -> asyncio.AbstractEventLoop:
         return self._loop
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller is in that thread: what waits here keeps all clients of the process waiting."""
+        return threading.current_thread() is self._thread
+
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Its result, when it is there. An interrupt (Ctrl-C) ends the waiting and the coroutine."""
         problem = self._why_not()
@@ -47,7 +52,7 @@ class Background:
                 "this client was made before the process forked, and its connections belong to the parent: "
                 "make a new one in the child"
             )
-        if threading.current_thread() is self._thread:
+        if self.is_here:
             return (
                 "a synchronous client was called from the thread that does its work, which would wait for itself: "
                 "use the Async class there"

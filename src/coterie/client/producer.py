@@ -36,6 +36,7 @@ Content = str | bytes | bytearray | memoryview | None
 Headers = Mapping[str, Content] | Iterable[tuple[str, Content]]
 
 _Placed = tuple[Batch, int]
+MAX_TOPIC = 249
 
 
 def as_bytes(content: Content, what: str) -> bytes | None:
@@ -54,11 +55,30 @@ def as_bytes(content: Content, what: str) -> bytes | None:
 def as_headers(headers: Headers) -> Sequence[Header]:
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     found = []
-    for name, content in pairs:
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise TypeError(f'headers are a mapping or pairs, as in [("name", "content")]; {pair!r} is not a pair')
+        name, content = pair
         if not isinstance(name, str):
             raise TypeError(f"the name of a header is text, not {type(name).__name__}")
         found.append((name, as_bytes(content, f"header {name!r}")))
     return found
+
+
+def check_where(topic: object, partition: object, timestamp: object, on_delivery: object) -> None:
+    """What is given by hand; that the topic and the partition exist is looked at elsewhere."""
+    if not isinstance(topic, str):
+        raise TypeError(f"the name of a topic is text, not {type(topic).__name__}")
+    if len(topic) > MAX_TOPIC:
+        raise KafkaError(
+            f"a topic's name is {MAX_TOPIC} characters at most, and this one has {len(topic)}",
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+        )
+    for name, number in (("partition", partition), ("timestamp", timestamp)):
+        if number is not None and type(number) is not int:
+            raise TypeError(f"the {name} of a record is a whole number, not {type(number).__name__}: {number!r}")
+    if on_delivery is not None and not callable(on_delivery):
+        raise TypeError(f"on_delivery is called with (metadata, error), and {on_delivery!r} cannot be called")
 
 
 class _Face:
@@ -137,10 +157,13 @@ class AsyncProducer(_Face):
             raise CoterieError(self._unusable)
         if self._sender.loop is None:
             self._sender.start()
+        if partition is not None or timestamp is not None or on_delivery is not None:
+            check_where(topic, partition, timestamp, on_delivery)
         when = timestamp if timestamp is not None else time.time_ns() // 1_000_000
         record = as_bytes(key, "key"), as_bytes(value, "value"), when, as_headers(headers) if headers else ()
         sender = self._sender
         if not self._knows(topic, partition):
+            check_where(topic, partition, timestamp, on_delivery)
             await sender.know(topic, partition)
         with sender.lock:
             placed = self._append(topic, partition, record)
@@ -247,6 +270,8 @@ class Producer(_Face):
             value = as_bytes(value, "value")
         if key is not None:
             key = as_bytes(key, "key")
+        if partition is not None or timestamp is not None or on_delivery is not None:
+            check_where(topic, partition, timestamp, on_delivery)
         if timestamp is None:
             timestamp = time.time_ns() // 1_000_000
         record = key, value, timestamp, as_headers(headers) if headers else ()
@@ -254,6 +279,7 @@ class Producer(_Face):
         if not self._knows(topic, partition):
             if self._unusable:
                 raise CoterieError(self._unusable)
+            check_where(topic, partition, timestamp, on_delivery)
             self._background.run(sender.know(topic, partition))
         with sender.lock:
             placed = self._append(topic, partition, record)
@@ -314,7 +340,7 @@ class Producer(_Face):
         placed = None
         while placed is None:
             self._wake()
-            left_ms = deadline_ms - clock_ms()
+            left_ms = 0 if self._background.is_here else deadline_ms - clock_ms()  # room is made in that thread
             if left_ms <= 0 or not self._room.wait(left_ms / 1000):
                 raise self._no_room()
             placed = self._append(topic, partition, record)
