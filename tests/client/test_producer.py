@@ -273,13 +273,13 @@ def test_a_topic_that_is_deleted_and_made_again_is_found_again(broker: coterie.B
 def test_without_room_send_waits_and_then_says_what_is_full() -> None:
     broker = coterie.Broker().start()
     with producer(
-        broker, buffer_memory=10_000, max_block_ms=50, delivery_timeout_ms=1_000, request_timeout_ms=500
+        broker, buffer_memory=10_000, max_block_ms=1_000, delivery_timeout_ms=3_000, request_timeout_ms=500
     ) as ours:
         ours.send("t", "first", partition=0).result(10)
         broker.stop()
         for _ in range(10_000 // (100 + RECORD_OVERHEAD)):
             ours.send("t", "x" * 100, partition=0)
-        with pytest.raises(KafkaError, match=r"no room for the record within max\.block\.ms=50.*memory is 10000"):
+        with pytest.raises(KafkaError, match=r"no room for the record within max\.block\.ms=1000.*memory is 10000"):
             ours.send("t", "x" * 100, partition=0)
 
 
