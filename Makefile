@@ -62,7 +62,8 @@ spark-committer: venv ## the lag of a query on Spark's JVM source, by our commit
 	.venv-spark-4.0/bin/python -m pip install --quiet 'pyspark==4.0.0' 'pyarrow<22' --editable .
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_committer.py .venv-spark-4.0/bin/python
 
-pipeline-soak: venv ## kill -9 the pipeline of tables ten times in the middle of --follow (KILLS=10, SEED=)
+pipeline-soak: venv ## the pipeline of tables on a live Apache Kafka; killed ten times in the middle of --follow (KILLS=10, SEED=)
+	COTERIE_PIPELINE_SOAK=1 $(BIN)/pytest tests/spark/test_pipeline.py tests/spark/test_pipeline_on_kafka.py
 	PYTHONPATH=tests $(BIN)/python tests/soak/pipeline_kill9.py --kills $(if $(filter 300,$(KILLS)),10,$(KILLS)) $(if $(SEED),--seed $(SEED))
 
 clients-go: venv ## members by franz-go and kafka-go; needs Go, and a minute to build them

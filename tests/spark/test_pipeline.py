@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from spark.second_reading import LogRecord, commits_of, log_of_broker
 from spark.tables import COMMIT_COLUMNS, as_sorted, assert_as_read_again, table
 
 pytestmark = [pytest.mark.real_time, pytest.mark.timeout(400)]
+LONG = bool(os.environ.get("COTERIE_PIPELINE_SOAK"))
 
 
 def pipeline(spark: SparkSession, broker: Broker, out: Path, **how: Any) -> GroupsPipeline:
@@ -176,6 +178,7 @@ def test_tables_without_their_checkpoint_are_not_read_into(spark: SparkSession, 
         one.batch(records_of(spark, []), 7)
 
 
+@pytest.mark.skipif(not LONG, reason="takes minutes: make pipeline-soak has it")
 def test_killed_in_the_middle_of_follow_it_has_every_row_once(spark: SparkSession, tmp_path: Path) -> None:
     """Twice here; ten times by `make pipeline-soak`."""
 
