@@ -155,18 +155,26 @@ def test_a_topic_that_vanishes_fails_the_query_and_leaves_its_checkpoint_as_it_w
 # --- in a group -------------------------------------------------------------------------------------------------------
 
 
+def ancestors(pid: int, parents: dict[int, int]) -> set[int]:
+    """Numbers of processes begin anew when they are used up, so a child's may be the smaller one."""
+    found: set[int] = set()
+    while pid in parents and pid not in found:
+        found.add(pid)
+        pid = parents[pid]
+    return found
+
+
 def process_that_plans() -> int:
     """Of our own Spark: a descendant of this process, whatever else runs on the machine."""
-    family, found = {os.getpid()}, []
-    for path in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
+    parents, planning = {}, []
+    for path in Path("/proc").glob("[0-9]*"):
         try:
-            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-            command = (path / "cmdline").read_bytes()
+            parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            if b"python_streaming_source_runner" in (path / "cmdline").read_bytes():
+                planning.append(int(path.name))
         except OSError:
             continue  # it has ended meanwhile
-        if parent in family:
-            family.add(int(path.name))
-            found += [int(path.name)] if b"python_streaming_source_runner" in command else []
+    found = [pid for pid in sorted(planning) if os.getpid() in ancestors(pid, parents)]
     assert found, "no stream is running"
     return found[-1]
 
