@@ -35,14 +35,13 @@ from coterie.messages import (
 )
 from coterie.wire.batch import batches
 from coterie.wire.frames import client_id_of
+from coterie.wire.offsets_topic import OFFSETS_TOPIC
 from coterie.wire.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
 
 if TYPE_CHECKING:
     from coterie.broker.node import Node
 
 __all__ = ["HANDLERS", "OFFSETS_TOPIC", "GroupLogs"]
-
-OFFSETS_TOPIC = "__consumer_offsets"
 
 
 # --- one group --------------------------------------------------------------------------------------------------------

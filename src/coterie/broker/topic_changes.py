@@ -18,6 +18,7 @@ from coterie.broker.changes import Step
 from coterie.broker.configs import TOPIC, Refusal, describe
 from coterie.broker.groups import OFFSETS_TOPIC
 from coterie.errors import ErrorCode
+from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.log import LogError, PartitionLog, Topic, remove_directory
 from coterie.log.topics import is_legal_name
 from coterie.messages import TopicsDeleted
@@ -40,10 +41,6 @@ class TopicError(Exception):
 
 
 Made = Topic | TopicError
-
-
-FACTS_TOPIC = "__coterie_facts"
-"""What happened to groups (`kept_facts.py`)."""
 
 
 def is_internal(name: str) -> bool:

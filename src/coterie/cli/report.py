@@ -16,17 +16,17 @@ from coterie.errors import CoterieError, MalformedError
 from coterie.facts import Fact
 from coterie.ledger import fold, intervals_of, read_fact
 from coterie.ledger.derived import derived_facts
+from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.messages import GroupRecord
 from coterie.web import picture
 from coterie.web import report as page_of
 from coterie.web.names import Names
 from coterie.wire.batch import batches
-from coterie.wire.offsets_topic import read_record
+from coterie.wire.offsets_topic import OFFSETS_TOPIC, read_record
 from coterie.wire.records import BatchRecord, records
 
 __all__ = ["report"]
 
-FACTS, OFFSETS = "__coterie_facts", "__consumer_offsets"
 OBSERVED = "Told by the broker itself as it happened."
 DERIVED = (
     "Concluded from __consumer_offsets: owners and generations are certain; a round is shown at its end, how long it "
@@ -69,12 +69,12 @@ def _facts(data: Path, group: str | None) -> tuple[list[Fact], str]:
 def _all_facts(data: Path) -> tuple[list[Fact], str]:
     if not data.is_dir():
         raise CoterieError(f"{data} is no directory: name a data directory (coterie serve --data, or Kafka's log.dirs)")
-    if (data / f"{FACTS}-0").is_dir():
-        read = (read_fact(record.value or b"") for record in _records(data / f"{FACTS}-0"))
+    if (data / f"{FACTS_TOPIC}-0").is_dir():
+        read = (read_fact(record.value or b"") for record in _records(data / f"{FACTS_TOPIC}-0"))
         return [fact for fact in read if fact is not None], OBSERVED
-    partitions = sorted(data.glob(f"{OFFSETS}-*"))
+    partitions = sorted(data.glob(f"{OFFSETS_TOPIC}-*"))
     if not partitions:
-        raise CoterieError(f"{data} has neither {FACTS} nor {OFFSETS}: no group was ever here")
+        raise CoterieError(f"{data} has neither {FACTS_TOPIC} nor {OFFSETS_TOPIC}: no group was ever here")
     told = [fact for partition in partitions for fact in derived_facts(_groups(partition))]
     return sorted(told, key=lambda fact: fact.at_ms), DERIVED
 

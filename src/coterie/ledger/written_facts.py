@@ -18,7 +18,10 @@ from coterie import facts
 from coterie.errors import ErrorCode, MalformedError
 from coterie.facts import Cause, Fact
 
-__all__ = ["plain", "read_fact", "write_fact"]
+__all__ = ["FACTS_TOPIC", "plain", "read_fact", "write_fact"]
+
+FACTS_TOPIC = "__coterie_facts"
+"""Where our broker keeps them."""
 
 _KINDS: Mapping[str, type[Fact]] = {
     name: kind for name, kind in vars(facts).items() if isinstance(kind, type) and issubclass(kind, Fact)

@@ -20,6 +20,7 @@ from coterie.wire.buffer import MAX_STRING, Buffer, Reader, Writer, uvarint
 
 __all__ = [
     "GROUP_VALUE_VERSIONS",
+    "OFFSETS_TOPIC",
     "OFFSET_VALUE_VERSIONS",
     "Skipped",
     "read_group_value",
@@ -32,6 +33,7 @@ __all__ = [
     "write_record",
 ]
 
+OFFSETS_TOPIC = "__consumer_offsets"
 OFFSET_KEYS = (0, 1)  # 0 is what Kafka wrote before 0.9; the fields are the same
 GROUP_KEY = 2
 
