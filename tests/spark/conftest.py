@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +14,17 @@ from pyspark.sql import SparkSession
 
 from spark.topics import Topic
 
-NO_JAVA = "Spark needs Java 17 or later, and there is none on the PATH and no JAVA_HOME"
+NO_JAVA = "Spark needs Java 17 or later, and there is none on the PATH and none in JAVA_HOME"
 
 
 def has_java() -> bool:
-    return shutil.which("java") is not None or "JAVA_HOME" in os.environ
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin" if home else None)
+    if java is None:
+        return False
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = said.partition('"')[2].partition(".")[0]
+    return version.isdigit() and int(version) >= 17
 
 
 @pytest.fixture(scope="session")
