@@ -42,8 +42,8 @@ types: venv ## mypy --strict
 imports: venv ## import contracts: which room may know which
 	$(BIN)/lint-imports
 
-tests: venv ## pytest, in random order; what is compiled, in plain Python as well
-	$(BIN)/pytest
+tests: venv ## pytest, in random order, two processes; what is compiled, in plain Python as well
+	$(BIN)/pytest -n 2 --dist loadgroup
 	COTERIE_PURE=1 $(BIN)/pytest $(addprefix tests/wire/test_,records.py fetched.py arrow.py twins.py)
 
 soak: venv ## kill -9 the broker 300 times under load: nothing acknowledged may be lost (KILLS=, SEED=)
