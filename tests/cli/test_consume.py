@@ -168,5 +168,21 @@ def test_that_nobody_is_there_is_known_after_ten_seconds_unless_it_is_set() -> N
     assert _settings(Wanted(["t"], sets=["default.api.timeout.ms=70000"])).default_api_timeout_ms == 70_000
 
 
+def test_a_member_says_that_no_broker_is_there_and_ends() -> None:
+    nowhere = ["consume", "t", "-g", "g", "-b", "127.0.0.1:1", "--set", "default.api.timeout.ms=200"]
+    done = CliRunner().invoke(app, nowhere)
+    assert done.exit_code == 1
+    assert done.stderr.startswith("coterie: ") and "127.0.0.1:1" in done.stderr
+
+
+def test_a_member_of_a_topic_that_is_not_there_says_what_it_waits_for(broker: coterie.Broker) -> None:
+    command = [COMMAND, "consume", "not-yet", "-g", "early", "-b", broker.bootstrap_servers]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == '% there is no topic "not-yet" yet: waiting for it\n'
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 0
+
+
 def test_without_an_address_it_is_the_usual_one() -> None:
     assert _settings(Wanted(["t"])).addresses == (Address("127.0.0.1", 9092),)

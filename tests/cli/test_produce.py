@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import errno
 import os
 import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,21 @@ def test_what_was_read_before_a_bad_line_is_delivered(broker: coterie.Broker, to
     assert done.exit_code == 1
     assert "line 2: a record has no 'valeu'; it has key, value, headers, partition, timestamp" in done.stderr
     assert f"1 record delivered to {topic}" in done.stderr
+    assert [record.value for record in read(broker, topic)] == [b"good"]
+
+
+def test_what_was_read_before_the_input_failed_is_delivered(
+    broker: coterie.Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(source: Iterable[bytes]) -> Iterator[bytes]:
+        yield from source
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("coterie.cli.produce._lines", failing)
+    (tmp_path / "orders").write_bytes(b"good\n")
+    done = produce(broker, topic, str(tmp_path / "orders"))
+    assert done.exit_code == 1
+    assert "Input/output error" in done.stderr and f"1 record delivered to {topic}" in done.stderr
     assert [record.value for record in read(broker, topic)] == [b"good"]
 
 

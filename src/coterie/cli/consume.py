@@ -156,6 +156,9 @@ class Run:
 
     def _begin(self) -> None:
         if self._wanted.group is not None:
+            for topic in self._wanted.topics:  # a member would wait for ever, and say nothing
+                if not self._consumer.partitions_for(topic):
+                    self._say(f'there is no topic "{topic}" yet: waiting for it')
             self._consumer.subscribe(
                 self._wanted.topics,
                 on_assigned=lambda partitions: self._told("assigned", partitions),

@@ -248,7 +248,7 @@ def _send_all(
 ) -> int:
     tally = Tally()
     progress = Progress(tally, time.perf_counter)  # noqa: TID251  how long it takes is what it is asked
-    problem: CoterieError | None = None
+    problem: CoterieError | OSError | None = None
     interrupted = False
     producer = Producer(settings)
     try:
@@ -264,7 +264,7 @@ def _send_all(
             )
             tally.sent += 1
             progress.look()
-    except CoterieError as error:
+    except (CoterieError, OSError) as error:  # also of the input; what was read of it is delivered
         problem = error
     except KeyboardInterrupt:
         interrupted = True
