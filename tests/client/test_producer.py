@@ -169,6 +169,22 @@ def test_on_delivery_is_told_of_each_record_and_a_broken_one_harms_nobody(broker
     assert trouble == ["ours"]
 
 
+def test_waiting_in_on_delivery_for_another_record_is_refused_in_words(broker: coterie.Broker, topic: str) -> None:
+    """It is the thread that would deliver it, and it serves every client of the process."""
+    told: list[str] = []
+    with producer(broker, linger_ms=60_000) as ours:
+
+        def waits(_metadata: object, _error: object) -> None:
+            try:
+                ours.send(topic, "2", partition=0).result(10)
+            except CoterieError as error:
+                told.append(str(error))
+
+        ours.send(topic, "1", partition=0, on_delivery=waits)
+        ours.flush(10)
+    assert len(told) == 1 and "it would wait for itself" in told[0]
+
+
 def test_one_bad_record_of_a_batch_is_named(broker: coterie.Broker, topic: str) -> None:
     """A compacted topic wants keys; our broker blames the batch, Kafka the record (KIP-467)."""
     with coterie.Admin(bootstrap_servers=broker.bootstrap_servers) as admin:

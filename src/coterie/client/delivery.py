@@ -12,8 +12,9 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import Any, NamedTuple
 
+from coterie.client.background import background
 from coterie.client.partition_queue import Batch
-from coterie.errors import ErrorCode, KafkaError
+from coterie.errors import CoterieError, ErrorCode, KafkaError
 
 __all__ = ["AsyncDelivery", "Delivery", "OnDelivery", "RecordMetadata", "outcome_of", "teller"]
 
@@ -86,6 +87,21 @@ class Delivery(Future[RecordMetadata]):
             self.set_exception(outcome)
         else:
             self.set_result(outcome)
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        self._check_may_wait()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._check_may_wait()
+        return super().exception(timeout)
+
+    def _check_may_wait(self) -> None:
+        if background().is_here and not self.done():
+            raise CoterieError(
+                "a record's delivery was waited for in on_delivery, in the thread that delivers: it would wait for "
+                "itself. Give that record an on_delivery of its own, or wait elsewhere"
+            )
 
     def cancel(self) -> bool:
         """What was handed over cannot be taken back."""
