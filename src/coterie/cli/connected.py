@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
 
-from coterie.cli.rows import Rows, show
+from coterie.cli.options import Ask
+from coterie.cli.rows import show
 from coterie.client.admin import Admin
 from coterie.client.settings import AdminSettings
 from coterie.errors import CoterieError
@@ -28,19 +29,19 @@ class CommandError(CoterieError):
 
 
 def connected(
-    command: Callable[[Admin], Rows],
+    ask: Ask,
     *,
     bootstrap: str | None,
     config: Path | None,
-    sets: Sequence[str] | None,
+    set_: Sequence[str] | None,
     output: str,
 ) -> None:
     """One clear message on stderr and exit status 1 for what does not work; no traceback."""
     try:
-        settings = _settings(bootstrap, config, sets or ())
+        settings = _settings(bootstrap, config, set_ or ())
         with Admin(settings) as admin:
             admin.connect(within_ms=min(CONNECT_MS, settings.default_api_timeout_ms))
-            found = command(admin)
+            found = ask(admin)
     except (CoterieError, OSError) as error:
         _fail(str(error))
         raise typer.Exit(1) from None

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Bootstrap, Config, Output, OutputChoice, Sets
+from coterie.cli.options import Ask, asks_a_cluster
 
 __all__ = ["groups_app"]
 
@@ -22,42 +22,29 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="More columns.")]
 
 
 @groups_app.command("list")
+@asks_a_cluster
 def list_groups(
     state: Annotated[
         list[str] | None, typer.Option("--state", metavar="STATE", help="Only these: Stable,Empty and so on.")
     ] = None,
     type_: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Only these: classic.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also groups that are not of consumers.")] = False,
-    bootstrap: Bootstrap = None,
-    config: Config = None,
-    set_: Sets = None,
-    output: Output = OutputChoice.table,
-) -> None:
+) -> Ask:
     """The groups there are, and how they are.
 
     Try it: coterie groups list --state Stable,PreparingRebalance
     """
     from coterie.cli import groups
-    from coterie.cli.connected import connected
 
-    connected(
-        lambda admin: groups.list_all(admin, states=state or [], types=type_ or [], everything=everything),
-        bootstrap=bootstrap,
-        config=config,
-        sets=set_,
-        output=output,
-    )
+    return lambda admin: groups.list_all(admin, states=state or [], types=type_ or [], everything=everything)
 
 
 @groups_app.command()
+@asks_a_cluster
 def describe(
     names: SomeNames = None,
     verbose: Verbose = False,
-    bootstrap: Bootstrap = None,
-    config: Config = None,
-    set_: Sets = None,
-    output: Output = OutputChoice.table,
-) -> None:
+) -> Ask:
     """How far a group has come in each partition, how far behind it is, and who reads it.
 
     Try it: coterie groups describe orders
@@ -65,68 +52,42 @@ def describe(
     Try it: coterie groups describe -o json | jq 'map(.lag) | add'
     """
     from coterie.cli import groups
-    from coterie.cli.connected import connected
 
-    connected(
-        lambda admin: groups.describe(admin, names or [], verbose=verbose),
-        bootstrap=bootstrap,
-        config=config,
-        sets=set_,
-        output=output,
-    )
+    return lambda admin: groups.describe(admin, names or [], verbose=verbose)
 
 
 @groups_app.command()
+@asks_a_cluster
 def members(
     names: SomeNames = None,
     verbose: Verbose = False,
-    bootstrap: Bootstrap = None,
-    config: Config = None,
-    set_: Sets = None,
-    output: Output = OutputChoice.table,
-) -> None:
+) -> Ask:
     """Who is in a group; with --verbose also what each owns.
 
     Try it: coterie groups members orders --verbose
     """
     from coterie.cli import groups
-    from coterie.cli.connected import connected
 
-    connected(
-        lambda admin: groups.members(admin, names or [], verbose=verbose),
-        bootstrap=bootstrap,
-        config=config,
-        sets=set_,
-        output=output,
-    )
+    return lambda admin: groups.members(admin, names or [], verbose=verbose)
 
 
 @groups_app.command()
+@asks_a_cluster
 def state(
     names: SomeNames = None,
     verbose: Verbose = False,
-    bootstrap: Bootstrap = None,
-    config: Config = None,
-    set_: Sets = None,
-    output: Output = OutputChoice.table,
-) -> None:
+) -> Ask:
     """Who coordinates a group, how it assigns, and how it is.
 
     Try it: coterie groups state orders
     """
     from coterie.cli import groups
-    from coterie.cli.connected import connected
 
-    connected(
-        lambda admin: groups.state(admin, names or [], verbose=verbose),
-        bootstrap=bootstrap,
-        config=config,
-        sets=set_,
-        output=output,
-    )
+    return lambda admin: groups.state(admin, names or [], verbose=verbose)
 
 
 @groups_app.command()
+@asks_a_cluster
 def reset(
     name: Group,
     topic: Annotated[
@@ -154,11 +115,7 @@ def reset(
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Do it. Without this nothing is changed.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be set: the default.")] = False,
-    bootstrap: Bootstrap = None,
-    config: Config = None,
-    set_: Sets = None,
-    output: Output = OutputChoice.table,
-) -> None:
+) -> Ask:
     """Set the offsets of a group that has no members.
 
     Shows what it would set, and sets it with --execute. What -o csv prints can be given to --from-file.
@@ -169,7 +126,6 @@ def reset(
     """
     import time
 
-    from coterie.cli.connected import connected
     from coterie.cli.reset import Target
     from coterie.cli.reset import reset as run
 
@@ -186,36 +142,27 @@ def reset(
         from_file=from_file,
     )
     now_ms = time.time_ns() // 1_000_000
-    connected(
-        lambda admin: run(
-            admin, name, target, topics=topic or [], all_topics=all_topics, execute=execute, now_ms=now_ms
-        ),
-        bootstrap=bootstrap,
-        config=config,
-        sets=set_,
-        output=output,
+    return lambda admin: run(
+        admin, name, target, topics=topic or [], all_topics=all_topics, execute=execute, now_ms=now_ms
     )
 
 
 @groups_app.command()
+@asks_a_cluster
 def delete(
     names: Names,
-    bootstrap: Bootstrap = None,
-    config: Config = None,
-    set_: Sets = None,
-    output: Output = OutputChoice.table,
-) -> None:
+) -> Ask:
     """Delete groups that have no members, with all their offsets.
 
     Try it: coterie groups delete orders
     """
     from coterie.cli import groups
-    from coterie.cli.connected import connected
 
-    connected(lambda admin: groups.delete(admin, names), bootstrap=bootstrap, config=config, sets=set_, output=output)
+    return lambda admin: groups.delete(admin, names)
 
 
 @groups_app.command("remove-members")
+@asks_a_cluster
 def remove_members(
     name: Group,
     member_ids: Annotated[list[str] | None, typer.Argument(metavar="[CONSUMER-ID...]")] = None,
@@ -224,24 +171,13 @@ def remove_members(
     ] = None,
     everybody: Annotated[bool, typer.Option("--all", help="All members.")] = False,
     reason: Annotated[str | None, typer.Option("--reason", help="What the broker's log will say.")] = None,
-    bootstrap: Bootstrap = None,
-    config: Config = None,
-    set_: Sets = None,
-    output: Output = OutputChoice.table,
-) -> None:
+) -> Ask:
     """Put members out of a group. Those that live come back at once: stop them first.
 
     Try it: coterie groups remove-members orders --instance worker-3 --reason "its machine is gone"
     """
     from coterie.cli import groups
-    from coterie.cli.connected import connected
 
-    connected(
-        lambda admin: groups.remove_members(
-            admin, name, member_ids or [], instance_ids=instance or [], everybody=everybody, reason=reason
-        ),
-        bootstrap=bootstrap,
-        config=config,
-        sets=set_,
-        output=output,
+    return lambda admin: groups.remove_members(
+        admin, name, member_ids or [], instance_ids=instance or [], everybody=everybody, reason=reason
     )

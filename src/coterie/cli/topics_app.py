@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Bootstrap, Config, Output, OutputChoice, Sets
+from coterie.cli.options import Ask, asks_a_cluster
 
 __all__ = ["topics_app"]
 
@@ -23,31 +23,22 @@ TopicConfigs = Annotated[
 
 
 @topics_app.command("list")
+@asks_a_cluster
 def list_topics(
     long: Annotated[bool, typer.Option("--long", "-l", help="With ids, partitions, replicas and configs.")] = False,
     internal: Internal = False,
-    bootstrap: Bootstrap = None,
-    config: Config = None,
-    set_: Sets = None,
-    output: Output = OutputChoice.table,
-) -> None:
+) -> Ask:
     """The topics there are.
 
     Try it: coterie topics list --long
     """
     from coterie.cli import topics
-    from coterie.cli.connected import connected
 
-    connected(
-        lambda admin: topics.list_all(admin, internal=internal, long=long),
-        bootstrap=bootstrap,
-        config=config,
-        sets=set_,
-        output=output,
-    )
+    return lambda admin: topics.list_all(admin, internal=internal, long=long)
 
 
 @topics_app.command()
+@asks_a_cluster
 def describe(
     names: SomeNames = None,
     configs: Annotated[bool, typer.Option("--configs", help="The configs a topic has of its own.")] = False,
@@ -55,11 +46,7 @@ def describe(
         bool, typer.Option("--all", help="With --configs: also those it has from the broker.")
     ] = False,
     internal: Internal = False,
-    bootstrap: Bootstrap = None,
-    config: Config = None,
-    set_: Sets = None,
-    output: Output = OutputChoice.table,
-) -> None:
+) -> Ask:
     """Who leads each partition, and who follows.
 
     Try it: coterie topics describe orders
@@ -67,22 +54,16 @@ def describe(
     Try it: coterie topics describe orders --configs --all -o json
     """
     from coterie.cli import topics
-    from coterie.cli.connected import connected
 
-    connected(
-        lambda admin: (
-            topics.describe_configs(admin, names or [], everything=everything)
-            if configs
-            else topics.describe(admin, names or [], internal=internal)
-        ),
-        bootstrap=bootstrap,
-        config=config,
-        sets=set_,
-        output=output,
+    return lambda admin: (
+        topics.describe_configs(admin, names or [], everything=everything)
+        if configs
+        else topics.describe(admin, names or [], internal=internal)
     )
 
 
 @topics_app.command()
+@asks_a_cluster
 def create(
     names: Names,
     partitions: Annotated[
@@ -93,35 +74,25 @@ def create(
     ] = None,
     topic_config: TopicConfigs = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="It is fine if it is there.")] = False,
-    bootstrap: Bootstrap = None,
-    config: Config = None,
-    set_: Sets = None,
-    output: Output = OutputChoice.table,
-) -> None:
+) -> Ask:
     """Create topics.
 
     Try it: coterie topics create orders --partitions 6 --topic-config retention.ms=86400000
     """
     from coterie.cli import topics
-    from coterie.cli.connected import connected
 
-    connected(
-        lambda admin: topics.create(
-            admin,
-            names,
-            partitions=partitions,
-            replication_factor=replication_factor,
-            configs=topic_config or [],
-            if_not_exists=if_not_exists,
-        ),
-        bootstrap=bootstrap,
-        config=config,
-        sets=set_,
-        output=output,
+    return lambda admin: topics.create(
+        admin,
+        names,
+        partitions=partitions,
+        replication_factor=replication_factor,
+        configs=topic_config or [],
+        if_not_exists=if_not_exists,
     )
 
 
 @topics_app.command()
+@asks_a_cluster
 def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC")],
     partitions: Annotated[
@@ -131,49 +102,28 @@ def alter(
     delete_config: Annotated[
         list[str] | None, typer.Option("--delete-config", metavar="NAME", help="Back to the broker's default.")
     ] = None,
-    bootstrap: Bootstrap = None,
-    config: Config = None,
-    set_: Sets = None,
-    output: Output = OutputChoice.table,
-) -> None:
+) -> Ask:
     """Give a topic more partitions, or other configs.
 
     Try it: coterie topics alter orders --partitions 12 --topic-config retention.ms=3600000
     """
     from coterie.cli import topics
-    from coterie.cli.connected import connected
 
-    connected(
-        lambda admin: topics.alter(
-            admin, name, partitions=partitions, configs=topic_config or [], delete_configs=delete_config or []
-        ),
-        bootstrap=bootstrap,
-        config=config,
-        sets=set_,
-        output=output,
+    return lambda admin: topics.alter(
+        admin, name, partitions=partitions, configs=topic_config or [], delete_configs=delete_config or []
     )
 
 
 @topics_app.command()
+@asks_a_cluster
 def delete(
     names: Names,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="It is fine if it is not there.")] = False,
-    bootstrap: Bootstrap = None,
-    config: Config = None,
-    set_: Sets = None,
-    output: Output = OutputChoice.table,
-) -> None:
+) -> Ask:
     """Delete topics, with all their records.
 
     Try it: coterie topics delete orders
     """
     from coterie.cli import topics
-    from coterie.cli.connected import connected
 
-    connected(
-        lambda admin: topics.delete(admin, names, if_exists=if_exists),
-        bootstrap=bootstrap,
-        config=config,
-        sets=set_,
-        output=output,
-    )
+    return lambda admin: topics.delete(admin, names, if_exists=if_exists)
