@@ -13,7 +13,7 @@ from typing import Any
 
 from coterie.apis import Api
 from coterie.group.effects import Tell
-from coterie.log import Change, FlushTarget, PartitionLog
+from coterie.log import Change, FlushTarget, Journal, JournalTarget, PartitionLog
 
 __all__ = [
     "Call",
@@ -110,7 +110,9 @@ class Close:
 class FlushEnded:
     """How the flush of each log ended; None is well."""
 
-    results: list[tuple[PartitionLog, FlushTarget, Exception | None]] = field(default_factory=list)
+    results: list[tuple[PartitionLog, FlushTarget | JournalTarget, Exception | None]] = field(default_factory=list)
+    journal_is_empty: bool = False
+    """All that it had is in the segments."""
 
 
 @dataclass(slots=True)
@@ -119,17 +121,37 @@ class Flush:
 
     targets: list[tuple[PartitionLog, FlushTarget]]
     then: FlushEnded
+    journal: Journal | None = None
+    small: list[tuple[PartitionLog, JournalTarget]] = field(default_factory=list)
+    """What is written to the journal, all at once."""
+    empties_journal: bool = False
+    """When all of `targets` are synced, nothing in the journal is needed any more."""
 
     def run(self) -> FlushEnded:
         """On any thread. A log that fails does not keep the others from being made durable."""
+        results = self.then.results
+        if self.small:
+            error = self._write_journal()
+            results += [(log, target, error) for log, target in self.small]
         for log, target in self.targets:
-            error: Exception | None = None
-            try:
-                target.run()
-            except Exception as failure:  # noqa: BLE001  whatever it was, whoever waits must hear of it
-                error = failure
-            self.then.results.append((log, target, error))
+            results.append((log, target, _failure_of(target.run)))
+        if self.empties_journal and self.journal is not None and not any(error for _, _, error in results):
+            self.then.journal_is_empty = _failure_of(self.journal.drop) is None
         return self.then
+
+    def _write_journal(self) -> Exception | None:
+        assert self.journal is not None, "small writes need a journal"
+        journal = self.journal
+        entries = [(log.journal.key, target.batches) for log, target in self.small if log.journal is not None]
+        return _failure_of(lambda: journal.write(entries))
+
+
+def _failure_of(work: Callable[[], None]) -> Exception | None:
+    try:
+        work()
+    except Exception as failure:  # noqa: BLE001  whatever it was, whoever waits must hear of it
+        return failure
+    return None
 
 
 @dataclass(slots=True)

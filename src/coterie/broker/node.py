@@ -68,10 +68,11 @@ class Node:
             cluster_id=settings.coterie_cluster_id or _cluster_id(fresh_id()),
             node_id=settings.node_id,
             config_of=self._config_of,
+            journaled=sync,
         )
         self.cluster_id = self.directory.meta["cluster.id"]
         self.coordinator = Coordinator(settings.coordinator)
-        self.flusher = Flusher(sync=sync, mistaken=self._mistaken)
+        self.flusher = Flusher(sync=sync, mistaken=self._mistaken, journal=self.directory.journal)
         self.changes = Changes(self._change_mistaken)
         self.fetches = Fetches(self)
         self.group_logs = GroupLogs(self)
@@ -194,7 +195,7 @@ class Node:
                 self._out.append(work)
         if self.flusher.settled:
             self.flusher.settle(now_ms)
-        flush = self.flusher.start(now_ms) if self.flusher.waiting else None
+        flush = self.flusher.start(now_ms) if self.flusher.is_wanted else None
         out, self._out = self._out, []
         if flush is not None:
             out.append(flush)

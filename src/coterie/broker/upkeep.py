@@ -50,6 +50,9 @@ def mend(node: Node, log: PartitionLog) -> None:
 
 
 def checkpoint(node: Node) -> None:
+    """The segments are synced as well, so that the journal does not keep for ever what came long ago."""
+    node.flusher.empty_journal()
+
     def ended(outcome: LogError | None, now_ms: int) -> None:
         if outcome is not None:
             node.tell_trouble(str(outcome), now_ms)

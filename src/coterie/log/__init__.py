@@ -2,13 +2,14 @@
 
 Knows batches and disks, not topics' meaning, groups or clients. Only `files.py` touches the disk; time comes in with
 the call. Read `partition.py` first (one log), then `segment.py` (its files), `recovery.py` (opening after a crash),
-`producers.py` (idempotence) and `directory.py` (all logs of a broker).
+`producers.py` (idempotence), `journal.py` (many small writes, one sync) and `directory.py` (all logs of a broker).
 """
 
 from __future__ import annotations
 
 from coterie.log.changes import Change
 from coterie.log.config import UNLIMITED, LogConfig
+from coterie.log.deleted import DeletedSegment, remove_files, rename_files
 from coterie.log.directory import DataDirectory, Opening, Topic, remove_directory
 from coterie.log.errors import (
     DirectoryError,
@@ -20,9 +21,10 @@ from coterie.log.errors import (
     RefusedError,
 )
 from coterie.log.files import DiskFiles, File, Files, Lock, Sync
-from coterie.log.flushing import FlushTarget
+from coterie.log.flushing import FlushTarget, JournalTarget
+from coterie.log.journal import Journal
 from coterie.log.memory import MemoryFiles
-from coterie.log.partition import Appended, DeletedSegment, PartitionLog, remove_files, rename_files
+from coterie.log.partition import Appended, PartitionLog
 from coterie.log.recovery import Cut, Recovery
 from coterie.log.segment import TimestampedOffset
 from coterie.log.validation import Origin
@@ -40,6 +42,8 @@ __all__ = [
     "File",
     "Files",
     "FlushTarget",
+    "Journal",
+    "JournalTarget",
     "Lock",
     "LogConfig",
     "LogError",

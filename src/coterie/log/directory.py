@@ -13,7 +13,7 @@ a marker of a clean stop. What Kafka's controllers keep elsewhere, topics and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from uuid import UUID
@@ -32,6 +32,7 @@ from coterie.log.checkpoints import (
 from coterie.log.config import LogConfig
 from coterie.log.errors import DirectoryError, LogError, LogWriteError
 from coterie.log.files import Files, Lock, read_file, replace_file
+from coterie.log.journal import Journal, journal_key, read_journal, remove_journal
 from coterie.log.partition import PartitionLog
 from coterie.log.topics import TOPICS_FILE, Topic, decode_topics, encode_topics, is_legal_name
 
@@ -59,13 +60,14 @@ class Opening:
 
 
 class DataDirectory:
-    def __init__(self, files: Files, config_of: Callable[[Topic], LogConfig]) -> None:
+    def __init__(self, files: Files, config_of: Callable[[Topic], LogConfig], *, journaled: bool) -> None:
         self._files = files
         self._config_of = config_of
         self._lock: Lock | None = None
         self.meta: dict[str, str] = {}
         self.topics: dict[str, Topic] = {}
         self.logs: dict[Partition, PartitionLog] = {}
+        self.journal = Journal(files) if journaled else None
         self.opening = Opening(was_clean=False)
         self._kept: dict[str, dict[Partition, int]] = {LOG_STARTS: {}, RECOVERY_POINTS: {}}
         """What the checkpoints on disk say."""
@@ -79,9 +81,13 @@ class DataDirectory:
         cluster_id: str,
         node_id: int = 1,
         config_of: Callable[[Topic], LogConfig] = lambda _topic: LogConfig(),
+        journaled: bool = False,
     ) -> DataDirectory:
-        """Open or create; `cluster_id` is for a new one, an old one has its own (`meta`)."""
-        directory = cls(files, config_of)
+        """Open or create; `cluster_id` is for a new one, an old one has its own (`meta`).
+
+        `journaled`: flushes may go to the `journal`. What an earlier owner left in one is taken in any case.
+        """
+        directory = cls(files, config_of, journaled=journaled)
         directory._take_lock()
         try:
             directory._open(now_ms, cluster_id, node_id)
@@ -115,6 +121,7 @@ class DataDirectory:
             self._files.sync_directory()
         self.opening = Opening(was_clean=was_clean)
         self._set_strays_aside()
+        journaled = {} if was_clean else read_journal(self._files)
         for topic in self.topics.values():
             for partition in range(topic.partitions):
                 key = topic.name, partition
@@ -125,7 +132,9 @@ class DataDirectory:
                     log_start=starts.get(key, 0),
                     recovery_point=recovery_points.get(key, 0),
                     clean=was_clean,
+                    journaled=journaled.get(journal_key(topic.id, partition), ()),
                 )
+        remove_journal(self._files)
 
     def _read_topics(self) -> list[Topic]:
         if self._files.exists(TOPICS_FILE):
@@ -169,6 +178,7 @@ class DataDirectory:
         log_start: int = 0,
         recovery_point: int = 0,
         clean: bool = False,
+        journaled: Sequence[bytes] = (),
     ) -> PartitionLog:
         path = _path(topic.name, partition)
         log = PartitionLog.open(
@@ -179,7 +189,10 @@ class DataDirectory:
             log_start=log_start,
             recovery_point=recovery_point,
             clean=clean,
+            journaled=journaled,
         )
+        if self.journal is not None:
+            log.journal = self.journal.part(journal_key(topic.id, partition))
         if not self._files.exists(f"{path}/{PARTITION_FILE}"):
             # Not synced: which topic the directory belongs to follows from the topics' file as well.
             replace_file(self._files, f"{path}/{PARTITION_FILE}", encode_partition_metadata(topic.id), sync=False)
@@ -324,7 +337,7 @@ class DataDirectory:
 
     def checkpoint(self) -> Change[None]:
         """Keep how far each log is durable, so that an opening after a crash need not check what is before."""
-        starts, ends = self._starts(), {key: log.durable_end for key, log in self.logs.items()}
+        starts, ends = self._starts(), {key: log.synced_end for key, log in self.logs.items()}
 
         def work() -> None:
             self._keep(LOG_STARTS, starts)
@@ -355,6 +368,9 @@ class DataDirectory:
                     failed = error
             if failed is not None:
                 raise failed
+            if self.journal is not None:
+                self.journal.release()
+                remove_journal(self._files)
             self.checkpoint().run()
             replace_file(self._files, CLEAN_FILE, b'{"version":0,"brokerEpoch":-1}')
         finally:
@@ -364,6 +380,8 @@ class DataDirectory:
         """Let go of everything as it is, as if the process had ended."""
         for log in self.logs.values():
             log.release()
+        if self.journal is not None:
+            self.journal.release()
         if self._lock is not None:
             self._lock.release()
             self._lock = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 from coterie.errors import CoterieError, ErrorCode
@@ -14,6 +16,7 @@ __all__ = [
     "LogWriteError",
     "OffsetOutOfRangeError",
     "RefusedError",
+    "writing",
 ]
 
 
@@ -63,3 +66,12 @@ class DirectoryError(LogError):
     """The data directory is not ours to use: locked, written by something else, or by a later version."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@contextmanager
+def writing(doing: str) -> Iterator[None]:
+    """What the disk refuses is an error that says what for."""
+    try:
+        yield
+    except OSError as error:
+        raise LogWriteError.of(doing, error) from error

@@ -15,8 +15,13 @@ from contextlib import suppress
 from coterie.log.errors import LogWriteError
 from coterie.log.files import Files, Sync, parent_of
 from coterie.log.segment import Segment
+from coterie.wire.buffer import Buffer
 
-__all__ = ["FlushTarget", "Flushing", "Sealing"]
+__all__ = ["FlushTarget", "Flushing", "JournalTarget", "Sealing"]
+
+SMALL = 64 * 1024
+"""A sync in place costs as much as writing about this much once more: a log with more to flush is not for the journal.
+It also bounds what is kept in memory of a log that nobody flushes."""
 
 
 class Sealing:
@@ -66,6 +71,16 @@ class FlushTarget:
             raise LogWriteError.of("the disk did not take what was written", error) from error
 
 
+class JournalTarget:
+    """What the journal must have for the log to be durable up to `end`."""
+
+    __slots__ = ("batches", "end")
+
+    def __init__(self, batches: list[Buffer], end: int) -> None:
+        self.batches = batches
+        self.end = end
+
+
 class _Refused:
     """A sync that could not even be prepared."""
 
@@ -84,9 +99,14 @@ class Flushing:
         self._path = path
         self._sealings: list[Sealing] = []
         self._has_new_names = is_new
-        self._under_way: FlushTarget | None = None
+        self._under_way: FlushTarget | JournalTarget | None = None
         self._has_failed = False
+        self._fresh: list[Buffer] = []
+        self._fresh_size = 0
         self.durable_end = 0
+        """How far the segments or the journal have it on disk."""
+        self.synced_end = 0
+        """How far the segments alone have it: from here on they are checked after a crash."""
 
     @property
     def is_sealing(self) -> bool:
@@ -97,10 +117,36 @@ class Flushing:
         self._sealings.append(sealing)
         self._has_new_names = True
 
-    def target(self, active: Segment) -> FlushTarget:
-        """`active` is the segment that is being written."""
+    def appended(self, buffer: Buffer) -> None:
+        """Remember it for the journal, as long as there is little to remember."""
+        self._fresh_size += len(buffer)
+        if self._fresh_size <= SMALL:
+            self._fresh.append(buffer)
+        else:
+            self._fresh = []
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the journal can have it: what it cannot hold are names of files, and much data."""
+        return 0 < self._fresh_size <= SMALL and not self._sealings and not self._has_new_names
+
+    def _forget_fresh(self) -> list[Buffer]:
+        fresh, self._fresh, self._fresh_size = self._fresh, [], 0
+        return fresh
+
+    def journal_target(self, log_end: int) -> JournalTarget:
+        self._check_idle()
+        self._under_way = JournalTarget(self._forget_fresh(), log_end)
+        return self._under_way
+
+    def _check_idle(self) -> None:
         if self._under_way is not None:
             raise RuntimeError("a flush of this log is under way: call flushed or flush_failed first")
+
+    def target(self, active: Segment) -> FlushTarget:
+        """`active` is the segment that is being written."""
+        self._check_idle()
+        self._forget_fresh()
         sealings = list(self._sealings)
         unsynced = [*(sealing.segment for sealing in sealings if sealing.segment.is_open), active]
         try:
@@ -112,16 +158,20 @@ class Flushing:
         self._under_way = FlushTarget(self._files, syncs, sealings, directories, active.next_offset)
         return self._under_way
 
-    def is_done(self, log_end: int) -> bool:
-        return self.durable_end == log_end and not self._sealings
+    def is_done(self, log_end: int, *, in_place: bool) -> bool:
+        return (self.synced_end if in_place else self.durable_end) == log_end and not self._sealings
 
-    def ended(self, target: FlushTarget, *, well: bool) -> None:
+    def ended(self, target: FlushTarget | JournalTarget, *, well: bool) -> None:
         assert target is self._under_way, "a flush that this log did not ask for"
         self._under_way = None
         # After a failure a later sync may end well and still not have what was lost: then nothing is believed any more.
         self._has_failed |= not well
         if not self._has_failed:
             self.durable_end = max(self.durable_end, target.end)
+        if isinstance(target, JournalTarget):
+            return
+        if not self._has_failed:
+            self.synced_end = max(self.synced_end, target.end)
         self._has_new_names |= not well and bool(target.directories)
         self._sealed()
 
@@ -137,6 +187,11 @@ class Flushing:
                 sealing.segment.let_go()
         self._sealings = [sealing for sealing in self._sealings if not sealing.is_done]
 
+    def sync_new_names(self) -> None:
+        """Of a log that was made and never flushed: who opens it after a clean stop takes them for durable."""
+        if self._has_new_names:
+            self.sync_names()
+
     def sync_names(self) -> None:
         """The names of the files, as their content, survive the next crash."""
         self._files.sync_directory(self._path)
@@ -151,9 +206,10 @@ class Flushing:
         self.forget()
         self._has_new_names |= not names_are_durable
         self._has_failed = False
-        self.durable_end = durable_end
+        self.durable_end = self.synced_end = durable_end
 
     def forget(self) -> None:
         """The log lets go of its files."""
         self._sealings = []
         self._under_way = None
+        self._forget_fresh()

@@ -14,18 +14,19 @@ up to is the caller's choice (`--flush os` or `sync`).
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from typing import NamedTuple, Self
 
 from coterie.log.changes import Change
 from coterie.log.config import LogConfig
-from coterie.log.errors import LogReadError, LogWriteError, OffsetOutOfRangeError
+from coterie.log.deleted import DeletedSegment
+from coterie.log.errors import LogReadError, LogWriteError, OffsetOutOfRangeError, writing
 from coterie.log.files import Files, replace_file
-from coterie.log.flushing import Flushing, FlushTarget, Sealing
-from coterie.log.layout import DELETED, LOG, SNAPSHOT, join, named, offsets_of
+from coterie.log.flushing import Flushing, FlushTarget, JournalTarget, Sealing
+from coterie.log.journal import JournalPart
+from coterie.log.layout import LOG, SNAPSHOT, join, named, offsets_of
 from coterie.log.recovery import Loaded, Recovery, load, load_cut
 from coterie.log.retention import reasons_to_drop
 from coterie.log.segment import Segment, TimestampedOffset
@@ -34,7 +35,7 @@ from coterie.log.validation import Incoming, Origin, check_batches
 from coterie.wire.batch import NO_TIMESTAMP, BatchHeader, MutableBuffer, TimestampType, assign, parse_header, stamp_time
 from coterie.wire.buffer import Buffer
 
-__all__ = ["Appended", "DeletedSegment", "PartitionLog", "remove_files", "rename_files"]
+__all__ = ["Appended", "PartitionLog"]
 
 _KEPT_SNAPSHOTS = 10
 
@@ -50,16 +51,6 @@ class Appended(NamedTuple):
     is_duplicate: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedSegment:
-    base_offset: int
-    next_offset: int
-    size: int
-    why: str
-    paths: tuple[str, ...]
-    """Its files: `rename_files` takes them out of the log by name, `remove_files` frees their space."""
-
-
 class PartitionLog:
     def __init__(self, files: Files, path: str, config: LogConfig, now_ms: int) -> None:
         self._files = files
@@ -71,6 +62,8 @@ class PartitionLog:
         self._has_torn_tail = False
         self._cut_to: int | None = None
         self._is_untouched = False
+        self.journal: JournalPart | None = None
+        """Where small writes are made durable, if they are not synced in place."""
 
     @classmethod
     def open(
@@ -83,16 +76,19 @@ class PartitionLog:
         log_start: int = 0,
         recovery_point: int = 0,
         clean: bool = False,
+        journaled: Sequence[bytes] = (),
     ) -> Self:
         """Open or create. `clean`: the last owner closed it, so nothing is torn; see `recovery.py`."""
         log = cls(files, path, config, now_ms)
         files.mkdir(path)
-        log._load(log_start, recovery_point, clean=clean, now_ms=now_ms)
+        log._load(log_start, recovery_point, journaled, clean=clean, now_ms=now_ms)
         if not clean and log.log_end > log.log_start:
             log._flushing.sync_names()
         return log
 
-    def _load(self, log_start: int, recovery_point: int, *, clean: bool, now_ms: int) -> None:
+    def _load(
+        self, log_start: int, recovery_point: int, journaled: Sequence[bytes], *, clean: bool, now_ms: int
+    ) -> None:
         loaded = load(
             self._files,
             self.path,
@@ -101,6 +97,7 @@ class PartitionLog:
             recovery_point=recovery_point,
             clean=clean,
             now_ms=now_ms,
+            journaled=journaled,
         )
         self._take(loaded, log_start, now_ms)
         self._is_untouched = clean
@@ -131,6 +128,11 @@ class PartitionLog:
         return self._flushing.durable_end
 
     @property
+    def synced_end(self) -> int:
+        """How far it is durable without the journal."""
+        return self._flushing.synced_end
+
+    @property
     def size(self) -> int:
         return sum(segment.size for segment in self._segments)
 
@@ -156,7 +158,7 @@ class PartitionLog:
     def lead(self, epoch: int) -> None:
         """From here on batches are written under this leader epoch."""
         if self._epochs.assign(epoch, self.log_end):
-            with _writing(f"cannot keep the leader epoch of {self.path}"):
+            with writing(f"cannot keep the leader epoch of {self.path}"):
                 self._epochs.save(self._files, self.path)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
@@ -187,6 +189,8 @@ class PartitionLog:
             self._roll_if_full(len(buffer), placed, now_ms)
             self._write(buffer, placed)
             self._active.quiet_since_ms = now_ms
+            if self.journal is not None:
+                self._flushing.appended(buffer)
         except OSError as error:
             raise LogWriteError.of(f"cannot write to {self._active.path(LOG)}", error) from error
         for header, each in zip(placed, incoming, strict=True):
@@ -272,22 +276,34 @@ class PartitionLog:
 
     # --- making durable -----------------------------------------------------------------------------------------------
 
-    def flush_target(self) -> FlushTarget | None:
-        """What must be synced for all that was appended to be durable; None if it is. One at a time."""
-        if self._flushing.is_done(self.log_end):
+    def flush_target(self, *, in_place: bool = False) -> FlushTarget | None:
+        """What must be synced for all that was appended to be durable; None if it is. One at a time.
+
+        `in_place`: what only the journal has is not enough.
+        """
+        if self._flushing.is_done(self.log_end, in_place=in_place):
             return None
         return self._flushing.target(self._active)
+
+    @property
+    def is_small_flush(self) -> bool:
+        """Whether all that a flush would make durable can be written to the journal instead."""
+        return self._flushing.is_small
+
+    def journal_target(self) -> JournalTarget:
+        """What the journal must have for all that was appended to be durable."""
+        return self._flushing.journal_target(self.log_end)
 
     @property
     def is_sealing(self) -> bool:
         """A segment waits for a flush to write its indexes."""
         return self._flushing.is_sealing
 
-    def flushed(self, target: FlushTarget) -> None:
+    def flushed(self, target: FlushTarget | JournalTarget) -> None:
         """The target's `run` has ended well."""
         self._flushing.ended(target, well=True)
 
-    def flush_failed(self, target: FlushTarget) -> None:
+    def flush_failed(self, target: FlushTarget | JournalTarget) -> None:
         """The target's `run` has failed: go back to what is known to be durable.
 
         Whoever waits for what was beyond must be told that it is lost. Where batches are answered before they are
@@ -296,13 +312,13 @@ class PartitionLog:
         self._flushing.ended(target, well=False)
         self.cut_back(self.durable_end)
 
-    def flush_refused(self, target: FlushTarget) -> None:
+    def flush_refused(self, target: FlushTarget | JournalTarget) -> None:
         """The target's `run` has failed: nothing more is called durable, until the log is opened anew."""
         self._flushing.ended(target, well=False)
 
     def flush(self) -> None:
         """All at once, for those who may wait; if it fails, nothing is cut."""
-        target = self.flush_target()
+        target = self.flush_target(in_place=True)
         if target is not None:
             well = False
             try:
@@ -315,6 +331,7 @@ class PartitionLog:
         """Let the log end with the last whole batch before `end`; nothing is read or written until it is mended."""
         self._cut_to = end
         self._flushing.durable_end = min(self.durable_end, end)
+        self._flushing.synced_end = min(self.synced_end, end)
 
     @property
     def is_in_order(self) -> bool:
@@ -326,16 +343,17 @@ class PartitionLog:
         assert end is not None, "a log in order needs no mending"
 
         def work() -> Loaded:
-            with _writing(f"cannot cut {self.path} back to offset {end}"):
+            with writing(f"cannot cut {self.path} back to offset {end}"):
                 self.release()
                 return load_cut(
                     self._files,
                     self.path,
                     self.config,
                     log_start=self.log_start,
-                    recovery_point=self.durable_end,
+                    recovery_point=self.synced_end,
                     end=end,
                     now_ms=now_ms,
+                    journaled=self.journal.entries() if self.journal is not None else (),
                 )
 
         def take(loaded: Loaded) -> None:
@@ -427,7 +445,7 @@ class PartitionLog:
             return []
         reasons = reasons_to_drop(self._segments, self.config, self.log_start, up_to, now_ms)
         if reasons and len(reasons) == len(self._segments):
-            with _writing(f"cannot delete old segments of {self.path}"):
+            with writing(f"cannot delete old segments of {self.path}"):
                 self._roll(now_ms)
         deleted = []
         for why, segment in zip(reasons, self._segments, strict=False):
@@ -452,8 +470,9 @@ class PartitionLog:
             self.release()
             raise LogWriteError(f"{self.path} is still to be cut back to offset {self._cut_to}", None)
         self.flush()
-        with _writing(f"cannot close {self.path}"):
+        with writing(f"cannot close {self.path}"):
             self._flushing.seal()
+            self._flushing.sync_new_names()
             self._snapshot()()
             for sync in self._active.seal():
                 sync.run()
@@ -465,33 +484,7 @@ class PartitionLog:
         self._flushing.forget()
 
 
-def rename_files(files: Files, deleted: Iterable[DeletedSegment]) -> None:
-    """Take the files of segments that `retain` dropped out of the log, which is quick; on any thread."""
-    with _writing("cannot delete old segments"):
-        for path in _paths(deleted):
-            if files.exists(path):
-                files.rename(path, path + DELETED)
-
-
-def remove_files(files: Files, deleted: Iterable[DeletedSegment]) -> None:
-    """Free the space of renamed files, which may take long; on any thread."""
-    for path in _paths(deleted):
-        files.delete(path + DELETED)
-
-
-def _paths(deleted: Iterable[DeletedSegment]) -> Iterator[str]:
-    return (path for segment in deleted for path in segment.paths)
-
-
 def _writable(data: Buffer) -> MutableBuffer:
     if isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
         return bytearray(data)
     return data
-
-
-@contextmanager
-def _writing(doing: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise LogWriteError.of(doing, error) from error

@@ -4,11 +4,12 @@ After a clean stop everything is trusted: the last rows of indexes are looked at
 through, producers come from the last snapshot. After an unclean one every batch beyond the recovery point is checked
 with its checksum, and the log ends where the first one fails: a write that was torn by the crash. What is cut is
 reported; if whole batches follow the tear (a disk that lost some other page), the bytes are kept in a file beside.
+Then batches of the journal that continue the log are appended, as they were: those it has already are skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from coterie.errors import MalformedError
@@ -20,7 +21,8 @@ from coterie.log.producers import Producers
 from coterie.log.scan import CHUNK, Found, headers, whole_batches
 from coterie.log.segment import Segment
 from coterie.log.snapshots import decode_snapshot
-from coterie.wire.batch import BatchError
+from coterie.wire.batch import BatchError, batches
+from coterie.wire.records import marker_of
 
 __all__ = ["Cut", "Loaded", "Recovery", "load", "load_cut"]
 
@@ -48,6 +50,8 @@ class Recovery:
     batches_checked: int = 0
     cuts: list[Cut] = field(default_factory=list)
     indexes_rebuilt: list[str] = field(default_factory=list)
+    restored: int = 0
+    """Batches that the journal had and the log had not."""
 
 
 @dataclass(slots=True)
@@ -69,19 +73,40 @@ class Loaded:
 
 
 def load(
-    files: Files, directory: str, config: LogConfig, *, log_start: int, recovery_point: int, clean: bool, now_ms: int
+    files: Files,
+    directory: str,
+    config: LogConfig,
+    *,
+    log_start: int,
+    recovery_point: int,
+    clean: bool,
+    now_ms: int,
+    journaled: Sequence[bytes] = (),
+    end: int | None = None,
 ) -> Loaded:
+    """`journaled` is what the journal has of this log; beyond `end` it is not wanted."""
     segments = _find_segments(files, directory, config, log_start)
     try:
-        return _load(files, directory, config, segments, log_start, recovery_point, clean=clean, now_ms=now_ms)
+        loaded = _load(files, directory, config, segments, recovery_point, clean=clean)
+        _restore(loaded, journaled, end)
+        _settle(files, directory, config, loaded, log_start, now_ms)
     except BaseException:
         for segment in segments:
             segment.close()
         raise
+    return loaded
 
 
 def load_cut(
-    files: Files, directory: str, config: LogConfig, *, log_start: int, recovery_point: int, end: int, now_ms: int
+    files: Files,
+    directory: str,
+    config: LogConfig,
+    *,
+    log_start: int,
+    recovery_point: int,
+    end: int,
+    now_ms: int,
+    journaled: Sequence[bytes] = (),
 ) -> Loaded:
     """As `load` after a crash, of a log that is to end with the last whole batch before `end`."""
 
@@ -94,6 +119,8 @@ def load_cut(
             recovery_point=recovery_point,
             clean=False,
             now_ms=now_ms,
+            journaled=journaled,
+            end=end,
         )
 
     found = loaded()
@@ -115,11 +142,9 @@ def _load(
     directory: str,
     config: LogConfig,
     segments: list[Segment],
-    log_start: int,
     recovery_point: int,
     *,
     clean: bool,
-    now_ms: int,
 ) -> Loaded:
     epochs = LeaderEpochs.load(files, directory)
     producers = Producers(config.max_producers, config.producer_id_expiration_ms)
@@ -134,6 +159,24 @@ def _load(
     snapshot_at = _read_producers(files, directory, producers, known_to)
     _replay(loaded, segments[:first_unsure], snapshot_at, epochs_known=epochs is not None)
     _recover(files, loaded, first_unsure)
+    return loaded
+
+
+def _restore(loaded: Loaded, journaled: Sequence[bytes], end: int | None) -> None:
+    """Append, to the segment that was being written, what the journal has beyond the end of the log."""
+    active = loaded.segments[-1]
+    for data in journaled:
+        for at, header in batches(data):
+            if header.base_offset == loaded.log_end and (end is None or header.next_offset <= end):
+                active.append(memoryview(data)[at : at + header.size], [header])
+                loaded.note(Found(at, header, marker_of(data, header, at) if header.is_control else None))
+                loaded.recovery.restored += 1
+    if loaded.recovery.restored:
+        active.later().run()
+
+
+def _settle(files: Files, directory: str, config: LogConfig, loaded: Loaded, log_start: int, now_ms: int) -> None:
+    segments, producers = loaded.segments, loaded.producers
     if log_start > loaded.log_end:  # everything was deleted, and the log's end is known from there alone
         for segment in segments:
             segment.delete()
@@ -143,7 +186,6 @@ def _load(
     for offset in offsets_of(files.names(directory), SNAPSHOT):
         if offset > loaded.log_end:
             files.delete(join(directory, named(offset, SNAPSHOT)))
-    return loaded
 
 
 def _find_segments(files: Files, directory: str, config: LogConfig, log_start: int) -> list[Segment]:

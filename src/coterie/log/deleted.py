@@ -1,0 +1,40 @@
+"""Segments that a log need not keep any more: it has let go of them, their files are still there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from coterie.log.errors import writing
+from coterie.log.files import Files
+from coterie.log.layout import DELETED
+
+__all__ = ["DeletedSegment", "remove_files", "rename_files"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedSegment:
+    base_offset: int
+    next_offset: int
+    size: int
+    why: str
+    paths: tuple[str, ...]
+    """Its files: `rename_files` takes them out of the log by name, `remove_files` frees their space."""
+
+
+def rename_files(files: Files, deleted: Iterable[DeletedSegment]) -> None:
+    """Take the files of segments that `retain` dropped out of the log, which is quick; on any thread."""
+    with writing("cannot delete old segments"):
+        for path in _paths(deleted):
+            if files.exists(path):
+                files.rename(path, path + DELETED)
+
+
+def remove_files(files: Files, deleted: Iterable[DeletedSegment]) -> None:
+    """Free the space of renamed files, which may take long; on any thread."""
+    for path in _paths(deleted):
+        files.delete(path + DELETED)
+
+
+def _paths(deleted: Iterable[DeletedSegment]) -> Iterator[str]:
+    return (path for segment in deleted for path in segment.paths)

@@ -1,0 +1,228 @@
+"""The journal: many small writes made durable at once, and found again after a crash."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.log import DataDirectory, Files, MemoryFiles, PartitionLog, Topic
+from coterie.log.files import read_file
+from coterie.log.journal import JOURNAL_FILE, Journal, journal_key, read_journal
+from logs import SMALL, FaultyFiles, batch, read_all
+
+NOW = 1_000
+ORDERS = Topic("orders", UUID(int=7), 2)
+
+
+def opened(files: Files) -> DataDirectory:
+    return DataDirectory.open(files, NOW, cluster_id="cluster", config_of=lambda _: SMALL, journaled=True)
+
+
+def started(files: Files) -> DataDirectory:
+    """Two logs with a batch each, synced in place, names and all."""
+    directory = opened(files)
+    change = directory.create_topic(ORDERS, NOW)
+    change.run()
+    change.done()
+    for log in directory.logs.values():
+        log.append(batch(b"first"), NOW)
+        log.flush()
+    return directory
+
+
+def journal(directory: DataDirectory) -> None:
+    """Make durable what is new, by the journal alone."""
+    assert directory.journal is not None
+    logs = [log for log in directory.logs.values() if log.is_small_flush]
+    targets = [(log, log.journal_target()) for log in logs]
+    directory.journal.write([(key_of(log), target.batches) for log, target in targets])
+    for log, target in targets:
+        log.flushed(target)
+
+
+def key_of(log: PartitionLog) -> bytes:
+    assert log.journal is not None
+    return log.journal.key
+
+
+def lose_tail(files: MemoryFiles, log: PartitionLog, size: int) -> None:
+    """What a power cut leaves of the segment's last bytes: nothing."""
+    files.open(f"{log.path}/{0:020d}.log").truncate(size)
+
+
+def test_what_only_the_journal_has_is_found_again_with_the_same_bytes_and_offsets() -> None:
+    files = MemoryFiles()
+    directory = started(files)
+    zero, one = directory.logs.values()
+    sizes = zero.size, one.size
+    zero.append(batch(b"a", b"b"), NOW)
+    one.append(batch(b"c"), NOW)
+    zero.append(batch(b"d"), NOW)
+    journal(directory)
+    assert (zero.durable_end, zero.synced_end) == (4, 1)
+    before = read_file(files, f"{zero.path}/{0:020d}.log")
+    directory.release()
+    for log, size in zip((zero, one), sizes, strict=True):
+        lose_tail(files, log, size)
+
+    again = opened(files)
+    assert read_file(files, f"{zero.path}/{0:020d}.log") == before
+    assert [log.recovery.restored for log in again.logs.values()] == [2, 1]
+    assert read_all(again.logs["orders", 0]) == [(0, b"first"), (1, b"a"), (2, b"b"), (3, b"d")]
+    assert read_all(again.logs["orders", 1]) == [(0, b"first"), (1, b"c")]
+    assert not files.exists(JOURNAL_FILE), "the logs have it all"
+
+
+def test_what_the_log_has_already_is_not_appended_twice() -> None:
+    files = MemoryFiles()
+    directory = started(files)
+    log = directory.logs["orders", 0]
+    for value in (b"a", b"b"):
+        log.append(batch(value), NOW)
+        journal(directory)
+    half = log.size - len(batch(b"b")) - 1  # the last batch of the two whole ones is torn
+    directory.release()
+    lose_tail(files, log, half + 1)
+    again = opened(files).logs["orders", 0]
+    assert read_all(again) == [(0, b"first"), (1, b"a"), (2, b"b")] and again.recovery.restored == 1
+
+
+def test_the_producers_of_restored_batches_are_known() -> None:
+    """A retry of what only the journal had is a duplicate."""
+    files = MemoryFiles()
+    directory = started(files)
+    log = directory.logs["orders", 0]
+    size = log.size
+    log.append(batch(b"a", producer=(5, 0, 0)), NOW)
+    journal(directory)
+    directory.release()
+    lose_tail(files, log, size)
+    assert opened(files).logs["orders", 0].append(batch(b"a", producer=(5, 0, 0)), NOW).is_duplicate
+
+
+def test_a_topic_made_anew_gets_nothing_of_the_old_one() -> None:
+    files = MemoryFiles()
+    directory = started(files)
+    directory.logs["orders", 0].append(batch(b"old"), NOW)
+    journal(directory)
+    logs_of_old = directory.delete_topic("orders")
+    logs_of_old.run()
+    directory.clear_away(ORDERS, logs_of_old.done()).run()
+    anew = directory.create_topic(Topic("orders", UUID(int=8), 2), NOW)
+    anew.run()
+    anew.done()
+    directory.logs["orders", 0].append(batch(b"new"), NOW)
+    directory.logs["orders", 0].flush()
+    directory.release()
+    again = opened(files).logs["orders", 0]
+    assert read_all(again) == [(0, b"new")] and not again.recovery.restored
+
+
+def test_an_orderly_stop_leaves_no_journal() -> None:
+    files = MemoryFiles()
+    directory = started(files)
+    directory.logs["orders", 0].append(batch(b"a"), NOW)
+    journal(directory)
+    assert files.exists(JOURNAL_FILE)
+    directory.close()
+    assert not files.exists(JOURNAL_FILE)
+    assert read_all(opened(files).logs["orders", 0]) == [(0, b"first"), (1, b"a")]
+
+
+def test_how_far_the_segments_are_synced_is_the_recovery_point() -> None:
+    files = MemoryFiles()
+    directory = started(files)
+    directory.logs["orders", 0].append(batch(b"a"), NOW)
+    journal(directory)
+    directory.checkpoint().run()
+    assert b"orders 0 1\n" in read_file(files, "recovery-point-offset-checkpoint")
+
+
+def test_a_log_that_is_mended_keeps_what_the_journal_has() -> None:
+    """A sync that failed may have cost the system's cache; what was acknowledged before it comes from the journal."""
+    files = MemoryFiles()
+    directory = started(files)
+    log = directory.logs["orders", 0]
+    size = log.size
+    log.append(batch(b"a"), NOW)
+    journal(directory)
+    log.append(batch(b"lost"), NOW)
+    target = log.flush_target()
+    assert target is not None
+    log.flush_failed(target)
+    lose_tail(files, log, size)
+    mending = log.mend(NOW)
+    mending.run()
+    mending.done()
+    assert read_all(log) == [(0, b"first"), (1, b"a")] and log.synced_end == 2
+
+
+def test_what_is_much_or_has_new_names_is_not_for_the_journal() -> None:
+    directory = opened(MemoryFiles())
+    change = directory.create_topic(ORDERS, NOW)
+    change.run()
+    change.done()
+    log = directory.logs["orders", 0]
+    assert not log.is_small_flush, "there is nothing to flush"
+    log.append(batch(b"a"), NOW)
+    assert not log.is_small_flush, "its directory is new"
+    log.flush()
+    log.append(batch(b"a"), NOW)
+    assert log.is_small_flush
+    while log.segment_count == 1:
+        log.append(batch(b"a"), NOW)
+    assert not log.is_small_flush, "it has rolled"
+    log.flush()
+    log.config = log.config.__class__(segment_bytes=1 << 20)
+    log.append(batch(bytes(65_000)), NOW)
+    assert log.is_small_flush
+    log.append(batch(bytes(1_000)), NOW)
+    assert not log.is_small_flush, "it is more than 64 KiB"
+
+
+@given(
+    writes=st.lists(st.lists(st.tuples(st.integers(0, 2), st.binary(max_size=20)), min_size=1), max_size=5),
+    data=st.data(),
+)
+def test_a_torn_journal_gives_back_the_writes_before_the_tear(
+    writes: list[list[tuple[int, bytes]]], data: st.DataObject
+) -> None:
+    files = MemoryFiles()
+    book = Journal(files)
+    ends = [0]
+    for write in writes:
+        book.write([(journal_key(UUID(int=1), partition), [content]) for partition, content in write])
+        ends.append(book.size)
+    whole = read_file(files, JOURNAL_FILE) if writes else b""
+    kept = data.draw(st.integers(0, len(whole)))
+    zeros = data.draw(st.integers(0, 40))
+    if writes:
+        file = files.open(JOURNAL_FILE)
+        file.truncate(kept)
+        file.append(bytes(zeros))
+    expected: dict[bytes, list[bytes]] = {}
+    damaged = read_file(files, JOURNAL_FILE) if writes else b""
+    for write, end in zip(writes, ends[1:], strict=True):
+        if damaged[:end] != whole[:end]:
+            break
+        for partition, content in write:
+            expected.setdefault(journal_key(UUID(int=1), partition), []).append(content)
+    assert read_journal(files) == expected
+
+
+def test_a_journal_that_could_not_be_written_takes_no_more_until_it_is_dropped() -> None:
+    files = FaultyFiles()
+    book = Journal(files)
+    key = journal_key(UUID(int=1), 0)
+    book.write([(key, [b"one"])])
+    files.room = 5
+    with pytest.raises(OSError, match=r"."):
+        book.write([(key, [b"two"])])
+    assert not book.is_sound and read_journal(files) == {key: [b"one"]}
+    files.room = None
+    book.drop()
+    book.write([(key, [b"three"])])
+    assert book.is_sound and read_journal(files) == {key: [b"three"]}
