@@ -6,6 +6,8 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coterie.apis import (
     delete_groups,
@@ -19,7 +21,7 @@ from coterie.apis import (
     sync_group,
     txn_offset_commit,
 )
-from coterie.errors import ErrorCode
+from coterie.errors import ErrorCode, MalformedError
 from coterie.messages import (
     CommitPartition,
     DeletedPartition,
@@ -193,6 +195,32 @@ def test_a_commit_of_any_version_is_one_word(version: int) -> None:
             for p in COMMIT.partitions
         ],
     )
+
+
+_commits = st.lists(
+    st.builds(
+        CommitPartition,
+        st.just("orders"),
+        st.integers(0, 300),
+        st.sampled_from([0, 1, 256, 1 << 40]),
+        st.sampled_from([-1, 0, 256]),
+        st.sampled_from(["", "", "", "", None, "\x01", "note"]),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(version=st.sampled_from([6, 7, 8, 9]), partitions=_commits, cut=st.integers(0, 20))
+def test_partitions_that_are_read_all_at_once_are_those_read_one_by_one(
+    version: int, partitions: list[CommitPartition], cut: int
+) -> None:
+    """Most have no metadata and then one shape; one that has makes all be read with care."""
+    frame = offset_commit.write_request(replace(COMMIT, partitions=partitions), version)
+    assert offset_commit.read_request(frame, 0, version, TOKEN).partitions == partitions
+    if cut:
+        with pytest.raises(MalformedError):
+            offset_commit.read_request(frame[:-cut], 0, version, TOKEN)
 
 
 @pytest.mark.parametrize("version", offset_commit.API.versions)

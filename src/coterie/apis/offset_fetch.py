@@ -191,8 +191,14 @@ def _append_topics(parts: list[bytes], entries: Sequence[FetchedOffset], encodin
     """One entry per topic, in the order in which the topics first appear."""
     by_id = version >= BY_ID
     topics: dict[str | UUID | None, list[FetchedOffset]] = {}
+    last: object = topics  # no topic is this
+    of_topic: list[FetchedOffset] = []
     for entry in entries:
-        topics.setdefault(entry.topic_id if by_id else entry.topic, []).append(entry)
+        topic = entry.topic_id if by_id else entry.topic
+        if topic is not last:
+            last = topic
+            of_topic = topics.setdefault(topic, [])
+        of_topic.append(entry)
     parts.append(encoding.length(len(topics)))
     for topic, members in topics.items():
         if by_id:

@@ -5,7 +5,7 @@ Nothing is decided here: which answer a request gets is in `coterie.group`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coterie.apis import (
@@ -23,7 +23,7 @@ from coterie.apis import (
 from coterie.broker.calls import Call, Gather
 from coterie.coordinator import Append, Replay
 from coterie.errors import ErrorCode
-from coterie.log import LogError, LogReadError, Origin, PartitionLog
+from coterie.log import LogError, LogReadError, Origin, PartitionLog, Topic
 from coterie.messages import (
     CommitPartition,
     DeletedPartition,
@@ -36,7 +36,7 @@ from coterie.messages import (
 from coterie.wire.batch import batches
 from coterie.wire.frames import client_id_of
 from coterie.wire.offsets_topic import OFFSETS_TOPIC
-from coterie.wire.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
+from coterie.wire.records import NO_LIMIT, BatchBuilder, EndMarker, build_marker, marker_of, records
 
 if TYPE_CHECKING:
     from coterie.broker.node import Node
@@ -74,26 +74,30 @@ def _leave_group(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> 
 
 def _offset_commit(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
     request = offset_commit.read_request(frame, at, call.version, call)
-    topics, names = node.directory.topics, node.topic_names
-    by_id = call.version >= offset_commit.BY_ID
-    for partition in request.partitions:
-        _resolve(partition, topics, names, by_id=by_id)
+    _resolve(node, request.partitions, by_id=call.version >= offset_commit.BY_ID)
     node.ask(request, now_ms)
 
 
-def _resolve(partition: CommitPartition, topics: Mapping[str, Any], names: Mapping[Any, str], *, by_id: bool) -> None:
-    """Rule 21, first step: who knows the topics says which partitions there are."""
-    if by_id:
-        name = names.get(partition.topic_id)
+def _resolve(node: Node, partitions: Sequence[CommitPartition], *, by_id: bool) -> None:
+    """Rule 21, first step: who knows the topics says which partitions there are. Most often all are of one topic."""
+    names, topics = node.topic_names, node.directory.topics
+    last: object = topics  # no topic is this
+    name: str | None = None
+    topic: Topic | None = None
+    for partition in partitions:
+        asked = partition.topic_id if by_id else partition.topic
+        if asked is not last:
+            last = asked
+            name = names.get(partition.topic_id) if by_id else partition.topic  # type: ignore[arg-type]
+            topic = None if name is None else topics.get(name)
         if name is None:
             partition.error = ErrorCode.UNKNOWN_TOPIC_ID
-            return
+            continue
         partition.topic = name
-    topic = topics.get(partition.topic)
-    if topic is None or not 0 <= partition.partition < topic.partitions:
-        partition.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    else:
-        partition.topic_id = topic.id
+        if topic is None or not 0 <= partition.partition < topic.partitions:
+            partition.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            partition.topic_id = topic.id
 
 
 # --- several groups ---------------------------------------------------------------------------------------------------
@@ -263,12 +267,13 @@ def _batch(effect: Append, now_ms: int) -> bytearray:
             producer_epoch=effect.producer_epoch,
             timestamp=now_ms,
         )
-    content = [BatchRecord(key, value, now_ms) for key, value in effect.records]
+    builder = BatchBuilder(NO_LIMIT)
+    append = builder.append
+    for key, value in effect.records:
+        append(key, value, now_ms)
     if effect.producer_id is None:
-        return build_batch(content)
-    return build_batch(
-        content, producer_id=effect.producer_id, producer_epoch=effect.producer_epoch, is_transactional=True
-    )
+        return builder.finish()
+    return builder.finish(producer_id=effect.producer_id, producer_epoch=effect.producer_epoch, is_transactional=True)
 
 
 _READ_AT_ONCE = 1 << 20

@@ -27,6 +27,8 @@ from coterie.messages import CommitPartition, CommittedOffset, OffsetCommit, Off
 
 __all__ = ["offset_commit", "offsets_written", "transaction_ended"]
 
+_NONE = ErrorCode.NONE
+
 
 def offset_commit(group: Group, request: OffsetCommit, now_ms: int) -> Effects:
     if all(partition.error for partition in request.partitions):
@@ -40,7 +42,10 @@ def offset_commit(group: Group, request: OffsetCommit, now_ms: int) -> Effects:
         effects += group.expect_by(member, now_ms + member.session_timeout_ms)
 
     limit = group.settings.offset_metadata_max_bytes
-    errors = [partition.error or _too_large(partition, limit) for partition in request.partitions]
+    errors = [
+        partition.error or (_too_large(partition, limit) if partition.metadata else _NONE)
+        for partition in request.partitions
+    ]
     expire_ms = None if request.retention_ms is None else now_ms + request.retention_ms
     records = [
         OffsetRecord(
@@ -117,26 +122,29 @@ def offsets_written(group: Group, event: OffsetsWritten, now_ms: int) -> Effects
     if event.error:
         return _fail(group, event, now_ms)
     group.is_in_log = True
-    for index, record in enumerate(event.records):
-        assert record.value is not None
-        record.value.position = event.position + index
+    offsets = []
+    for position, record in enumerate(event.records, event.position):
+        value = record.value
+        assert value is not None
+        value.position = position
+        offsets.append((record.topic, record.partition, value.offset))
     if event.producer_id is None:
         store(group, event.records)
     else:
         pending = group.pending_offsets.setdefault(event.producer_id, {})
         pending.update(((record.topic, record.partition), record.value) for record in event.records if record.value)
-    offsets = [(record.topic, record.partition, record.value.offset) for record in event.records if record.value]
     fact = OffsetsStored(now_ms, group.group_id, event.member_id, offsets, event.producer_id is not None)
     return [*_reply(event, event.errors), Tell(fact)]
 
 
 def store(group: Group, records: Sequence[OffsetRecord]) -> None:
-    offsets = group.offsets
+    topic: str | None = None
+    partitions: dict[int, CommittedOffset] = {}
     for record in records:
         assert record.value is not None
-        partitions = offsets.get(record.topic)
-        if partitions is None:
-            partitions = offsets[record.topic] = {}
+        if record.topic is not topic:
+            topic = record.topic
+            partitions = group.offsets.setdefault(topic, {})
         partitions[record.partition] = record.value
 
 
