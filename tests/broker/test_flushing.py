@@ -514,3 +514,19 @@ def test_commits_that_the_journal_cannot_take_are_refused_and_the_broker_recover
     world.node.directory.release()
     again = World(disk)
     assert [again.client().offsets_of(group)["t", 0] for group in MANY] == [3] * len(MANY)
+
+
+def test_a_journal_that_failed_is_taken_again_though_its_logs_are_gone() -> None:
+    world, disk, clients = with_many_groups()
+    commit_in_one_flush(world, clients, 1)
+    disk.refuses_sync = True
+    world.flush()
+    disk.refuses_sync = False
+    journal, flusher = world.node.directory.journal, world.node.flusher
+    assert journal is not None and not journal.is_sound
+    for log in list(flusher._journaled):
+        flusher.forget(log, world.now_ms)
+    world.client().send_produce("t", b"a")
+    while world.flushes:
+        world.flush()
+    assert journal.is_sound

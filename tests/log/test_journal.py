@@ -160,6 +160,63 @@ def test_a_log_that_is_mended_keeps_what_the_journal_has() -> None:
     assert read_all(log) == [(0, b"first"), (1, b"a")] and log.synced_end == 2
 
 
+def test_what_a_failed_sync_left_in_the_cache_alone_is_written_anew() -> None:
+    """The system takes pages for written after the sync that failed, so that no later one brings them to the disk."""
+    files = FaultyFiles()
+    directory = started(files)
+    log = directory.logs["orders", 0]
+    size = log.size
+    log.append(batch(b"a"), NOW)
+    journal(directory)
+    target = log.flush_target(in_place=True)
+    assert target is not None
+    log.flush_failed(target)
+    files.room = 1_000
+    mending = log.mend(NOW)
+    mending.run()
+    mending.done()
+    assert files.room == 1_000 - (log.size - size), "all that was not synced in place"
+    assert read_all(log) == [(0, b"first"), (1, b"a")]
+
+
+def test_a_segment_gets_its_end_back_though_the_next_one_was_begun() -> None:
+    """The file of the next segment may reach the disk before the end of the last one does."""
+    files = MemoryFiles()
+    directory = started(files)
+    log = directory.logs["orders", 0]
+    size = log.size
+    log.append(batch(b"a"), NOW)
+    journal(directory)
+    while log.segment_count == 1:
+        log.append(batch(b"nobody was told"), NOW)
+    begun = log.log_end - 1
+    directory.release()
+    lose_tail(files, log, size)
+    again = opened(files).logs["orders", 0]
+    assert again.recovery.restored == 1
+    assert read_all(again) == [(0, b"first"), (1, b"a"), (begun, b"nobody was told")]
+
+
+def test_of_a_write_that_failed_nothing_is_appended_to_what_came_after_it() -> None:
+    """It may still be in the file, if that could not be cut; nobody was told that it is safe."""
+    files = MemoryFiles()
+    directory = started(files)
+    log = directory.logs["orders", 0]
+    assert directory.journal is not None
+    for value in (b"refused", b"refused as well"):
+        log.append(batch(value), NOW)
+    target = log.journal_target()
+    directory.journal.write([(key_of(log), target.batches)])  # and then the disk said that it failed
+    log.flush_failed(target)
+    mending = log.mend(NOW)
+    mending.run()
+    mending.done()
+    log.append(batch(b"a"), NOW)
+    log.flush()
+    directory.release()
+    assert read_all(opened(files).logs["orders", 0]) == [(0, b"first"), (1, b"a")]
+
+
 def test_what_is_much_or_has_new_names_is_not_for_the_journal() -> None:
     directory = opened(MemoryFiles())
     change = directory.create_topic(ORDERS, NOW)

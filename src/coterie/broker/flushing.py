@@ -113,12 +113,11 @@ class Flusher:
         return Flush(targets, FlushEnded(), self._journal, small, empties) if targets or small or empties else None
 
     def _empties_journal(self) -> bool:
-        journal = self._journal
-        if journal is None or not self._journaled:
-            self._journal_is_due = False
-            return False
-        wanted = self._journal_is_due or journal.size > LONG_JOURNAL or not journal.is_sound
+        journal, is_due = self._journal, self._journal_is_due
         self._journal_is_due = False
+        if journal is None:
+            return False
+        wanted = is_due or journal.size > LONG_JOURNAL or not journal.is_sound
         # A log that is to be mended is mended with what the journal has.
         return wanted and all(log.is_in_order for log in self._journaled)
 

@@ -72,6 +72,37 @@ class Loaded:
         self.epochs.assign(found.header.leader_epoch, found.header.base_offset)
 
 
+class _Journaled:
+    """What the journal has of a log, in order; beyond `end` it is not wanted."""
+
+    def __init__(self, entries: Sequence[bytes], end: int | None) -> None:
+        self._entries = entries
+        self._end = end
+
+    def continue_segment(self, loaded: Loaded, slot: int) -> bool:
+        """Append to a segment what continues it; whether there was any.
+
+        Not only to the last one: it may have lost its end in the crash, while the next was there already.
+        """
+        segment = loaded.segments[slot]
+        limits = [after.base_offset for after in loaded.segments[slot + 1 : slot + 2]]
+        limits += [] if self._end is None else [self._end]
+        before = loaded.recovery.restored
+        for data in self._entries:
+            previous = b""
+            for at, header in batches(data):
+                batch = memoryview(data)[at : at + header.size]
+                fits = all(header.next_offset <= limit for limit in limits)
+                if header.base_offset == segment.next_offset and fits:
+                    if previous and previous != segment.read(segment.next_offset - 1, 1, segment.next_offset):
+                        break  # of a write that failed: since then the log has gone on differently
+                    segment.append(batch, [header])
+                    loaded.note(Found(at, header, marker_of(data, header, at) if header.is_control else None))
+                    loaded.recovery.restored += 1
+                previous = bytes(batch)
+        return loaded.recovery.restored > before
+
+
 def load(
     files: Files,
     directory: str,
@@ -87,8 +118,7 @@ def load(
     """`journaled` is what the journal has of this log; beyond `end` it is not wanted."""
     segments = _find_segments(files, directory, config, log_start)
     try:
-        loaded = _load(files, directory, config, segments, recovery_point, clean=clean)
-        _restore(loaded, journaled, end)
+        loaded = _load(files, directory, config, segments, recovery_point, _Journaled(journaled, end), clean=clean)
         _settle(files, directory, config, loaded, log_start, now_ms)
     except BaseException:
         for segment in segments:
@@ -108,9 +138,13 @@ def load_cut(
     now_ms: int,
     journaled: Sequence[bytes] = (),
 ) -> Loaded:
-    """As `load` after a crash, of a log that is to end with the last whole batch before `end`."""
+    """As `load` after a crash, of a log that is to end with the last whole batch before `end`.
 
-    def loaded() -> Loaded:
+    What only the journal made durable is written anew: after a sync that failed, the system shows what it had in its
+    cache, takes it for written, and no later sync would bring it to the disk.
+    """
+
+    def loaded(journaled: Sequence[bytes]) -> Loaded:
         return load(
             files,
             directory,
@@ -123,18 +157,19 @@ def load_cut(
             end=end,
         )
 
-    found = loaded()
-    if found.log_end <= end:
+    found = loaded(())
+    if found.log_end <= end and not journaled:
         return found
+    keep = min(end, recovery_point) if journaled else end
     segments = found.segments
     try:
-        while len(segments) > 1 and segments[-1].base_offset >= end:
+        while len(segments) > 1 and segments[-1].base_offset >= keep:
             segments.pop().delete()
-        segments[-1].cut_at(end)
+        segments[-1].cut_at(keep)
     finally:
         for segment in segments:
             segment.close()
-    return loaded()
+    return loaded(journaled)
 
 
 def _load(
@@ -143,6 +178,7 @@ def _load(
     config: LogConfig,
     segments: list[Segment],
     recovery_point: int,
+    journaled: _Journaled,
     *,
     clean: bool,
 ) -> Loaded:
@@ -158,21 +194,8 @@ def _load(
     _check_indexes(segments[: min(first_unsure, len(segments) - 1)], loaded.recovery)
     snapshot_at = _read_producers(files, directory, producers, known_to)
     _replay(loaded, segments[:first_unsure], snapshot_at, epochs_known=epochs is not None)
-    _recover(files, loaded, first_unsure)
+    _recover(files, loaded, first_unsure, journaled)
     return loaded
-
-
-def _restore(loaded: Loaded, journaled: Sequence[bytes], end: int | None) -> None:
-    """Append, to the segment that was being written, what the journal has beyond the end of the log."""
-    active = loaded.segments[-1]
-    for data in journaled:
-        for at, header in batches(data):
-            if header.base_offset == loaded.log_end and (end is None or header.next_offset <= end):
-                active.append(memoryview(data)[at : at + header.size], [header])
-                loaded.note(Found(at, header, marker_of(data, header, at) if header.is_control else None))
-                loaded.recovery.restored += 1
-    if loaded.recovery.restored:
-        active.later().run()
 
 
 def _settle(files: Files, directory: str, config: LogConfig, loaded: Loaded, log_start: int, now_ms: int) -> None:
@@ -249,7 +272,7 @@ def _replay(loaded: Loaded, segments: list[Segment], snapshot_at: int, *, epochs
                 loaded.note(found, is_news=found.header.base_offset >= snapshot_at)
 
 
-def _recover(files: Files, loaded: Loaded, first_unsure: int) -> None:
+def _recover(files: Files, loaded: Loaded, first_unsure: int, journaled: _Journaled) -> None:
     segments = loaded.segments
     slot = first_unsure
     while slot < len(segments):
@@ -266,8 +289,9 @@ def _recover(files: Files, loaded: Loaded, first_unsure: int) -> None:
         if why:
             loaded.recovery.cuts += _cut(files, segment, stored, why, segments[slot + 1 :])
             del segments[slot + 1 :]
+        restored = journaled.continue_segment(loaded, slot)
         slot += 1
-        if slot < len(segments) or stored:  # what survived the process may not have reached the disk
+        if slot < len(segments) or stored or restored:  # what survived the process may not have reached the disk
             for sync in segment.seal() if slot < len(segments) else [segment.later()]:
                 sync.run()
 
