@@ -14,7 +14,7 @@ from coterie.wire.arrow import ArrowReader
 from coterie.wire.arrow_writer import ArrowWriter
 from coterie.wire.batch import Compression, TimestampType, assign, stamp_time
 from coterie.wire.fetched import FetchedBatches, FetchedRecords
-from coterie.wire.records import BatchRecord, EndMarker, Record, build_batch, build_marker, murmur2
+from coterie.wire.records import BatchBuilder, BatchRecord, EndMarker, Record, build_batch, build_marker, murmur2
 
 batch_records = st.builds(
     BatchRecord,
@@ -148,7 +148,7 @@ def test_rows_of_columns_arrive_in_their_partitions_in_order(
     compression: Compression,
     sliced: int,
 ) -> None:
-    writer = ArrowWriter(partitions, limit=limit, compression=compression)
+    writer = ArrowWriter(partitions, lambda: BatchBuilder(limit, compression), lambda: 0)
     done, expected = [], []
     for chunk in chunks:
         arrays = [pa.array([row[index] for row in chunk], kind) for index, kind in enumerate(KINDS)]
@@ -176,7 +176,7 @@ def place(key: bytes, partitions: int) -> int:
 
 
 def test_rows_may_name_their_partition_and_columns_may_be_text() -> None:
-    writer = ArrowWriter(3, limit=1000)
+    writer = ArrowWriter(3, lambda: BatchBuilder(1000), lambda: 1)
     keys, values = pa.nulls(3), pa.array(["a", "b", None])
     times, partitions = pa.array([1, 2, 3], pa.int32()), pa.array([2, 0, 2])
     assert list(writer.add(keys, values, times, partitions)) == []
@@ -185,10 +185,13 @@ def test_rows_may_name_their_partition_and_columns_may_be_text() -> None:
         for partition, batch in writer.rest()
     }
     assert found == {0: [(None, b"b")], 2: [(None, b"a"), (None, None)]}
+    key = pa.array([b"k", b"k", None])
+    assert list(writer.add(key, pa.array([b"1", b"2", b"3"]), 7, pa.array([0, None, None], pa.int32()))) == []
+    assert {partition: batch.count for partition, batch in writer.rest()} == {0: 1, place(b"k", 3): 1, 1: 1}
 
 
 def test_rows_that_do_not_fit_together_are_refused() -> None:
-    writer = ArrowWriter(3, limit=1000)
+    writer = ArrowWriter(3, lambda: BatchBuilder(1000), lambda: 0)
     two, three = pa.array([b"a", b"b"]), pa.array([1, 2, 3])
     with pytest.raises(ValueError, match="different lengths"):
         list(writer.add(two, two, three))
@@ -196,10 +199,40 @@ def test_rows_that_do_not_fit_together_are_refused() -> None:
         list(writer.add(two, two, pa.array([1, None])))
     with pytest.raises(ValueError, match="row 1 goes to partition 3; there are 3"):
         list(writer.add(two, two, pa.array([1, 2]), pa.array([0, 3])))
+    with pytest.raises(ValueError, match="row 0 goes to partition -1; there are 3"):
+        list(writer.add(two, two, 1, pa.array([-1, 0])))
+    with pytest.raises(ValueError, match="different lengths"):
+        list(writer.add(two, two, 1, None, [()]))
 
 
-def test_rows_without_a_key_take_turns() -> None:
-    writer = ArrowWriter(2, limit=1000)
-    for _ in range(4):
-        assert list(writer.add(pa.nulls(1), pa.array([b"v"]), pa.array([1]))) == []
-    assert [(partition, builder.count) for partition, builder in writer.rest()] == [(0, 2), (1, 2)]
+def test_rows_without_a_key_fill_a_batch_and_go_on_where_the_dice_say() -> None:
+    """KIP-480: batches are full, and no partition has all."""
+    places = [0, 2, 1, 0, 1, 2, 0]
+    drawn = iter(places)
+    writer = ArrowWriter(3, lambda: BatchBuilder(200), lambda: next(drawn))
+    full = []
+    for _ in range(2):
+        full += list(writer.add(pa.nulls(10), pa.array([b"v" * 30] * 10), 1))
+    assert [partition for partition, _ in full] == places[: len(full)]
+    assert {builder.count for _, builder in full} == {3}
+    assert sum(builder.count for _, builder in [*full, *writer.rest()]) == 20
+
+
+def test_keys_may_be_ignored_and_are_written_nevertheless() -> None:
+    """partitioner.ignore.keys of Kafka's producers."""
+    writer = ArrowWriter(5, lambda: BatchBuilder(1000), lambda: 3, ignores_keys=True)
+    keys = [b"%d" % number for number in range(9)]
+    assert list(writer.add(pa.array(keys), pa.array(keys), 1)) == []
+    ((partition, batch),) = writer.rest()
+    found = FetchedRecords("t", 0, batch.finish(), next_offset=0).take(9)
+    assert (partition, [each.key for each in found]) == (3, keys)
+
+
+def test_rows_may_have_headers_and_a_topic_may_grow() -> None:
+    writer = ArrowWriter(1, lambda: BatchBuilder(1000), lambda: 0)
+    writer.grow(2)
+    cells = pa.array([b"a", b"b"])
+    assert list(writer.add(cells, cells, 1, pa.array([1, 1]), [[("h", b"x"), ("i", None)], []])) == []
+    ((partition, batch),) = writer.rest()
+    found = FetchedRecords("t", 0, batch.finish(), next_offset=0).take(9)
+    assert (partition, [list(each.headers) for each in found]) == (1, [[("h", b"x"), ("i", None)], []])

@@ -256,16 +256,20 @@ def column_of(content: list[bytes | None]) -> pure.BinaryColumn:
     return pure.BinaryColumn(content.count(None), validity, ends.tobytes(), b"".join(each or b"" for each in content))
 
 
-@given(cells, st.integers(1, 3), st.integers(61, 200), st.integers(0, 2))
-def test_both_spread_rows_alike(keys: list[bytes | None], partitions: int, limit: int, first: int) -> None:
+@given(cells, st.integers(1, 3), st.integers(61, 200), st.integers(0, 2), st.none() | header_lists)
+def test_both_spread_rows_alike(
+    keys: list[bytes | None], partitions: int, limit: int, first: int, headers: list[Any] | None
+) -> None:
     column = column_of(keys)
-    where = pure.partitions_of_keys(column, len(keys), partitions, 0)
-    assert where == fast.partitions_of_keys(column, len(keys), partitions, 0)
+    where = pure.partitions_of_keys(column, len(keys), partitions, pure.ANYWHERE)
+    assert where == fast.partitions_of_keys(column, len(keys), partitions, pure.ANYWHERE)
     when = array("q", range(5, 5 + len(keys))).tobytes()
+    rows = min(first, len(keys)), len(keys)
+    more = None if headers is None else [headers] * len(keys)
     ends = []
     for twin in BOTH:
         writers = [twin.RecordWriter(limit) for _ in range(partitions)]
-        end = twin.append_rows(writers, where, column, column, when, min(first, len(keys)), len(keys))
+        end = twin.append_rows(writers, where, column, column, when, *rows, anywhere=partitions - 1, headers=more)
         ends.append((end, [(bytes(writer.plain()), writer.count) for writer in writers]))
     assert ends[0] == ends[1]
     assert sum(count for _, count in ends[0][1]) == ends[0][0] - min(first, len(keys))
@@ -303,6 +307,8 @@ def test_rows_that_have_no_place_are_refused(twin: Any) -> None:
     for first, end in ((0, 3), (-1, 1), (2, 1)):
         with pytest.raises(ValueError, match=r"rows .* of 2 partitions and 2 timestamps"):
             twin.append_rows([twin.RecordWriter(1000)], bytes(8), column, column, when, first, end)
+    with pytest.raises(ValueError, match=r"rows 0 to 2 of"):
+        twin.append_rows([twin.RecordWriter(1000)], bytes(8), column, column, when, 0, 2, headers=[()])
     old = array("q", [-2, 1]).tobytes()
     with pytest.raises(MalformedError, match="not -2"):
         twin.append_rows([twin.RecordWriter(1000)], bytes(8), column, column, old, 0, 2)

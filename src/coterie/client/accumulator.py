@@ -133,6 +133,29 @@ class Accumulator:
             sticky.note(size, batch_is_full=False)
         return batch, batch.builder.count - 1
 
+    def append_batch(self, topic_name: str, partition: int, builder: BatchBuilder, now_ms: int) -> Batch | None:
+        """A batch that the caller has filled (`new_batch`); None if `buffer.memory` is used up."""
+        size = builder.plain_size
+        if self.used + size > self.rules.buffer_memory or not self.fits(size):
+            self._refuse_for_want_of_room(size)
+            return None
+        topic = self.topics[topic_name]
+        batch = self._line_up(topic, topic.queues[partition], builder, now_ms)
+        batch.weight = size
+        self.used += size
+        return batch
+
+    def new_batch(self, topic_name: str) -> BatchBuilder:
+        rules = self.rules
+        return BatchBuilder(rules.batch_size, rules.compression, self.topics[topic_name].ratio, rules.level)
+
+    def draw(self, topic_name: str) -> int:
+        """A partition for records without a key, for as long as they fill one batch."""
+        topic = self.topics[topic_name]
+        everywhere = len(topic.queues) >= topic.partitions
+        queued = {p: len(q) for p, q in topic.queues.items()} if self.rules.is_adaptive and everywhere else None
+        return draw_partition(self._dice(), topic.available or range(topic.partitions), queued)
+
     def fits(self, size: int) -> bool:
         """A record of so many bytes can be sent at all."""
         return size + HEADER_SIZE <= min(self.rules.max_request_size, self.rules.buffer_memory)
@@ -148,12 +171,7 @@ class Accumulator:
         self.wants_attention = True
 
     def _stick(self, topic: Topic) -> Sticky:
-        def draw() -> int:
-            everywhere = len(topic.queues) >= topic.partitions
-            queued = {p: len(q) for p, q in topic.queues.items()} if self.rules.is_adaptive and everywhere else None
-            return draw_partition(self._dice(), topic.available or range(topic.partitions), queued)
-
-        topic.sticky = Sticky(self.rules.batch_size, draw)
+        topic.sticky = Sticky(self.rules.batch_size, lambda: self.draw(topic.name))
         return topic.sticky
 
     def _append_to_new(self, topic: Topic, queue: PartitionQueue, size: int, now_ms: int, record: _Record) -> Batch:
@@ -162,8 +180,11 @@ class Accumulator:
             return queue.waiting[-1]
         if not self.fits(size):
             self._refuse_for_want_of_room(size)
-        builder = BatchBuilder(self.rules.batch_size, self.rules.compression, topic.ratio, self.rules.level)
+        builder = self.new_batch(topic.name)
         builder.append(*record)
+        return self._line_up(topic, queue, builder, now_ms)
+
+    def _line_up(self, topic: Topic, queue: PartitionQueue, builder: BatchBuilder, now_ms: int) -> Batch:
         batch = Batch(queue.where, now_ms, builder)
         queue.waiting.append(batch)
         topic.used_ms = now_ms

@@ -15,13 +15,14 @@ import atexit
 import os
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Condition
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
 from coterie.client.background import background
+from coterie.client.batching import Batching
 from coterie.client.delivery import AsyncDelivery, Delivery, OnDelivery, RecordMetadata, teller
 from coterie.client.partition_queue import Batch
 from coterie.client.sender import Sender, clock_ms
@@ -36,6 +37,7 @@ Content = str | bytes | bytearray | memoryview | None
 Headers = Mapping[str, Content] | Iterable[tuple[str, Content]]
 
 _Placed = tuple[Batch, int]
+_Appended = TypeVar("_Appended")
 MAX_TOPIC = 249
 
 
@@ -102,12 +104,15 @@ class _Face:
         self, topic: str, partition: int | None, record: tuple[bytes | None, bytes | None, int, Sequence[Header]]
     ) -> _Placed | None:
         """Under the lock. None: no room."""
+        return self._usable().append(topic, partition, *record, clock_ms())
+
+    def _usable(self) -> Batching:
         if self._unusable:
             raise CoterieError(self._unusable)
         batching = self._sender.batching
         if batching.failure is not None:
             raise KafkaError(f"this producer cannot send any more: {batching.failure}", batching.failure.code)
-        return batching.append(topic, partition, *record, clock_ms())
+        return batching
 
     def _knows(self, topic: str, partition: int | None) -> bool:
         known = self._sender.batching.topics.get(topic)
@@ -284,7 +289,7 @@ class Producer(_Face):
         with sender.lock:
             placed = self._append(topic, partition, record)
             if placed is None:
-                placed = self._append_when_there_is_room(topic, partition, record)
+                placed = self._when_there_is_room(lambda: self._append(topic, partition, record))
             batch, index = placed
             if on_delivery is not None:
                 batch.told.append((index, teller(on_delivery, timestamp)))
@@ -330,12 +335,8 @@ class Producer(_Face):
         with self._room:
             self._room.notify_all()
 
-    def _append_when_there_is_room(
-        self,
-        topic: str,
-        partition: int | None,
-        record: tuple[bytes | None, bytes | None, int, Sequence[Header]],
-    ) -> _Placed:
+    def _when_there_is_room(self, append: Callable[[], _Appended | None]) -> _Appended:
+        """Under the lock, which it gives away while it waits."""
         deadline_ms = clock_ms() + self.settings.max_block_ms
         placed = None
         while placed is None:
@@ -343,7 +344,7 @@ class Producer(_Face):
             left_ms = 0 if self._background.is_here else deadline_ms - clock_ms()  # room is made in that thread
             if left_ms <= 0 or not self._room.wait(left_ms / 1000):
                 raise self._no_room()
-            placed = self._append(topic, partition, record)
+            placed = append()
         return placed
 
 

@@ -6,22 +6,20 @@ Spark runs again sends again: across that it is at least once, as Spark's own si
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
-from coterie.client.producer import Producer
+from coterie.client.columns import ColumnProducer
 from coterie.errors import CoterieError
 from coterie.settings import SettingsError
 from coterie.spark.options import SinkOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from coterie.client.delivery import RecordMetadata
 
 __all__ = ["BatchWriter", "StreamWriter", "Written", "check_schema"]
 
@@ -67,38 +65,44 @@ class Written(WriterCommitMessage):
 
 def _write(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Written:
     sent = 0
-    failed: list[Exception] = []
-
-    def told(_metadata: RecordMetadata | None, error: Exception | None) -> None:
-        if error is not None and not failed:
-            failed.append(error)
-
-    with Producer(options.client) as producer:
+    with ColumnProducer(options.client) as producer:
         for batch in batches:
-            for topic, partition, key, value, headers in _rows(batch, options.topic):
-                producer.send(topic, value, key=key, partition=partition, headers=headers, on_delivery=told)
+            columns = {name.lower(): batch.column(at) for at, name in enumerate(batch.schema.names)}
+            for topic, rows in _by_topic(columns, options.topic):
+                producer.send_columns(
+                    topic,
+                    rows["value"],
+                    keys=rows.get("key"),
+                    partitions=rows.get("partition"),
+                    headers=_headers(rows["headers"]) if "headers" in rows else None,
+                )
             sent += batch.num_rows
-            if failed:
-                break
-        producer.flush()
-    if failed:
-        raise CoterieError(f"records could not be delivered: {failed[0]}") from failed[0]
+        producer.deliver()
     return Written(sent)
 
 
-def _rows(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, int | None, Any, Any, Any]]:
-    names = {name.lower(): at for at, name in enumerate(batch.schema.names)}
+def _by_topic(columns: Mapping[str, pa.Array], topic: str | None) -> Iterator[tuple[str, Mapping[str, pa.Array]]]:
+    """The rows of each topic, in their order."""
+    from pyarrow import compute
 
-    def column(name: str) -> list[Any]:
-        return batch.column(names[name]).to_pylist() if name in names else [None] * batch.num_rows
-
-    topics = [topic] * batch.num_rows if topic is not None else column("topic")
-    if None in topics:
+    if topic is not None:
+        yield topic, columns
+        return
+    if columns["topic"].null_count:
         raise CoterieError(
             "a row has null in its column topic, and there is no option topic: say where it goes, or filter it out"
         )
-    headers = [[(each["key"], each["value"]) for each in row or ()] for row in column("headers")]
-    return zip(topics, column("partition"), column("key"), column("value"), headers, strict=True)
+    names = columns["topic"].unique()
+    for name in names:
+        mine = compute.equal(columns["topic"], name)
+        yield name.as_py(), columns if len(names) == 1 else {each: rows.filter(mine) for each, rows in columns.items()}
+
+
+def _headers(column: pa.Array) -> list[list[tuple[str, bytes | None]]]:
+    found = [[(each["key"], each["value"]) for each in row or ()] for row in column.to_pylist()]
+    if any(name is None for row in found for name, _ in row):
+        raise CoterieError("a row has a header whose key is null: a header needs a name. Name it, or leave it out")
+    return found
 
 
 class BatchWriter(DataSourceArrowWriter):

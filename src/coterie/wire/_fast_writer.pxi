@@ -171,7 +171,9 @@ cdef class Rows:
         return 0
 
 
-def append_rows(writers, partitions, keys, values, timestamps, int64_t first, int64_t end):
+def append_rows(
+    writers, partitions, keys, values, timestamps, int64_t first, int64_t end, *, int32_t anywhere=0, headers=None
+):
     cdef Rows key_rows = Rows(keys)
     cdef Rows value_rows = Rows(values)
     cdef list all_writers = list(writers)
@@ -180,25 +182,33 @@ def append_rows(writers, partitions, keys, values, timestamps, int64_t first, in
     cdef const int32_t* partition
     cdef const int64_t* timestamp
     cdef Span key, value
-    cdef int64_t row
+    cdef int64_t row, rows
+    cdef int32_t to
+    cdef list raw = None
     cdef RecordWriter writer
     PyObject_GetBuffer(partitions, &where, PyBUF_SIMPLE)
     try:
         PyObject_GetBuffer(timestamps, &when, PyBUF_SIMPLE)
         try:
-            if not 0 <= first <= end <= min(where.len // 4, when.len // 8):
+            rows = min(where.len // 4, when.len // 8)
+            if headers is not None:
+                rows = min(rows, len(headers))
+            if not 0 <= first <= end <= rows:
                 raise ValueError(f"rows {first} to {end} of {where.len // 4} partitions and {when.len // 8} timestamps")
             partition = <const int32_t*>where.buf
             timestamp = <const int64_t*>when.buf
             for row in range(first, end):
-                if not 0 <= partition[row] < count:
-                    raise ValueError(f"row {row} goes to partition {partition[row]}; there are {count}")
+                to = anywhere if partition[row] == INT32_MIN else partition[row]
+                if not 0 <= to < count:
+                    raise ValueError(f"row {row} goes to partition {to}; there are {count}")
                 key_rows.find(row, &key)
                 value_rows.find(row, &value)
                 if timestamp[row] < -1 or timestamp[row] == INT64_MAX:
                     twin.check_timestamp(timestamp[row])
-                writer = all_writers[partition[row]]
-                if not writer.put_record(&key, &value, timestamp[row], None):
+                writer = all_writers[to]
+                if headers is not None:
+                    raw = twin.raw_headers(headers[row]) or None
+                if not writer.put_record(&key, &value, timestamp[row], raw):
                     return row
             return end
         finally:

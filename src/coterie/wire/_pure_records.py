@@ -16,6 +16,7 @@ from coterie.wire.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, Timestamp
 from coterie.wire.buffer import Buffer, uvarint
 
 __all__ = [
+    "ANYWHERE",
     "BinaryColumn",
     "ColumnBuffers",
     "Columns",
@@ -401,6 +402,10 @@ def _zigzag(value: int) -> bytes:
     return _ZIGZAGS[value] if 0 <= value < 256 else uvarint((value << 1) ^ (value >> 63))
 
 
+ANYWHERE = -(1 << 31)
+"""Among partitions: whichever has its turn. No number that a mistake would have."""
+
+
 def append_rows(
     writers: Sequence[RecordWriter],
     partitions: Buffer,
@@ -409,18 +414,24 @@ def append_rows(
     timestamps: Buffer,
     first: int,
     end: int,
+    *,
+    anywhere: int = 0,
+    headers: Sequence[Iterable[tuple[str, Buffer | None]]] | None = None,
 ) -> int:
     """Append the rows [first, end), each to the writer of its partition; the row for which there is no room, or `end`.
 
-    `partitions` are int32, `timestamps` int64 in milliseconds.
+    `partitions` are int32, and ANYWHERE goes to `anywhere`; `timestamps` are int64 in milliseconds.
     """
     where, when = memoryview(partitions).cast("B").cast("i"), memoryview(timestamps).cast("B").cast("q")
-    if not 0 <= first <= end <= min(len(where), len(when)):
+    rows = min(len(where), len(when), len(where) if headers is None else len(headers))
+    if not 0 <= first <= end <= rows:
         raise ValueError(f"rows {first} to {end} of {len(where)} partitions and {len(when)} timestamps")
     for row in range(first, end):
-        if not 0 <= where[row] < len(writers):
-            raise ValueError(f"row {row} goes to partition {where[row]}; there are {len(writers)}")
-        if not writers[where[row]].append(row_of(keys, row), row_of(values, row), when[row]):
+        partition = anywhere if where[row] == ANYWHERE else where[row]
+        if not 0 <= partition < len(writers):
+            raise ValueError(f"row {row} goes to partition {partition}; there are {len(writers)}")
+        more = () if headers is None else headers[row]
+        if not writers[partition].append(row_of(keys, row), row_of(values, row), when[row], more):
             return row
     return end
 
