@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -27,25 +28,30 @@ def has_java() -> bool:
     return version.isdigit() and int(version) >= 17
 
 
+needs_java = pytest.mark.skipif(not has_java(), reason=NO_JAVA)
+
+QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # nothing here runs long enough for more
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.streaming.stopTimeout": "60s",
+    "spark.connect.grpc.binding.address": "127.0.0.1",
+    "spark.connect.grpc.binding.port": "0",  # of whoever starts it
+}
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     if not has_java():
         pytest.skip(NO_JAVA)
     os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers run whatever python3 is on the PATH
     folder = tmp_path_factory.mktemp("spark")
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.memory", "512m")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")  # nothing here runs long enough for more
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.warehouse.dir", str(folder))
-        .config("spark.sql.streaming.stopTimeout", "60s")
-        .getOrCreate()
-    )
+    settings: dict[str, Any] = QUIET | {"spark.sql.warehouse.dir": str(folder)}
+    session = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

@@ -10,10 +10,13 @@ from time import monotonic, sleep  # noqa: TID251  real sockets live by the wall
 from typing import Any
 
 from coterie import Broker
+from coterie.client.admin import LATEST
 from coterie.client.admin.admin import Admin
+from coterie.client.admin.results import checked
 from coterie.client.admin.words import NewTopic
 from coterie.client.consumer import Consumer
 from coterie.client.producer import Producer
+from coterie.client.words import TopicPartition
 
 __all__ = ["Plain", "Topic", "until"]
 
@@ -43,6 +46,12 @@ class Topic:
             self._producer.send(self.name, b"%d" % number, partition=number % self.partitions, **how)
         self.written += count
         self._producer.flush()
+
+    def records(self) -> int:
+        """In all partitions together, whoever wrote them."""
+        partitions = [TopicPartition(self.name, number) for number in range(self.partitions)]
+        found = checked(self.admin.list_offsets(dict.fromkeys(partitions, LATEST)))
+        return sum(each.offset for each in found.values())
 
     def committed(self, group_id: str) -> int:
         """By all partitions together."""

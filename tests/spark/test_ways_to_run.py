@@ -1,0 +1,128 @@
+"""However Spark is run: through Connect, by spark-submit, from a notebook's loop, with executors of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from pyarrow import parquet
+from pyspark.sql import SparkSession
+
+from coterie.spark import OffsetCommitter
+from spark.conftest import QUIET, needs_java
+from spark.topics import Topic, until
+
+pytestmark = [pytest.mark.real_time, pytest.mark.timeout(200)]
+
+HERE = Path(__file__).parent
+WITHIN_S = 150
+
+
+def spark_submit(script: Path, *args: str, **conf: str) -> str:
+    """Spark's own launcher; what the job printed."""
+    command = [str(Path(sys.executable).with_name("spark-submit"))]
+    for name, text in (QUIET | conf).items():
+        command += ["--conf", f"{name}={text}"]
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(
+        [*command, str(script), *args],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4_000:]
+    return done.stdout
+
+
+def numbers(folder: Path) -> list[int]:
+    found: list[int] = parquet.read_table(folder / "out").column("number").to_pylist()
+    return sorted(found)
+
+
+@needs_java
+@pytest.mark.parametrize("master", ["local[2]"])
+def test_a_job_of_spark_submit_is_a_member(topic: Topic, tmp_path: Path, master: str) -> None:
+    topic.write(200)
+    spark_submit(HERE / "submitted_job.py", topic.address, topic.name, str(tmp_path), **{"spark.master": master})
+    assert numbers(tmp_path) == list(range(200))
+    assert topic.committed("g") == 200
+    assert topic.members("g") == 0  # it has left
+
+
+@pytest.fixture
+def connect(spark: SparkSession) -> Iterator[str]:
+    """A server in the JVM that is there anyway; where it is."""
+    pytest.importorskip("grpc_status", reason="a client of Spark Connect needs grpcio and grpcio-status")
+    jvm = spark._jvm
+    assert jvm is not None
+    service = getattr(getattr(jvm.org.apache.spark.sql.connect.service, "SparkConnectService$"), "MODULE$")
+    service.start(spark._jsc.sc())
+    yield f"sc://127.0.0.1:{service.localPort()}"
+    service.stop(jvm.scala.Option.empty(), jvm.scala.Option.empty())
+
+
+def test_through_spark_connect_names_are_enough(connect: str, topic: Topic, tmp_path: Path) -> None:
+    """No SparkContext, no RDD, no JVM in the client's process: the package is needed by the server alone."""
+    copies = Topic(topic.address, "copies", 2)
+    topic.write(200)
+    done = subprocess.run(
+        [sys.executable, str(HERE / "connect_client.py"), connect, topic.address, topic.name, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4_000:]
+    found = json.loads(done.stdout)
+    assert "did you mean startingOffsets?" in found.pop("mistake")
+    assert found == {
+        "session": "pyspark.sql.connect.session",
+        "jvm": False,
+        "read": 200,
+        "is_over": True,
+        "error": None,
+    }
+    assert topic.committed("g") == 200
+    assert topic.members("g") == 0
+    assert copies.records() == 207
+    copies.close()
+
+
+def test_a_query_is_started_from_a_thread_and_from_a_running_loop(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    """As in a notebook, whose cells run inside an event loop, in whatever thread the kernel has."""
+    topic.write(100)
+    servers = {"kafka.bootstrap.servers": topic.address}
+    committer = OffsetCommitter(servers | {"groupId": "lag"})
+
+    async def cell() -> None:
+        """Spark's calls block the loop, as they do there."""
+        spark.streams.addListener(committer)
+        options = servers | {"subscribe": topic.name, "startingOffsets": "earliest", "groupId": "g"}
+        rows = spark.readStream.format("coterie").options(**options).load()
+        writer = rows.selectExpr("int(string(value)) as number").writeStream.format("parquet")
+        writer = writer.option("path", str(tmp_path / "out")).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        assert writer.trigger(availableNow=True).start().awaitTermination(60)
+        until(lambda: topic.committed("lag") == 100, 60)
+
+    def in_thread() -> None:
+        asyncio.run(cell())
+
+    thread = Thread(target=in_thread)
+    try:
+        thread.start()
+        thread.join(WITHIN_S)
+    finally:
+        spark.streams.removeListener(committer)
+    assert topic.committed("g") == topic.committed("lag") == 100
+    assert numbers(tmp_path) == list(range(100))
