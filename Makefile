@@ -54,6 +54,7 @@ conformance: venv ## ask Apache Kafka 4.3.1 and us the same: cases, steps, diffe
 	$(if $(ONLY),,COTERIE_CONFORMANCE=1 $(BIN)/pytest tests/clients/test_scenarios.py)
 
 spark-soak: venv ## three members of a group, two of them Spark applications, that come, stop and are killed (MINUTES=, SEED=)
+	COTERIE_SPARK_SOAK=1 $(BIN)/pytest tests/spark/test_ways_to_run.py
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --on apache
 

@@ -35,6 +35,9 @@ def main(address: str, topic: str, folder: str) -> None:
         .start()
     )
     query.awaitTermination()
+    context = spark.sparkContext
+    executors = len(context._jsc.sc().statusTracker().getExecutorInfos())  # the driver among them
+    print(context.master, executors)  # noqa: T201  what the test reads
     spark.stop()
 
 

@@ -1,57 +1,18 @@
-"""The source and the sink on real Spark, alone and in a group."""
+"""The source and the sink on real Spark; in a group: test_members_on_spark.py."""
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from coterie.client.words import TopicPartition
 from coterie.spark import OffsetCommitter
-from spark.topics import Plain, Topic, until
+from spark.on_spark import batch, failure, numbers, options, stream
+from spark.topics import Topic, until
 
 pytestmark = [pytest.mark.real_time, pytest.mark.timeout(200)]
-
-GROUP = {"groupId": "g", "kafka.heartbeat.interval.ms": "200", "kafka.session.timeout.ms": "6000"}
-
-
-def options(topic: Topic, **more: str) -> dict[str, str]:
-    base = {"kafka.bootstrap.servers": topic.address, "subscribe": topic.name}
-    return base | {name.replace("__", "."): text for name, text in more.items()}
-
-
-def batch(spark: SparkSession, topic: Topic, **more: str) -> DataFrame:
-    return spark.read.format("coterie").options(**options(topic, **more)).load()
-
-
-def stream(
-    spark: SparkSession, topic: Topic, folder: Path, *, given: dict[str, str] | None = None, **trigger: Any
-) -> StreamingQuery:
-    """To files: Spark's own sink that has each batch once."""
-    rows = (
-        spark.readStream.format("coterie").options(**options(topic, startingOffsets="earliest"), **(given or {})).load()
-    )
-    writer = rows.selectExpr("int(string(value)) as number", "partition", "offset").writeStream.format("parquet")
-    writer = writer.option("path", str(folder / "out")).option("checkpointLocation", str(folder / "checkpoint"))
-    return (writer.trigger(**trigger) if trigger else writer).start()
-
-
-def numbers(spark: SparkSession, folder: Path) -> list[int]:
-    return [row.number for row in spark.read.parquet(str(folder / "out")).collect()]
-
-
-def failure(run: Callable[[], Any]) -> str:
-    with pytest.raises(PySparkException) as raised:
-        run()
-    return str(raised.value)
-
 
 # --- the source, batch ------------------------------------------------------------------------------------------------
 
@@ -150,87 +111,6 @@ def test_a_topic_that_vanishes_fails_the_query_and_leaves_its_checkpoint_as_it_w
     again = stream(spark, topic, folder, given={"failOnDataLoss": "false"}, availableNow=True)
     again.awaitTermination(60)
     assert again.exception() is None
-
-
-# --- in a group -------------------------------------------------------------------------------------------------------
-
-
-def ancestors(pid: int, parents: dict[int, int]) -> set[int]:
-    """Numbers of processes begin anew when they are used up, so a child's may be the smaller one."""
-    found: set[int] = set()
-    while pid in parents and pid not in found:
-        found.add(pid)
-        pid = parents[pid]
-    return found
-
-
-def process_that_plans() -> int:
-    """Of our own Spark: a descendant of this process, whatever else runs on the machine."""
-    parents, planning = {}, []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-            if b"python_streaming_source_runner" in (path / "cmdline").read_bytes():
-                planning.append(int(path.name))
-        except OSError:
-            continue  # it has ended meanwhile
-    found = [pid for pid in sorted(planning) if os.getpid() in ancestors(pid, parents)]
-    assert found, "no stream is running"
-    return found[-1]
-
-
-def test_a_query_shares_a_group_with_a_consumer(spark: SparkSession, topic: Topic, folder: Path) -> None:
-    """Joins, leaves, orderly stops, a restart from the checkpoint: nothing missing, nothing twice."""
-    given = GROUP | {"checkpointLocation": str(folder / "checkpoint"), "maxOffsetsPerTrigger": "400"}
-    topic.write(1_000)
-    query = stream(spark, topic, folder, given=given)
-    until(lambda: topic.committed("g") == 1_000, 60)
-    plain = Plain(topic, "g")
-    for _ in range(10):
-        topic.write(200)
-    until(lambda: plain.owned == 2, 60)
-    topic.write(1_000)
-    until(lambda: topic.committed("g") == 4_000, 60)
-    query.stop()
-    assert query.exception() is None
-    until(lambda: plain.owned == 4, 60)
-    topic.write(500)
-    query = stream(spark, topic, folder, given=given)
-    until(lambda: plain.owned == 2, 60)
-    topic.write(500)
-    until(lambda: topic.committed("g") == 5_000, 60)
-    plain.stop()
-    topic.write(500)
-    until(lambda: topic.committed("g") == 5_500, 60)
-    query.stop()
-    until(lambda: topic.members("g") == 0, 60)
-    seen = [*numbers(spark, folder), *plain.seen]
-    assert topic.missing(seen) == []
-    assert topic.twice(seen) == []
-
-
-def test_a_query_that_is_killed_comes_back_and_nothing_is_missing(
-    spark: SparkSession, topic: Topic, folder: Path
-) -> None:
-    """Kill -9 of the process that plans; the rest of the group goes on, the query fails, and is started again."""
-    given = GROUP | {"checkpointLocation": str(folder / "checkpoint"), "kafka.session.timeout.ms": "2000"}
-    topic.write(1_000)
-    query = stream(spark, topic, folder, given=given)
-    until(lambda: topic.committed("g") == 1_000, 60)
-    os.kill(process_that_plans(), signal.SIGKILL)
-    failure(lambda: query.awaitTermination(60))
-    plain = Plain(topic, "g")
-    topic.write(1_000)
-    until(lambda: topic.committed("g") == 2_000, 60)
-    query = stream(spark, topic, folder, given=given)
-    until(lambda: plain.owned == 2, 60)
-    topic.write(1_000)
-    until(lambda: topic.committed("g") == 3_000, 60)
-    query.stop()
-    plain.stop()
-    seen = [*numbers(spark, folder), *plain.seen]
-    assert topic.missing(seen) == []
-    assert topic.twice(seen) == []  # everything was committed when it was killed: no batch was under way
 
 
 # --- the sink ---------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from spark.topics import Topic, until
 
 pytestmark = [pytest.mark.real_time, pytest.mark.timeout(200)]
 
+in_the_soak = pytest.mark.skipif("COTERIE_SPARK_SOAK" not in os.environ, reason="make spark-soak runs it")
 HERE = Path(__file__).parent
 WITHIN_S = 150
 
@@ -49,10 +50,15 @@ def numbers(folder: Path) -> list[int]:
 
 
 @needs_java
-@pytest.mark.parametrize("master", ["local[2]"])
-def test_a_job_of_spark_submit_is_a_member(topic: Topic, tmp_path: Path, master: str) -> None:
+@pytest.mark.parametrize(
+    ("master", "executors"), [("local[2]", 1), pytest.param("local-cluster[2,1,1024]", 3, marks=in_the_soak)]
+)
+def test_a_job_of_spark_submit_is_a_member(topic: Topic, tmp_path: Path, master: str, executors: int) -> None:
+    """Also where executors are processes of their own, with a master and workers: Spark's standalone cluster."""
     topic.write(200)
-    spark_submit(HERE / "submitted_job.py", topic.address, topic.name, str(tmp_path), **{"spark.master": master})
+    conf = {"spark.master": master, "spark.executor.memory": "512m"}
+    said = spark_submit(HERE / "submitted_job.py", topic.address, topic.name, str(tmp_path), **conf)
+    assert said.split() == [master, str(executors)]
     assert numbers(tmp_path) == list(range(200))
     assert topic.committed("g") == 200
     assert topic.members("g") == 0  # it has left

@@ -1,0 +1,145 @@
+"""Real Spark in a group: rounds, slow batches, stops in order, crashes, static members."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from threading import Event
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark.on_spark import GROUP, Slow, failure, member, numbers, process_that_plans, stream
+from spark.topics import Plain, Topic, until
+
+pytestmark = [pytest.mark.real_time, pytest.mark.timeout(200)]
+
+HEARTBEAT_S = int(GROUP["kafka.heartbeat.interval.ms"]) / 1000
+
+
+def test_a_query_shares_a_group_with_a_consumer(spark: SparkSession, topic: Topic, folder: Path) -> None:
+    """Joins, leaves, orderly stops, a restart from the checkpoint: nothing missing, nothing twice."""
+    given = GROUP | {"checkpointLocation": str(folder / "checkpoint"), "maxOffsetsPerTrigger": "400"}
+    topic.write(1_000)
+    query = stream(spark, topic, folder, given=given)
+    until(lambda: topic.committed("g") == 1_000, 60)
+    plain = Plain(topic, "g")
+    for _ in range(10):
+        topic.write(200)
+    until(lambda: plain.owned == 2, 60)
+    topic.write(1_000)
+    until(lambda: topic.committed("g") == 4_000, 60)
+    query.stop()
+    assert query.exception() is None
+    until(lambda: plain.owned == 4, 60)
+    topic.write(500)
+    query = stream(spark, topic, folder, given=given)
+    until(lambda: plain.owned == 2, 60)
+    topic.write(500)
+    until(lambda: topic.committed("g") == 5_000, 60)
+    plain.stop()
+    topic.write(500)
+    until(lambda: topic.committed("g") == 5_500, 60)
+    query.stop()
+    until(lambda: topic.members("g") == 0, 60)
+    seen = [*numbers(spark, folder), *plain.seen]
+    assert topic.missing(seen) == []
+    assert topic.twice(seen) == []
+
+
+def test_a_round_waits_for_a_slow_batch_and_what_is_kept_is_read_on(
+    spark: SparkSession, topic: Topic, folder: Path
+) -> None:
+    """A batch of many heartbeats while another joins: it ends, is committed, and then partitions change hands."""
+    sink = Slow()
+    sink.hold()
+    topic.write(400)
+    query = member(spark, topic, folder, sink)
+    assert sink.is_in_batch.wait(60)
+    plain = Plain(topic, "g")
+    until(lambda: topic.members("g") == 2, 60)
+    for _ in range(10):
+        Event().wait(HEARTBEAT_S)
+        assert (plain.owned, plain.seen, topic.committed("g")) == (0, [], 0)
+    assert query.isActive
+    sink.may_end.set()
+    until(lambda: plain.owned == 2, 60)
+    assert topic.committed("g") == 400  # before anything was let go
+    for _ in range(4):
+        topic.write(100)
+    until(lambda: topic.committed("g") == 800, 60)
+    query.stop()
+    plain.stop()
+    assert query.exception() is None
+    seen = [*sink.seen, *plain.seen]
+    assert topic.missing(seen) == topic.twice(seen) == []
+    assert plain.seen
+    _assert_kept_without_a_gap(sink, plain)
+
+
+def _assert_kept_without_a_gap(sink: Slow, plain: Plain) -> None:
+    """What the query has of a partition is everything from its beginning, in order, to where it was let go."""
+    kept: dict[int, list[int]] = {}
+    for number in sorted(sink.batches):
+        for _, partition, offset in sorted(sink.batches[number], key=lambda row: row[1:]):
+            kept.setdefault(partition, []).append(offset)
+    assert all(offsets == list(range(len(offsets))) for offsets in kept.values())
+    assert sorted(len(offsets) for offsets in kept.values()) == [100, 100, 200, 200]  # two went, two were kept
+
+
+def test_a_crash_in_a_batch_costs_that_batch_and_the_restart_finds_others_in_its_place(
+    spark: SparkSession, topic: Topic, folder: Path
+) -> None:
+    """Kill -9 of the process that plans, in a batch; a consumer takes over; the query comes back to its checkpoint."""
+    sink = Slow()
+    topic.write(1_000)
+    query = member(spark, topic, folder, sink, kafka__session__timeout__ms="2000")
+    until(lambda: topic.committed("g") == 1_000, 60)
+    sink.hold()
+    topic.write(1_000)
+    assert sink.is_in_batch.wait(60)
+    os.kill(process_that_plans(), signal.SIGKILL)
+    sink.crashes = True
+    sink.may_end.set()
+    failure(lambda: query.awaitTermination(60))
+    plain = Plain(topic, "g")
+    until(lambda: topic.committed("g") == 2_000, 60)
+    sink.crashes = False
+    query = member(spark, topic, folder, sink)
+    until(lambda: plain.owned == 2, 60)
+    topic.write(1_000)
+    until(lambda: topic.committed("g") == 3_000, 60)
+    query.stop()
+    plain.stop()
+    assert query.exception() is None
+    seen = [*sink.seen, *plain.seen]
+    assert topic.missing(seen) == []
+    assert set(topic.twice(seen)) <= set(range(1_000, 2_000))  # the batch under way, and nothing else
+    assert {row % 4 for row in sink.seen if row >= 2_000} == {row % 4 for row in range(4)} - {
+        row % 4 for row in plain.seen if row >= 2_000
+    }
+
+
+def test_a_static_member_comes_back_without_a_round(spark: SparkSession, topic: Topic, folder: Path) -> None:
+    """KIP-345: a query restarted under the same group.instance.id within the session has what it had."""
+    sink = Slow()
+    static = {"kafka__group__instance__id": "spark-1", "kafka__session__timeout__ms": "60000"}
+    query = member(spark, topic, folder, sink, **static)
+    plain = Plain(topic, "g")
+    until(lambda: plain.owned == 2 and topic.members("g") == 2, 60)
+    topic.write(400)
+    until(lambda: topic.committed("g") == 400, 60)
+    generation = plain.consumer.group_metadata().generation_id
+    query.stop()
+    assert topic.members("g") == 2  # it has not left
+    topic.write(400)
+    until(lambda: len(plain.seen) == 400, 60)
+    query = member(spark, topic, folder, sink, **static)
+    until(lambda: topic.committed("g") == 800, 60)
+    assert (plain.owned, plain.consumer.group_metadata().generation_id) == (2, generation)
+    query.stop()
+    plain.stop()
+    assert query.exception() is None
+    seen = [*sink.seen, *plain.seen]
+    assert topic.missing(seen) == topic.twice(seen) == []
