@@ -1,4 +1,7 @@
-"""An ordinary consumer in a process of its own: a line for each poll, a line when it is committed. SIGTERM ends it.
+"""An ordinary consumer in a process of its own: a line of JSON for whatever it does. SIGTERM ends it in order.
+
+    {"at": 1.5, "read": [[0, 17], [1, 4]]}     partition and offset; then {"at": ..., "committed": true}
+    {"at": 1.5, "owns": [0, 1]}                and "gives": when it has committed, "loses": when it is too late for that
 
 python tests/soak/plain_member.py localhost:9092 TOPIC GROUP FILE
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from threading import Event
@@ -17,8 +21,6 @@ from coterie.client.words import TopicPartition
 from coterie.errors import RebalanceInProgressError
 
 __all__ = ["main"]
-
-COMMITTED = "committed"
 
 
 def main(address: str, topic: str, group_id: str, file: Path) -> None:
@@ -35,17 +37,30 @@ def main(address: str, topic: str, group_id: str, file: Path) -> None:
     )
     with file.open("a") as out:
 
-        def commit(_partitions: list[TopicPartition] | None = None) -> None:
-            consumer.commit()
-            print(COMMITTED, file=out, flush=True)
+        def tell(**what: object) -> None:
+            print(json.dumps({"at": time.time()} | what), file=out, flush=True)
 
-        consumer.subscribe([topic], on_revoked=commit)
+        def commit() -> None:
+            consumer.commit()
+            tell(committed=True)
+
+        def assigned(partitions: list[TopicPartition]) -> None:
+            tell(owns=[each.partition for each in partitions])
+
+        def revoked(partitions: list[TopicPartition]) -> None:
+            commit()
+            tell(gives=[each.partition for each in partitions])
+
+        def lost(partitions: list[TopicPartition]) -> None:
+            tell(loses=[each.partition for each in partitions])
+
+        consumer.subscribe([topic], on_assigned=assigned, on_revoked=revoked, on_lost=lost)
         (file.parent / "started").touch()
         while not asked_to_end.is_set():
             records = consumer.poll(0.2)
             if records:
-                print(json.dumps([[record.partition, record.offset] for record in records]), file=out, flush=True)
-                with suppress(RebalanceInProgressError):  # what it keeps is committed with the next ones, or on_revoked
+                tell(read=[[record.partition, record.offset] for record in records])
+                with suppress(RebalanceInProgressError):  # what it keeps is committed with the next ones, or revoked
                     commit()
         consumer.close()
 

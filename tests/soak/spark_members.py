@@ -4,7 +4,8 @@
     PYTHONPATH=tests python tests/soak/spark_members.py --minutes 3 --seed 7 --on apache
 
 Batches take up to three seconds, ten heartbeats. Held at the end: nothing is missing; what is twice was in a batch
-under way when its reader was killed. A stop in order, a join and a leave cost nothing.
+under way when its reader was killed. A stop in order, a join and a leave cost nothing. No partition was worked on by
+two at once, by what the members wrote down themselves; and what a member kept, it read on where it was.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from threading import Event, Thread
+from typing import Any
 
 from apache_kafka import ApacheKafka
 from coterie import Broker
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.words import NewTopic
 from coterie.client.producer import Producer
-from soak.plain_member import COMMITTED
+from soak.stretches import Stretch, gaps, overlaps
 
 __all__ = ["soak"]
 
@@ -49,6 +51,8 @@ class Member:
         self.process: subprocess.Popen[bytes] | None = None
         self.under_way: set[Place] = set()
         """What was under way whenever it was killed."""
+        self.starts: list[float] = []
+        self.ends: list[float] = []
 
     def command(self) -> list[str]:
         raise NotImplementedError
@@ -56,6 +60,7 @@ class Member:
     def start(self) -> None:
         """In a session of its own, so that a kill takes the JVM and its workers with it."""
         (self.folder / "started").unlink(missing_ok=True)
+        self.starts.append(time.time())
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *self.command()], stdout=log, stderr=log, start_new_session=True
@@ -74,12 +79,14 @@ class Member:
             time.sleep(0.1)
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(ENDS_WITHIN_S)
+        self.ends.append(time.time())
         assert code == 0, f"{self.name} ended with {code}: {(self.folder / 'log').read_text()[-2000:]}"
 
     def kill(self) -> None:
         assert self.process is not None
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        self.ends.append(time.time())
         self.under_way |= self.not_yet_committed()
 
     def not_yet_committed(self) -> set[Place]:
@@ -87,6 +94,13 @@ class Member:
 
     def seen(self) -> list[Place]:
         raise NotImplementedError
+
+    def stretches(self) -> list[Stretch]:
+        """When it worked on which partition, each within one life of it."""
+        raise NotImplementedError
+
+    def end_after(self, at_s: float) -> float:
+        return min((end for end in self.ends if end >= at_s), default=time.time())
 
 
 class Application(Member):
@@ -102,10 +116,25 @@ class Application(Member):
         begun = self._batches("offsets")
         if not begun:
             return set()
-        text = (self.folder / "checkpoint" / "offsets" / str(begun[-1])).read_text()
-        plan = json.loads(text.splitlines()[2])
-        spans = plan["topics"].get(TOPIC, {}).items()
-        return {(int(number), offset) for number, span in spans for offset in range(span["from"], span["until"])}
+        spans = self._spans(begun[-1])
+        return {(number, offset) for number, span in spans.items() for offset in range(*span)}
+
+    def _spans(self, batch: int) -> dict[int, Place]:
+        text = (self.folder / "checkpoint" / "offsets" / str(batch)).read_text()
+        spans = json.loads(text.splitlines()[2])["topics"].get(TOPIC, {}).items()
+        return {int(number): (span["from"], span["until"]) for number, span in spans}
+
+    def stretches(self) -> list[Stretch]:
+        """A batch, from its plan to the note that it is done. One that was repeated may not have been ours any more."""
+        found = []
+        for batch in self._batches("commits"):
+            began_s, ended_s = (
+                (self.folder / "checkpoint" / log / str(batch)).stat().st_mtime for log in ("offsets", "commits")
+            )
+            is_repeated = any(began_s < start < ended_s for start in self.starts)
+            spans = [(number, span) for number, span in self._spans(batch).items() if span[1] > span[0]]
+            found += [Stretch(self.name, number, began_s, ended_s, *span, is_repeated) for number, span in spans]
+        return found
 
     def seen(self) -> list[Place]:
         """Of batches that Spark's log says are done."""
@@ -118,23 +147,38 @@ class Plain(Member):
     def command(self) -> list[str]:
         return [str(HERE / "plain_member.py"), self.address, TOPIC, GROUP, str(self.folder / "seen")]
 
-    def _lines(self) -> list[str]:
+    def _lines(self) -> list[dict[str, Any]]:
+        """The last may have been broken off by a kill."""
         file = self.folder / "seen"
-        return [line for line in file.read_text().splitlines() if line == COMMITTED or line.endswith("]]")]
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("}") and line.startswith("{")]
 
     def not_yet_committed(self) -> set[Place]:
-        if not (self.folder / "seen").exists():
-            return set()
         found: set[Place] = set()
         for line in reversed(self._lines()):
-            if line == COMMITTED:
+            if "committed" in line:
                 break
-            found |= {(row[0], row[1]) for row in json.loads(line)}
+            found |= {(row[0], row[1]) for row in line.get("read", [])}
         return found
 
     def seen(self) -> list[Place]:
-        lines = [line for line in self._lines() if line != COMMITTED]
-        return [(row[0], row[1]) for line in lines for row in json.loads(line)]
+        return [(row[0], row[1]) for line in self._lines() for row in line.get("read", [])]
+
+    def stretches(self) -> list[Stretch]:
+        """From the assignment to the end of the commit that gives it up, whatever it read meanwhile."""
+        found = []
+        lines = self._lines()
+        for start_s in self.starts:
+            end_s = self.end_after(start_s)
+            began: dict[int, float] = {}
+            for line in (each for each in lines if start_s <= each["at"] <= end_s):
+                began |= dict.fromkeys(line.get("owns", []), line["at"])
+                given = [(each, began.pop(each)) for each in line.get("gives", []) if each in began]
+                found += [Stretch(self.name, each, since, line["at"]) for each, since in given]
+                for each in line.get("loses", []):
+                    began.pop(each, None)  # when, it learned too late
+            found += [Stretch(self.name, each, since, end_s) for each, since in began.items()]
+        return found
 
 
 class Writing:
@@ -230,6 +274,7 @@ def _committed(admin: Admin) -> int:
 
 def _judge(members: list[Member], written: set[Place], happened: Counter[str]) -> dict[str, int]:
     seen = Counter(place for member in members for place in member.seen())
+    stretches = [each for member in members for each in member.stretches()]
     twice = {place for place, count in seen.items() if count > 1}
     under_way = set().union(*(member.under_way for member in members))
     outcome = {
@@ -239,10 +284,15 @@ def _judge(members: list[Member], written: set[Place], happened: Counter[str]) -
         "strange": len(seen.keys() - written),
         "twice": len(twice),
         "twice and not under way in a kill": len(twice - under_way),
+        "stretches": len(stretches),
+        "two at once": len(overlaps(stretches)),
+        "gaps in what was kept": len(gaps(stretches)),
     }
     print(json.dumps(outcome), flush=True)
     assert not outcome["missing"] and not outcome["strange"], sorted(written - seen.keys())[:10]
     assert not twice - under_way, sorted(twice - under_way)[:10]
+    assert not overlaps(stretches), overlaps(stretches)[:10]
+    assert not gaps(stretches), gaps(stretches)[:10]
     return outcome
 
 

@@ -143,3 +143,26 @@ def test_a_static_member_comes_back_without_a_round(spark: SparkSession, topic: 
     assert query.exception() is None
     seen = [*sink.seen, *plain.seen]
     assert topic.missing(seen) == topic.twice(seen) == []
+
+
+def test_a_broker_that_is_away_for_a_while_interrupts_nothing(spark: SparkSession, folder: Path) -> None:
+    """In a batch, and while the query waits for records; the member finds its group again."""
+    sink = Slow()
+    with Topic.on_a_broker(folder / "data") as topic:
+        assert topic.broker is not None
+        sink.hold()
+        topic.write(400)
+        query = member(spark, topic, folder, sink)
+        assert sink.is_in_batch.wait(60)
+        for _ in range(2):
+            topic.broker.stop()
+            Event().wait(5 * HEARTBEAT_S)
+            sink.may_end.set()
+            Event().wait(5 * HEARTBEAT_S)
+            topic.broker.start()
+            topic.write(400)
+            until(lambda: topic.committed("g") == topic.written, 60)
+        assert query.isActive
+        query.stop()
+        assert query.exception() is None
+        assert topic.missing(sink.seen) == topic.twice(sink.seen) == []

@@ -97,6 +97,26 @@ def test_a_stream_goes_on_where_it_was_and_sees_new_partitions(spark: SparkSessi
     assert sorted(numbers(spark, folder)) == list(range(150))
 
 
+def test_a_stream_whose_offsets_are_gone_fails_and_goes_on_when_it_is_told_to(
+    spark: SparkSession, topic: Topic, folder: Path
+) -> None:
+    """Retention was faster than the query. The batch that failed is in the checkpoint, and is repeated."""
+    topic.write(100)
+    stream(spark, topic, folder, availableNow=True).awaitTermination(60)
+    topic.write(100)
+    topic.admin.delete_records({TopicPartition(topic.name, 1): 40})
+    for _ in range(2):
+        said = failure(lambda: stream(spark, topic, folder, availableNow=True).awaitTermination(60))
+        assert "offsets 25 to 50 of orders-1 were to be read, and it has 40 to 50" in said
+        assert "set failOnDataLoss to false" in said
+    assert sorted(numbers(spark, folder)) == list(range(100))
+    again = stream(spark, topic, folder, given={"failOnDataLoss": "false"}, availableNow=True)
+    again.awaitTermination(60)
+    assert again.exception() is None
+    lost = set(range(101, 101 + 4 * 15, 4))
+    assert sorted(numbers(spark, folder)) == sorted(set(range(200)) - lost)
+
+
 def test_a_topic_that_vanishes_fails_the_query_and_leaves_its_checkpoint_as_it_was(
     spark: SparkSession, topic: Topic, folder: Path
 ) -> None:

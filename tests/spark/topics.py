@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Event, Thread
 from time import monotonic, sleep  # noqa: TID251  real sockets live by the wall clock
 from typing import Any
@@ -37,6 +38,8 @@ class Topic:
         self.name = name
         self.partitions = partitions
         self.written = 0
+        self.broker: Broker | None = None
+        """If it is our own."""
         self.admin = Admin(bootstrap_servers=address)
         self.admin.create_topics([NewTopic(name, partitions)])
         self._producer = Producer(bootstrap_servers=address)
@@ -76,9 +79,10 @@ class Topic:
 
     @classmethod
     @contextmanager
-    def on_a_broker(cls, **how: Any) -> Iterator[Topic]:
-        with Broker(settings=QUICK) as broker:
+    def on_a_broker(cls, data: Path | None = None, **how: Any) -> Iterator[Topic]:
+        with Broker(data, QUICK) as broker:
             topic = cls(broker.bootstrap_servers, **how)
+            topic.broker = broker
             try:
                 yield topic
             finally:
