@@ -51,6 +51,10 @@ class WakeupError(CoterieError):
 
 
 class Engine:
+    """Who reads in another way, as a Spark query does, changes what is done with an assignment: `assign`, `hold`,
+    `answer_positions`, `call_listener`, `fail`; and looks at answers as they pass `answer`.
+    """
+
     def __init__(self, settings: ConsumerSettings, assignors: Sequence[Assignor]) -> None:
         """To be made in the event loop it lives on."""
         self.settings = settings
@@ -81,12 +85,12 @@ class Engine:
             effects.Disconnect: self._disconnect,
             effects.Arm: lambda effect: self.chores.arm(effect.key, effect.at_ms, lambda: self.tell(effect.then)),
             effects.Disarm: lambda effect: self.chores.disarm(effect.key),
-            effects.CallListener: self._call_listener,
-            effects.HoldPartitions: self._hold,
+            effects.CallListener: self.call_listener,
+            effects.HoldPartitions: self.hold,
             effects.SetAssignment: lambda effect: self.assign(sorted(effect.partitions)),
             effects.WatchTopics: lambda effect: self.watch.watch(effect.topics),
             effects.RefreshMetadata: lambda effect: self.chores.start(self._refresh(effect)),
-            effects.AskPositions: self._answer_positions,
+            effects.AskPositions: self.answer_positions,
             effects.CommitEnded: lambda effect: self._end(effect.token, None, effect.error),
             effects.CommittedEnded: lambda effect: self._end(effect.token, effect.offsets, effect.error),
             effects.Fail: lambda effect: self.fail(effect.error),
@@ -110,9 +114,9 @@ class Engine:
         finally:
             self._is_handling = False
         self.reading.ask_more()
-        self._wake()
+        self.news()
 
-    def _answer(self, then: Any, reply: Any = None, error: Exception | None = None) -> None:
+    def answer(self, then: Any, reply: Any = None, error: Exception | None = None) -> None:
         if not self.chores.is_closed:
             then.reply, then.error = reply, error
             self.tell(then)
@@ -131,12 +135,12 @@ class Engine:
         try:
             reply = await within(effect.timeout_ms, asked)
         except CoterieError as error:
-            self._answer(effect.then, error=error)
+            self.answer(effect.then, error=error)
         except Exception as error:  # the member waits for an answer, whosever mistake it is
-            self._answer(effect.then, error=CoterieError(f"{type(request).__name__} could not be sent: {error!r}"))
+            self.answer(effect.then, error=CoterieError(f"{type(request).__name__} could not be sent: {error!r}"))
             raise
         else:
-            self._answer(effect.then, reply[0] if is_fetch else reply)
+            self.answer(effect.then, reply[0] if is_fetch else reply)
 
     async def _find_coordinator(self, effect: effects.FindCoordinator) -> None:
         assert self.settings.group_id is not None
@@ -144,9 +148,9 @@ class Engine:
         try:
             found = await within(self.settings.request_timeout_ms, asked)
         except CoterieError as error:
-            self._answer(effect.then, error=error)
+            self.answer(effect.then, error=error)
         else:
-            self._answer(effect.then, found)
+            self.answer(effect.then, found)
 
     def _disconnect(self, effect: effects.Disconnect) -> None:
         for lane in (effects.COORDINATOR_LANE, effects.LEAVING_LANE):
@@ -156,9 +160,9 @@ class Engine:
         try:
             await self.cluster.refresh(effect.topics, allow_auto_create=self.settings.allow_auto_create_topics)
         except CoterieError as error:
-            self._answer(effect.then, error=error)
+            self.answer(effect.then, error=error)
         else:
-            self._answer(effect.then, self.watch.topics(effect.topics))
+            self.answer(effect.then, self.watch.topics(effect.topics))
 
     def _topics_changed(self, topics: Mapping[str, AssignorTopic]) -> None:
         if self.member is not None and self.member.subscribed:
@@ -166,18 +170,18 @@ class Engine:
         else:
             self.reading.ask_more()
 
-    def _call_listener(self, effect: effects.CallListener) -> None:
+    def call_listener(self, effect: effects.CallListener) -> None:
         if self.listener.hears(effect.kind):
             self._calls.append(effect)
             self.needs_attention = True
         else:
-            self._answer(effect.then)
+            self.answer(effect.then)
 
     def listener_done(self, call: effects.CallListener, error: Exception | None) -> None:
         self._calls.remove(call)
-        self._answer(call.then, error=error)
+        self.answer(call.then, error=error)
 
-    def _hold(self, effect: effects.HoldPartitions) -> None:
+    def hold(self, effect: effects.HoldPartitions) -> None:
         with self.reading.lock:
             self.reading.fetcher.hold(effect.partitions)
 
@@ -186,16 +190,16 @@ class Engine:
             self.reading.fetcher.assign(partitions)
         self.reading.ask_more()
 
-    def _answer_positions(self, effect: effects.AskPositions) -> None:
+    def answer_positions(self, effect: effects.AskPositions) -> None:
         with self.reading.lock:
             offsets = self.reading.fetcher.processed()
-        self._answer(effect.then, offsets)
+        self.answer(effect.then, offsets)
 
     def fail(self, error: Exception) -> None:
         """The caller of poll is to know."""
         self._failures.append(error)
         self.needs_attention = True
-        self._wake()
+        self.news()
 
     # --- what was asked and ends --------------------------------------------------------------------------------------
 
@@ -219,7 +223,7 @@ class Engine:
         """Its listener calls come out of `until_something` until the future is done."""
         ending: asyncio.Future[Any] = self.chores.loop.create_future()
         self._endings[id(event)] = ending
-        ending.add_done_callback(lambda _: self._wake())
+        ending.add_done_callback(lambda _: self.news())
         self.tell(event)
         return ending
 
@@ -278,7 +282,8 @@ class Engine:
             self._waiters.discard(waiter)
         return True
 
-    def _wake(self) -> None:
+    def news(self) -> None:
+        """Whoever waits in `until_news` looks again."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -287,7 +292,7 @@ class Engine:
         """From any thread."""
         self._is_woken = True
         self.needs_attention = True
-        self.chores.loop.call_soon_threadsafe(self._wake)
+        self.chores.loop.call_soon_threadsafe(self.news)
 
     async def poll(self, until_ms: float, *, begins: bool = True) -> effects.CallListener | None:
         """As `until_something`, within a poll: it begins here, and ends with anything but a listener's call.
@@ -315,7 +320,7 @@ class Engine:
     def _something_was_read(self) -> None:
         if not self.chores.is_closed:
             self.watch.look_again()
-            self._wake()
+            self.news()
 
     async def close(self) -> None:
         """Whatever is under way ends here; nothing is asked any more."""
@@ -325,7 +330,7 @@ class Engine:
                 ending.set_exception(CoterieError("the consumer was closed before this was done"))
                 ending.exception()  # whoever still waits hears of it; if nobody does, nobody must
         self._endings.clear()
-        self._wake()
+        self.news()
         await self.cluster.close()
 
 

@@ -205,7 +205,7 @@ class Seat:
 
 
 class _Member(Engine):
-    """The consumer's engine without the reading: rounds and commits alone."""
+    """The consumer's engine for somebody who reads elsewhere: rounds and commits alone."""
 
     def __init__(self, options: SourceOptions, holdings: Holdings, revoked: Any) -> None:
         super().__init__(options.client, [assignor(name) for name in options.client.partition_assignment_strategy])
@@ -242,9 +242,6 @@ class _Member(Engine):
             raise self._holdings.broken
         if self._wrong is not None:
             raise self._wrong
-
-    def news(self) -> None:
-        self._wake()
 
     async def until_news(self, until_ms: float | None, *, at_most_ms: int = 1_000) -> bool:
         """Whether there is time left, after something has happened or a while."""
@@ -289,14 +286,14 @@ class _Member(Engine):
         holdings.assigned([each for each in partitions if each not in holdings.owned])
         self.has_joined = True
 
-    def _hold(self, effect: effects.HoldPartitions) -> None:
+    def hold(self, effect: effects.HoldPartitions) -> None:
         """Of an eager member, before a round: nothing more is planned of these."""
         self._holdings.going_away(effect.partitions)
 
-    def _answer_positions(self, effect: effects.AskPositions) -> None:
-        self._answer(effect.then, {})
+    def answer_positions(self, effect: effects.AskPositions) -> None:
+        self.answer(effect.then, {})
 
-    def _call_listener(self, effect: effects.CallListener) -> None:
+    def call_listener(self, effect: effects.CallListener) -> None:
         self.chores.start(self._listen(effect))
 
     async def _listen(self, effect: effects.CallListener) -> None:
@@ -304,18 +301,18 @@ class _Member(Engine):
             await self._revoked(effect.partitions)
         elif effect.kind is not Listened.ASSIGNED:
             self._holdings.lost(effect.partitions)
-        self._answer(effect.then)
+        self.answer(effect.then)
         if self._holdings.broken is not None and not self.is_leaving and not self.chores.is_closed:
             self.tell(events.UnsubscribeAsked())  # the query will fail; until then it must not keep others from reading
 
-    def _answer(self, then: Any, reply: Any = None, error: Exception | None = None) -> None:
+    def answer(self, then: Any, reply: Any = None, error: Exception | None = None) -> None:
         if isinstance(then, events.JoinAnswered) and reply is not None and not reply.error:
             self.is_alone = reply.leader_id == reply.member_id and len(reply.members) <= 1
-        super()._answer(then, reply, error)
+        super().answer(then, reply, error)
 
     def fail(self, error: Exception) -> None:
         self._wrong = error
-        self._wake()
+        self.news()
 
     async def leave(self, until_ms: int) -> None:
         try:
