@@ -12,7 +12,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from apache_kafka import ApacheKafka, run_java
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.words import NewTopic
 from coterie.client.producer import Producer
@@ -49,6 +48,8 @@ def application(address: str, folder: str) -> None:
 
 
 def main(python: str) -> None:
+    from apache_kafka import ApacheKafka, run_java  # the other environment has no pytest
+
     with ApacheKafka() as kafka, tempfile.TemporaryDirectory() as folder:
         with Admin(bootstrap_servers=kafka.bootstrap) as admin:
             admin.create_topics([NewTopic(TOPIC, 4, 1)])
