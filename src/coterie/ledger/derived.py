@@ -1,77 +1,217 @@
-"""What the records of `__consumer_offsets` let one conclude about rounds, on any cluster.
+"""What the records of `__consumer_offsets` let one conclude about a classic group, on any cluster.
 
-A group's record is written when a round has ended, so its members and their partitions are known for sure; when the
-round began, who was late and why it came are not. The cause told here is what the members that came and went suggest,
-the beginning of a round is its end.
+Each record is the whole group, written when a round has ended, so members and owners are certain, and a round is the
+difference of two records. When it began, and whether a member left or was thrown out, is not in the log. A generation
+may be missing: compacted away, or its round was overtaken before the leader's sync. Nothing is made up for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
 
 from coterie import facts
+from coterie.errors import MalformedError
 from coterie.facts import Cause, Fact
 from coterie.messages import GroupRecord, StoredGroup, StoredMember
+from coterie.wire.subscription import read_subscription
 
-__all__ = ["derived_facts"]
+__all__ = ["Kind", "Seen", "Step", "compare", "derived_facts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the next record of the group is compared with."""
+
+    generation_id: int
+    protocol_name: str | None = None
+    members: Mapping[str, tuple[str | None, str]] = field(default_factory=dict)
+    """Instance id of each, and what it subscribes to."""
+
+    @classmethod
+    def of(cls, stored: StoredGroup) -> Seen:
+        members = {member.member_id: (member.instance_id, _wants(member)) for member in stored.members}
+        return cls(stored.generation_id, stored.protocol_name, members)
+
+    def to_json(self) -> Any:
+        return [self.generation_id, self.protocol_name, {name: list(about) for name, about in self.members.items()}]
+
+    @classmethod
+    def from_json(cls, said: Any) -> Seen:
+        generation_id, protocol_name, members = said
+        return cls(generation_id, protocol_name, {name: (about[0], about[1]) for name, about in members.items()})
+
+
+def _wants(member: StoredMember) -> str:
+    """What it owns is part of a subscription's bytes, too; only what it wants counts as a change."""
+    try:
+        return "\n".join(sorted(read_subscription(member.subscription).topics))
+    except MalformedError:
+        return member.subscription.hex()
+
+
+class Kind(Enum):
+    FIRST = auto()
+    """Nothing to compare with: what was before is not in the log."""
+    ROUND = auto()
+    REPLACED = auto()
+    """The same generation with other ids: a static member came back without a round (rule 19)."""
+    AGAIN = auto()
+    """The same generation, the same members."""
+    GONE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """From one record of a group to the next."""
+
+    kind: Kind
+    last: Seen | None
+    """In the log before it, in the same life of the group."""
+    now: Seen | None
+    is_new_life: bool
+    """There was one before of a higher generation: the group was deleted and made anew, its tombstone compacted."""
+
+    @property
+    def before(self) -> Seen:
+        """Where a round began: a group of generation 1 began with nothing."""
+        return self.last if self.last is not None else Seen(0)
+
+    @property
+    def came(self) -> list[str]:
+        return sorted(self._after.members.keys() - self.before.members.keys())
+
+    @property
+    def left(self) -> list[str]:
+        return sorted(self.before.members.keys() - self._after.members.keys())
+
+    @property
+    def returned(self) -> dict[str, str]:
+        """Static members that came back under another id: the new one, and the old."""
+        old = {self.before.members[name][0]: name for name in self.left}
+        names = {name: self._after.members[name][0] for name in self.came}
+        return {name: old[instance] for name, instance in names.items() if instance is not None and instance in old}
+
+    @property
+    def changed(self) -> list[str]:
+        """Members that subscribe to something else."""
+        both = sorted(self._after.members.keys() & self.before.members.keys())
+        return [name for name in both if self._after.members[name][1] != self.before.members[name][1]]
+
+    @property
+    def has_other_assignor(self) -> bool:
+        before, now = self.before, self._after
+        return bool(before.members and now.members and before.protocol_name != now.protocol_name)
+
+    @property
+    def _after(self) -> Seen:
+        return self.now if self.now is not None else Seen(self.before.generation_id)
+
+    def why(self) -> str:
+        """In words of what the two records show."""
+        returned = len(self.returned)
+        reasons = [
+            _count(len(self.came) - returned, "member came", "members came"),
+            _count(len(self.left) - returned, "member is gone", "members are gone"),
+            _count(returned, "static member came back", "static members came back"),
+            _count(len(self.changed), "member changed its subscription", "members changed their subscriptions"),
+        ]
+        if self.has_other_assignor:
+            reasons.append(f"the assignor changed from {self.before.protocol_name} to {self._after.protocol_name}")
+        said = ", ".join(reason for reason in reasons if reason)
+        return said or "nothing that the log shows: a member asked again, or came and went in between"
+
+    def cause(self) -> tuple[Cause, str]:
+        """The nearest of the causes that a broker knows, and the member behind it."""
+        returned = self.returned
+        new = [name for name in self.came if name not in returned]
+        gone = [name for name in self.left if name not in returned.values()]
+        suggested = (
+            (Cause.NEW_MEMBER, new),
+            (Cause.MEMBER_LEFT, gone),
+            (Cause.STATIC_MEMBER_REPLACED, list(returned)),
+            (Cause.PROTOCOLS_CHANGED, self.changed),
+        )
+        for cause, members in suggested:
+            if members:
+                return cause, members[0]
+        return (Cause.PROTOCOLS_CHANGED if self.has_other_assignor else Cause.LEADER_REJOINED), ""
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}" if number > 0 else ""
+
+
+def compare(last: Seen | None, stored: StoredGroup | None) -> Step:
+    """`last` is None if nothing is known of the group; `stored` is None in a tombstone."""
+    if stored is None:
+        return Step(Kind.GONE, last, None, is_new_life=False)
+    now = Seen.of(stored)
+    is_new_life = last is not None and now.generation_id < last.generation_id
+    if is_new_life:
+        last = None
+    if last is None:
+        kind = Kind.ROUND if now.generation_id == 1 else Kind.FIRST
+    elif now.generation_id > last.generation_id:
+        kind = Kind.ROUND
+    else:
+        kind = Kind.REPLACED if last.members.keys() != now.members.keys() else Kind.AGAIN
+    return Step(kind, last, now, is_new_life)
+
+
+# --- as facts ---------------------------------------------------------------------------------------------------------
 
 
 def derived_facts(records: Iterable[tuple[int, GroupRecord]]) -> Iterator[Fact]:
-    """Records of groups with their times, in the order of their log."""
-    known: dict[str, StoredGroup] = {}
+    """Records of groups with their times, in the order of their log. A round is told at its end."""
+    known: dict[str, Seen] = {}
     for at_ms, record in records:
-        group_id, stored = record.group_id, record.value
-        if stored is None:
-            known.pop(group_id, None)
+        group_id = record.group_id
+        step = compare(known.pop(group_id, None), record.value)
+        if record.value is None or step.is_new_life:
             yield facts.GroupDied(at_ms, group_id, "its record was deleted")
-            continue
-        before = known.get(group_id)
-        known[group_id] = stored
-        if stored.members:
-            yield from _stored(at_ms, group_id, before, stored)
-        elif before is not None and before.members:
-            yield from (_left(at_ms, group_id, member) for member in before.members)
-            yield facts.GroupEmptied(at_ms, group_id, stored.generation_id)
+        if step.now is not None and record.value is not None:
+            known[group_id] = step.now
+            yield from _told(at_ms, group_id, step, record.value)
 
 
-def _stored(at_ms: int, group_id: str, before: StoredGroup | None, now: StoredGroup) -> Iterator[Fact]:
-    old = {member.member_id: member for member in before.members} if before is not None else {}
-    new = {member.member_id: member for member in now.members}
-    if before is not None and before.generation_id == now.generation_id and old:
-        yield from _replaced(at_ms, group_id, old, new)
+def _told(at_ms: int, group_id: str, step: Step, stored: StoredGroup) -> Iterator[Fact]:
+    members = {member.member_id: member for member in stored.members}
+    returned = step.returned
+    if step.kind is Kind.REPLACED:
+        for member_id, old_id in returned.items():
+            yield facts.MemberReplaced(at_ms, group_id, member_id, old_id, members[member_id].instance_id or "")
+        yield from _left(at_ms, group_id, step, stored)
         return
-    came = [member for member_id, member in new.items() if member_id not in old]
-    went = [member for member_id, member in old.items() if member_id not in new]
-    for member in came:
+    if step.kind is Kind.AGAIN:
+        return
+    for member in (members[member_id] for member_id in step.came):
         yield facts.MemberJoined(
             at_ms, group_id, member.member_id, member.instance_id, member.client_id, member.client_host
         )
-    cause, culprit = _cause(came, went)
-    generation_id = before.generation_id if before is not None else 0
-    yield facts.RoundStarted(at_ms, group_id, cause, culprit, None, generation_id, [*old])
-    for member in went:
-        yield _left(at_ms, group_id, member)
-    yield facts.JoinPhaseCompleted(at_ms, group_id, now.generation_id, now.protocol_name or "", now.leader_id or "", {})
-    yield facts.AssignmentStored(
-        at_ms, group_id, now.generation_id, {member.member_id: member.assignment for member in now.members}
+    assignments = {member.member_id: member.assignment for member in stored.members}
+    if step.kind is Kind.FIRST:
+        state = "Stable" if members else "Empty"
+        yield facts.GroupLoaded(at_ms, group_id, state, stored.generation_id, [*members], 0, assignments)
+        return
+    cause, culprit = step.cause()
+    before = step.before
+    yield facts.RoundStarted(at_ms, group_id, cause, culprit, None, before.generation_id, [*before.members])
+    yield from _left(at_ms, group_id, step, stored)
+    if not members:
+        return
+    yield facts.JoinPhaseCompleted(
+        at_ms, group_id, stored.generation_id, stored.protocol_name or "", stored.leader_id or "", {}
     )
+    yield facts.AssignmentStored(at_ms, group_id, stored.generation_id, assignments)
 
 
-def _replaced(at_ms: int, group_id: str, old: dict[str, StoredMember], new: dict[str, StoredMember]) -> Iterator[Fact]:
-    """The same generation written again: a static member came back under a new id (rule 19)."""
-    gone = {member.instance_id: member_id for member_id, member in old.items() if member_id not in new}
-    for member_id, member in new.items():
-        if member_id not in old and member.instance_id in gone and member.instance_id is not None:
-            yield facts.MemberReplaced(at_ms, group_id, member_id, gone[member.instance_id], member.instance_id)
-
-
-def _cause(came: list[StoredMember], went: list[StoredMember]) -> tuple[Cause, str]:
-    if came:
-        return Cause.NEW_MEMBER, came[0].member_id
-    if went:
-        return Cause.MEMBER_LEFT, went[0].member_id
-    return Cause.PROTOCOLS_CHANGED, ""
-
-
-def _left(at_ms: int, group_id: str, member: StoredMember) -> Fact:
-    return facts.MemberLeft(at_ms, group_id, member.member_id, member.instance_id, None)
+def _left(at_ms: int, group_id: str, step: Step, stored: StoredGroup) -> Iterator[Fact]:
+    replaced = step.returned.values() if step.kind is Kind.REPLACED else ()
+    for member_id in step.left:
+        if member_id not in replaced:
+            yield facts.MemberLeft(at_ms, group_id, member_id, step.before.members[member_id][0], None)
+    if step.left and not stored.members:
+        yield facts.GroupEmptied(at_ms, group_id, stored.generation_id)
