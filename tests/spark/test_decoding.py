@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from coterie.errors import MalformedError
 from coterie.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup
 from coterie.spark.decoding import FACTS_TOPIC, OFFSETS_TOPIC, decode, decode_batches
-from coterie.spark.decoding.commits import Bytes, read_commits
+from coterie.spark.decoding.commits import read_commits
 from coterie.spark.decoding.decode import decode_record
 from coterie.spark.schemas import COMMITS, DECODED
 from coterie.wire.offsets_topic import FLEXIBLE_FROM, OFFSET_VALUE_VERSIONS, write_key, write_offset_value, write_record
@@ -42,38 +42,42 @@ def batch_of(pairs: list[Pair], topic: str = OFFSETS_TOPIC) -> Any:
     )
 
 
-def read_plainly(key: bytes | None, value: bytes | None) -> dict[str, Any]:
-    if key is None:
-        return {"kind": "garbage", "reason": "a record without a key"}
-    try:
-        return decode_record(key, value)
-    except MalformedError as error:
-        return {"kind": "garbage", "reason": str(error)}
+def decoded(batch: Any) -> list[dict[str, Any]]:
+    """In the order of the log, without what is null; `kind` for all."""
+    found = []
+    for part in decode(batch):
+        assert part.schema == DECODED.arrow
+        part.validate(full=True)
+        found += part.to_pylist()
+    return [_filled(row) for row in sorted(found, key=lambda row: row["log_offset"])]
 
 
 def _filled(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: cell for name, cell in row.items() if cell is not None}
+    return {name: _filled(cell) if isinstance(cell, dict) else cell for name, cell in row.items() if cell is not None}
+
+
+def read_plainly(key: bytes | None, value: bytes | None) -> dict[str, Any]:
+    if key is None:
+        return {"other": {"kind": "garbage", "reason": "a record without a key"}}
+    try:
+        return decode_record(key, value)
+    except MalformedError as error:
+        return {"other": {"kind": "garbage", "reason": str(error)}}
 
 
 def assert_equal_to_the_plain_reader(pairs: list[Pair]) -> None:
-    found = decode(batch_of(pairs))
-    assert found.schema == DECODED.arrow
-    found.validate(full=True)
-    for number, (row, pair) in enumerate(zip(found.to_pylist(), pairs, strict=True)):
-        where = {
-            "log_topic": OFFSETS_TOPIC,
-            "log_partition": 7,
-            "log_offset": 100 + number,
-            "log_ms": 1_700_000_000_123,
-        }
-        assert _filled(row) == _filled(read_plainly(*pair) | where)
+    where = {"log_partition": 7, "log_ms": 1_700_000_000_123}
+    expected = [
+        _filled(read_plainly(*pair)) | where | {"log_offset": 100 + number} for number, pair in enumerate(pairs)
+    ]
+    assert decoded(batch_of(pairs)) == expected
 
 
 def taken_by_columns(pairs: list[Pair]) -> list[bool]:
     batch = batch_of(pairs)
-    found = read_commits(Bytes.of(batch.column("key")), Bytes.of(batch.column("value"))).taken.tolist()
-    assert isinstance(found, list)
-    return found
+    found = read_commits(batch.column("key"), batch.column("value"))
+    assert sorted([*found.rows, *found.others]) == list(range(len(pairs)))
+    return [number in found.rows for number in range(len(pairs))]
 
 
 int32s, int64s = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
@@ -145,36 +149,39 @@ def test_a_name_that_is_no_utf8_costs_its_own_row_alone() -> None:
     good = write_record(OffsetRecord("größe", "t", 0, CommittedOffset(5)))
     bad = write_key(OffsetRecord("ok", "t", 0, None)).replace(b"ok", b"\xff\xfe"), good[1]
     assert_equal_to_the_plain_reader([good, bad, (KEY, good[1]), (KEY, None)])
-    assert [row["kind"] for row in decode(batch_of([good, bad])).to_pylist()] == ["commit", "garbage"]
+    assert ["other" in row for row in decoded(batch_of([good, bad]))] == [False, True]
 
 
 def test_types_of_others_are_named_and_those_of_groups_passed_on() -> None:
     group = write_record(GroupRecord("g", StoredGroup("consumer", 1)))
     share = (b"\x00\x0a\x00\x01g", b"\x00\x00")
-    rows = decode(batch_of([group, share, (b"\x00\x03\x00\x01g", None)])).to_pylist()
-    assert [(row["kind"], row["group_id"], row["key"]) for row in rows] == [
-        ("group", "g", group[0]),
-        ("type 10", None, None),
-        ("group", "g", b"\x00\x03\x00\x01g"),
+    rows = decoded(batch_of([group, share, (b"\x00\x03\x00\x01g", None)]))
+    assert [(row.get("group_id"), row["other"]) for row in rows] == [
+        ("g", {"kind": "group", "key": group[0], "value": group[1]}),
+        (None, {"kind": "type 10"}),
+        ("g", {"kind": "group", "key": b"\x00\x03\x00\x01g"}),
     ]
 
 
 def test_facts_are_passed_on_unread() -> None:
     """Even one whose key looks like an offset's."""
-    (row,) = decode(batch_of([(KEY, b"{}")], FACTS_TOPIC)).to_pylist()
-    assert row["kind"] == "fact" and row["value"] == b"{}" and row["offset"] is None
+    (row,) = decoded(batch_of([(KEY, b"{}")], FACTS_TOPIC))
+    assert row["other"] == {"kind": "fact", "value": b"{}"} and "offset" not in row
 
 
 @pytest.mark.parametrize(("start", "length"), [(0, 1), (3, 5), (60, 16)])
 def test_a_piece_of_a_column_is_read_as_the_piece(start: int, length: int) -> None:
-    whole = decode(batch_of(RECORDED)).to_pylist()
-    assert decode(batch_of(RECORDED).slice(start, length)).to_pylist() == whole[start : start + length]
+    whole = decoded(batch_of(RECORDED))
+    assert decoded(batch_of(RECORDED).slice(start, length)) == whole[start : start + length]
 
 
 def test_empty_batches_are_left_out() -> None:
     assert list(decode_batches([batch_of([])])) == []
-    assert [each.num_rows for each in decode_batches([batch_of([]), batch_of(RECORDED)])] == [len(RECORDED)]
+    commits, others = decode_batches([batch_of([]), batch_of(RECORDED)])
+    assert commits.num_rows + others.num_rows == len(RECORDED) and commits.num_rows and others.num_rows
 
 
 def test_what_is_decoded_holds_a_whole_commit() -> None:
-    assert {column.name for column in COMMITS.columns} <= {column.name for column in DECODED.columns}
+    """Whether it is a tombstone is seen by the offset."""
+    names = {column.name for column in COMMITS.columns} - {"tombstone"}
+    assert names <= {column.name for column in DECODED.columns}

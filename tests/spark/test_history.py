@@ -55,7 +55,7 @@ class Reading:
             if number in stopping:
                 self._stop()
             row = decode_record(one.key, one.value)
-            if row["kind"] == "group":
+            if row.get("other", {}).get("kind") == "group":
                 history = self.groups.setdefault(row["group_id"], GroupHistory(row["group_id"]))
                 history.record(one.key, one.value, At(one.partition, one.offset, one.ms))
         self._stop()

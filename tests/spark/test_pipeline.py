@@ -18,6 +18,7 @@ from coterie.client.admin.admin import Admin
 from coterie.client.words import TopicPartition
 from coterie.errors import CoterieError
 from coterie.ledger import fold
+from coterie.spark import transforms
 from coterie.spark.history.observed import observed_round
 from coterie.spark.pipelines.groups import GroupsPipeline, Wanted, still_to_read
 from coterie.spark.pipelines.store import Store
@@ -114,7 +115,7 @@ def records_of(spark: SparkSession, log: Sequence[LogRecord]) -> DataFrame:
     frame = spark.createDataFrame(
         rows, "key binary, value binary, topic string, partition int, offset bigint, ms bigint"
     )
-    return frame.withColumn("timestamp", F.timestamp_millis("ms"))
+    return transforms.decoded(frame.withColumn("timestamp", F.timestamp_millis("ms")))
 
 
 def test_a_batch_that_ends_anywhere_is_done_over_and_no_row_is_there_twice(

@@ -255,16 +255,18 @@ TABLES: Mapping[str, Table] = {
 
 # --- between the steps ------------------------------------------------------------------------------------------------
 
+_OTHER = pa.struct([("kind", _TEXT), ("reason", _TEXT), ("key", pa.binary()), ("value", pa.binary())])
 DECODED = Table(
     "decoded",
     "A record of the log, read as far as it can be without the ones before it.",
     (
-        Column("kind", _TEXT, "commit, group, fact, type N or garbage."),
-        Column("reason", _TEXT, "Why it is garbage."),
-        Column("log_topic", _TEXT, "The log it stands in."),
-        *COMMITS.columns,
-        Column("key", pa.binary(), "Of a record of a group, as it is."),
-        Column("value", pa.binary(), "Of a record of a group or a fact, as it is."),
+        # As few as can be: what a row costs on its way into Spark is its columns.
+        *(column for column in COMMITS.columns if column.name != "tombstone"),
+        Column(
+            "other",
+            _OTHER,
+            "Of what is no commit: group, fact, type N or garbage; why it is garbage; if of a group, its bytes.",
+        ),
     ),
 )
 

@@ -1,8 +1,9 @@
 """Offset commits, a column at a time: NumPy reads the fields of all records where they stand in Arrow's memory.
 
 A row is taken here only if every field lies within its bytes and is of the common shape; the others are left to the
-plain reader, so nothing here decides what is malformed. The shapes are those of semantics 10: keys of type 0 and 1,
-values of version 0 to 4.
+plain reader, so nothing here decides what is malformed. Columns are made of the rows that were taken, and of no others.
+Keys repeat, as a group commits again and again: each is read once in a batch. The shapes are those of semantics 10:
+keys of type 0 and 1, values of version 0 to 4.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ class Bytes:
         rows = len(column)
         places = np.frombuffer(offsets, np.int32)[column.offset : column.offset + rows + 1].astype(np.int64)
         first, last = int(places[0]), int(places[-1])  # the column may be a piece of a larger one
-        # Eight bytes more, so that a number may be looked at before it is known to lie within the row.
-        padded = np.zeros(last - first + 8, np.uint8)
+        # Sixteen bytes more, so that a number may be looked at before it is known to lie within the row.
+        padded = np.zeros(last - first + 16, np.uint8)
         if last > first:
-            padded[:-8] = np.frombuffer(data, np.uint8)[first:last]
+            padded[:-16] = np.frombuffer(data, np.uint8)[first:last]
         places -= first
         valid = np.asarray(column.is_valid()) if column.null_count else np.ones(rows, bool)
         return cls(padded, places[:-1], places[1:], valid)
@@ -81,22 +82,49 @@ def type_of_key(keys: Bytes) -> Ints:
 
 @dataclass(slots=True)
 class Commits:
-    """The columns of the table; rows that are not `taken` are null and to be read otherwise."""
+    """Those of the `rows`, in their order; the other rows are to be read otherwise."""
 
+    rows: Ints
+    others: Ints
+    columns: dict[str, Any]
+
+
+def read_commits(keys: Any, values: Any, passed_over: Ints | None = None) -> Commits:
+    """Of two binary columns; rows that are `passed_over` are not commits, whatever they look like."""
+    encoded = keys.dictionary_encode(null_encoding="encode")
+    key, which = _read_keys(Bytes.of(encoded.dictionary)), np.asarray(encoded.indices)
+    of_values = Bytes.of(values)
+    value = _read_values(of_values)
+    taken = key.taken[which] & (value.taken | ~of_values.valid)  # no value at all is a tombstone
+    if passed_over is not None:
+        taken &= ~passed_over
+    rows = np.flatnonzero(taken)
+    if len(rows) < len(taken):
+        which, value = which[rows], value.of(rows)
+    has_value, indices = value.taken, pa.array(which)
+    columns = {
+        "group_id": key.group_id.take(indices),
+        "topic": key.topic.take(indices),
+        "partition": pa.array(key.partition[which]),
+        "offset": _column(value.offset, has_value),
+        "leader_epoch": _column(value.leader_epoch.astype(np.int32), has_value),
+        "metadata": value.metadata,
+        "commit_ms": _column(value.commit_ms, has_value),
+        "expire_ms": _column(value.expire_ms, value.has_expiry),
+        "topic_id": _topic_ids(of_values, value.topic_id_at, value.has_topic_id),
+    }
+    return Commits(rows, np.flatnonzero(~taken), columns)
+
+
+@dataclass(slots=True)
+class _Keys:
     taken: Ints
     group_id: Any
     topic: Any
-    partition: Any
-    offset: Any
-    leader_epoch: Any
-    metadata: Any
-    commit_ms: Any
-    expire_ms: Any
-    topic_id: Any
-    tombstone: Any
+    partition: Ints
 
 
-def read_commits(keys: Bytes, values: Bytes) -> Commits:
+def _read_keys(keys: Bytes) -> _Keys:
     taken = np.isin(type_of_key(keys), OFFSET_KEYS)
     group_at = keys.starts + 4
     group_size = keys.number(keys.starts + 2, 2)
@@ -104,50 +132,23 @@ def read_commits(keys: Bytes, values: Bytes) -> Commits:
     topic_size = keys.number(topic_at - 2, 2)
     partition_at = topic_at + topic_size
     taken &= (group_size >= 0) & (topic_size >= 0) & (topic_at <= keys.ends) & (partition_at + 4 <= keys.ends)
+    group_id, taken = _texts(keys, group_at, group_size, taken)
+    topic, taken = _texts(keys, topic_at, topic_size, taken)
+    return _Keys(taken, group_id, topic, keys.number(partition_at, 4).astype(np.int32))
 
-    value = _read_values(values)
-    is_tombstone = ~values.valid
-    taken &= is_tombstone | value.taken
-    has_value = taken & ~is_tombstone
-    texts = [
-        keys.slices(group_at, group_size, taken),
-        keys.slices(topic_at, topic_size, taken),
-        values.slices(value.metadata_at, value.metadata_size, has_value),
-    ]
+
+def _texts(column: Bytes, starts: Ints, lengths: Ints, wanted: Ints) -> tuple[Any, Ints]:
+    """And of which rows: if some bytes are no UTF-8, all that are not plain are left to the plain reader."""
     try:
-        group_id, topic, metadata = (each.cast(pa.string()) for each in texts)
-    except pa.ArrowInvalid:  # somewhere there are bytes that are no UTF-8: the plain reader says where
-        return _without(keys, values, taken & ~_has_high_bytes(keys, taken) & ~_has_high_bytes(values, has_value))
-    return Commits(
-        taken,
-        group_id,
-        topic,
-        _column(keys.number(partition_at, 4).astype(np.int32), taken),
-        _column(value.offset, has_value),
-        _column(value.leader_epoch.astype(np.int32), has_value),
-        metadata,
-        _column(value.commit_ms, has_value),
-        _column(value.expire_ms, has_value & value.has_expiry),
-        _topic_ids(values, value.topic_id_at, has_value & value.has_topic_id),
-        _column(is_tombstone, taken),
-    )
-
-
-def _without(keys: Bytes, values: Bytes, keep: Ints) -> Commits:
-    """The same for fewer rows. Those left out look like keys that are not there."""
-    return read_commits(
-        Bytes(keys.data, keys.starts, np.where(keep, keys.ends, keys.starts), keys.valid & keep), values
-    )
-
-
-def _has_high_bytes(column: Bytes, rows: Ints) -> Ints:
-    """Whether a byte above 127 is anywhere in the row: a number may have one, too, and costs but a slower reading."""
-    counts = np.concatenate(([0], np.cumsum(column.data >= 0x80)))
-    return rows & (counts[column.ends] > counts[column.starts])
+        return column.slices(starts, lengths, wanted).cast(pa.string()), wanted
+    except pa.ArrowInvalid:
+        counts = np.concatenate(([0], np.cumsum(column.data >= 0x80)))
+        wanted = wanted & (counts[column.ends] == counts[column.starts])
+        return column.slices(starts, lengths, wanted).cast(pa.string()), wanted
 
 
 def _column(numbers: Ints, valid: Ints) -> Any:
-    return pa.array(numbers, mask=~valid)
+    return pa.array(numbers) if valid.all() else pa.array(numbers, mask=~valid)
 
 
 @dataclass(slots=True)
@@ -155,13 +156,17 @@ class _Values:
     taken: Ints
     offset: Ints
     leader_epoch: Ints
-    metadata_at: Ints
-    metadata_size: Ints
+    metadata: Any
     commit_ms: Ints
     expire_ms: Ints
     has_expiry: Ints
     topic_id_at: Ints
     has_topic_id: Ints
+
+    def of(self, rows: Ints) -> _Values:
+        metadata = self.metadata.take(pa.array(rows))
+        numbers = {name: getattr(self, name)[rows] for name in self.__slots__ if name != "metadata"}
+        return _Values(metadata=metadata, **numbers)
 
 
 def _read_values(values: Bytes) -> _Values:
@@ -184,6 +189,7 @@ def _read_values(values: Bytes) -> _Values:
     is_id &= (values.number(after + 1, 1) == _ID_TAG[1]) & (values.number(after + 2, 1) == _ID_TAG[2])
     end = np.where(is_id, after + 19, np.where(is_flexible, after + 1, end))
     taken &= (size >= 0) & (end <= values.ends) & (~is_flexible | is_id | (tags == 0))
+    metadata, taken = _texts(values, metadata_at, size, taken)
 
     expire_ms = values.number(after, 8)
     topic_id_at = after + 3
@@ -193,11 +199,10 @@ def _read_values(values: Bytes) -> _Values:
         taken,
         values.number(values.starts + 2, 8),
         np.where(has_epoch, values.number(values.starts + 10, 4), NONE),
-        metadata_at,
-        size,
+        metadata,
         values.number(commit_at, 8),
         expire_ms,
-        has_expiry & (expire_ms != NONE),
+        taken & has_expiry & (expire_ms != NONE),
         topic_id_at,
         has_topic_id,
     )
@@ -209,6 +214,8 @@ def _topic_ids(values: Bytes, at: Ints, valid: Ints) -> Any:
 
     if not valid.any():
         return pa.nulls(len(at), pa.string())
-    ids = values.slices(at, np.full(len(at), 16), valid).dictionary_encode()
-    words = pa.array([topic_id_text(each) for each in ids.dictionary.to_pylist()], pa.string())
-    return words.take(ids.indices)
+    everywhere: Ints = np.ndarray((len(values.data) - 15,), "V16", values.data, strides=(1,))
+    ids = np.ascontiguousarray(everywhere[np.where(valid, at, 0)])
+    column = pa.Array.from_buffers(pa.binary(16), len(at), [_bitmap(valid), pa.py_buffer(ids)]).dictionary_encode()
+    words = pa.array([topic_id_text(each) for each in column.dictionary.to_pylist()], pa.string())
+    return words.take(column.indices)

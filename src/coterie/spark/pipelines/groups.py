@@ -23,6 +23,7 @@ from coterie.client.words import TopicPartition
 from coterie.spark import schemas, transforms
 from coterie.spark.decoding import FACTS_TOPIC, OFFSETS_TOPIC
 from coterie.spark.decoding.decode import COMMIT, FACT, GROUP
+from coterie.spark.group_log import GroupLogSource
 from coterie.spark.pipelines import asking
 from coterie.spark.pipelines.store import Store
 from coterie.spark.plan import Plan
@@ -90,8 +91,9 @@ class GroupsPipeline:
 
     def _query(self) -> Any:
         self.store.check()
-        records = (
-            self._spark.readStream.format("coterie")
+        self._spark.dataSource.register(GroupLogSource)
+        decoded = (
+            self._spark.readStream.format(GroupLogSource.name())
             .option("kafka.isolation.level", "read_committed")  # offsets of an aborted transaction were never committed
             .options(**self._wanted.kafka)
             .option("kafka.exclude.internal.topics", "false")
@@ -102,18 +104,19 @@ class GroupsPipeline:
             .options(**self._wanted.source)
             .load()
         )
-        return records.writeStream.foreachBatch(self.batch).option("checkpointLocation", self.store.checkpoint)
+        return decoded.writeStream.foreachBatch(self.batch).option("checkpointLocation", self.store.checkpoint)
 
     # --- a batch ------------------------------------------------------------------------------------------------------
 
-    def batch(self, records: DataFrame, number: int) -> None:
+    def batch(self, decoded: DataFrame, number: int) -> None:
         with self._one_at_a_time:
             if self.store.is_done(number):
                 return  # it was killed after the last rename and before Spark had noted it
             began_ms = clock_ms()
-            decoded = transforms.decoded(records).persist(StorageLevel.MEMORY_AND_DISK)
+            decoded = decoded.persist(StorageLevel.MEMORY_AND_DISK)
             try:
-                counts = {row["kind"]: row["count"] for row in decoded.groupBy("kind").count().collect()}
+                kind = F.coalesce("other.kind", F.lit(COMMIT))
+                counts = {row["kind"]: row["count"] for row in decoded.groupBy(kind.alias("kind")).count().collect()}
                 self._put(decoded, counts, number)
             finally:
                 decoded.unpersist()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
-from coterie.spark.decoding.decode import COMMIT
 from coterie.spark.schemas import COMMITS
 
 __all__ = ["commits", "last_commits"]
@@ -14,7 +13,8 @@ _KEY = ("group_id", "topic", "partition")
 
 
 def commits(decoded: DataFrame) -> DataFrame:
-    return decoded.where(F.col("kind") == COMMIT).select(*(column.name for column in COMMITS.columns))
+    rows = decoded.where(F.col("other").isNull()).withColumn("tombstone", F.col("offset").isNull())
+    return rows.select(*(column.name for column in COMMITS.columns))
 
 
 def last_commits(before: DataFrame, new: DataFrame) -> DataFrame:

@@ -15,18 +15,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
 from coterie.errors import MalformedError
-from coterie.spark.decoding.decode import FACT, GARBAGE, GROUP
+from coterie.spark.decoding.decode import FACT, FACTS_TOPIC, GARBAGE, GROUP, OFFSETS_TOPIC
 from coterie.spark.history import At, GroupHistory
 from coterie.spark.schemas import FOLDED
 
 __all__ = ["fold_group", "folded"]
 
-_NEEDED = ("group_id", "kind", "log_topic", "log_partition", "log_offset", "log_ms", "key", "value")
+_WHERE = ("log_partition", "log_offset", "log_ms")
+_OTHER = ("kind", "key", "value")
 
 
 def folded(decoded: DataFrame, groups: DataFrame, names: Mapping[str, str]) -> DataFrame:
     """`groups` is the state before; `names` are those of the topics by id. Groups without a record are not in it."""
-    records = decoded.where(F.col("kind").isin(GROUP, FACT)).select(*_NEEDED)
+    records = decoded.where(F.col("other.kind").isin(GROUP, FACT))
+    records = records.select("group_id", *_WHERE, *(F.col(f"other.{name}").alias(name) for name in _OTHER))
     concerned = groups.join(records.select("group_id").distinct(), "group_id", "left_semi").select("group_id", "memory")
     together = records.groupBy("group_id").cogroup(concerned.groupBy("group_id"))
     return together.applyInArrow(partial(fold_group, dict(names)), FOLDED.ddl)
@@ -37,7 +39,7 @@ def fold_group(names: Mapping[str, str], records: Any, before: Any) -> Any:
     memory = before.column("memory").to_pylist()
     history = GroupHistory.from_json(group_id, names, memory[0]) if memory else GroupHistory(group_id, names)
     skipped = []
-    in_order = records.sort_by([(name, "ascending") for name in ("log_topic", "log_partition", "log_offset")])
+    in_order = records.sort_by([("log_partition", "ascending"), ("log_offset", "ascending")])
     for row in in_order.to_pylist():
         at = At(row["log_partition"], row["log_offset"], row["log_ms"])
         try:
@@ -51,7 +53,7 @@ def fold_group(names: Mapping[str, str], records: Any, before: Any) -> Any:
                     "kind": GARBAGE,
                     "reason": str(error),
                     "records": 1,
-                    "log_topic": row["log_topic"],
+                    "log_topic": FACTS_TOPIC if row["kind"] == FACT else OFFSETS_TOPIC,
                     "log_partition": at.log_partition,
                     "first_offset": at.log_offset,
                     "last_offset": at.log_offset,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
-from coterie.spark.decoding.decode import COMMIT, FACT, GROUP
+from coterie.spark.decoding.decode import FACT, GROUP, OFFSETS_TOPIC
 from coterie.spark.schemas import SKIPPED
 
 __all__ = ["skipped"]
@@ -13,11 +13,12 @@ __all__ = ["skipped"]
 
 def skipped(decoded: DataFrame, folded: DataFrame | None) -> DataFrame:
     """At the first reading, and those of groups, whose values are read later; None if there are none."""
-    at_once = decoded.where(~F.col("kind").isin(COMMIT, GROUP, FACT)).select(
-        "kind",
-        "reason",
+    kind = F.col("other.kind")
+    at_once = decoded.where(kind.isNotNull() & ~kind.isin(GROUP, FACT)).select(
+        kind.alias("kind"),
+        F.col("other.reason").alias("reason"),
         F.lit(1).cast("bigint").alias("records"),
-        "log_topic",
+        F.lit(OFFSETS_TOPIC).alias("log_topic"),  # facts are read later
         "log_partition",
         F.col("log_offset").alias("first_offset"),
         F.col("log_offset").alias("last_offset"),
