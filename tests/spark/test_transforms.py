@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -127,17 +123,3 @@ def test_health_is_a_verdict_in_words(spark: SparkSession) -> None:
 def test_spark_and_arrow_mean_the_same_types(spark: SparkSession) -> None:
     for table in (*TABLES.values(), DECODED, FOLDED, GROUPS_STATE):
         assert spark.createDataFrame([], table.ddl).toArrow().schema.types == table.arrow.types, table.name
-
-
-def test_the_query_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    """Of docs/pipeline.md, in pandas."""
-    (block,) = re.findall(
-        r"```python\n(.*?)```", (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text(), re.DOTALL
-    )
-    folder = tmp_path / "groups" / "rounds" / "batch=0"
-    folder.mkdir(parents=True)
-    rows = [{"group_id": "g", "evidence": "derived", "cause": "1 member came"}] * 3
-    pq.write_table(pa.Table.from_pylist(rows, TABLES["rounds"].arrow), folder / "part-0.parquet")
-    monkeypatch.chdir(tmp_path)
-    exec(compile(block, "pipeline.md", "exec"), {})
-    assert re.search(r"g\s+1 member came\s+3", capsys.readouterr().out)
