@@ -13,7 +13,7 @@ def intervals(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return sorted((tuple(row[name] for name in names) for row in rows), key=repr)
 
 
-def rounds(rows: Iterable[dict[str, Any]], *, with_moves: bool) -> list[tuple[Any, ...]]:
+def rounds(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return sorted(
         (
             row["group_id"],
@@ -22,7 +22,7 @@ def rounds(rows: Iterable[dict[str, Any]], *, with_moves: bool) -> list[tuple[An
             row["log_offset"],
             sorted(row["came"]),
             sorted(row["left"]),
-            [tuple(move.values()) for move in row["moved"]] if with_moves else None,
+            [tuple(move.values()) for move in row["moved"]],
         )
         for row in rows
     )
@@ -43,7 +43,6 @@ def generations(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
                 ),
             )
             for row in rows
-            if row["protocol"] == "classic"
         ),
         key=repr,
     )

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -37,7 +36,6 @@ class Picture:
     members: frozenset[str] = frozenset()
     owners: Mapping[tuple[str, int], str] = field(default_factory=dict)
     is_gone: bool = False
-    begins_anew: bool = False
 
 
 class Second(NamedTuple):
@@ -162,46 +160,87 @@ def _intervals(group: str, pictures: Sequence[Picture]) -> list[tuple[Any, ...]]
 # --- groups of the new protocol ---------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Moment(Picture):
+    """After a record; `generation` is the epoch, 0 if none is known."""
+
+    is_new_epoch: bool = False
+    is_settled: bool = False
+    """Every member has reached the epoch, with all it was assigned."""
+
+
 def _add_modern(
     second: Second, group: str, records: Sequence[tuple[int, str, Any, LogRecord]], names: Mapping[str, str]
 ) -> None:
-    """The picture after each record, made from all records up to it."""
-    latest: dict[tuple[int, str], Any] = {}
-    pictures: list[Picture] = []
-    epochs: list[tuple[int, int, LogRecord]] = []
-    settled: dict[int, LogRecord] = {}
-    members_at: dict[int, frozenset[str]] = {0: frozenset()}
-    for kind, about, value, one in records:
-        latest[kind, about] = value
-        epoch = latest.get((3, ""))
-        members = frozenset(name for (key, name), known in latest.items() if key == 5 and known is not None)
-        owners = {}
-        for (key, name), known in latest.items():
-            if key == 8 and known is not None:
-                for each in [*known.assigned, *known.pending_revocation]:
-                    topic_id = _text(each.topic_id) or ""
-                    owners.update({(names.get(topic_id, topic_id), p): name for p in each.partitions})
-        number = epoch.epoch if epoch else 0
-        pictures.append(Picture(one.ms, one.offset, number, members, owners))
-        if kind == 3 and value is not None and (not epochs or epochs[-1][1] != number):
-            epochs.append((epochs[-1][1] if epochs else 0, number, one))
-            members_at[number] = members
-        reached = [latest.get((8, name)) for name in members]
-        is_settled = all(known is not None and known.member_epoch == number and known.state == 0 for known in reached)
-        if epochs and is_settled and number not in settled and epoch is not None:
-            settled[number] = one
-    ends = {number: settled[number] for _, number, _ in epochs if number in settled}
-    for (_, number, _), (_, _, following) in pairwise(epochs):
-        ends.setdefault(number, following)
-    for before, number, _ in epochs:
-        if number in ends and (before or number == 1):
-            came, left = members_at[number] - members_at[before], members_at[before] - members_at[number]
-            second.rounds.append((group, before, number, ends[number].offset, sorted(came), sorted(left), None))
-    second.intervals.extend(_intervals(group, _calm(pictures)))
+    """The group after each record, from all records up to it; a round goes from a new epoch to calm, or to the next."""
+    moments = [_moment(records[: at + 1], names) for at in range(len(records))]
+    second.intervals.extend(_intervals(group, moments))
+    steps = [at for at, one in enumerate(moments) if one.is_new_epoch or one.is_gone]
+    for number, at in enumerate(steps):
+        now = moments[at]
+        if now.is_gone:
+            second.generations.append((group, None, now.offset, [], []))
+            continue
+        before = moments[steps[number - 1]] if number and not moments[steps[number - 1]].is_gone else None
+        if before is None and now.generation > 2:
+            continue  # what was before is not in the log
+        following = steps[number + 1] if number + 1 < len(steps) else len(moments)
+        ends = [end for end in range(at, following) if moments[end].is_settled]
+        ends += [following] if following < len(moments) else []
+        if not ends:
+            continue  # it still goes on
+        end = moments[ends[0]]
+        members = before.members if before is not None else frozenset()
+        last, after = _last_owners(moments[: at + 1]), _last_owners(moments[: ends[0] + 1], since=at)
+        second.rounds.append(
+            (
+                group,
+                before.generation if before is not None else now.generation - 1,
+                now.generation,
+                end.offset,
+                sorted(now.members - members),
+                sorted(members - now.members),
+                [
+                    (*place, last.get(place, ""), owner)
+                    for place, owner in sorted(after.items())
+                    if last.get(place) != owner
+                ],
+            )
+        )
+        owners = sorted(end.owners.items())
+        second.generations.append((group, now.generation, end.offset, sorted(end.members), owners))
 
 
-def _calm(pictures: Sequence[Picture]) -> list[Picture]:
-    return [replace(one, is_gone=False) for one in pictures]
+def _moment(records: Sequence[tuple[int, str, Any, LogRecord]], names: Mapping[str, str]) -> Moment:
+    latest = {(kind, about): value for kind, about, value, _ in records}
+    kind, _, value, one = records[-1]
+    members = frozenset(name for (key, name), known in latest.items() if key == 5 and known is not None)
+    owners = {}
+    for (key, name), known in latest.items():
+        if key == 8 and known is not None:
+            for each in [*known.assigned, *known.pending_revocation]:
+                topic_id = _text(each.topic_id) or ""
+                owners.update({(names.get(topic_id, topic_id), partition): name for partition in each.partitions})
+    epoch = latest.get((3, ""))
+    number = epoch.epoch if epoch is not None else 0
+    earlier = [known for key, _, known, _ in records[:-1] if key == 3]
+    is_new = kind == 3 and value is not None and (not earlier or earlier[-1] is None or earlier[-1].epoch != number)
+    reached = [latest.get((8, name)) for name in members]
+    is_settled = all(known is not None and known.member_epoch == number and known.state == 0 for known in reached)
+    is_settled &= value is not None and kind == (8 if members else 3)  # nobody settles anything by being erased
+    is_gone = kind == 3 and value is None
+    return Moment(one.ms, one.offset, number, members, owners, is_gone, is_new, is_settled)
+
+
+def _last_owners(moments: Sequence[Moment], since: int = 0) -> dict[tuple[str, int], str]:
+    """Of every partition that anybody had; of an empty group all is forgotten."""
+    last: dict[tuple[str, int], str] = {}
+    for at, one in enumerate(moments):
+        if one.is_gone or (one.is_new_epoch and not one.members):
+            last.clear()
+        elif at >= since:
+            last |= one.owners
+    return last
 
 
 # --- logs -------------------------------------------------------------------------------------------------------------

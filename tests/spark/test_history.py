@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,9 +21,11 @@ from coterie.messages import GroupRecord, StoredGroup, StoredMember
 from coterie.spark.decoding.decode import decode_record
 from coterie.spark.history import At, GroupHistory
 from coterie.spark.history.observed import observed_round
+from coterie.wire.consumer_group_records import CurrentAssignment, read_consumer_group_record
 from coterie.wire.offsets_topic import write_record
 from coterie.wire.subscription import Assignment, Subscription, write_assignment, write_subscription
 from spark.busy_groups import live_busily
+from spark.lived import LIVED, NAMES
 from spark.rows import generations, intervals, rounds
 from spark.second_reading import LogRecord, log_of_broker, read_again
 from wire.recorded import lines
@@ -45,7 +48,10 @@ def busy_log() -> tuple[list[LogRecord], list[Fact]]:
 class Reading:
     """All groups of a log; `stops` are the places where the memory is written down and taken up again."""
 
-    def __init__(self, log: Sequence[LogRecord], stops: Iterable[int] = ()) -> None:
+    def __init__(
+        self, log: Sequence[LogRecord], stops: Iterable[int] = (), names: Mapping[str, str] | None = None
+    ) -> None:
+        self.names = names or {}
         self.groups: dict[str, GroupHistory] = {}
         self.generations: list[dict[str, Any]] = []
         self.rounds: list[dict[str, Any]] = []
@@ -56,7 +62,7 @@ class Reading:
                 self._stop()
             row = decode_record(one.key, one.value)
             if row.get("other", {}).get("kind") == "group":
-                history = self.groups.setdefault(row["group_id"], GroupHistory(row["group_id"]))
+                history = self.groups.setdefault(row["group_id"], GroupHistory(row["group_id"], self.names))
                 history.record(one.key, one.value, At(one.partition, one.offset, one.ms))
         self._stop()
 
@@ -65,21 +71,17 @@ class Reading:
             self.generations += history.told.generations
             self.rounds += history.told.rounds
             self.intervals += history.told.intervals
-            self.groups[name] = GroupHistory.from_json(name, {}, history.to_json())
+            self.groups[name] = GroupHistory.from_json(name, self.names, history.to_json())
 
     def lasting(self) -> list[dict[str, Any]]:
         return [row | {"ended_ms": None} for history in self.groups.values() for row in history.state()["owners"]]
 
 
 def assert_as_read_again(log: Sequence[LogRecord], reading: Reading) -> None:
-    second = read_again(log)
+    second = read_again(log, reading.names)
     assert intervals([*reading.intervals, *reading.lasting()]) == sorted(second.intervals, key=repr)
     assert generations(reading.generations) == sorted(second.generations, key=repr)
-    classic = [row for row in reading.rounds if row["protocol"] == "classic"]
-    modern = [row for row in reading.rounds if row["protocol"] == "consumer"]
-    theirs = [row for row in second.rounds if row[-1] is not None]
-    assert rounds(classic, with_moves=True) == sorted(theirs)
-    assert rounds(modern, with_moves=False) == sorted(row for row in second.rounds if row[-1] is None)
+    assert rounds(reading.rounds) == sorted(second.rounds)
 
 
 def test_a_thousand_rounds_are_as_a_second_reading_has_them() -> None:
@@ -97,10 +99,42 @@ def test_what_kafka_wrote_is_as_a_second_reading_has_it() -> None:
     assert_as_read_again(KAFKAS, reading)
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_whole_lives_in_kafka_are_as_a_second_reading_has_them(protocol: str) -> None:
+    """Members that come, take over from each other, change their minds, go, and come back: moves, epochs and owners."""
+    reading = Reading(LIVED, names=NAMES)
+    assert_as_read_again(LIVED, reading)
+    rounds_here = [row for row in reading.rounds if row["protocol"] == protocol]
+    assert len(rounds_here) >= 12 and {row["outcome"] for row in rounds_here} >= {"stable", "empty"}
+    assert any(move["old_owner"] for row in rounds_here for move in row["moved"]), "somebody took over from another"
+    held = {row["topic"] for row in reading.intervals if row["group_id"] == f"busy-{protocol}"}
+    assert held == {"orders", "payments"}
+    assert {row["group_id"] for row in reading.generations if row["tombstone"]} == {
+        "static-classic",
+        "static-consumer",
+    }
+
+
+def test_members_of_kip_848_hold_what_they_have_yet_to_give_back() -> None:
+    """A target (type 7) is a wish; who owns what is said by the members' current assignments (type 8)."""
+    found = [read_consumer_group_record(one.key, one.value) for one in LIVED]
+    current = [one.value for one in found if one is not None and isinstance(one.value, CurrentAssignment)]
+    assert {value.state for value in current} >= {0, 1}, "somebody had to give something back"
+    assert any(value.pending_revocation for value in current)
+    reading = Reading(LIVED, names=NAMES)
+    by_place: dict[Any, list[Any]] = {}
+    for row in reading.intervals:
+        if row["group_id"].endswith("consumer"):
+            by_place.setdefault((row["group_id"], row["topic"], row["partition"]), []).append(row)
+    for held in by_place.values():
+        in_turn = sorted(held, key=lambda row: (row["began_ms"], row["ended_ms"]))
+        assert all(one["ended_ms"] <= two["began_ms"] for one, two in pairwise(in_turn)), "two had it at once"
+
+
 @settings(max_examples=20)
-@given(st.lists(st.integers(0, 5_000), max_size=12), st.booleans())
-def test_where_a_batch_ends_makes_no_difference(stops: list[int], kafkas: bool) -> None:
-    log = KAFKAS if kafkas else busy_log()[0][:1_500]
+@given(st.lists(st.integers(0, 5_000), max_size=12), st.sampled_from(["lived", "kafkas", "busy"]))
+def test_where_a_batch_ends_makes_no_difference(stops: list[int], which: str) -> None:
+    log = {"lived": LIVED, "kafkas": KAFKAS}.get(which) or busy_log()[0][:1_500]
     whole, parts = Reading(log), Reading(log, [stop % len(log) for stop in stops])
     assert intervals(parts.intervals) == intervals(whole.intervals)
     assert intervals(parts.lasting()) == intervals(whole.lasting())

@@ -30,6 +30,8 @@ _STABLE = 0
 WHOLE = "from the new epoch to the last member's"
 OVERTAKEN = "from the new epoch to the next one"
 EPOCH, MEMBER, TARGET_EPOCH, CURRENT = 3, 5, 6, 8
+FIRST_EPOCHS = (1, 2)
+"""A new group is at 1 in memory, so the first epoch in the log is 2 (semantics-848 rule 1); older Kafka began at 0."""
 
 
 @dataclass(slots=True)
@@ -99,7 +101,9 @@ class ConsumerHistory:
             self._current(record.about, value if isinstance(value, CurrentAssignment) else None, at)
         elif record.type == TARGET_EPOCH and isinstance(value, TargetEpoch):
             self.assigned_ms = value.assigned_ms or None
-        if self._round is not None and self._members and not self._behind:
+        # Who is erased while all wait for it ends the wait, not the round: the next epoch comes with the same write.
+        has_reached = record.type == CURRENT and value is not None
+        if self._round is not None and has_reached and not self._behind:
             self._close(at, told, "stable", WHOLE)
         told.intervals += self.holding.take_ended(self.group_id, self.names)
 
@@ -115,9 +119,9 @@ class ConsumerHistory:
         before, self.epoch = self.epoch, epoch
         following, self._next = self._next, _Round(0, 0, [], [], [])
         self._behind = {member_id for member_id, member in self._members.items() if self._is_behind(member)}
-        if before is None and epoch > 1:
+        if before is None and epoch not in FIRST_EPOCHS:
             return  # the first that is known of it: there is nothing to compare with
-        following.from_epoch, following.began_ms = before or 0, at.log_ms
+        following.from_epoch, following.began_ms = epoch - 1 if before is None else before, at.log_ms
         self._round = following
         if not self._members:
             self._close(at, told, "empty", WHOLE)
@@ -129,12 +133,18 @@ class ConsumerHistory:
                 self._release(member, at, MEMBER_GONE)
                 del self._members[member_id]
                 self._behind.discard(member_id)
-                self._next.left.append(member_id)
+                if member_id in self._next.came:  # in place of a static member, without an epoch, and gone again
+                    self._next.came.remove(member_id)
+                else:
+                    self._next.left.append(member_id)
             return
         about = _about(member_id, value)
         if member is None:
             member = self._members[member_id] = _Member(about)
-            self._next.came.append(member_id)
+            if member_id in self._next.left:  # it had been thrown out
+                self._next.left.remove(member_id)
+            else:
+                self._next.came.append(member_id)
         elif member.about["topics"] != about["topics"] or member.about["pattern"] != about["pattern"]:
             self._next.causes.append("a member changed its subscription")
         member.about = about

@@ -37,9 +37,12 @@ class Change:
             self.moved[place] = first, new
 
     def columns(self, names: Mapping[str, str]) -> Row:
+        named = sorted(
+            (names.get(topic, topic), partition, *owners) for (topic, partition), owners in self.moved.items()
+        )
         moved = [
-            {"topic": names.get(topic, topic), "partition": partition, "old_owner": old, "new_owner": new}
-            for (topic, partition), (old, new) in sorted(self.moved.items())
+            {"topic": topic, "partition": partition, "old_owner": old, "new_owner": new}
+            for topic, partition, old, new in named
         ]
         return {"moved": moved, "kept": self.kept, "unowned_ms": self.unowned_ms}
 
