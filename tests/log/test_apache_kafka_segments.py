@@ -117,7 +117,7 @@ def test_kafkas_tool_reads_our_segments_indexes_and_snapshots(tmp_path: Path) ->
     """`DumpLogSegments` checks every index row against the log, decompresses, and prints every record."""
     files = DiskFiles(tmp_path)
     log = PartitionLog.open(files, "t-0", LogConfig(index_interval_bytes=300, segment_bytes=4_000), THEN)
-    log.lead(3)
+    log.lead(3)()
     sequence = 0
     for round_number in range(4):
         for compression in Compression:

@@ -42,7 +42,7 @@ def fill(log: PartitionLog, count: int, size: int = 50) -> None:
 
 def test_batches_get_the_next_offsets_and_the_leaders_epoch(files: Files) -> None:
     log = opened(files)
-    log.lead(7)
+    log.lead(7)()
     first = log.append(batch(b"a", b"b"), NOW)
     second = log.append(batch(b"c"), NOW)
     assert (first.base_offset, first.last_offset, second.base_offset, log.log_end) == (0, 1, 2, 3)
@@ -560,9 +560,9 @@ def test_producers_expire(files: Files) -> None:
 
 def test_epochs_are_kept_and_can_be_asked_where_they_ended(files: Files) -> None:
     log = opened(files)
-    log.lead(0)
+    log.lead(0)()
     fill(log, 3)
-    log.lead(2)
+    log.lead(2)()
     fill(log, 2)
     log.close()
     log = PartitionLog.open(files, "t-0", SMALL, NOW, clean=True)

@@ -263,7 +263,7 @@ def test_an_index_without_a_log_is_removed_and_strange_names_are_left_alone(file
 def test_lost_epochs_are_read_from_the_batches(files: Files, content: bytes | None) -> None:
     log = opened(files)
     for epoch in (1, 4):
-        log.lead(epoch)
+        log.lead(epoch)()
         for _ in range(10):
             log.append(batch(bytes(50)), NOW)
     log.close()

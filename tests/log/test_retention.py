@@ -122,7 +122,7 @@ def test_all_records_may_be_deleted_but_none_that_cannot_be_read(files: Files) -
 def test_epochs_before_the_start_are_forgotten(files: Files) -> None:
     log = PartitionLog.open(files, "t-0", KEEP, NOW)
     for epoch in range(4):
-        log.lead(epoch)
+        log.lead(epoch)()
         log.append(batch(bytes(40)), NOW)
     log.delete_records(2, up_to=4)
     assert [log.end_of_epoch(epoch) for epoch in (0, 2, 3)] == [(0, 2), (2, 3), (3, 4)]

@@ -259,7 +259,8 @@ class DataDirectory:
             try:
                 self._make_way(topic.name, new)
                 for partition in new:
-                    logs[topic.name, partition] = self._open_log(topic, partition, now_ms)
+                    log = logs[topic.name, partition] = self._open_log(topic, partition, now_ms)
+                    log.lead(0)()
                 self._write_topics({**self.topics, topic.name: topic})
             except OSError as error:
                 self._unmake(topic.name, new, logs.values())

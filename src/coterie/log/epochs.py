@@ -6,6 +6,7 @@ A client that was away asks where its epoch ended, and learns so whether what it
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from itertools import pairwise
 from operator import itemgetter
 
@@ -25,6 +26,8 @@ class LeaderEpochs:
 
     def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
         self.entries = entries or []
+        self._kept = tuple(self.entries)
+        """What the file says."""
 
     @classmethod
     def load(cls, files: Files, directory: str) -> LeaderEpochs | None:
@@ -36,9 +39,19 @@ class LeaderEpochs:
         rising = all(a[0] < b[0] and a[1] <= b[1] for a, b in pairwise(entries))
         return cls(entries) if rising else None
 
-    def save(self, files: Files, directory: str) -> None:
+    def saving(self, files: Files, directory: str) -> Callable[[], None]:
+        """What is to be done for the file to say what is known now; nothing, if it does."""
+        if self._kept == tuple(self.entries):
+            return _nothing
+        self._kept = tuple(self.entries)
+        content = encode_epochs(self.entries)
         # Every batch has its epoch in its header: if a crash of the machine costs us the file, we read it there.
-        replace_file(files, join(directory, _FILE), encode_epochs(self.entries), sync=False)
+        return lambda: replace_file(files, join(directory, _FILE), content, sync=False)
+
+    def at(self, offset: int) -> int:
+        """The epoch in which a record was written."""
+        before = bisect_right(self.entries, offset, key=itemgetter(1))
+        return self.entries[before - 1][0] if before else NO_EPOCH
 
     @property
     def latest(self) -> int:
@@ -76,3 +89,7 @@ class LeaderEpochs:
         if after == 0:
             return epoch, self.entries[0][1]
         return self.entries[after - 1][0], self.entries[after][1]
+
+
+def _nothing() -> None:
+    """The file is as it should be."""

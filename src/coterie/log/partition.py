@@ -64,6 +64,7 @@ class PartitionLog:
         self._is_untouched = False
         self.journal: JournalPart | None = None
         """Where small writes are made durable, if they are not synced in place."""
+        self.leader_epoch = -1
 
     @classmethod
     def open(
@@ -106,6 +107,7 @@ class PartitionLog:
     def _take(self, loaded: Loaded, log_start: int, now_ms: int) -> None:
         self._segments = loaded.segments
         self._epochs = loaded.epochs
+        self.leader_epoch = max(self.leader_epoch, self._epochs.latest)
         self._producers = loaded.producers
         self.recovery: Recovery = loaded.recovery
         self.log_start = max(log_start, self._segments[0].base_offset)
@@ -151,15 +153,14 @@ class PartitionLog:
 
     # --- leadership ---------------------------------------------------------------------------------------------------
 
-    @property
-    def leader_epoch(self) -> int:
-        return self._epochs.latest
+    def lead(self, epoch: int) -> Callable[[], None]:
+        """From here on batches are written under this leader epoch; the caller has it kept, on any thread."""
+        self.leader_epoch = epoch
+        self._epochs.assign(epoch, self.log_end)
+        return self._epochs.saving(self._files, self.path)
 
-    def lead(self, epoch: int) -> None:
-        """From here on batches are written under this leader epoch."""
-        if self._epochs.assign(epoch, self.log_end):
-            with writing(f"cannot keep the leader epoch of {self.path}"):
-                self._epochs.save(self._files, self.path)
+    def epoch_at(self, offset: int) -> int:
+        return self._epochs.at(offset)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         return self._epochs.end_of(epoch, self.log_end)
@@ -195,6 +196,8 @@ class PartitionLog:
             raise LogWriteError.of(f"cannot write to {self._active.path(LOG)}", error) from error
         for header, each in zip(placed, incoming, strict=True):
             self._producers.note(header, each.marker)
+        if self._epochs.latest < self.leader_epoch:  # what it began with was cut off
+            self._epochs.assign(self.leader_epoch, placed[0].base_offset)
         append_time = now_ms if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
         return Appended(placed[0].base_offset, placed[-1].last_offset, append_time, self.log_start)
 
