@@ -1,4 +1,4 @@
-"""Drives a node without sockets: a clock one moves, a disk in memory, clients whose requests and answers are bytes."""
+"""Drives nodes without sockets: a clock one moves, a disk in memory, clients whose requests and answers are bytes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from uuid import UUID
 
 from broker.speaker import Speaker
 from coterie.broker.calls import Close, Connection, Do, Effect, Flush, Send, Work
+from coterie.broker.cluster import Cluster
 from coterie.broker.facts import ConnectionDropped, Trouble
 from coterie.broker.node import Node
 from coterie.broker.settings import Settings
@@ -21,7 +22,10 @@ QUICK: Mapping[str, Any] = {"group.initial.rebalance.delay.ms": 0, "offsets.topi
 
 
 class World:
-    """One node and its clients. `flushes` holds what the disk has been asked for; `auto` lets it do so at once."""
+    """Nodes, one or more, and their clients.
+
+    `flushes` holds what the disk has been asked for; `auto` lets it do so at once.
+    """
 
     def __init__(
         self,
@@ -31,6 +35,7 @@ class World:
         sync: bool = True,
         auto: bool = True,
         now_ms: int = 1_000_000,
+        nodes: int = 1,
     ) -> None:
         self.files = MemoryFiles() if files is None else files
         self.auto = auto
@@ -40,18 +45,20 @@ class World:
         self.chores: list[Do] = []
         self._ids = now_ms << 64
         self._clients: dict[Connection, Client] = {}
-        self.node = Node(
-            self.files, Settings.of({**QUICK, **(settings or {})}), now_ms, fresh_id=self._fresh_id, sync=sync
-        )
-        self.node.endpoint = ("broker.test", 9092)
-        self.perform(self.node.start(now_ms))
+        chosen = Settings.of({**QUICK, **(settings or {})})
+        self.cluster = Cluster(self.files, chosen, now_ms, fresh_id=self._fresh_id, sync=sync, nodes=nodes)
+        for index, node in enumerate(self.cluster.nodes.values()):
+            node.endpoint = ("broker.test", 9092 + index)
+        self.node = self.cluster.nodes[chosen.node_id]
+        self.perform(self.cluster.start(now_ms))
 
     def _fresh_id(self) -> UUID:
         self._ids += 1
         return UUID(int=self._ids)
 
-    def client(self) -> Client:
-        client = Client(self)
+    def client(self, node: int | None = None) -> Client:
+        """Of the first node, or another."""
+        client = Client(self, self.node if node is None else self.cluster.nodes[node])
         self._clients[client.connection] = client
         return client
 
@@ -59,13 +66,13 @@ class World:
         """All of it, and what follows at once: requests that waited, timers that are due, the disk if it is quick."""
         self._carry_out(effects)
         while True:
-            due_ms = self.node.next_ms()
-            if self.node.ready:
-                self._carry_out(self.node.go_on(self.now_ms))
+            due_ms = self.cluster.next_ms()
+            if self.cluster.ready:
+                self._carry_out(self.cluster.go_on(self.now_ms))
             elif due_ms is not None and due_ms <= self.now_ms:
-                self._carry_out(self.node.ring(self.now_ms))
+                self._carry_out(self.cluster.ring(self.now_ms))
             elif self.auto and self.flushes:
-                self._carry_out(self.node.disk_ended(self.flushes.popleft().run(), self.now_ms))
+                self._carry_out(self.cluster.disk_ended(self.flushes.popleft().run(), self.now_ms))
             else:
                 return
 
@@ -78,7 +85,7 @@ class World:
             elif isinstance(effect, Close):
                 self._clients[effect.connection].closed = effect.why
                 self.facts.append(ConnectionDropped(self.now_ms, "", effect.connection.host, effect.why))
-                self.node.disconnected(effect.connection)
+                self._clients[effect.connection].node.disconnected(effect.connection)
             elif isinstance(effect, Flush | Work):
                 self.flushes.append(effect)
             elif isinstance(effect, Do):
@@ -87,13 +94,15 @@ class World:
                 assert not isinstance(effect.fact, Mistake), effect.fact.trace
                 self.facts.append(effect.fact)
 
-    def flush(self) -> None:
-        """The disk does what it was asked for first."""
-        self.perform(self.node.disk_ended(self.flushes.popleft().run(), self.now_ms))
+    def flush(self, ahead: int = 1) -> None:
+        """The disk does what it was asked for first; or more than that, before anybody hears how the first ended."""
+        ended = [self.flushes.popleft().run() for _ in range(min(ahead, len(self.flushes)))]
+        for each in ended:
+            self.perform(self.cluster.disk_ended(each, self.now_ms))
 
     def advance(self, ms: int) -> None:
         self.now_ms += ms
-        self.perform(self.node.ring(self.now_ms))
+        self.perform(self.cluster.ring(self.now_ms))
 
     def do_chores(self) -> None:
         chores, self.chores = self.chores, []
@@ -101,7 +110,7 @@ class World:
             chore.work()
 
     def stop(self) -> None:
-        self.perform(self.node.stop(self.now_ms))
+        self.perform(self.cluster.stop(self.now_ms))
         while self.flushes:
             self.flush()
         self.node.directory.close()
@@ -116,17 +125,18 @@ class World:
 
 
 class Client(Speaker):
-    """A connection to the world's node."""
+    """A connection to a node."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, node: Node) -> None:
         super().__init__()
         self.world = world
+        self.node = node
         self.connection = Connection("10.0.0.1")
         self.closed: str | None = None
         self._inbox: deque[bytes] = deque()
 
     def send_frame(self, frame: bytes) -> None:
-        self.world.perform(self.world.node.received(self.connection, frame, self.world.now_ms))
+        self.world.perform(self.node.received(self.connection, frame, self.world.now_ms))
 
     def received(self, data: bytes) -> None:
         assert int.from_bytes(data[:4], "big") == len(data) - 4, "a frame says how long it is"

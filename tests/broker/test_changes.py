@@ -76,7 +76,7 @@ def test_the_second_creates_the_topic_if_the_first_could_not(world: World, disk:
     disk.room = 0
     effect = world.flushes.popleft().run()
     disk.room = None
-    world.perform(world.node.disk_ended(effect, world.now_ms))
+    world.perform(world.cluster.disk_ended(effect, world.now_ms))
     assert first.created().error is ErrorCode.KAFKA_STORAGE_ERROR
     world.flush()
     assert second.created().error is ErrorCode.NONE

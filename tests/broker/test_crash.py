@@ -159,8 +159,8 @@ class Load:
         self.world.do_chores()
 
     def checkpoint(self) -> None:
-        checkpoint(self.world.node)
-        self.world.perform(self.world.node.ring(self.world.now_ms))
+        checkpoint(self.world.cluster)
+        self.world.perform(self.world.cluster.ring(self.world.now_ms))
 
     def cut(self) -> None:
         """The machine dies in the middle of a flush or of a change of topics."""

@@ -182,7 +182,7 @@ def test_who_need_not_wait_is_told_after_the_event_and_not_from_within() -> None
 
     flusher.written(log, again)
     assert not told
-    world.perform(world.node.ring(world.now_ms))
+    world.perform(world.cluster.ring(world.now_ms))
     assert len(told) == 10_000
 
 
@@ -471,8 +471,8 @@ def test_a_checkpoint_syncs_the_segments_and_begins_the_journal_anew() -> None:
     behind = [log for log in logs if log.synced_end < log.durable_end]
     full = disk.size(JOURNAL_FILE)
     assert len(behind) > 2 and full > 200
-    checkpoint(world.node)
-    world.perform(world.node.ring(world.now_ms))
+    checkpoint(world.cluster)
+    world.perform(world.cluster.ring(world.now_ms))
     while world.flushes:
         world.flush()
     assert all(log.synced_end == log.log_end for log in behind)

@@ -85,7 +85,7 @@ def test_an_answer_is_sent_before_the_next_request_of_its_connection_is_looked_a
         client.send_fetch("t", 0)
     world.auto = False
     other.send_produce("t", bytes(100_000))
-    effects = world.node.disk_ended(world.flushes.popleft().run(), world.now_ms)
+    effects = world.cluster.disk_ended(world.flushes.popleft().run(), world.now_ms)
     assert sum(isinstance(effect, Send) and effect.connection is client.connection for effect in effects) == 1
     client.connection.is_full = True
     world.perform(effects)
@@ -181,7 +181,7 @@ def test_stopping_answers_everybody_who_waits() -> None:
     third.send_join("b", newcomer.member_id)  # parked: the other member of b has to come again
     reader.send_fetch("t", 0, max_wait_ms=600_000)
     assert (second.answers, third.answers, reader.answers) == (0, 0, 0)
-    world.perform(world.node.stop(world.now_ms))
+    world.perform(world.cluster.stop(world.now_ms))
     assert second.answer().error is ErrorCode.NOT_COORDINATOR
     assert third.answer().error is ErrorCode.NOT_COORDINATOR
     assert not reader.fetched().error
@@ -207,7 +207,7 @@ def test_a_mistake_of_ours_costs_one_connection_and_is_told_with_its_trace() -> 
     world.node.topic_names.clear()
     world.auto = False
     client.send_delete("t")
-    mistake, close = world.node.disk_ended(world.flushes.popleft().run(), world.now_ms)
+    mistake, close = world.cluster.disk_ended(world.flushes.popleft().run(), world.now_ms)
     assert isinstance(mistake, Tell) and isinstance(mistake.fact, Mistake) and "KeyError" in mistake.fact.trace
     assert isinstance(close, Close) and close.connection is client.connection
     assert not other.ask(api_versions, VERSIONS).error

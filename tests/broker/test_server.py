@@ -55,7 +55,7 @@ def is_alive(broker: Broker) -> bool:
 
 def server_of(broker: Broker) -> Server:
     """What a test may look at to know what a connection costs."""
-    (found,) = [one for one in gc.get_objects() if isinstance(one, Server) and one.node.endpoint[1] == broker._port]
+    (found,) = [one for one in gc.get_objects() if isinstance(one, Server) and one.port.number == broker._port]
     return found
 
 

@@ -196,7 +196,7 @@ log.cleaner.delete.retention.ms=86400000
         *("share.coordinator.state.topic.min.isr", "log.preallocate"),
     }
     assert str(ignored["process.roles"]) == (
-        "process.roles (properties file, line 2) changes nothing: one node is its own controller"
+        "process.roles (properties file, line 2) changes nothing: the process is its own controller"
     )
 
 
@@ -225,8 +225,8 @@ def test_a_second_name_is_as_good_as_the_first_and_the_first_one_counts() -> Non
         ({"coterie.flush": "never"}, "allowed is sync or os"),
         ({"delete.topic.enable": "yes"}, "allowed is true or false"),
         ({"log.cleanup.policy": "zap"}, "with commas between them, of compact, delete"),
-        ({"default.replication.factor": 3}, "allowed is 1; one node holds the one replica there is"),
-        ({"min.insync.replicas": 2}, "allowed is 1; one node holds the one replica there is"),
+        ({"default.replication.factor": 3}, "allowed is 1; there is one copy of each log"),
+        ({"min.insync.replicas": 2}, "allowed is 1; there is one copy of each log"),
         ({"authorizer.class.name": "StandardAuthorizer"}, "allowed is nothing; there are no ACLs"),
         ({"group.min.session.timeout.ms": 2_000_000}, "no member could join"),
         ({"log.retention.ms": 0}, "gone at once"),

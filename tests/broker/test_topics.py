@@ -69,7 +69,7 @@ def test_asked_for_none_in_particular_all_are_described(world: World, client: Cl
         assert [(one.name, len(one.partitions)) for one in answer.topics] == [("a", 1), ("b", 3)]
         assert [(one.node_id, one.host, one.port) for one in answer.brokers] == [(1, "broker.test", 9092)]
     assert client.ask(metadata, metadata.Request(topics=[]), 1).topics == []
-    assert client.ask(metadata, metadata.Request(topics=None), 13).cluster_id == world.node.cluster_id
+    assert client.ask(metadata, metadata.Request(topics=None), 13).cluster_id == world.cluster.cluster_id
 
 
 def test_topics_are_described_by_id(client: Client) -> None:

@@ -4,8 +4,8 @@ from uuid import UUID
 
 from coterie.apis import find_coordinator
 from coterie.broker.calls import Connection, Send
+from coterie.broker.cluster import Cluster
 from coterie.broker.facts import TransactionRefused
-from coterie.broker.node import Node
 from coterie.broker.settings import Settings
 from coterie.errors import ErrorCode
 from coterie.group.effects import Tell
@@ -18,12 +18,12 @@ VERSION = 6
 
 def test_a_transactional_producer_is_refused_and_the_log_says_why() -> None:
     """Most clients show the code alone, and "authorization failed" would send its reader looking for access rights."""
-    node = Node(MemoryFiles(), Settings.of({}), 0, fresh_id=lambda: UUID(int=7), sync=False)
-    node.start(0)
+    cluster = Cluster(MemoryFiles(), Settings.of({}), 0, fresh_id=lambda: UUID(int=7), sync=False)
+    cluster.start(0)
     api = find_coordinator.API
     asked = find_coordinator.Request(keys=["orders-tx"], key_type=find_coordinator.TRANSACTION)
     frame = request_frame(api.key, VERSION, 1, "shop", find_coordinator.write_request(asked, VERSION), flexible=True)
-    effects = node.received(Connection("127.0.0.1"), frame[LENGTH:], 5)
+    effects = cluster.nodes[1].received(Connection("127.0.0.1"), frame[LENGTH:], 5)
 
     (told,) = [effect.fact for effect in effects if isinstance(effect, Tell)]
     assert isinstance(told, TransactionRefused)

@@ -13,7 +13,7 @@ from typing import Any
 
 from coterie import Broker
 from coterie.apis import produce
-from coterie.broker.broker import open_node
+from coterie.broker.broker import open_cluster
 from coterie.broker.server import Server
 
 __all__ = ["BrokerBehindProxy"]
@@ -35,8 +35,13 @@ class BrokerBehindProxy(Broker):
         self._stop = asyncio.Event()
         proxy = await asyncio.start_server(self._pass_on, "127.0.0.1", 0)
         self._port = proxy.sockets[0].getsockname()[1]
+        self._addresses = [f"127.0.0.1:{self._port}"]
         server = await Server.start(
-            lambda: open_node(self._data, self._settings, "os"), self._tell, "127.0.0.1", 0, ("127.0.0.1", self._port)
+            lambda: open_cluster(self._data, self._settings, "os"),
+            self._tell,
+            "127.0.0.1",
+            0,
+            ("127.0.0.1", self._port),
         )
         self._behind = "127.0.0.1", server.port.number
         self._started.set()

@@ -100,7 +100,7 @@ class OurCase:
         world = self._world
         until_ms = world.now_ms + int(ms)
         while world.now_ms < until_ms:
-            due_ms = world.node.next_ms()
+            due_ms = world.cluster.next_ms()
             world.advance((until_ms if due_ms is None else min(due_ms, until_ms)) - world.now_ms)
 
     def _restart(self, _nothing: str) -> None:

@@ -52,7 +52,7 @@ class Api:
 API_VERSIONS_KEY = 18
 
 _NO_TRANSACTIONS = {"transactions": "not there yet"}
-_ONE_NODE = {"followers": "one node leads every partition"}
+_ONE_NODE = {"followers": "the one copy of a log is its leader's"}
 _NO_ACLS = {"authorized operations": "there are no ACLs to report"}
 
 

@@ -9,40 +9,43 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 from uuid import UUID, uuid4  # noqa: TID251  the dice of the real world are thrown here
 
-from coterie.broker.node import Node
-from coterie.broker.server import Server, address_text, clock_ms, run_in_loop
+from coterie.broker.cluster import MAX_NODES, Cluster
+from coterie.broker.server import Server, clock_ms, run_in_loop
 from coterie.broker.settings import Settings
 from coterie.errors import CoterieError
 from coterie.facts import Fact
 from coterie.ledger import Ledger, Round
 from coterie.log import DiskFiles, Files, MemoryFiles
 
-__all__ = ["Broker", "Flush", "open_node"]
+__all__ = ["Broker", "Flush", "open_cluster"]
 
 Flush = Literal["sync", "os"]
+NOT_RUNNING = "this broker is not running: call start(), or use it in a with statement"
 
 
 def fresh_id() -> UUID:
     return uuid4()
 
 
-def open_node(data: str | os.PathLike[str] | None, settings: Settings, flush: Flush) -> Node:
+def open_cluster(data: str | os.PathLike[str] | None, settings: Settings, flush: Flush, nodes: int = 1) -> Cluster:
     """`data` None: nothing touches the disk."""
     if data is None:
         files: Files = MemoryFiles()
     else:
         Path(data).mkdir(parents=True, exist_ok=True)
         files = DiskFiles(data)
-    node = Node(files, settings, clock_ms(), fresh_id=fresh_id, sync=data is not None and flush == "sync")
-    node.data_path = "memory" if data is None else str(Path(data).resolve())
-    return node
+    sync = data is not None and flush == "sync"
+    cluster = Cluster(files, settings, clock_ms(), fresh_id=fresh_id, sync=sync, nodes=nodes)
+    cluster.data_path = "memory" if data is None else str(Path(data).resolve())
+    return cluster
 
 
 class Broker:
@@ -56,8 +59,15 @@ class Broker:
         host: str = "127.0.0.1",
         port: int = 0,
         flush: Flush = "sync",
+        nodes: int = 1,
         on_fact: Callable[[Fact], None] | None = None,
     ) -> None:
+        """`nodes` of them, as clients see it: each has a port of its own (with `port`, from there on) and leads its
+        share of the partitions. There is one copy of each log.
+        """
+        if not 1 <= nodes <= MAX_NODES:
+            raise CoterieError(f"{nodes} nodes; a broker has 1 to {MAX_NODES} of them")
+        self._nodes = nodes
         self._data = data
         self._settings = settings if isinstance(settings, Settings) else Settings.of(settings or {})
         self._host = host
@@ -67,20 +77,50 @@ class Broker:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
+        self._server: Server | None = None
+        self._addresses: list[str] = []
         self._started = threading.Event()
         self._failure: BaseException | None = None
         self.ledger = Ledger()
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client is given to find this broker."""
+        """What a client is given to find this broker: the addresses of its nodes, also of those that are stopped."""
         if self._thread is None:
-            raise CoterieError("this broker is not running: call start(), or use it in a with statement")
-        return address_text(self._host, self._port)
+            raise CoterieError(NOT_RUNNING)
+        return ",".join(self._addresses)
 
     def rounds(self, group_id: str) -> list[Round]:
         """Every rebalance of a group since the start: why, who, how long, what moved, what it cost."""
         return self.ledger.rounds_of(group_id)
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    def stop_node(self, node: int) -> None:
+        """Its partitions and groups go to the other nodes, its connections are closed. Nodes are numbered from 1 on."""
+        self._do(lambda server: server.stop_node(node))
+
+    def start_node(self, node: int) -> None:
+        """One that was stopped: it listens where it did before, and what is at home there comes back to it."""
+        self._do(lambda server: server.start_node(node))
+
+    def move_coordinator(self, group_id: str, node: int) -> None:
+        """A group, and all that share its partition of `__consumer_offsets`, is at home on this node from now on."""
+        self._do(lambda server: server.move_coordinator(group_id, node))
+
+    def move_partition(self, topic: str, partition: int, node: int) -> None:
+        """The partition is led by this node from now on."""
+        self._do(lambda server: server.move_partition(topic, partition, node))
+
+    def _do(self, what: Callable[[Server], Coroutine[Any, Any, None]]) -> None:
+        if self._thread is None or self._loop is None or self._server is None:
+            raise CoterieError(NOT_RUNNING)
+        try:
+            asyncio.run_coroutine_threadsafe(what(self._server), self._loop).result()
+        except (RuntimeError, CancelledError):  # it was stopped meanwhile
+            raise CoterieError(NOT_RUNNING) from None
+
+    # --- starting and stopping ----------------------------------------------------------------------------------------
 
     def start(self) -> Self:
         if self._thread is not None:
@@ -129,10 +169,15 @@ class Broker:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        server = await Server.start(
-            lambda: open_node(self._data, self._settings, self._flush), self._tell, self._host, self._port
+        server = self._server = await Server.start(
+            lambda: open_cluster(self._data, self._settings, self._flush, self._nodes),
+            self._tell,
+            self._host,
+            self._port,
+            nodes=self._nodes,
         )
         self._port = server.port.number
+        self._addresses = [str(port) for port in server.ports]
         self._started.set()
         await self._stop.wait()
         await server.stop()

@@ -38,6 +38,10 @@ class Changes:
         """`call` is the request it is about, if there is one."""
         self.waiting.append((call, judge))
 
+    @property
+    def can_start(self) -> bool:
+        return self._under_way is None
+
     def start(self, now_ms: int) -> Work | None:
         """The next one that needs the disk, unless one is under way."""
         while self.waiting and self._under_way is None:

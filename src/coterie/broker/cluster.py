@@ -1,166 +1,287 @@
-"""What there is: ApiVersions, FindCoordinator, DescribeCluster, DescribeLogDirs, InitProducerId, no reassignments."""
+"""The nodes of one process, and what they share: the data directory, who leads what, the disk's queue, the timers.
+
+What concerns one connection is an event of its node (`node.py`); what concerns all is one of the cluster: timers that
+ring, the disk that has ended, nodes that stop and start. What any of them wants done is in one list, in order.
+"""
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
+from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from traceback import format_exc
+from typing import Any
+from uuid import UUID
 
-from coterie.apis import (
-    api_versions,
-    describe_cluster,
-    describe_log_dirs,
-    find_coordinator,
-    init_producer_id,
-    list_partition_reassignments,
-)
-from coterie.broker.calls import Call
-from coterie.broker.changes import Step
-from coterie.broker.facts import TransactionRefused
+from coterie.broker.calls import Call, Close, Connection, Do, Effect, FlushEnded, WorkEnded
+from coterie.broker.changes import Changes
+from coterie.broker.facts import Trouble
+from coterie.broker.fetch import FetchDue, Fetches
+from coterie.broker.flushing import Flusher, Waiter
+from coterie.broker.group_loads import LoadDue
 from coterie.broker.groups import OFFSETS_TOPIC
-from coterie.broker.topic_changes import Made, TopicError, ensure
-from coterie.coordinator import find_coordinator as node_for
-from coterie.errors import ErrorCode
-from coterie.log import LogError
-from coterie.wire.frames import client_id_of
+from coterie.broker.kept_facts import FactsDue, KeptFacts
+from coterie.broker.leadership import Done, Leadership
+from coterie.broker.node import Node
+from coterie.broker.placement import NOBODY
+from coterie.broker.produce import ProduceDue
+from coterie.broker.producer_ids import ProducerIds
+from coterie.broker.settings import Settings
+from coterie.broker.topic_changes import TopicError, ensure, is_internal
+from coterie.broker.upkeep import (
+    CHECKPOINT_EVERY_MS,
+    CheckpointDue,
+    MendDue,
+    RetentionDue,
+    check_retention,
+    checkpoint,
+    mend,
+)
+from coterie.coordinator import Timers
+from coterie.errors import CoterieError
+from coterie.facts import Fact, Mistake
+from coterie.group.effects import Tell
+from coterie.log import DataDirectory, Files, LogConfig, PartitionLog, Topic
 
-if TYPE_CHECKING:
-    from coterie.broker.node import Node
+__all__ = ["MAX_NODES", "Cluster"]
 
-__all__ = ["HANDLERS"]
-
-NO_TRANSACTIONS = "this broker does not do transactions yet: use a producer without transactional.id"
-BROKER_ENDPOINT = 1
-
-
-def _api_versions(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
-    request = api_versions.read_request(frame, at, call.version)
-    if not api_versions.names_its_client(request, call.version):
-        node.answer(call, api_versions.Response(error=ErrorCode.INVALID_REQUEST))
-        return
-    node.answer(call, api_versions.Response(api_keys=api_versions.ADVERTISED))
-
-
-def _find_coordinator(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
-    request = find_coordinator.read_request(frame, at, call.version)
-    if request.key_type == find_coordinator.TRANSACTION:
-        found = [_no_transactions(node, client_id_of(frame), key, now_ms) for key in request.keys]
-        node.answer(call, find_coordinator.Response(coordinators=found))
-        return
-    is_missing = request.key_type == find_coordinator.GROUP and OFFSETS_TOPIC not in node.directory.topics
-    missing = [OFFSETS_TOPIC] if is_missing else []  # it is made when somebody first asks for a coordinator (C2)
-    node.change_each(call, missing, ensure, lambda made: _coordinators(node, request, made, now_ms))
+MAX_NODES = 100
+"""Each has a port of its own; a mistyped number must not take all there are."""
 
 
-def _coordinators(
-    node: Node, request: find_coordinator.Request, made: list[Made], now_ms: int
-) -> find_coordinator.Response:
-    leader: int | None = node.node_id
-    for trouble in made:
-        if isinstance(trouble, TopicError):
-            node.tell_trouble(f"the topic of the groups cannot be created: {trouble}", now_ms)
-            leader = None
-    found = [_coordinator(node, request.key_type, key, leader) for key in request.keys]
-    return find_coordinator.Response(coordinators=found)
-
-
-def _no_transactions(node: Node, client_id: str, key: str, now_ms: int) -> find_coordinator.Coordinator:
-    """The code is the one at which every client gives up at once; others are retried for ever."""
-    node.tell(TransactionRefused(now_ms, "", client_id, key, NO_TRANSACTIONS))
-    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    return find_coordinator.Coordinator(key=key, error=code, message=NO_TRANSACTIONS)
-
-
-def _coordinator(node: Node, key_type: int, key: str, leader: int | None) -> find_coordinator.Coordinator:
-    partitions = node.settings.offsets_topic_num_partitions
-    error, node_id = node_for(key_type, key, partitions, lambda _partition: leader)
-    if error:
-        return find_coordinator.Coordinator(key=key, error=error, message=_why(error))
-    host, port = node.endpoint
-    return find_coordinator.Coordinator(key=key, node_id=node_id, host=host, port=port)
-
-
-def _why(error: ErrorCode) -> str:
-    if error is ErrorCode.INVALID_REQUEST:
-        return "a coordinator is looked for by group (key type 0)"
-    return "the topic of the groups is not there"
-
-
-def _describe_cluster(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
-    request = describe_cluster.read_request(frame, at, call.version)
-    if request.endpoint_type != BROKER_ENDPOINT:
-        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if request.endpoint_type == 2 else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-        answer = describe_cluster.Response(
-            error=code, message="this is a broker's endpoint", cluster_id="", endpoint_type=request.endpoint_type
+class Cluster:
+    def __init__(
+        self,
+        files: Files,
+        settings: Settings,
+        now_ms: int,
+        *,
+        fresh_id: Callable[[], UUID],
+        sync: bool,
+        nodes: int = 1,
+    ) -> None:
+        """`fresh_id` are the dice: ids of members, topics and the cluster. Nodes are numbered from `node.id` on."""
+        if not 1 <= nodes <= MAX_NODES:
+            raise CoterieError(f"{nodes} nodes; a broker has 1 to {MAX_NODES} of them")
+        self.files = files
+        self.settings = settings
+        self.fresh_id = fresh_id
+        self.directory = DataDirectory.open(
+            files,
+            now_ms,
+            cluster_id=settings.coterie_cluster_id or _cluster_id(fresh_id()),
+            node_id=settings.node_id,
+            config_of=self._config_of,
+            journaled=sync,
         )
-    else:
-        host, port = node.endpoint
-        answer = describe_cluster.Response(
-            cluster_id=node.cluster_id,
-            controller_id=node.node_id,
-            brokers=[describe_cluster.Broker(node_id=node.node_id, host=host, port=port)],
-        )
-    node.answer(call, answer)
+        self.cluster_id = self.directory.meta["cluster.id"]
+        self.timers: Timers[Any] = Timers()
+        self.flusher = Flusher(sync=sync, mistaken=self.mistaken, journal=self.directory.journal)
+        self.changes = Changes(self._change_mistaken)
+        self.fetches = Fetches(self)
+        self.kept_facts = KeptFacts(self)
+        self.producer_ids = ProducerIds(files)
+        self.data_path = "memory"
+        self.topic_names = {topic.id: topic.name for topic in self.directory.topics.values()}
+        self.is_stopping = False
+        self.ready: deque[tuple[Node, Connection]] = deque()
+        """Whoever was answered and has more waiting: `go_on`, after the answer is sent."""
+        self.out: list[Effect] = []
+        self.now_ms = now_ms
+        """Of the event at hand."""
+        first = settings.node_id
+        self.nodes = {number: Node(self, replace(settings, node_id=number)) for number in range(first, first + nodes)}
+        try:
+            self.leadership = Leadership(self)
+        except BaseException:
+            self.directory.release()
+            raise
+
+    def _config_of(self, topic: Topic) -> LogConfig:
+        if is_internal(topic.name):
+            return self.settings.offsets_log_config(topic.configs)
+        return self.settings.log_config(topic.configs)
+
+    @property
+    def nodes_up(self) -> list[Node]:
+        return [node for number, node in self.nodes.items() if number in self.leadership.up]
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def start(self, now_ms: int) -> list[Effect]:
+        """Read the groups back and set the timers of upkeep."""
+        self.load_groups(now_ms)
+        self.timers.arm("checkpoint", now_ms + CHECKPOINT_EVERY_MS, CheckpointDue())
+        self.timers.arm("retention", now_ms + self.settings.log_retention_check_interval_ms, RetentionDue())
+        return self.take(now_ms)
+
+    def load_groups(self, now_ms: int) -> None:
+        for node in self.nodes.values():
+            node.group_logs.load(now_ms)
+
+    def go_on(self, now_ms: int) -> list[Effect]:
+        """Look at one request that waited; one, since only when its answer is sent we know if the client takes more."""
+        node, connection = self.ready.popleft()
+        node.go_on(connection, now_ms)
+        return self.take(now_ms)
+
+    def disk_ended(self, event: FlushEnded | WorkEnded, now_ms: int) -> list[Effect]:
+        self.now_ms = now_ms
+        if isinstance(event, WorkEnded):
+            work = self.changes.ended(event, now_ms)
+            if work is not None:
+                self.out.append(work)
+        else:
+            self._flushed(event, now_ms)
+        return self.take(now_ms)
+
+    def _flushed(self, event: FlushEnded, now_ms: int) -> None:
+        for log, error in self.flusher.ended(event, now_ms):
+            if error is None:
+                self.fetches.advanced(log)
+            else:
+                self.tell_trouble(f"{log.path}: {error}", now_ms)
+                mend(self, log)
+
+    def ring(self, now_ms: int) -> list[Effect]:
+        for event in self.timers.due(now_ms):
+            if isinstance(event, FetchDue):
+                self.fetches.due(event)
+            elif isinstance(event, ProduceDue):
+                event.production.due()
+            elif isinstance(event, CheckpointDue):
+                checkpoint(self)
+            elif isinstance(event, RetentionDue):
+                check_retention(self)
+            elif isinstance(event, MendDue):
+                mend(self, event.log)
+            elif isinstance(event, FactsDue):
+                self.kept_facts.write(now_ms)
+            elif isinstance(event, LoadDue):
+                event.loads.due(event, now_ms)
+            else:
+                self._ring_for_groups(event, now_ms)
+        return self.take(now_ms)
+
+    def _ring_for_groups(self, event: Any, now_ms: int) -> None:
+        """A timer of a group, or of a partition of them: it is for whoever coordinates it now."""
+        group_id = getattr(event, "group_id", None)
+        partition = event.partition if group_id is None else self.partition_of(group_id)
+        leader = self.leadership.leader_of((OFFSETS_TOPIC, partition))
+        if leader != NOBODY:
+            node = self.nodes[leader]
+            node.follow(node.coordinator.handle(event, now_ms), now_ms)
+
+    def partition_of(self, group_id: str) -> int:
+        return next(iter(self.nodes.values())).coordinator.partition_of(group_id)
+
+    def stop(self, now_ms: int) -> list[Effect]:
+        """Whoever waits is answered: groups are told to look for another coordinator, fetches what there is."""
+        self.is_stopping = True
+        for node in self.nodes.values():
+            for partition in list(node.coordinator.shards):
+                node.follow(node.coordinator.lose(partition, now_ms), now_ms)
+        self.fetches.answer_all()
+        self.kept_facts.write(now_ms)
+        return self.take(now_ms)
+
+    def next_ms(self) -> int | None:
+        return self.timers.next_ms()
+
+    def take(self, now_ms: int) -> list[Effect]:
+        """The effects of this event; and if nothing is being flushed or changed, what it wrote or asked for is, now."""
+        self.now_ms = now_ms
+        flush = None
+        while True:
+            if self.changes.waiting:
+                work = self.changes.start(now_ms)
+                if work is not None:
+                    self.out.append(work)
+            if self.flusher.settled:
+                self.flusher.settle(now_ms)
+            if flush is None and self.flusher.is_wanted:
+                flush = self.flusher.start(now_ms)
+            # Who waited for what was durable already may have asked for a change.
+            if not (self.changes.waiting and self.changes.can_start):
+                break
+        out, self.out = self.out, []
+        if flush is not None:
+            out.append(flush)
+        return out
+
+    # --- nodes stop and start -----------------------------------------------------------------------------------------
+
+    def stop_node(self, node_id: int, done: Done, now_ms: int) -> list[Effect]:
+        """Its partitions go to the others. Until its connections are closed it answers that it leads nothing."""
+        self.leadership.stop(node_id, done)
+        return self.take(now_ms)
+
+    def start_node(self, node_id: int, done: Done, now_ms: int) -> list[Effect]:
+        """Its partitions come back to it."""
+        self.leadership.start(node_id, done)
+        return self.take(now_ms)
+
+    def move_partition(self, topic: str, partition: int, node_id: int, done: Done, now_ms: int) -> list[Effect]:
+        self.leadership.move((topic, partition), node_id, done)
+        return self.take(now_ms)
+
+    def move_coordinator(self, group_id: str, node_id: int, done: Done, now_ms: int) -> list[Effect]:
+        """With it go all groups of its partition of `__consumer_offsets`, which is created if need be."""
+
+        def there(made: Topic | TopicError) -> None:
+            if isinstance(made, TopicError):
+                done(CoterieError(f"there is no topic for the groups, and none can be made: {made}"))
+            else:
+                self.leadership.move((OFFSETS_TOPIC, self.partition_of(group_id)), node_id, done)
+
+        self.changes.ask(None, lambda at_ms: ensure(self, OFFSETS_TOPIC, there, at_ms))
+        return self.take(now_ms)
+
+    # --- what nodes want ----------------------------------------------------------------------------------------------
+
+    def log(self, topic: str, partition: int) -> PartitionLog | None:
+        """Whoever leads it."""
+        return self.directory.logs.get((topic, partition))
+
+    def wrote(self, log: PartitionLog, waiter: Waiter | None) -> None:
+        """Something was appended: whoever waits for it to be durable is told, and so are readers."""
+        self.flusher.written(log, waiter)
+        if not self.flusher.sync:
+            self.fetches.advanced(log)
+
+    def close(self, connection: Connection, why: str) -> None:
+        connection.waiting.clear()
+        connection.waiting_bytes = 0
+        self.out.append(Close(connection, why))
+
+    def do_later(self, what: str, work: Callable[[], None]) -> None:
+        self.out.append(Do(what, work))
+
+    def tell(self, fact: Fact) -> None:
+        self.out.append(Tell(fact))
+
+    def tell_trouble(self, what: str, now_ms: int) -> None:
+        self.tell(Trouble(now_ms, "", what))
+
+    # --- mistakes of ours ---------------------------------------------------------------------------------------------
+
+    def mistaken(self, doing: str) -> None:
+        """Called where an exception of ours was caught: it is told, with its trace, and everybody else goes on."""
+        self.tell(Mistake(self.now_ms, "", doing, format_exc()))
+
+    def _change_mistaken(self, call: Call | None) -> None:
+        self.mistaken("a change of the data directory")
+        if call is not None:
+            self.close(call.connection, "a mistake of the broker's own")
+
+    def rescue(self, doing: str, now_ms: int) -> list[Effect]:
+        """An event ended in an exception of ours: what it had done by then is done."""
+        self.now_ms = now_ms
+        self.mistaken(doing)
+        return self.take(now_ms)
 
 
-def _describe_log_dirs(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
-    request = describe_log_dirs.read_request(frame, at, call.version)
-    wanted = (
-        None
-        if request.topics is None
-        else {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
-    )
-    sizes: dict[str, list[describe_log_dirs.DescribedPartition]] = {}
-    for (topic, partition), log in node.directory.logs.items():
-        if wanted is None or (topic, partition) in wanted:
-            described = describe_log_dirs.DescribedPartition(partition=partition, size=log.size)
-            sizes.setdefault(topic, []).append(described)
-    topics = [describe_log_dirs.DescribedTopic(name=name, partitions=found) for name, found in sizes.items()]
-    directory = describe_log_dirs.LogDir(path=node.data_path, topics=topics)
-    node.answer(call, describe_log_dirs.Response(results=[directory]))
-
-
-def _init_producer_id(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
-    request = init_producer_id.read_request(frame, at, call.version)
-    if request.transactional_id is not None:
-        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        node.answer(call, init_producer_id.Response(error=code))
-        return
-    producer_id = node.producer_ids.next()
-    if producer_id is not None:
-        node.answer(call, init_producer_id.Response(producer_id=producer_id))
-    else:
-        node.change_each(call, [None], _next_producer_id, lambda answers: answers[0])
-
-
-def _next_producer_id(
-    node: Node, _: None, done: Callable[[init_producer_id.Response], None], now_ms: int
-) -> Step | None:
-    def then(outcome: LogError | None, at_ms: int) -> None:
-        if outcome is not None:
-            node.tell_trouble(str(outcome), at_ms)
-            done(init_producer_id.Response(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
-            return
-        producer_id = node.producer_ids.next()
-        assert producer_id is not None, "a block has a thousand"
-        done(init_producer_id.Response(producer_id=producer_id))
-
-    if node.producer_ids.is_empty:
-        return Step(node.producer_ids.another_block(), then)
-    then(None, now_ms)  # somebody before us has asked for a block
-    return None
-
-
-def _list_partition_reassignments(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
-    """Nothing moves where there is one node."""
-    list_partition_reassignments.read_request(frame, at, call.version)
-    node.answer(call, list_partition_reassignments.Response())
-
-
-HANDLERS = {
-    api_versions.API.key: _api_versions,
-    find_coordinator.API.key: _find_coordinator,
-    describe_cluster.API.key: _describe_cluster,
-    describe_log_dirs.API.key: _describe_log_dirs,
-    init_producer_id.API.key: _init_producer_id,
-    list_partition_reassignments.API.key: _list_partition_reassignments,
-}
+def _cluster_id(fresh: UUID) -> str:
+    """As Kafka writes one: 22 characters of base64."""
+    return urlsafe_b64encode(fresh.bytes).decode().rstrip("=")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from coterie.facts import Fact
 
-__all__ = ["ConnectionDropped", "TransactionRefused", "Trouble"]
+__all__ = ["ConnectionDropped", "LeadersChanged", "TransactionRefused", "Trouble"]
 
 
 @dataclass(slots=True)
@@ -31,3 +31,13 @@ class TransactionRefused(Fact):
     client_id: str
     transactional_id: str
     why: str
+
+
+@dataclass(slots=True)
+class LeadersChanged(Fact):
+    """Nodes have stopped or started, or something was moved."""
+
+    why: str
+    partitions: int
+    """So many have another leader."""
+    nodes_up: list[int]

@@ -11,16 +11,21 @@ from typing import TYPE_CHECKING
 from coterie.apis import fetch
 from coterie.apis.fetch import FetchedPartition, FetchedTopic, Partition, Request, Response
 from coterie.broker.calls import Call
+from coterie.broker.redirect import endpoints_of, leader_of
 from coterie.errors import ErrorCode
 from coterie.log import LogError, PartitionLog
 
 if TYPE_CHECKING:
+    from coterie.broker.cluster import Cluster
     from coterie.broker.node import Node
 
 __all__ = ["HANDLERS", "FetchDue", "Fetches"]
 
 READ_COMMITTED = 1
 _FULL_FETCH_EPOCHS = (-1, 0)
+_TELLS_LEADERS = 16
+"""The first version whose answers say who leads, if it is not who was asked."""
+_WRONG_NODE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 @dataclass(slots=True)
@@ -33,47 +38,50 @@ class FetchDue:
 class Parked:
     """A fetch that waits for more to come."""
 
-    __slots__ = ("call", "logs", "request")
+    __slots__ = ("call", "logs", "node", "request")
 
-    def __init__(self, call: Call, request: Request, logs: list[PartitionLog]) -> None:
+    def __init__(self, node: Node, call: Call, request: Request, logs: list[PartitionLog]) -> None:
+        self.node = node
         self.call = call
         self.request = request
         self.logs = logs
 
 
 class Fetches:
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    """Of all nodes."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
         self._parked: dict[Call, Parked] = {}
         self._readers: dict[PartitionLog, dict[Parked, None]] = {}
 
     def __len__(self) -> int:
         return len(self._parked)
 
-    def handle(self, call: Call, request: Request, now_ms: int) -> None:
+    def handle(self, node: Node, call: Call, request: Request, now_ms: int) -> None:
         if request.session_id:
             answer = Response(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=())
-            self._node.answer(call, answer)
+            node.answer(call, answer)
             return
         if request.session_epoch not in _FULL_FETCH_EPOCHS:
             answer = Response(error=ErrorCode.INVALID_FETCH_SESSION_EPOCH, responses=())
-            self._node.answer(call, answer)
+            node.answer(call, answer)
             return
-        answer, size, final = self._read(request)
-        if final or size >= request.min_bytes or request.max_wait_ms <= 0 or self._node.is_stopping:
-            self._send(call, answer)
+        answer, size, final = self._read(node, call, request)
+        if final or size >= request.min_bytes or request.max_wait_ms <= 0 or self._cluster.is_stopping:
+            self._send(node, call, answer)
             return
-        self._park(call, request, now_ms)
+        self._park(node, call, request, now_ms)
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    def _park(self, call: Call, request: Request, now_ms: int) -> None:
-        logs = [log for topic in request.topics for log in self._logs_of(topic)]
-        parked = Parked(call, request, logs)
+    def _park(self, node: Node, call: Call, request: Request, now_ms: int) -> None:
+        logs = [log for topic in request.topics for log in self._logs_of(node, topic)]
+        parked = Parked(node, call, request, logs)
         self._parked[call] = parked
         for log in logs:
             self._readers.setdefault(log, {})[parked] = None
-        self._node.coordinator.timers.arm(call, now_ms + request.max_wait_ms, FetchDue(parked))
+        self._cluster.timers.arm(call, now_ms + request.max_wait_ms, FetchDue(parked))
 
     def _unpark(self, parked: Parked) -> None:
         del self._parked[parked.call]
@@ -83,22 +91,22 @@ class Fetches:
                 readers.pop(parked, None)
                 if not readers:
                     del self._readers[log]
-        self._node.coordinator.timers.disarm(parked.call)
+        self._cluster.timers.disarm(parked.call)
 
     def advanced(self, log: PartitionLog) -> None:
         """There is more to read in `log`."""
         for parked in list(self._readers.get(log, ())):
-            answer, size, final = self._read(parked.request)
+            answer, size, final = self._read(parked.node, parked.call, parked.request)
             if final or size >= parked.request.min_bytes:
                 self._unpark(parked)
-                self._send(parked.call, answer)
+                self._send(parked.node, parked.call, answer)
 
     def due(self, event: FetchDue) -> None:
         parked = event.parked
         if self._parked.get(parked.call) is parked:
             self._unpark(parked)
-            answer, _, _ = self._read(parked.request)
-            self._send(parked.call, answer)
+            answer, _, _ = self._read(parked.node, parked.call, parked.request)
+            self._send(parked.node, parked.call, answer)
 
     def forget(self, call: Call) -> None:
         """Its reader is gone."""
@@ -110,50 +118,58 @@ class Fetches:
         for parked in list(self._parked.values()):
             self.due(FetchDue(parked))
 
-    def log_deleted(self, log: PartitionLog) -> None:
-        """Its readers hear that the partition is gone."""
+    def look_again(self, log: PartitionLog) -> None:
+        """Its readers hear that the partition is gone, or has another leader."""
         for parked in list(self._readers.get(log, ())):
             self.due(FetchDue(parked))
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def _read(self, request: Request) -> tuple[Response, int, bool]:
+    def _read(self, node: Node, call: Call, request: Request) -> tuple[Response, int, bool]:
         """The answer as of now, its bytes of records, and whether waiting would not change it (an error)."""
-        left = min(request.max_bytes, self._node.settings.fetch_max_bytes)
+        left = min(request.max_bytes, node.settings.fetch_max_bytes)
         size, final = 0, not request.topics
         topics = []
+        elsewhere = []
         for topic in request.topics:
             name = self._name_of(topic)
             answers = []
             for partition in topic.partitions:
-                answer = self._read_partition(name, partition, request, left, is_first=not size)
+                answer = self._read_partition(node, name, partition, request, left, is_first=not size)
                 answers.append(answer)
+                if answer.error in _WRONG_NODE and name is not None and call.version >= _TELLS_LEADERS:
+                    answer.current_leader = leader_of(node, name, partition.partition)
+                    elsewhere.append(answer.current_leader)
                 got = len(answer.records or b"")
                 size += got
                 left -= got
                 final = final or bool(answer.error)
             topics.append(FetchedTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=answers))
-        return Response(responses=topics), size, final
+        return (
+            Response(responses=topics, node_endpoints=endpoints_of(node, elsewhere) if elsewhere else ()),
+            size,
+            final,
+        )
 
     def _name_of(self, topic: fetch.Topic) -> str | None:
-        return topic.topic if topic.topic_id is None else self._node.topic_names.get(topic.topic_id)
+        return topic.topic if topic.topic_id is None else self._cluster.topic_names.get(topic.topic_id)
 
-    def _logs_of(self, topic: fetch.Topic) -> list[PartitionLog]:
+    def _logs_of(self, node: Node, topic: fetch.Topic) -> list[PartitionLog]:
         name = self._name_of(topic)
-        logs = [self._node.log(name, one.partition) for one in topic.partitions] if name is not None else []
+        logs = [node.log(name, one.partition) for one in topic.partitions] if name is not None else []
         return [log for log in logs if log is not None]
 
     def _read_partition(
-        self, name: str | None, asked: Partition, request: Request, left: int, *, is_first: bool
+        self, node: Node, name: str | None, asked: Partition, request: Request, left: int, *, is_first: bool
     ) -> FetchedPartition:
-        log = self._node.log(name, asked.partition) if name is not None else None
+        log = node.log(name, asked.partition) if name is not None else None
         if log is None:
-            unknown = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return FetchedPartition(partition=asked.partition, error=unknown)
-        stale = leader_epoch_error(asked.current_leader_epoch)
+            error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else node.absent(name, asked.partition)
+            return FetchedPartition(partition=asked.partition, error=error)
+        stale = leader_epoch_error(asked.current_leader_epoch, log)
         if stale:
             return FetchedPartition(partition=asked.partition, error=stale)
-        end = self._node.flusher.end_of(log)
+        end = self._cluster.flusher.end_of(log)
         stable = log.last_stable(end)
         answer = FetchedPartition(
             partition=asked.partition, high_watermark=end, last_stable_offset=stable, log_start_offset=log.log_start
@@ -175,22 +191,22 @@ class Fetches:
             answer.records = records
         return answer
 
-    def _send(self, call: Call, answer: Response) -> None:
-        self._node.send_parts(call, fetch.write_response_parts(answer, call.version))
+    def _send(self, node: Node, call: Call, answer: Response) -> None:
+        node.send_parts(call, fetch.write_response_parts(answer, call.version))
 
 
-def leader_epoch_error(epoch: int) -> ErrorCode:
-    """Leadership never moves here: the epoch is 0. A client that knows of another one is mistaken (KIP-320)."""
-    if epoch <= LEADER_EPOCH:
+def leader_epoch_error(epoch: int, log: PartitionLog) -> ErrorCode:
+    """A client that knows of another leadership of this log has to ask for metadata, or we do (KIP-320)."""
+    if epoch in (NOT_SAID, log.leader_epoch):
         return ErrorCode.NONE
-    return ErrorCode.UNKNOWN_LEADER_EPOCH
+    return ErrorCode.FENCED_LEADER_EPOCH if epoch < log.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-LEADER_EPOCH = 0
+NOT_SAID = -1
 
 
 def _fetch(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
-    node.fetches.handle(call, fetch.read_request(frame, at, call.version), now_ms)
+    node.fetches.handle(node, call, fetch.read_request(frame, at, call.version), now_ms)
 
 
 HANDLERS = {fetch.API.key: _fetch}

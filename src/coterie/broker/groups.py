@@ -41,7 +41,7 @@ from coterie.wire.records import NO_LIMIT, BatchBuilder, EndMarker, build_marker
 if TYPE_CHECKING:
     from coterie.broker.node import Node
 
-__all__ = ["HANDLERS", "OFFSETS_TOPIC", "GroupLogs"]
+__all__ = ["HANDLERS", "OFFSETS_TOPIC", "GroupLogs", "read_some"]
 
 
 # --- one group --------------------------------------------------------------------------------------------------------
@@ -245,16 +245,20 @@ class GroupLogs:
         self._node.follow(self._node.coordinator.handle(effect.then, now_ms), now_ms)
 
     def load(self, now_ms: int) -> None:
-        """Read all groups back (C4). Nothing else is answered before this has ended."""
+        """Read the node's groups back (C4). Nothing else is answered before this has ended."""
         node = self._node
         topic = node.directory.topics.get(OFFSETS_TOPIC)
         if topic is None:
             return
         node.coordinator.count_partitions(topic.partitions)
         for partition in range(topic.partitions):
+            log = node.log(OFFSETS_TOPIC, partition)
+            if log is None:
+                continue  # another node's
             replay = node.coordinator.gain(partition)
-            log = node.directory.logs[OFFSETS_TOPIC, partition]
-            _read(log, replay)
+            offset = log.log_start
+            while offset < log.log_end:
+                offset = read_some(log, offset, replay)
             node.follow(node.coordinator.loaded(partition, now_ms), now_ms)
 
 
@@ -279,19 +283,20 @@ def _batch(effect: Append, now_ms: int) -> bytearray:
 _READ_AT_ONCE = 1 << 20
 
 
-def _read(log: PartitionLog, replay: Replay) -> None:
-    offset, end = log.log_start, log.log_end
-    while offset < end:
-        data = log.read(offset, _READ_AT_ONCE, end)
-        if not data:  # to go on without them would be to lose what was acknowledged
-            raise LogReadError(f"{log.path} ends at offset {offset}, though it should reach to {end}", None)
-        for at, header in batches(data):
-            offset = header.next_offset
-            if header.is_control:
-                marker = marker_of(data, header, at)
-                if marker is not None:
-                    replay.marker(header.producer_id, committed=marker.committed)
-                continue
-            producer_id = header.producer_id if header.is_transactional else None
-            for record in records(data, header, at):
-                replay.record(record.offset, record.key or b"", record.value, producer_id)
+def read_some(log: PartitionLog, offset: int, replay: Replay) -> int:
+    """A piece of the log from `offset` on; where the next one begins."""
+    end = log.log_end
+    data = log.read(offset, _READ_AT_ONCE, end)
+    if not data:  # to go on without them would be to lose what was acknowledged
+        raise LogReadError(f"{log.path} ends at offset {offset}, though it should reach to {end}", None)
+    for at, header in batches(data):
+        offset = header.next_offset
+        if header.is_control:
+            marker = marker_of(data, header, at)
+            if marker is not None:
+                replay.marker(header.producer_id, committed=marker.committed)
+            continue
+        producer_id = header.producer_id if header.is_transactional else None
+        for record in records(data, header, at):
+            replay.record(record.offset, record.key or b"", record.value, producer_id)
+    return offset

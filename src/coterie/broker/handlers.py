@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coterie.broker import cluster, config_apis, fetch, groups, offsets, produce, topic_changes, topics
+from coterie.broker import cluster_apis, config_apis, fetch, groups, offsets, produce, topic_changes, topics
 
 __all__ = ["HANDLERS"]
 
@@ -16,6 +16,6 @@ HANDLERS: Mapping[int, Callable[[Any, Any, bytes, int, int], None]] = {
     **topics.HANDLERS,
     **topic_changes.HANDLERS,
     **offsets.HANDLERS,
-    **cluster.HANDLERS,
+    **cluster_apis.HANDLERS,
     **config_apis.HANDLERS,
 }

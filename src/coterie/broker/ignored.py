@@ -12,7 +12,7 @@ from coterie.settings.sources import matching
 __all__ = ["IGNORED", "why_ignored"]
 
 IGNORED: Mapping[str, Sequence[str]] = {
-    "one node is its own controller": (
+    "the process is its own controller": (
         "process.roles",
         "controller.quorum.*",
         "controller.quota.*",
@@ -27,7 +27,7 @@ IGNORED: Mapping[str, Sequence[str]] = {
         "unstable.api.versions.enable",
         "unstable.feature.versions.enable",
     ),
-    "one node has nobody to copy from, to lead instead, or to talk to": (
+    "there is one copy of each log: nobody copies it, waits for a copy, or asks another machine": (
         "replica.*",
         "replication.quota.*",
         "num.replica.fetchers",

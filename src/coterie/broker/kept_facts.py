@@ -18,7 +18,7 @@ from coterie.log import LogError, Origin
 from coterie.wire.records import BatchRecord, build_batch
 
 if TYPE_CHECKING:
-    from coterie.broker.node import Node
+    from coterie.broker.cluster import Cluster
 
 __all__ = ["FactsDue", "KeptFacts"]
 
@@ -35,22 +35,22 @@ class FactsDue:
 
 
 class KeptFacts:
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._is_wanted = node.settings.coterie_facts_enable
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._is_wanted = cluster.settings.coterie_facts_enable
         self._waiting: list[Fact] = []
 
     def add(self, fact: Fact, now_ms: int) -> None:
         if type(fact) is OffsetsStored or not self._is_wanted or len(self._waiting) >= MOST:
             return
         if not self._waiting:
-            self._node.coordinator.timers.arm("facts", now_ms + WRITE_EVERY_MS, FactsDue())
+            self._cluster.timers.arm("facts", now_ms + WRITE_EVERY_MS, FactsDue())
         self._waiting.append(fact)
 
     def write(self, now_ms: int) -> None:
-        node = self._node
-        if self._waiting and node.log(FACTS_TOPIC, 0) is None:
-            node.changes.ask(None, partial(ensure, node, FACTS_TOPIC, self._made))
+        cluster = self._cluster
+        if self._waiting and cluster.log(FACTS_TOPIC, 0) is None:
+            cluster.changes.ask(None, partial(ensure, cluster, FACTS_TOPIC, self._made))
             return
         waiting, self._waiting = self._waiting, []
         for at in range(0, len(waiting), AT_ONCE):
@@ -58,12 +58,12 @@ class KeptFacts:
 
     def _made(self, made: Made) -> None:
         if isinstance(made, TopicError):
-            self._lost(str(made), self._node.now_ms)
+            self._lost(str(made), self._cluster.now_ms)
         else:
-            self.write(self._node.now_ms)
+            self.write(self._cluster.now_ms)
 
     def _append(self, facts: list[Fact], now_ms: int) -> None:
-        log = self._node.log(FACTS_TOPIC, 0)
+        log = self._cluster.log(FACTS_TOPIC, 0)
         assert log is not None
         records = [BatchRecord(fact.group_id.encode(), write_fact(fact), fact.at_ms) for fact in facts]
         try:
@@ -71,8 +71,8 @@ class KeptFacts:
         except LogError as error:
             self._lost(str(error), now_ms)
         else:
-            self._node.wrote(log, None)
+            self._cluster.wrote(log, None)
 
     def _lost(self, why: str, now_ms: int) -> None:
         self._waiting.clear()
-        self._node.tell_trouble(f"facts about groups could not be kept: {why}", now_ms)
+        self._cluster.tell_trouble(f"facts about groups could not be kept: {why}", now_ms)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from coterie.apis import delete_records, list_offsets, offset_for_leader_epoch
 from coterie.broker.calls import Call
 from coterie.broker.changes import Step
-from coterie.broker.fetch import LEADER_EPOCH, READ_COMMITTED, leader_epoch_error
+from coterie.broker.fetch import READ_COMMITTED, leader_epoch_error
 from coterie.broker.topic_changes import is_internal
 from coterie.errors import ErrorCode
 from coterie.log import LogError, OffsetOutOfRangeError, PartitionLog
@@ -40,9 +40,9 @@ def _listed(node: Node, topic: str, asked: list_offsets.Partition, *, committed:
     answer = list_offsets.ListedPartition(partition=asked.partition)
     log = node.log(topic, asked.partition)
     if log is None:
-        answer.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answer.error = node.absent(topic, asked.partition)
         return answer
-    answer.error = leader_epoch_error(asked.current_leader_epoch)
+    answer.error = leader_epoch_error(asked.current_leader_epoch, log)
     if answer.error:
         return answer
     end = node.flusher.end_of(log)
@@ -55,7 +55,7 @@ def _listed(node: Node, topic: str, asked: list_offsets.Partition, *, committed:
         return answer
     if found is not None:
         answer.offset, answer.timestamp = found
-        answer.leader_epoch = LEADER_EPOCH if log.log_end else -1
+        answer.leader_epoch = log.leader_epoch if asked.timestamp == LATEST else log.epoch_at(answer.offset)
     return answer
 
 
@@ -89,11 +89,12 @@ def _epoch_end(node: Node, topic: str, asked: offset_for_leader_epoch.Partition)
     answer = offset_for_leader_epoch.EpochEnd(partition=asked.partition)
     log = node.log(topic, asked.partition)
     if log is None:
-        answer.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answer.error = node.absent(topic, asked.partition)
         return answer
-    answer.error = leader_epoch_error(asked.current_leader_epoch)
-    if not answer.error and asked.leader_epoch == LEADER_EPOCH:
-        answer.leader_epoch, answer.end_offset = LEADER_EPOCH, node.flusher.end_of(log)
+    answer.error = leader_epoch_error(asked.current_leader_epoch, log)
+    if not answer.error:
+        answer.leader_epoch, end = log.end_of_epoch(asked.leader_epoch)
+        answer.end_offset = min(end, node.flusher.end_of(log))
     return answer
 
 
@@ -131,7 +132,7 @@ def _delete(
 
     log = node.log(topic, partition.partition)
     if log is None:
-        answer.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answer.error = node.absent(topic, partition.partition)
     elif is_internal(topic):
         answer.error = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif not log.config.deletes:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coterie.apis import produce
-from coterie.apis.produce import ProducedPartition, ProducedTopic, Request, Response
+from coterie.apis.produce import Leader, ProducedPartition, ProducedTopic, Request, Response
 from coterie.broker.calls import Call
+from coterie.broker.redirect import endpoints_of, leader_of
 from coterie.broker.topic_changes import is_internal
 from coterie.broker.topic_configs import effective
 from coterie.errors import ErrorCode
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["HANDLERS", "ProduceDue"]
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
-
+TELLS_LEADERS = 10
+"""The first version whose answers say who leads, if it is not who was asked."""
 
 MIN_TIMEOUT_MS = 1_000
 """Kafka never waits for its own disk, so a client that allows it no time at all does not mean that."""
@@ -41,6 +43,8 @@ class Production:
         self.call = call
         self.acks = request.acks
         self.topics: list[ProducedTopic] = []
+        self.elsewhere: list[Leader] = []
+        """Who leads what we do not."""
         self.unsettled = 1  # the request itself, until all of it has been written
         self._waiting: dict[int, ProducedPartition] = {}
         self._is_answered = False
@@ -49,13 +53,14 @@ class Production:
         self.unsettled -= 1
         if self.unsettled or self._is_answered:
             return
-        self.node.coordinator.timers.disarm(self)
+        self.node.timers.disarm(self)
         self._answer()
 
     def _answer(self) -> None:
         self._is_answered = True
         if self.acks != ACKS_NONE:
-            self.node.answer(self.call, Response(responses=self.topics))
+            endpoints = endpoints_of(self.node, self.elsewhere) if self.elsewhere else ()
+            self.node.answer(self.call, Response(responses=self.topics, node_endpoints=endpoints))
             return
         failed = [one for topic in self.topics for one in topic.partitions if one.error]
         if failed:  # there is no answer to carry the error (rule D2)
@@ -88,7 +93,6 @@ def _produce(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None
     refusal = _refusal_of(request)
     for topic in request.topics:
         name = node.topic_names.get(topic.topic_id) if topic.topic_id is not None else topic.name
-        unknown = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         answers = []
         for partition in topic.partitions:
             log = node.log(name, partition.partition) if name is not None else None
@@ -98,8 +102,13 @@ def _produce(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None
                 answer.error = refusal
             elif name is not None and is_internal(name):
                 answer.error, answer.message = ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is for the broker alone"
-            elif name is None or log is None:
-                answer.error = unknown
+            elif name is None:
+                answer.error = ErrorCode.UNKNOWN_TOPIC_ID
+            elif log is None:
+                answer.error = node.absent(name, partition.partition)
+                if answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and call.version >= TELLS_LEADERS:
+                    answer.current_leader = leader_of(node, name, partition.partition)
+                    production.elsewhere.append(answer.current_leader)
             elif request.acks == ACKS_ALL and _wants_more_replicas(node, name):
                 answer.error = ErrorCode.NOT_ENOUGH_REPLICAS
             else:
@@ -108,7 +117,7 @@ def _produce(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None
     production.settle()
     if production.unsettled and node.flusher.sync:
         due_ms = now_ms + max(request.timeout_ms, MIN_TIMEOUT_MS)
-        node.coordinator.timers.arm(production, due_ms, ProduceDue(production))
+        node.timers.arm(production, due_ms, ProduceDue(production))
 
 
 def _wants_more_replicas(node: Node, topic: str) -> bool:

@@ -1,240 +1,134 @@
-"""The asyncio there is: sockets, the clock, and the thread that waits for the disk. It carries; the node decides."""
+"""The asyncio there is: connections (`sockets.py`), timers, and the thread that waits for the disk.
+
+It carries; the cluster and its nodes decide.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
-import socket
 import sys
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from time import clock_gettime_ns as _gettime_ns
 from traceback import format_exc
-from typing import Any, cast
+from typing import Any
 
 from coterie.broker.calls import Close, Connection, Do, Effect, Flush, FlushEnded, Send, Work, WorkEnded
+from coterie.broker.clock import clock_ms
+from coterie.broker.cluster import Cluster
 from coterie.broker.facts import ConnectionDropped, Trouble
-from coterie.broker.node import Node
-from coterie.broker.quick_heartbeat import HEARTBEAT, QuickHeartbeat
-from coterie.errors import CoterieError, MalformedError
+from coterie.broker.leadership import Done
+from coterie.broker.sockets import Link, Port, address_text
+from coterie.errors import CoterieError
 from coterie.facts import Fact
-from coterie.wire.frames import FrameCutter
 
 __all__ = ["Server", "address_text", "clock_ms"]
 
-WAITING_BYTES = 1 << 20
-"""Of requests that stand behind the one under way: with more, or more requests, we stop reading for a while."""
-WRITE_BUFFER = 1 << 20
 STOP_GRACE_S = 5.0
-THIS_MACHINE = "Give a name or an address of this machine, such as 127.0.0.1"
-HINTS = {
-    errno.EADDRNOTAVAIL: THIS_MACHINE,
-    errno.EACCES: "Ports below 1024 need privileges; take another port, 0 takes a free one",
-}
-EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  to be told apart, not to be bound to
+_FLUSHES_TO_WAIT_FOR = 4
+"""What a node has written is durable with the flush under way or the next; changes of the directory come in between."""
 
 
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-_WALL_NS = time.time_ns() - time.clock_gettime_ns(_CLOCK)
-
-
-def clock_ms() -> int:
-    """The time of day when we were started, and how long it has been since.
-
-    So records have real timestamps, and nobody's session ends because somebody has set the clock.
-    """
-    return (_gettime_ns(_CLOCK) + _WALL_NS) // 1_000_000
-
-
-class Link(asyncio.Protocol):
-    """One client's socket."""
-
-    __slots__ = ("_cutter", "_is_paused", "_quick_heartbeat", "_server", "connection", "heard_ms", "transport")
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._cutter = FrameCutter(server.max_request_bytes)
-        self._quick_heartbeat = QuickHeartbeat()
-        self._is_paused = False
-        self.connection = Connection("", self)
-        self.heard_ms = clock_ms()
-        self.transport: asyncio.Transport
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)  # uvloop has a class of its own
-        self.transport.set_write_buffer_limits(high=WRITE_BUFFER)
-        peer = transport.get_extra_info("peername")
-        self.connection.host = str(peer[0]) if peer else "unknown"
-        if not self._server.admits(self):
-            self.transport.abort()
-
-    def data_received(self, data: bytes) -> None:
-        server, connection = self._server, self.connection
-        try:
-            frames = self._cutter.feed(data)
-        except MalformedError as error:
-            server.drop(connection, str(error))
-            return
-        node = server.node
-        self.heard_ms = now_ms = clock_ms()
-        for frame in frames:
-            if connection.is_closed:
-                return
-            if frame.startswith(HEARTBEAT) and not (connection.call or connection.waiting or connection.is_full):
-                answer = self._quick_heartbeat.answer(node, frame, now_ms)
-                if answer is not None:
-                    self.transport.write(answer)
-                    continue
-            server.perform(node.received(connection, frame, now_ms))
-        server.keep_alarm()
-        if connection.waiting:
-            self.hold_back()
-
-    def hold_back(self) -> None:
-        """Reading stops while too much waits; the client's own buffers fill up and it has to slow down."""
-        connection = self.connection
-        too_much = len(connection.waiting) > self._server.max_waiting or connection.waiting_bytes > WAITING_BYTES
-        if too_much and not self._is_paused:
-            self._is_paused = True
-            self.transport.pause_reading()
-            self._server.held_back.add(self)
-
-    def read_on(self) -> None:
-        connection = self.connection
-        few = (
-            len(connection.waiting) <= self._server.max_waiting // 2 and connection.waiting_bytes <= WAITING_BYTES // 2
-        )
-        if self._is_paused and few and not connection.is_closed:
-            self._is_paused = False
-            self._server.held_back.discard(self)
-            self.transport.resume_reading()
-
-    def stop_reading(self) -> None:
-        """What comes from now on is not looked at any more."""
-        self._server.held_back.discard(self)
-        if not self._is_paused and not self.transport.is_closing():
-            self._is_paused = True
-            self.transport.pause_reading()
-
-    def pause_writing(self) -> None:
-        self.connection.is_full = True
-
-    def resume_writing(self) -> None:
-        server = self._server
-        server.run("a connection that takes more", lambda now_ms: server.node.drained(self.connection, now_ms))
-
-    def connection_lost(self, _error: Exception | None) -> None:
-        self._server.gone(self)
-
-
-class Port:
-    """A port that is taken, where nobody is served yet: a broker that gets none has touched nothing else."""
-
-    def __init__(self, listener: asyncio.Server, host: str, advertised: tuple[str, int] | None) -> None:
-        self.listener = listener
-        self.host = host
-        self.number: int = listener.sockets[0].getsockname()[1]
-        self.endpoint = advertised or (host, self.number)
-        """What clients are told."""
-
-    @classmethod
-    async def take(cls, host: str, port: int, link: Callable[[], Link], advertised: tuple[str, int] | None) -> Port:
-        """`port` 0 takes a free one. `link` is called for each client, when it is served."""
-        if advertised is None and host in EVERYWHERE:
-            raise CoterieError(
-                f"{host or 'every address'} is where to listen, but no client can connect to it: "
-                "say what they are to be told (--advertise HOST:PORT, or advertised.listeners)"
-            )
-        loop = asyncio.get_running_loop()
-        try:
-            listener = await loop.create_server(link, host, port, backlog=1024, start_serving=False)
-        except UnicodeError:
-            raise CoterieError(f"cannot listen on {host!r}: that is no host name. {THIS_MACHINE}") from None
-        except socket.gaierror as error:
-            raise CoterieError(f"cannot listen on {host!r}: {error.strerror}. {THIS_MACHINE}") from None
-        except OSError as error:
-            number = error.errno or 0
-            hint = HINTS.get(number, "Take another port; 0 takes a free one")
-            why = os.strerror(number) if number > 0 else str(error)
-            raise CoterieError(f"cannot listen on {address_text(host, port)}: {why}. {hint}") from None
-        return cls(listener, host, advertised)
-
-    def __str__(self) -> str:
-        return address_text(self.host, self.number)
-
-
-def address_text(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def _further(address: tuple[str, int], by: int) -> tuple[str, int]:
+    """The nodes of a broker have ports in a row, unless each takes a free one."""
+    host, port = address
+    if port + by > 65_535:
+        raise CoterieError(f"the ports from {port} on are not enough: the last one is 65535. Begin lower, or with 0")
+    return host, port + by if port else 0
 
 
 class Server:
-    def __init__(self, node: Node, tell: Callable[[Fact], None], port: Port) -> None:
-        self.node = node
-        self.port = port
-        node.endpoint = port.endpoint
+    cluster: Cluster
+
+    def __init__(self, tell: Callable[[Fact], None]) -> None:
         self._listener_to_facts = tell
         self._has_complained = False
-        self.max_request_bytes = node.settings.socket_request_max_bytes
-        self.max_waiting = node.settings.queued_max_requests
-        self.links: set[Link] = set()
+        self.ports: list[Port] = []
         self.held_back: set[Link] = set()
-        self._ready = node.ready
-        self._next_ms = node.coordinator.timers.next_ms
         self._loop = asyncio.get_running_loop()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms: int | None = None
         self._disk = ThreadPoolExecutor(1, "coterie-disk")
         self._chores = ThreadPoolExecutor(1, "coterie-chores")
-        self._all_gone: asyncio.Event | None = None
+        self._gone = asyncio.Event()
+        """Somebody has."""
         self._sweep: asyncio.TimerHandle | None = None
         self._under_way = 0
         """What the disk's thread has been asked for and not come back with."""
         self._idle = asyncio.Event()
+
+    @property
+    def port(self) -> Port:
+        """Of the first node."""
+        return self.ports[0]
+
+    @property
+    def links(self) -> list[Link]:
+        return [link for port in self.ports for link in port.links]
 
     # --- starting and stopping ----------------------------------------------------------------------------------------
 
     @classmethod
     async def start(
         cls,
-        open_node: Callable[[], Node],
+        open_cluster: Callable[[], Cluster],
         tell: Callable[[Fact], None],
         host: str,
         port: int,
         advertised: tuple[str, int] | None = None,
+        nodes: int = 1,
     ) -> Server:
-        """Take the port, open the data, read the groups back, then listen."""
-        taken = await Port.take(host, port, lambda: Link(server), advertised)
+        """Take a port for each node, open the data, read the groups back, then listen."""
+        server = cls(tell)
         try:
-            server = cls(open_node(), tell, taken)
+            for index in range(nodes):
+                told = _further(advertised, index) if advertised else None
+                taken = Port(*_further((host, port), index), told, server)
+                await taken.take()
+                server.ports.append(taken)
+            server._open(open_cluster())
         except BaseException:
-            taken.listener.close()
+            server._close_ports()
+            server._let_go()
             raise
         try:
-            server.perform(server.node.start(clock_ms()))
-            await taken.listener.start_serving()
+            server.perform(server.cluster.start(clock_ms()))
+            for each in server.ports:
+                await each.listener.start_serving()
         except BaseException:
-            taken.listener.close()
+            server._close_ports()
             await server._all_written()
-            server.node.directory.release()
+            server.cluster.directory.release()
             server._let_go()
             raise
         server._close_silent()
         return server
 
+    def _open(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.max_request_bytes = cluster.settings.socket_request_max_bytes
+        self.max_waiting = cluster.settings.queued_max_requests
+        self._ready = cluster.ready
+        self._next_ms = cluster.timers.next_ms
+        for port, node in zip(self.ports, cluster.nodes.values(), strict=True):
+            port.node = node
+            node.endpoint = port.endpoint
+
+    def _close_ports(self) -> None:
+        for port in self.ports:
+            port.listener.close()
+
     async def stop(self) -> None:
         """Whoever waits is answered, what was written is made durable, and the directory is left clean."""
-        self.port.listener.close()
+        self._close_ports()
         for link in self.links:
             link.stop_reading()
         await self._all_written()  # commits and batches under way are answered as they end
-        self.perform(self.node.stop(clock_ms()))
+        self.perform(self.cluster.stop(clock_ms()))
         await self._all_written()
-        await self._say_goodbye()
+        await self._say_goodbye(self.ports)
         try:
-            await self._loop.run_in_executor(self._disk, self.node.directory.close)
+            await self._loop.run_in_executor(self._disk, self.cluster.directory.close)
         finally:
             self._let_go()
 
@@ -250,42 +144,100 @@ class Server:
             self._idle.clear()
             await self._idle.wait()
 
-    async def _say_goodbye(self) -> None:
+    async def _say_goodbye(self, ports: Sequence[Port]) -> None:
         """Let answers reach their clients before the sockets go."""
-        for link in list(self.links):
-            link.transport.close()
-        if self.links:
-            self._all_gone = asyncio.Event()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._all_gone.wait(), STOP_GRACE_S)
-        for link in list(self.links):
-            link.transport.abort()
+        for port in ports:
+            for link in list(port.links):
+                link.transport.close()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._all_gone(ports), STOP_GRACE_S)
+        for port in ports:
+            for link in list(port.links):
+                link.transport.abort()
+
+    async def _all_gone(self, ports: Sequence[Port]) -> None:
+        while any(port.links for port in ports):
+            self._gone.clear()
+            await self._gone.wait()
+
+    # --- nodes stop and start -----------------------------------------------------------------------------------------
+
+    async def stop_node(self, node_id: int) -> None:
+        """Its partitions go to the others; whoever waits at it is answered, and its connections are closed."""
+        await self._change(lambda done, now_ms: self.cluster.stop_node(node_id, done, now_ms))
+        port = self._port_of(node_id)
+        port.listener.close()
+        for link in port.links:
+            link.stop_reading()
+        for _ in range(_FLUSHES_TO_WAIT_FOR):
+            if not self._under_way or all(link.connection.call is None for link in port.links):
+                break
+            self._idle.clear()
+            await self._idle.wait()
+        await self._say_goodbye([port])
+
+    async def start_node(self, node_id: int) -> None:
+        """It listens where it did before, and its partitions come back to it."""
+        port = self._port_of(node_id)
+        if node_id not in self.cluster.leadership.up:  # else it is refused, in its turn
+            await port.take()
+            await port.listener.start_serving()
+        try:
+            await self._change(lambda done, now_ms: self.cluster.start_node(node_id, done, now_ms))
+        except BaseException:
+            if node_id not in self.cluster.leadership.up:
+                port.listener.close()
+            raise
+
+    async def move_partition(self, topic: str, partition: int, node_id: int) -> None:
+        await self._change(lambda done, now_ms: self.cluster.move_partition(topic, partition, node_id, done, now_ms))
+
+    async def move_coordinator(self, group_id: str, node_id: int) -> None:
+        await self._change(lambda done, now_ms: self.cluster.move_coordinator(group_id, node_id, done, now_ms))
+
+    async def _change(self, change: Callable[[Done, int], Sequence[Effect]]) -> None:
+        """Until it has happened; raises if it could not."""
+        happened: asyncio.Future[None] = self._loop.create_future()
+
+        def done(error: CoterieError | None) -> None:
+            if not happened.done():
+                if error is None:
+                    happened.set_result(None)
+                else:
+                    happened.set_exception(error)
+
+        self.run("a change of leaders", lambda now_ms: change(done, now_ms))
+        await happened
+
+    def _port_of(self, node_id: int) -> Port:
+        for port in self.ports:
+            if port.node.node_id == node_id:
+                return port
+        raise CoterieError(f"there is no node {node_id!r}; there are {', '.join(map(str, self.cluster.nodes))}")
 
     # --- connections --------------------------------------------------------------------------------------------------
 
     def admits(self, link: Link) -> bool:
-        if len(self.links) >= self.node.settings.max_connections:
-            self._log_drop(
-                link.connection, f"there are {len(self.links)} connections, as many as max.connections allows"
-            )
+        there = link.port.links
+        if len(there) >= self.cluster.settings.max_connections:
+            self._log_drop(link.connection, f"there are {len(there)} connections, as many as max.connections allows")
             return False
-        self.links.add(link)
+        there.add(link)
         return True
 
     def gone(self, link: Link) -> None:
-        self.links.discard(link)
+        link.port.links.discard(link)
         self.held_back.discard(link)
-        if self._all_gone is not None and not self.links:
-            self._all_gone.set()
-        self.node.disconnected(link.connection)
+        self._gone.set()
+        link.port.node.disconnected(link.connection)
 
     def _close_silent(self) -> None:
         """Every now and then: who has said nothing for too long, and waits for nothing, is probably not there."""
-        idle_ms = self.node.settings.connections_max_idle_ms
+        idle_ms = self.cluster.settings.connections_max_idle_ms
         if idle_ms < 0:
             return
         now_ms = clock_ms()
-        for link in list(self.links):
+        for link in self.links:
             if link.connection.call is None and now_ms - link.heard_ms > idle_ms:
                 self.drop(link.connection, f"nothing was heard for {idle_ms} ms (connections.max.idle.ms)")
         self._sweep = self._loop.call_later(min(max(idle_ms / 4_000, 0.05), 60), self._close_silent)
@@ -293,7 +245,7 @@ class Server:
     def drop(self, connection: Connection, why: str) -> None:
         if not connection.is_closed:
             self._log_drop(connection, why)
-            self.node.disconnected(connection)
+            connection.link.port.node.disconnected(connection)
             connection.link.transport.close()
 
     def _log_drop(self, connection: Connection, why: str) -> None:
@@ -307,7 +259,7 @@ class Server:
         try:
             effects = event(now_ms)
         except Exception:  # noqa: BLE001
-            effects = self.node.rescue(what, now_ms)
+            effects = self.cluster.rescue(what, now_ms)
         self.perform(effects)
 
     def tell(self, fact: Fact) -> None:
@@ -340,8 +292,8 @@ class Server:
                 link.read_on()
             if not self._ready:
                 break
-            link = self._ready[0].link
-            effects = self.node.go_on(clock_ms())
+            link = self._ready[0][1].link
+            effects = self.cluster.go_on(clock_ms())
         self.keep_alarm()
 
     def keep_alarm(self) -> None:
@@ -371,7 +323,7 @@ class Server:
 
     def _ring(self) -> None:
         self._alarm = self._alarm_ms = None
-        self.run("a timer", self.node.ring)
+        self.run("a timer", self.cluster.ring)
 
     def _on_disk(self, effect: Flush | Work) -> None:
         self._under_way += 1
@@ -381,7 +333,7 @@ class Server:
     def _disk_ended(self, done: asyncio.Future[FlushEnded | WorkEnded]) -> None:
         self._under_way -= 1
         ended = done.result()
-        self.run("what follows work of the disk", lambda now_ms: self.node.disk_ended(ended, now_ms))
+        self.run("what follows work of the disk", lambda now_ms: self.cluster.disk_ended(ended, now_ms))
         self._idle.set()
 
     def _chore(self, effect: Do) -> None:

@@ -43,7 +43,7 @@ class Part(Enum):
 GROUPS, TOPICS, LOG, REQUESTS, NODE = Part
 _FOREVER = 2**63 - 1
 _BATCH_OVERHEAD = 1024
-_ONE_NODE = "one node holds the one replica there is. For more, run Apache Kafka"
+_ONE_REPLICA = "there is one copy of each log, also with several nodes. For more, run Apache Kafka"
 _NO_COMPACTION = "compacted topics keep all their records"
 _AS_PRODUCED = "batches are stored as their producer compressed them"
 _OUR_FLUSH = "coterie.flush says when a write is on the disk"
@@ -89,15 +89,18 @@ class Settings:
 
     num_partitions: int = setting(TOPICS, 1, int32(1), "Partitions of a topic that is created without a number.")
     default_replication_factor: int = setting(
-        TOPICS, 1, int32(1, 1), "Replicas of a topic that is created without a number.", why=_ONE_NODE
+        TOPICS, 1, int32(1, 1), "Replicas of a topic that is created without a number.", why=_ONE_REPLICA
     )
-    min_insync_replicas: int = setting(TOPICS, 1, int32(1, 1), "Replicas an acks=all write needs.", why=_ONE_NODE)
+    coterie_replicas_as_one: bool = setting(
+        TOPICS, False, Flag(), "A topic that is asked for with several replicas is created with the one there is."
+    )
+    min_insync_replicas: int = setting(TOPICS, 1, int32(1, 1), "Replicas an acks=all write needs.", why=_ONE_REPLICA)
     auto_create_topics_enable: bool = setting(
         TOPICS, True, Flag(), "A topic that is asked for and not there is created."
     )
     delete_topic_enable: bool = setting(TOPICS, True, Flag(), "Topics may be deleted.")
     unclean_leader_election_enable: bool = setting(
-        TOPICS, False, Flag(), "A replica that is behind may lead.", unused=_ONE_NODE
+        TOPICS, False, Flag(), "A replica that is behind may lead.", unused=_ONE_REPLICA
     )
 
     message_max_bytes: int = setting(LOG, 1_048_588, int32(0), "The largest record batch, as it is stored.")

@@ -6,8 +6,10 @@ Each is one of the node's `changes`: judged in its turn, answered when the disk 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from coterie.apis import create_partitions, create_topics, delete_topics
@@ -17,6 +19,8 @@ from coterie.broker.calls import Call
 from coterie.broker.changes import Step
 from coterie.broker.configs import TOPIC, Refusal, describe
 from coterie.broker.groups import OFFSETS_TOPIC
+from coterie.broker.placement import Partition, Place
+from coterie.broker.replicas import TopicError, check_replication_factor, replica_home
 from coterie.errors import ErrorCode
 from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.log import LogError, PartitionLog, Topic, remove_directory
@@ -24,22 +28,27 @@ from coterie.log.topics import is_legal_name
 from coterie.messages import TopicsDeleted
 
 if TYPE_CHECKING:
+    from coterie.broker.cluster import Cluster
     from coterie.broker.node import Node
 
-__all__ = ["FACTS_TOPIC", "HANDLERS", "Made", "TopicError", "check_name", "create", "ensure", "is_internal"]
+__all__ = [
+    "FACTS_TOPIC",
+    "HANDLERS",
+    "Made",
+    "TopicError",
+    "check_name",
+    "create",
+    "ensure",
+    "ensure_from",
+    "is_internal",
+]
 
 MAX_PARTITIONS = 10_000
 """Of one topic: each has files open; a mistyped number must not bring the broker down."""
 
 
-class TopicError(Exception):
-    """Why something cannot be done to a topic, as a client is told."""
-
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
+NOWHERE: Mapping[int, int] = MappingProxyType({})
+"""No partition was asked for on a certain node."""
 Made = Topic | TopicError
 
 
@@ -59,65 +68,94 @@ def check_name(name: str) -> None:
 
 
 def create(
-    node: Node, name: str, partitions: int, configs: Mapping[str, str | None], done: Callable[[Made], None], now_ms: int
+    cluster: Cluster,
+    name: str,
+    partitions: int,
+    configs: Mapping[str, str | None],
+    done: Callable[[Made], None],
+    now_ms: int,
+    homes: Mapping[int, int] = NOWHERE,
 ) -> Step | None:
-    """`done` hears when the topic is there, and durable; if it is that of the groups, they are served from then on."""
+    """`done` hears when the topic is there, and durable; if it is that of the groups, they are served from then on.
+
+    `homes` are the nodes that partitions were asked for on.
+    """
     try:
-        topic = Topic(name, node.fresh_id(), partitions, check_new(node, name, partitions, configs))
+        topic = Topic(name, cluster.fresh_id(), partitions, check_new(cluster, name, partitions, configs))
     except TopicError as error:
         done(error)
         return None
+    places = cluster.leadership.new_places(name, range(partitions), homes)
 
     def then(outcome: LogError | None, at_ms: int) -> None:
         if outcome is not None:
             done(TopicError(outcome.code, str(outcome)))
             return
-        node.topic_names[topic.id] = name
+        cluster.topic_names[topic.id] = name
+        cluster.leadership.created(places)
         if name == OFFSETS_TOPIC:
-            node.group_logs.load(at_ms)
+            cluster.load_groups(at_ms)
         done(topic)
 
-    return Step(node.directory.create_topic(topic, now_ms), then)
+    return _kept_first(cluster, topic, places, Step(cluster.directory.create_topic(topic, now_ms), then))
 
 
-def ensure(node: Node, name: str, done: Callable[[Made], None], now_ms: int) -> Step | None:
+def _kept_first(cluster: Cluster, topic: Topic, places: Mapping[Partition, Place], creation: Step) -> Step:
+    """Before partitions are created it is kept who leads them, if that is not to be expected."""
+    keeping = cluster.leadership.keeping(topic, places)
+    if keeping is None:
+        return creation
+
+    def then(outcome: LogError | None, now_ms: int) -> Step | None:
+        return creation if outcome is None else creation.then(outcome, now_ms)
+
+    return Step(keeping, then)
+
+
+def ensure(cluster: Cluster, name: str, done: Callable[[Made], None], now_ms: int) -> Step | None:
     """A topic somebody spoke of, with the broker's defaults; `__consumer_offsets` and our own with theirs (C2)."""
-    topic = node.directory.topics.get(name)
+    topic = cluster.directory.topics.get(name)
     if topic is not None:
         done(topic)
         return None
-    settings = node.settings
+    settings = cluster.settings
     if name == OFFSETS_TOPIC:
-        return create(node, name, settings.offsets_topic_num_partitions, settings.offsets_topic_configs, done, now_ms)
+        number = settings.offsets_topic_num_partitions
+        return create(cluster, name, number, settings.offsets_topic_configs, done, now_ms)
     if name == FACTS_TOPIC:
-        return create(node, name, 1, {}, done, now_ms)
-    return create(node, name, settings.num_partitions, {}, done, now_ms)
+        return create(cluster, name, 1, {}, done, now_ms)
+    return create(cluster, name, settings.num_partitions, {}, done, now_ms)
 
 
-def check_new(node: Node, name: str, partitions: int, configs: Mapping[str, str | None]) -> dict[str, str]:
+def ensure_from(node: Node, name: str, done: Callable[[Made], None], now_ms: int) -> Step | None:
+    """For a client of this node."""
+    return ensure(node.cluster, name, done, now_ms)
+
+
+def check_new(cluster: Cluster, name: str, partitions: int, configs: Mapping[str, str | None]) -> dict[str, str]:
     """Whether there can be such a topic; its configs as they are kept."""
     check_name(name)
-    if name in node.directory.topics:
+    if name in cluster.directory.topics:
         raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    clash = _clash(node, name)
+    clash = _clash(cluster, name)
     if clash is not None:
         raise TopicError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"{name!r} and {clash!r} differ only in '.' and '_', which metrics mix up",
         )
     check_count(partitions)
-    kept = tidy(configs, node.settings)
+    kept = tidy(configs, cluster.settings)
     if isinstance(kept, Refusal):
         raise TopicError(kept.error, kept.message)
     return kept
 
 
-def _clash(node: Node, name: str) -> str | None:
+def _clash(cluster: Cluster, name: str) -> str | None:
     """Kafka's metrics write dots as underscores, so two such topics would be one to them."""
     if "." not in name and "_" not in name:
         return None
     flat = name.replace(".", "_")
-    return next((other for other in node.directory.topics if other.replace(".", "_") == flat), None)
+    return next((other for other in cluster.directory.topics if other.replace(".", "_") == flat), None)
 
 
 def check_count(partitions: int) -> None:
@@ -161,8 +199,8 @@ def _create_one(
 ) -> Step | None:
     configs = {config.name: config.value for config in asked.configs}
     try:
-        partitions = _partitions_of(node, asked)
-        kept = check_new(node, asked.name, partitions, configs)
+        partitions, homes = _partitions_of(node, asked)
+        kept = check_new(node.cluster, asked.name, partitions, configs)
     except TopicError as error:
         done(_refused(asked, error))
         return None
@@ -183,7 +221,7 @@ def _create_one(
     if validate_only:
         answer(None)
         return None
-    return create(node, asked.name, partitions, configs, answer, now_ms)
+    return create(node.cluster, asked.name, partitions, configs, answer, now_ms, homes)
 
 
 def _created_configs(node: Node, name: str, kept: dict[str, str]) -> list[create_topics.CreatedConfig]:
@@ -200,7 +238,8 @@ def _created_configs(node: Node, name: str, kept: dict[str, str]) -> list[create
     ]
 
 
-def _partitions_of(node: Node, asked: create_topics.NewTopic) -> int:
+def _partitions_of(node: Node, asked: create_topics.NewTopic) -> tuple[int, Mapping[int, int]]:
+    """How many, and on which nodes if that was said."""
     if asked.assignments:
         if asked.num_partitions != -1 or asked.replication_factor != -1:
             raise TopicError(
@@ -213,30 +252,16 @@ def _partitions_of(node: Node, asked: create_topics.NewTopic) -> int:
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"an assignment names partitions 0, 1, 2, ...; this one: {numbers}",
             )
-        _check_replicas(node, [one.broker_ids for one in asked.assignments])
-        return len(numbers)
-    if asked.replication_factor not in (-1, 1):
-        raise TopicError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {asked.replication_factor}: this broker keeps one replica; give 1, or -1",
-        )
+        return len(numbers), {one.partition: replica_home(node, one.broker_ids) for one in asked.assignments}
+    check_replication_factor(node, asked.replication_factor)
     if asked.num_partitions == -1:
-        return node.settings.num_partitions
+        return node.settings.num_partitions, NOWHERE
     if asked.num_partitions < 1:
         raise TopicError(
             ErrorCode.INVALID_PARTITIONS,
             "Number of partitions was set to an invalid non-positive value.",
         )
-    return asked.num_partitions
-
-
-def _check_replicas(node: Node, lists: Sequence[Sequence[int]]) -> None:
-    for replicas in lists:
-        if list(replicas) != [node.node_id]:
-            raise TopicError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"replicas {list(replicas)}: the only broker there is has id {node.node_id}",
-            )
+    return asked.num_partitions, NOWHERE
 
 
 def _create_partitions(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
@@ -253,24 +278,33 @@ def _grow(
     *,
     validate_only: bool,
 ) -> Step | None:
+    cluster = node.cluster
+    places: Mapping[Partition, Place] = {}
+
     def then(outcome: TopicError | LogError | None, _at_ms: int) -> None:
         result = create_partitions.Result(name=asked.name)
         if outcome is not None:
             result.error, result.message = outcome.code, str(outcome)
+        else:
+            cluster.leadership.created(places)
         done(result)
 
     try:
-        _check_growth(node, asked)
+        homes = _check_growth(node, asked)
     except TopicError as error:
         then(error, now_ms)
         return None
     if validate_only:
         then(None, now_ms)
         return None
-    return Step(node.directory.add_partitions(asked.name, asked.count, now_ms), then)
+    topic = cluster.directory.topics[asked.name]
+    places = cluster.leadership.new_places(asked.name, range(topic.partitions, asked.count), homes)
+    growth = Step(cluster.directory.add_partitions(asked.name, asked.count, now_ms), then)
+    return _kept_first(cluster, replace(topic, partitions=asked.count), places, growth)
 
 
-def _check_growth(node: Node, asked: create_partitions.Topic) -> None:
+def _check_growth(node: Node, asked: create_partitions.Topic) -> Mapping[int, int]:
+    """The nodes that new partitions were asked for on, if that was said."""
     topic = node.directory.topics.get(asked.name)
     if topic is None:
         raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name!r}")
@@ -285,13 +319,14 @@ def _check_growth(node: Node, asked: create_partitions.Topic) -> None:
             ErrorCode.INVALID_REQUEST, f"{asked.name} cannot grow: groups would be looked for where they are not"
         )
     if asked.assignments is None:
-        return
+        return NOWHERE
     new = asked.count - topic.partitions
     if len(asked.assignments) != new:
         raise TopicError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{new} new partitions, but {len(asked.assignments)} assignments"
         )
-    _check_replicas(node, [one.broker_ids for one in asked.assignments])
+    homes = [replica_home(node, one.broker_ids) for one in asked.assignments]
+    return dict(enumerate(homes, topic.partitions))
 
 
 # --- deleting ---------------------------------------------------------------------------------------------------------
@@ -303,7 +338,8 @@ def _delete_topics(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) 
     def finish(answers: list[delete_topics.DeletedTopic]) -> delete_topics.Response:
         gone = frozenset(answer.name for answer in answers if not answer.error and answer.name is not None)
         if gone:
-            node.ask(TopicsDeleted(gone), node.now_ms)
+            for each in node.cluster.nodes.values():
+                each.ask(TopicsDeleted(gone), node.cluster.now_ms)
         return delete_topics.Response(responses=answers)
 
     node.change_each(call, request.topics, _delete_one, finish)
@@ -334,9 +370,10 @@ def _delete_one(
             done(answer)
             return None
         del node.topic_names[topic.id]
+        node.cluster.leadership.deleted(topic)
         for log in outcome:
             node.flusher.forget(log, at_ms)
-            node.fetches.log_deleted(log)
+            node.fetches.look_again(log)
         done(answer)
         return Step(node.directory.clear_away(topic, outcome), partial(_cleared_away, node))
 
@@ -348,7 +385,7 @@ def _cleared_away(node: Node, outcome: list[str] | LogError, now_ms: int) -> Non
         node.tell_trouble(str(outcome), now_ms)
         return
     for path in outcome:
-        node.do_later(f"files of a deleted topic, {path}", partial(remove_directory, node.files, path))
+        node.do_later(f"files of a deleted topic, {path}", partial(remove_directory, node.cluster.files, path))
 
 
 HANDLERS = {

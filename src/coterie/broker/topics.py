@@ -1,4 +1,4 @@
-"""Topics as they are: Metadata, DescribeTopicPartitions. One node leads them all; `topic_changes.py` makes them."""
+"""Topics as they are: Metadata, DescribeTopicPartitions. Made in `topic_changes.py`, led as `leadership.py` says."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from coterie.apis import describe_topic_partitions, metadata
 from coterie.broker.calls import Call
-from coterie.broker.fetch import LEADER_EPOCH
-from coterie.broker.topic_changes import Made, TopicError, check_name, ensure, is_internal
+from coterie.broker.placement import NOBODY, Place
+from coterie.broker.topic_changes import Made, TopicError, check_name, ensure_from, is_internal
 from coterie.errors import ErrorCode
 from coterie.log import Topic
 from coterie.log.topics import is_legal_name
@@ -28,7 +28,9 @@ def _metadata(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> No
     if request.topics is not None and request.allow_auto_topic_creation and node.settings.auto_create_topics_enable:
         known = node.directory.topics
         missing = [asked.name for asked in request.topics if asked.name is not None and asked.name not in known]
-    node.change_each(call, missing, ensure, lambda made: _answer(node, request, dict(zip(missing, made, strict=True))))
+    node.change_each(
+        call, missing, ensure_from, lambda made: _answer(node, request, dict(zip(missing, made, strict=True)))
+    )
 
 
 def _answer(node: Node, request: metadata.Request, made: dict[str, Made]) -> metadata.Response:
@@ -36,11 +38,13 @@ def _answer(node: Node, request: metadata.Request, made: dict[str, Made]) -> met
         topics = [_described(node, topic) for topic in node.directory.topics.values()]
     else:
         topics = [_asked(node, topic, made) for topic in request.topics]
-    host, port = node.endpoint
+    cluster = node.cluster
     return metadata.Response(
-        brokers=[metadata.Broker(node_id=node.node_id, host=host, port=port)],
-        cluster_id=node.cluster_id,
-        controller_id=node.node_id,
+        brokers=[
+            metadata.Broker(node_id=one.node_id, host=one.endpoint[0], port=one.endpoint[1]) for one in cluster.nodes_up
+        ],
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.leadership.controller,
         topics=topics,
     )
 
@@ -65,17 +69,32 @@ def _asked(node: Node, asked: metadata.Topic, made: dict[str, Made]) -> metadata
 
 
 def _described(node: Node, topic: Topic) -> metadata.DescribedTopic:
-    here = (node.node_id,)
+    places = node.cluster.leadership.places
     return metadata.DescribedTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=is_internal(topic.name),
-        partitions=[
-            metadata.DescribedPartition(
-                partition=number, leader_id=node.node_id, leader_epoch=LEADER_EPOCH, replicas=here, isr=here
-            )
-            for number in range(topic.partitions)
-        ],
+        partitions=[_partition(number, places[topic.name, number]) for number in range(topic.partitions)],
+    )
+
+
+def _partition(number: int, place: Place) -> metadata.DescribedPartition:
+    """The one replica there is goes with the leadership; only if no node is up is it nowhere."""
+    if place.leader == NOBODY:
+        error = ErrorCode.LEADER_NOT_AVAILABLE
+        home = (place.home,)
+        return metadata.DescribedPartition(
+            error=error,
+            partition=number,
+            leader_id=NOBODY,
+            leader_epoch=place.epoch,
+            replicas=home,
+            isr=(),
+            offline_replicas=home,
+        )
+    here = (place.leader,)
+    return metadata.DescribedPartition(
+        partition=number, leader_id=place.leader, leader_epoch=place.epoch, replicas=here, isr=here
     )
 
 
@@ -92,7 +111,7 @@ def _describe_topic_partitions(node: Node, call: Call, frame: bytes, at: int, _n
     left = min(max(request.response_partition_limit, 1), 2_000)
     topics: list[describe_topic_partitions.DescribedTopic] = []
     cursor: describe_topic_partitions.Cursor | None = None
-    here = (node.node_id,)
+    places = node.cluster.leadership.places
     for name in sorted(name for name in asked if name >= first):
         topic = node.directory.topics.get(name)
         if topic is None:
@@ -113,10 +132,10 @@ def _describe_topic_partitions(node: Node, call: Call, frame: bytes, at: int, _n
                 partitions=[
                     describe_topic_partitions.DescribedPartition(
                         partition=number,
-                        leader_id=node.node_id,
-                        leader_epoch=LEADER_EPOCH,
-                        replicas=here,
-                        isr=here,
+                        leader_id=places[name, number].leader,
+                        leader_epoch=places[name, number].epoch,
+                        replicas=(places[name, number].leader,),
+                        isr=(places[name, number].leader,),
                         eligible_leader_replicas=(),
                         last_known_elr=(),
                     )

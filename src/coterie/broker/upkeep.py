@@ -1,4 +1,4 @@
-"""What a node does by itself from time to time: drop old segments, keep how far each log is durable, mend logs."""
+"""What a broker does by itself from time to time: drop old segments, keep how far each log is durable, mend logs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coterie.broker.changes import Step
 from coterie.log import Change, DeletedSegment, LogError, PartitionLog, remove_files, rename_files
 
 if TYPE_CHECKING:
-    from coterie.broker.node import Node
+    from coterie.broker.cluster import Cluster
 
 __all__ = ["CHECKPOINT_EVERY_MS", "CheckpointDue", "MendDue", "RetentionDue", "check_retention", "checkpoint", "mend"]
 
@@ -33,54 +33,54 @@ class MendDue:
     log: PartitionLog
 
 
-def mend(node: Node, log: PartitionLog) -> None:
+def mend(cluster: Cluster, log: PartitionLog) -> None:
     """A log that the disk would not let us cut back is tried again and again: its readers wait for that."""
 
     def judge(now_ms: int) -> Step | None:
-        is_there = log in node.directory.logs.values()
+        is_there = log in cluster.directory.logs.values()
         return Step(log.mend(now_ms), ended) if is_there and not log.is_in_order else None
 
     def ended(outcome: LogError | None, now_ms: int) -> None:
         if outcome is not None:
-            node.coordinator.timers.arm((log, "mend"), now_ms + MEND_EVERY_MS, MendDue(log))
+            cluster.timers.arm((log, "mend"), now_ms + MEND_EVERY_MS, MendDue(log))
         else:
-            node.fetches.advanced(log)
+            cluster.fetches.advanced(log)
 
-    node.changes.ask(None, judge)
+    cluster.changes.ask(None, judge)
 
 
-def checkpoint(node: Node) -> None:
+def checkpoint(cluster: Cluster) -> None:
     """The segments are synced as well, so that the journal does not keep for ever what came long ago."""
-    node.flusher.empty_journal()
+    cluster.flusher.empty_journal()
 
     def ended(outcome: LogError | None, now_ms: int) -> None:
         if outcome is not None:
-            node.tell_trouble(str(outcome), now_ms)
-        node.coordinator.timers.arm("checkpoint", now_ms + CHECKPOINT_EVERY_MS, CheckpointDue())
+            cluster.tell_trouble(str(outcome), now_ms)
+        cluster.timers.arm("checkpoint", now_ms + CHECKPOINT_EVERY_MS, CheckpointDue())
 
-    node.changes.ask(None, lambda _now_ms: Step(node.directory.checkpoint(), ended))
+    cluster.changes.ask(None, lambda _now_ms: Step(cluster.directory.checkpoint(), ended))
 
 
-def check_retention(node: Node) -> None:
+def check_retention(cluster: Cluster) -> None:
     def judge(now_ms: int) -> Step | None:
         deleted: list[DeletedSegment] = []
-        for log in node.directory.logs.values():
+        for log in cluster.directory.logs.values():
             try:
-                deleted += log.retain(now_ms, node.flusher.end_of(log))
+                deleted += log.retain(now_ms, cluster.flusher.end_of(log))
             except LogError as error:
-                node.tell_trouble(str(error), now_ms)
+                cluster.tell_trouble(str(error), now_ms)
             log.expire_producers(now_ms)
         if deleted:
-            return Step(Change(partial(rename_files, node.files, deleted), lambda _: deleted), ended)
+            return Step(Change(partial(rename_files, cluster.files, deleted), lambda _: deleted), ended)
         ended(deleted, now_ms)
         return None
 
     def ended(outcome: list[DeletedSegment] | LogError, now_ms: int) -> None:
         if isinstance(outcome, LogError):
-            node.tell_trouble(str(outcome), now_ms)
+            cluster.tell_trouble(str(outcome), now_ms)
         elif outcome:
-            node.do_later("old segments", partial(remove_files, node.files, outcome))
-        every_ms = node.settings.log_retention_check_interval_ms
-        node.coordinator.timers.arm("retention", now_ms + every_ms, RetentionDue())
+            cluster.do_later("old segments", partial(remove_files, cluster.files, outcome))
+        every_ms = cluster.settings.log_retention_check_interval_ms
+        cluster.timers.arm("retention", now_ms + every_ms, RetentionDue())
 
-    node.changes.ask(None, judge)
+    cluster.changes.ask(None, judge)

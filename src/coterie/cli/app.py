@@ -69,6 +69,9 @@ def serve(
         ),
     ] = None,
     memory: Annotated[bool, typer.Option("--memory", help="Keep nothing: no data directory at all.")] = False,
+    nodes: Annotated[
+        int, typer.Option(min=1, max=100, help="So many brokers, as clients see it, in this one process.")
+    ] = 1,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting, under Kafka's own name.")
     ] = None,
@@ -81,9 +84,13 @@ def serve(
 ) -> None:
     """Run a broker that Kafka clients connect to.
 
-    It prints one line on stdout when it listens: ready HOST:PORT. Settings come from the file, then from the
-    environment (COTERIE_GROUP_MAX_SIZE or KAFKA_GROUP_MAX_SIZE for group.max.size), then from --set. SIGTERM or Ctrl-C
-    answers whoever waits, closes the logs and exits with 0; a second signal ends at once.
+    It prints one line on stdout when it listens: ready HOST:PORT, what clients take as bootstrap servers. Settings come
+    from the file, then from the environment (COTERIE_GROUP_MAX_SIZE or KAFKA_GROUP_MAX_SIZE for group.max.size), then
+    from --set. SIGTERM or Ctrl-C answers whoever waits, closes the logs and exits with 0; a second signal ends at once.
+
+    With --nodes 3 it is a cluster of three to its clients: each node has a port (--port and the two above it), leads a
+    third of the partitions and coordinates a third of the groups. There is one copy of each log: it is for trying
+    things out, not for more safety or speed.
 
     Try it: coterie serve --memory --port 0 --set group.initial.rebalance.delay.ms=0
     """
@@ -96,6 +103,7 @@ def serve(
         data=data,
         flush=flush.value if flush else None,
         memory=memory,
+        nodes=nodes,
         sets=set_ or [],
         config=config,
         log=log.value,

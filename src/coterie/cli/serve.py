@@ -12,8 +12,8 @@ from pathlib import Path
 
 import typer
 
-from coterie.broker.broker import Flush, open_node
-from coterie.broker.node import Node
+from coterie.broker.broker import Flush, open_cluster
+from coterie.broker.cluster import Cluster
 from coterie.broker.server import Server, run_in_loop
 from coterie.broker.settings import Settings
 from coterie.cli.facts import FactLog
@@ -33,6 +33,7 @@ def serve(
     data: Path | None,
     flush: Flush | None,
     memory: bool,
+    nodes: int,
     sets: Sequence[str],
     config: Path | None,
     log: str,
@@ -48,7 +49,7 @@ def serve(
             facts.note(str(ignored))
         raise_file_limit()
         chosen: Flush = flush or ("os" if settings.coterie_flush == "os" else "sync")
-        run_in_loop(_serve(settings, listen, advertised, where, chosen, facts))
+        run_in_loop(_serve(settings, listen, advertised, where, chosen, nodes, facts))
     except (CoterieError, OSError) as error:
         typer.echo(f"coterie: {error}", err=True)
         raise typer.Exit(1) from None
@@ -80,6 +81,7 @@ async def _serve(
     advertised: Address | None,
     data: Path | None,
     flush: Flush,
+    nodes: int,
     facts: FactLog,
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -87,13 +89,13 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop_or_quit, stop)
 
-    def opened() -> Node:
-        node = open_node(data, settings, flush)
-        facts.opened(node.directory)
-        return node
+    def opened() -> Cluster:
+        cluster = open_cluster(data, settings, flush, nodes)
+        facts.opened(cluster.directory)
+        return cluster
 
-    server = await Server.start(opened, facts.tell, *listen, advertised)
-    typer.echo(f"ready {server.port}")
+    server = await Server.start(opened, facts.tell, *listen, advertised, nodes)
+    typer.echo(f"ready {','.join(map(str, server.ports))}")
     sys.stdout.flush()
     await stop.wait()
     facts.note("stopping: whoever waits is answered, then the logs are closed; a second signal ends at once")

@@ -84,9 +84,10 @@ REFUSALS: Mapping[type, Callable[[Any, ErrorCode], Any]] = {
 
 
 class Coordinator:
-    def __init__(self, settings: CoordinatorSettings | None = None) -> None:
+    def __init__(self, settings: CoordinatorSettings | None = None, timers: Timers[Any] | None = None) -> None:
+        """`timers` may be those of several coordinators: each has groups of its own."""
         self.settings = settings or CoordinatorSettings()
-        self.timers: Timers[Any] = Timers()
+        self.timers: Timers[Any] = Timers() if timers is None else timers
         self.shards: dict[int, Shard] = {}
         self._num_partitions = self.settings.offsets_topic_num_partitions
         self._loading: dict[int, Replay] = {}
@@ -137,6 +138,11 @@ class Coordinator:
     def gain(self, partition: int) -> Replay:
         """The partition is ours from now on, but answers only when its log has been read into the returned replay."""
         return self._loading.setdefault(partition, Replay())
+
+    def is_loading(self, partition: int, replay: Replay | None = None) -> bool:
+        """And if one is given, into this very replay."""
+        found = self._loading.get(partition)
+        return found is not None and (replay is None or found is replay)
 
     def loaded(self, partition: int, now_ms: int) -> list[Outward]:
         replay = self._loading.pop(partition)

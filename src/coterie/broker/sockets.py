@@ -1,0 +1,164 @@
+"""A node's port, and the sockets of the clients that came by it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from typing import TYPE_CHECKING, cast
+
+from coterie.broker.calls import Connection
+from coterie.broker.clock import clock_ms
+from coterie.broker.node import Node
+from coterie.broker.quick_heartbeat import HEARTBEAT, QuickHeartbeat
+from coterie.errors import CoterieError, MalformedError
+from coterie.wire.frames import FrameCutter
+
+if TYPE_CHECKING:
+    from coterie.broker.server import Server
+
+__all__ = ["Link", "Port", "address_text"]
+
+WAITING_BYTES = 1 << 20
+"""Of requests that stand behind the one under way: with more, or more requests, we stop reading for a while."""
+WRITE_BUFFER = 1 << 20
+THIS_MACHINE = "Give a name or an address of this machine, such as 127.0.0.1"
+HINTS = {
+    errno.EADDRNOTAVAIL: THIS_MACHINE,
+    errno.EACCES: "Ports below 1024 need privileges; take another port, 0 takes a free one",
+}
+EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  to be told apart, not to be bound to
+
+
+class Link(asyncio.Protocol):
+    """One client's socket."""
+
+    __slots__ = ("_cutter", "_is_paused", "_quick_heartbeat", "_server", "connection", "heard_ms", "port", "transport")
+
+    def __init__(self, server: Server, port: Port) -> None:
+        self._server = server
+        self.port = port
+        self._cutter = FrameCutter(server.max_request_bytes)
+        self._quick_heartbeat = QuickHeartbeat()
+        self._is_paused = False
+        self.connection = Connection("", self)
+        self.heard_ms = clock_ms()
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)  # uvloop has a class of its own
+        self.transport.set_write_buffer_limits(high=WRITE_BUFFER)
+        peer = transport.get_extra_info("peername")
+        self.connection.host = str(peer[0]) if peer else "unknown"
+        if not self._server.admits(self):
+            self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        server, connection = self._server, self.connection
+        try:
+            frames = self._cutter.feed(data)
+        except MalformedError as error:
+            server.drop(connection, str(error))
+            return
+        node = self.port.node
+        self.heard_ms = now_ms = clock_ms()
+        for frame in frames:
+            if connection.is_closed:
+                return
+            if frame.startswith(HEARTBEAT) and not (connection.call or connection.waiting or connection.is_full):
+                answer = self._quick_heartbeat.answer(node, frame, now_ms)
+                if answer is not None:
+                    self.transport.write(answer)
+                    continue
+            server.perform(node.received(connection, frame, now_ms))
+        server.keep_alarm()
+        if connection.waiting:
+            self.hold_back()
+
+    def hold_back(self) -> None:
+        """Reading stops while too much waits; the client's own buffers fill up and it has to slow down."""
+        connection = self.connection
+        too_much = len(connection.waiting) > self._server.max_waiting or connection.waiting_bytes > WAITING_BYTES
+        if too_much and not self._is_paused:
+            self._is_paused = True
+            self.transport.pause_reading()
+            self._server.held_back.add(self)
+
+    def read_on(self) -> None:
+        connection = self.connection
+        few = (
+            len(connection.waiting) <= self._server.max_waiting // 2 and connection.waiting_bytes <= WAITING_BYTES // 2
+        )
+        if self._is_paused and few and not connection.is_closed:
+            self._is_paused = False
+            self._server.held_back.discard(self)
+            self.transport.resume_reading()
+
+    def stop_reading(self) -> None:
+        """What comes from now on is not looked at any more."""
+        self._server.held_back.discard(self)
+        if not self._is_paused and not self.transport.is_closing():
+            self._is_paused = True
+            self.transport.pause_reading()
+
+    def pause_writing(self) -> None:
+        self.connection.is_full = True
+
+    def resume_writing(self) -> None:
+        server = self._server
+        node = self.port.node
+        server.run("a connection that takes more", lambda now_ms: node.drained(self.connection, now_ms))
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self._server.gone(self)
+
+
+class Port:
+    """A node's port, taken before anybody is served: a broker that gets none has touched nothing else."""
+
+    node: Node
+
+    def __init__(self, host: str, number: int, advertised: tuple[str, int] | None, server: Server) -> None:
+        self.host = host
+        self.number = number
+        self.links: set[Link] = set()
+        self._advertised = advertised
+        self._server = server
+        self.listener: asyncio.Server
+
+    @property
+    def endpoint(self) -> tuple[str, int]:
+        """What clients are told."""
+        return self._advertised or (self.host, self.number)
+
+    async def take(self) -> None:
+        """Number 0 takes a free one, and keeps it."""
+        host, port = self.host, self.number
+        if self._advertised is None and host in EVERYWHERE:
+            raise CoterieError(
+                f"{host or 'every address'} is where to listen, but no client can connect to it: "
+                "say what they are to be told (--advertise HOST:PORT, or advertised.listeners)"
+            )
+        loop = asyncio.get_running_loop()
+        try:
+            self.listener = await loop.create_server(
+                lambda: Link(self._server, self), host, port, backlog=1024, start_serving=False
+            )
+        except UnicodeError:
+            raise CoterieError(f"cannot listen on {host!r}: that is no host name. {THIS_MACHINE}") from None
+        except socket.gaierror as error:
+            raise CoterieError(f"cannot listen on {host!r}: {error.strerror}. {THIS_MACHINE}") from None
+        except OSError as error:
+            number = error.errno or 0
+            hint = HINTS.get(number, "Take another port; 0 takes a free one")
+            why = os.strerror(number) if number > 0 else str(error)
+            raise CoterieError(f"cannot listen on {address_text(host, port)}: {why}. {hint}") from None
+        self.number = self.listener.sockets[0].getsockname()[1]
+
+    def __str__(self) -> str:
+        return address_text(self.host, self.number)
+
+
+def address_text(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,543 @@
+"""Leaders change: nodes stop and start, partitions and coordinators are moved. Nobody who waits is forgotten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.cluster_world import Three
+from broker.speaker import list_request
+from coterie.apis import (
+    create_topics,
+    describe_groups,
+    init_producer_id,
+    list_groups,
+    list_offsets,
+    offset_for_leader_epoch,
+)
+from coterie.broker.facts import LeadersChanged
+from coterie.broker.groups import OFFSETS_TOPIC
+from coterie.broker.placement import home_of
+from coterie.errors import ErrorCode
+from coterie.facts import GroupLoaded, MemberExpired
+from coterie.log.files import read_file
+from coterie.messages import DescribeGroup, ListGroups
+from coterie.wire.batch import batches
+from logs import FaultyFiles
+
+NONE, NOT_COORDINATOR, LOADING = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def ready(files: FaultyFiles | None = None, *, sync: bool = True, **settings: Any) -> Three:
+    """Topic `t` of six partitions, and groups are served."""
+    world = Three(files, settings, sync=sync)
+    client = world.client()
+    client.find_coordinator()
+    client.create("t", 6)
+    return world
+
+
+@pytest.fixture
+def world() -> Three:
+    return ready()
+
+
+def elsewhere(world: Three, group: str = "g") -> int:
+    return world.other_than(world.coordinator(group))
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_partition_that_moved_goes_on_where_it_stood_under_the_next_epoch(world: Three) -> None:
+    old = world.of_leader("t")
+    old.produce("t", b"a", b"b")
+    world.move("t", 0, world.other_than(world.leader("t")))
+    world.happened()
+    assert old.produce("t", b"lost").error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    new = world.of_leader("t")
+    assert new.produce("t", b"c").base_offset == 2
+    assert new.read_all("t") == [(0, b"a"), (1, b"b"), (2, b"c")]
+    assert world.epoch("t") == 1
+    data = world.cluster.directory.logs["t", 0].read(0, 1 << 20, 3)
+    assert [header.leader_epoch for _, header in batches(data)] == [0, 1]
+
+
+def test_leaders_epochs_are_kept_as_kafka_keeps_them(world: Three) -> None:
+    """Version, number of entries, then epoch and first offset; from the topic's creation on."""
+    at = "t-0/leader-epoch-checkpoint"
+    assert read_file(world.files, at) == b"0\n1\n0 0\n"
+    world.of_leader("t").produce("t", b"a", b"b")
+    first = world.leader("t")
+    world.move("t", 0, world.other_than(first))
+    assert read_file(world.files, at) == b"0\n2\n0 0\n1 2\n"
+    world.move("t", 0, first)
+    assert read_file(world.files, at) == b"0\n2\n0 0\n2 2\n", "one in which nothing was written is dropped"
+
+
+def test_a_client_of_an_older_or_a_later_epoch_is_told(world: Three) -> None:
+    """KIP-320."""
+    world.of_leader("t").produce("t", b"a")
+    world.move("t", 0, world.other_than(world.leader("t")))
+    client = world.of_leader("t")
+    assert client.fetch("t", 0, epoch=0).error is ErrorCode.FENCED_LEADER_EPOCH
+    assert client.fetch("t", 0, epoch=1).error is NONE
+    assert client.fetch("t", 0, epoch=2).error is ErrorCode.UNKNOWN_LEADER_EPOCH
+    (listed,) = client.ask(list_offsets, list_request("t", -1, epoch=0)).topics[0].partitions
+    assert listed.error is ErrorCode.FENCED_LEADER_EPOCH
+    wrong = world.client(world.other_than(world.leader("t")))
+    assert wrong.fetch("t", 0, epoch=0).error is ErrorCode.NOT_LEADER_OR_FOLLOWER, "who has nothing knows no epochs"
+
+
+def test_where_an_epoch_ended_is_told(world: Three) -> None:
+    """KIP-320: so a client knows whether what it read is still in the log."""
+    world.of_leader("t").produce("t", b"a", b"b")
+    world.move("t", 0, world.other_than(world.leader("t")))
+    client = world.of_leader("t")
+    client.produce("t", b"c")
+
+    def ended(epoch: int) -> tuple[int, int]:
+        asked = offset_for_leader_epoch.Partition(partition=0, leader_epoch=epoch)
+        request = offset_for_leader_epoch.Request(topics=[offset_for_leader_epoch.Topic(topic="t", partitions=[asked])])
+        (found,) = client.ask(offset_for_leader_epoch, request).topics[0].partitions
+        return found.leader_epoch, found.end_offset
+
+    assert [ended(epoch) for epoch in (0, 1, 2)] == [(0, 2), (1, 3), (-1, -1)]
+    for timestamp, epoch in ((-2, 0), (-1, 1)):
+        (listed,) = client.ask(list_offsets, list_request("t", timestamp)).topics[0].partitions
+        assert listed.leader_epoch == epoch
+
+
+def test_a_fetch_that_waits_hears_that_its_partition_has_moved(world: Three) -> None:
+    reader = world.of_leader("t")
+    reader.send_fetch("t", 0, max_wait_ms=60_000)
+    assert reader.answers == 0
+    world.move("t", 0, world.other_than(world.leader("t")))
+    assert reader.fetched().error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert len(world.cluster.fetches) == 0
+
+
+def test_a_fetch_that_waits_for_another_partition_goes_on_waiting(world: Three) -> None:
+    reader = world.of_leader("t", 1)
+    reader.send_fetch("t", 0, partition=1, max_wait_ms=60_000)
+    world.move("t", 0, world.other_than(world.leader("t", 0)))
+    assert reader.answers == 0
+    world.of_leader("t", 1).produce("t", b"a", partition=1)
+    assert reader.fetched().high_watermark == 1
+
+
+@pytest.mark.parametrize("well", [True, False])
+def test_a_produce_that_waits_for_the_disk_has_its_true_answer_although_the_partition_moves(well: bool) -> None:
+    """The log is the same: what it waits for is not who leads."""
+    files = FaultyFiles()
+    world = ready(files)
+    producer, before = world.of_leader("t"), world.leader("t")
+    world.auto = False
+    producer.send_produce("t", b"a")
+    world.move("t", 0, world.other_than(before))
+    assert producer.answers == 0
+    files.refuses_sync = not well
+    world.flush()
+    files.refuses_sync = False
+    world.auto = True
+    world.flush_all()
+    world.advance(2_000)
+    answer = producer.produced()
+    assert (answer.error, answer.base_offset) == ((NONE, 0) if well else (ErrorCode.KAFKA_STORAGE_ERROR, -1))
+    assert world.leader("t") != before
+    client = world.of_leader("t")
+    assert client.produce("t", b"b").base_offset == (1 if well else 0)
+    assert client.read_all("t") == ([(0, b"a"), (1, b"b")] if well else [(0, b"b")])
+    data = world.cluster.directory.logs["t", 0].read(0, 1 << 20, 2 if well else 1)
+    assert [header.leader_epoch for _, header in batches(data)] == ([0, 1] if well else [1])
+
+
+def test_an_idempotent_producer_that_sends_again_to_the_new_leader_doubles_nothing(world: Three) -> None:
+    """D1: the producers of a log are those of the log, whoever leads."""
+    client = world.of_leader("t")
+    producer_id = client.ask(init_producer_id, init_producer_id.Request(transaction_timeout_ms=1)).producer_id
+    client.produce("t", b"a", producer=(producer_id, 0, 0))
+    world.move("t", 0, world.other_than(world.leader("t")))
+    again = world.of_leader("t").produce("t", b"a", producer=(producer_id, 0, 0))
+    assert (again.error, again.base_offset) == (NONE, 0)
+    assert world.of_leader("t").read_all("t") == [(0, b"a")]
+
+
+def test_two_nodes_never_give_out_the_same_producer_id(world: Three) -> None:
+    request = init_producer_id.Request(transaction_timeout_ms=1)
+    ids = [world.client(node).ask(init_producer_id, request).producer_id for node in (1, 2, 3, 1, 2, 3)]
+    assert len(set(ids)) == 6
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_goes_on_in_its_generation_at_its_new_coordinator(world: Three) -> None:
+    """C4: no round, everybody's session begins anew; the old coordinator knows nothing of it."""
+    old = world.of_coordinator("g")
+    member = old.enter("g", b"mine")
+    assert old.commit("g", {("t", 0): 7}, member=member) == [NONE]
+    world.move_coordinator("g", elsewhere(world))
+    world.happened()
+    new = world.of_coordinator("g")
+    assert new.node is not old.node
+    assert old.heartbeat("g", member.member_id, member.generation_id) is NOT_COORDINATOR
+    assert new.heartbeat("g", member.member_id, member.generation_id) is NONE
+    assert new.offsets_of("g") == {("t", 0): 7}
+    assert new.commit("g", {("t", 0): 8}, member=member) == [NONE]
+    (described,) = new.ask(describe_groups, [DescribeGroup(None, "g")], 5)
+    assert (described.state, [one.assignment for one in described.members]) == ("Stable", [b"mine"])
+    (loaded,) = [fact for fact in world.facts if isinstance(fact, GroupLoaded)]
+    assert (loaded.group_id, loaded.generation_id) == ("g", member.generation_id)
+
+
+def test_find_coordinator_names_the_new_one_everywhere(world: Three) -> None:
+    there = elsewhere(world)
+    world.move_coordinator("g", there)
+    assert [world.client(node).find_coordinator("g").node_id for node in (1, 2, 3)] == [there] * 3
+
+
+def test_joins_and_syncs_that_wait_are_answered_by_the_coordinator_that_goes(world: Three) -> None:
+    """C4: NOT_COORDINATOR, so that they look for the new one."""
+    leader, follower, late = (world.of_coordinator("g") for _ in range(3))
+    for client in (leader, follower):
+        client.send_join("g", version=3)
+    one = leader.answer()
+    leader.send_join("g", one.member_id, version=3)  # the round of two
+    first, second = leader.answer(), follower.answer()
+    assert first.generation_id == second.generation_id
+    follower.send_sync("g", second)
+    late.send_join("h", version=3)
+    assert follower.answers == 0
+    world.move_coordinator("g", elsewhere(world))
+    assert follower.answer().error is NOT_COORDINATOR
+    assert world.of_coordinator("g").heartbeat("g", first.member_id, 1) is not NOT_COORDINATOR
+
+
+def test_a_join_that_waits_is_answered_by_the_coordinator_that_goes(world: Three) -> None:
+    first, second = world.of_coordinator("g"), world.of_coordinator("g")
+    member = first.enter("g", version=3)
+    second.send_join("g", version=3)
+    assert second.answers == 0, f"{member.member_id} has not come back yet"
+    world.move_coordinator("g", elsewhere(world))
+    assert second.answer().error is NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("well", [True, False])
+def test_a_commit_that_waits_for_the_disk_is_told_to_ask_again_and_no_offset_comes_from_nowhere(well: bool) -> None:
+    """C4: it may have been written or not; the new coordinator says which, when the disk has."""
+    files = FaultyFiles()
+    world = ready(files)
+    client, producer, there = world.of_coordinator("g"), world.of_leader("t"), elsewhere(world)
+    client.commit("g", {("t", 0): 1})
+    world.auto = False
+    world.move_coordinator("g", there)
+    producer.send_produce("t", b"a")
+    client.send_commit("g", {("t", 0): 2})  # written, and flushed when the flush before has ended
+    world.flush()  # who leads is kept
+    assert client.committed() == [NOT_COORDINATOR]
+    new = world.client(there)
+    assert new.commit("g", {("t", 0): 9}) == [LOADING]
+    world.flush()  # what was produced
+    assert producer.produced().base_offset == 0
+    world.flush()  # the leaders' epochs
+    assert new.commit("g", {("t", 0): 9}) == [LOADING]
+    files.refuses_sync = not well
+    world.flush(ahead=9)
+    files.refuses_sync = False
+    world.auto = True
+    world.flush_all()
+    world.advance(2_000)
+    assert new.offsets_of("g") == {("t", 0): 2 if well else 1}
+    assert new.commit("g", {("t", 0): 3}) == [NONE]
+
+
+def test_while_groups_are_read_everybody_is_told_to_wait_but_heartbeats_are_believed(world: Three) -> None:
+    """C3."""
+    member = world.of_coordinator("g").enter("g")
+    there = elsewhere(world)
+    world.auto = False
+    world.move_coordinator("g", there)
+    world.flush()  # who leads is kept
+    world.happened()
+    new = world.client(there)
+    assert new.heartbeat("g", "anybody", 99) is NONE
+    assert new.commit("g", {("t", 0): 9}) == [LOADING]
+    assert new.join("g").error is LOADING
+    error, groups = new.ask(list_groups, ListGroups(None, [], []))
+    assert (error, groups) == (LOADING, [])
+    world.auto = True
+    world.flush_all()
+    world.perform([])
+    assert new.heartbeat("g", "anybody", 99) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert new.heartbeat("g", member.member_id, member.generation_id) is NONE
+
+
+def test_a_coordinator_that_moves_on_while_it_loads_is_loaded_where_it_ends_up(world: Three) -> None:
+    member = world.of_coordinator("g").enter("g")
+    first = world.coordinator("g")
+    second = world.other_than(first)
+    third = world.other_than(first, second)
+    world.auto = False
+    for node in (second, third, first, second):
+        world.move_coordinator("g", node)
+    world.auto = True
+    world.flush_all()
+    world.perform([])
+    assert world.outcomes == [None] * 4
+    assert world.coordinator("g") == second
+    answers = {node: world.client(node).heartbeat("g", member.member_id, 1) for node in (first, second, third)}
+    assert answers == {first: NOT_COORDINATOR, second: NONE, third: NOT_COORDINATOR}
+
+
+def test_a_log_that_cannot_be_read_is_tried_again() -> None:
+    files = FaultyFiles()
+    world = ready(files)
+    member = world.of_coordinator("g").enter("g")
+    there = elsewhere(world)
+    log = next(
+        log for (topic, _), log in world.cluster.directory.logs.items() if topic == OFFSETS_TOPIC and log.log_end
+    )
+    whole = log._segments
+    log._segments = [_Unreadable(whole[0])]  # type: ignore[list-item]
+    world.move_coordinator("g", there)
+    assert world.client(there).commit("g", {("t", 0): 1}) == [LOADING]
+    assert any("cannot read" in trouble for trouble in world.troubles)
+    log._segments = whole
+    world.advance(1_000)
+    assert world.client(there).heartbeat("g", member.member_id, 1) is NONE
+
+
+class _Unreadable:
+    """A segment on a disk that is away."""
+
+    def __init__(self, segment: Any) -> None:
+        self._segment = segment
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._segment, name)
+
+    def read(self, *_: Any) -> bytes:
+        raise OSError(5, "broken disk")
+
+
+def test_sessions_end_at_the_new_coordinator_and_only_there(world: Three) -> None:
+    """C4: a fresh session begins with the load."""
+    member = world.of_coordinator("g").enter("g", session_timeout_ms=30_000)
+    world.advance(20_000)
+    world.move_coordinator("g", elsewhere(world))
+    world.advance(20_000)
+    assert world.of_coordinator("g").heartbeat("g", member.member_id, 1) is NONE
+    world.advance(30_001)
+    (gone,) = [fact for fact in world.facts if isinstance(fact, MemberExpired)]
+    assert gone.member_id == member.member_id
+    assert world.of_coordinator("g").heartbeat("g", member.member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_with_flush_os_a_coordinator_moves_as_well() -> None:
+    world = ready(sync=False)
+    member = world.of_coordinator("g").enter("g")
+    world.move_coordinator("g", elsewhere(world))
+    assert world.of_coordinator("g").heartbeat("g", member.member_id, 1) is NONE
+
+
+def test_the_first_to_move_a_coordinator_has_the_topic_of_the_groups_made() -> None:
+    world = Three()
+    world.move_coordinator("g", 3)
+    world.happened()
+    assert world.client(1).find_coordinator("g").node_id == 3
+
+
+def test_offsets_of_a_deleted_topic_are_deleted_by_every_coordinator(world: Three) -> None:
+    """Rule 23."""
+    groups = [f"g{number}" for number in range(6)]
+    for group in groups:
+        world.of_coordinator(group).commit(group, {("t", 0): 1})
+    assert world.client(1).delete("t") is NONE
+    assert [world.of_coordinator(group).offsets_of(group) for group in groups] == [{}] * 6
+
+
+# --- nodes stop and start ---------------------------------------------------------------------------------------------
+
+
+def leaders(world: Three) -> dict[tuple[str, int], int]:
+    return {key: place.leader for key, place in world.cluster.leadership.places.items()}
+
+
+def test_what_a_stopped_node_led_goes_to_the_others_and_comes_back_when_it_starts(world: Three) -> None:
+    before = leaders(world)
+    world.stop_node(2)
+    world.happened()
+    now = leaders(world)
+    assert {key for key in now if now[key] != before[key]} == {key for key in before if before[key] == 2}
+    assert set(now.values()) == {1, 3}
+    for key, was in before.items():
+        assert world.epoch(*key) == (1 if was == 2 else 0)
+    assert [one.node_id for one in world.described(1).brokers] == [1, 3]
+    world.start_node(2)
+    world.happened()
+    assert leaders(world) == before
+    assert {world.epoch(*key) for key, was in before.items() if was == 2} == {2}
+    assert [one.node_id for one in world.described(1).brokers] == [1, 2, 3]
+    told = [(fact.why, fact.nodes_up) for fact in world.facts if isinstance(fact, LeadersChanged)]
+    assert told == [("node 2 stops", [1, 3]), ("node 2 starts", [1, 2, 3])]
+
+
+def test_when_the_controller_stops_another_node_is(world: Three) -> None:
+    world.stop_node(1)
+    assert world.described(2).controller_id == 2
+    assert world.client(3).create("u") is not None
+
+
+def test_everything_acknowledged_is_there_when_nodes_stop_one_after_the_other(world: Three) -> None:
+    for round_ in range(3):
+        for node in (1, 2, 3):
+            world.stop_node(node)
+            for number in range(6):
+                world.of_leader("t", number).produce("t", b"%d" % round_, partition=number)
+            world.of_coordinator("g").commit("g", {("t", 0): round_})
+            world.start_node(node)
+    assert world.of_coordinator("g").offsets_of("g") == {("t", 0): 2}
+    for number in range(6):
+        found = world.of_leader("t", number).read_all("t", number)
+        assert [value for _, value in found] == [b"0"] * 3 + [b"1"] * 3 + [b"2"] * 3
+    assert world.outcomes == [None] * 18
+
+
+def test_with_no_node_up_nobody_leads_and_the_first_to_start_leads_all(world: Three) -> None:
+    for node in (1, 2, 3):
+        world.stop_node(node)
+    assert set(leaders(world).values()) == {-1}
+    (topic,) = [topic for topic in world.described(3).topics if topic.name == "t"]
+    assert {one.error for one in topic.partitions} == {ErrorCode.LEADER_NOT_AVAILABLE}
+    assert world.client(3).find_coordinator("g").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.start_node(3)
+    assert set(leaders(world).values()) == {3}
+    assert world.client(3).produce("t", b"a").error is NONE
+
+
+def test_a_topic_made_while_a_node_is_stopped_is_led_by_others_until_it_starts(world: Three) -> None:
+    world.stop_node(2)
+    world.client(1).create("u", 6)
+    at_home_on_2 = [number for number in range(6) if world.cluster.leadership.places["u", number].home == 2]
+    assert len(at_home_on_2) == 2 and 2 not in {world.leader("u", number) for number in range(6)}
+    world.start_node(2)
+    assert [world.leader("u", number) for number in at_home_on_2] == [2, 2]
+    assert [world.epoch("u", number) for number in at_home_on_2] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("node", "said"), [(4, "there is no node 4; there are 1, 2, 3"), (2, "node 2 is stopped: start it first")]
+)
+def test_what_cannot_be_is_refused_with_a_reason(world: Three, node: int, said: str) -> None:
+    world.stop_node(2)
+    world.happened()
+    before = leaders(world)
+    world.stop_node(node)
+    world.move("t", 0, node)
+    world.move_coordinator("g", node)
+    assert [str(outcome) for outcome in world.outcomes] == [said] * 3
+    world.start_node(1)
+    world.move("absent", 0, 1)
+    assert [str(outcome) for outcome in world.outcomes[3:]] == [
+        "node 1 is running already",
+        "there is no partition 0 of a topic 'absent'; what is to move must exist",
+    ]
+    assert leaders(world) == before
+
+
+# --- what is kept -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_after_a_restart_everything_is_at_home_and_no_epoch_is_lower_than_clients_have_seen(orderly: bool) -> None:
+    world = ready()
+    world.of_leader("t").produce("t", b"a")
+    home = leaders(world)
+    world.stop_node(2)
+    world.client(1).create("u", 6)
+    world.move("t", 0, 3)
+    seen = dict(world.cluster.leadership.places)
+    if orderly:
+        world.stop()
+    else:
+        world.cluster.directory.release()
+    again = Three(world.files, now_ms=2_000_000)
+    for key, place in seen.items():
+        now = again.cluster.leadership.places[key]
+        assert now.leader == now.home == place.home
+        assert now.epoch == place.epoch + (now.leader != place.leader)
+        assert again.cluster.directory.logs[key].leader_epoch == now.epoch
+    assert again.leader("t") == 3, "what was moved is at home where it was moved to"
+    assert {key: again.leader(*key) for key in home if key != ("t", 0)} == {
+        key: node for key, node in home.items() if key != ("t", 0)
+    }
+    assert again.of_leader("t").produce("t", b"b").base_offset == 1
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (3, 2), (2, 5)])
+def test_the_number_of_nodes_may_change_from_start_to_start(before: int, after: int) -> None:
+    world = Three(nodes=before)
+    client = world.client()
+    client.find_coordinator()
+    client.create("t", 6)
+    world.of_leader("t").produce("t", b"a")
+    world.of_coordinator("g").commit("g", {("t", 0): 1})
+    world.stop()
+    was = dict(world.cluster.leadership.places)
+    again = Three(world.files, nodes=after)
+    for key, place in again.cluster.leadership.places.items():
+        assert place.leader == place.home == home_of(key, range(1, after + 1))
+        assert place.epoch == was[key].epoch + (place.leader != was[key].leader)
+    assert again.of_leader("t").read_all("t") == [(0, b"a")]
+    assert again.of_coordinator("g").offsets_of("g") == {("t", 0): 1}
+    again.stop()
+    assert dict(Three(world.files, nodes=after).cluster.leadership.places) == again.cluster.leadership.places
+
+
+def test_a_disk_that_cannot_keep_who_leads_changes_nothing() -> None:
+    """A leader's epoch that was forgotten would be given twice."""
+    files = FaultyFiles()
+    world = ready(files)
+    before = leaders(world)
+    files.room = 0
+    world.stop_node(2)
+    assert leaders(world) == before and world.cluster.leadership.up == {1, 2, 3}
+    assert "cannot keep who leads what" in str(world.outcomes.pop())
+    files.room = None
+    world.stop_node(2)
+    world.happened()
+    assert leaders(world) != before
+
+
+def test_a_topic_whose_leaders_cannot_be_kept_is_not_made() -> None:
+    files = FaultyFiles()
+    world = ready(files)
+    world.stop_node(2)
+    files.room = 0
+    asked = create_topics.NewTopic(name="u", num_partitions=6, replication_factor=1)
+    (made,) = world.client(1).ask(create_topics, create_topics.Request(topics=[asked])).topics
+    assert made.error is ErrorCode.KAFKA_STORAGE_ERROR
+    files.room = None
+    assert "u" not in world.cluster.directory.topics
+    world.client(1).create("u", 6)
+
+
+def test_leaders_that_cannot_be_read_stop_the_start_and_the_directory_is_free_again() -> None:
+    world = ready()
+    world.stop_node(2)
+    world.stop()
+    name = "coterie-leaders.json"
+    content = read_file(world.files, name)
+    file = world.files.open(name)
+    file.truncate(5)
+    file.close()
+    for _ in range(2):  # the second time it is not said to be in use
+        with pytest.raises(ValueError, match=r"coterie-leaders\.json is not what we write"):
+            Three(world.files)
+    file = world.files.open(name)
+    file.truncate(0)
+    file.append(content)
+    file.close()
+    assert Three(world.files).leader("t") in {1, 2, 3}
