@@ -49,6 +49,9 @@ class Tools:
     def all_groups(self, *arguments: str) -> str:
         return self._run(f"{TOOLS}.GroupsCommand", *arguments)
 
+    def log_directories(self, *arguments: str) -> str:
+        return self._run(f"{TOOLS}.LogDirsCommand", *arguments)
+
     def produce(self, *arguments: str) -> str:
         return self._run(f"{TOOLS}.ProducerPerformance", *arguments)
 
