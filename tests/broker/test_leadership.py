@@ -11,6 +11,7 @@ from broker.speaker import list_request
 from coterie.apis import (
     create_topics,
     describe_groups,
+    describe_topic_partitions,
     init_producer_id,
     list_groups,
     list_offsets,
@@ -411,6 +412,9 @@ def test_with_no_node_up_nobody_leads_and_the_first_to_start_leads_all(world: Th
     assert set(leaders(world).values()) == {-1}
     (topic,) = [topic for topic in world.described(3).topics if topic.name == "t"]
     assert {one.error for one in topic.partitions} == {ErrorCode.LEADER_NOT_AVAILABLE}
+    paged = world.client(3).ask(describe_topic_partitions, describe_topic_partitions.Request(topics=[])).topics
+    assert {(one.leader_id, len(one.isr)) for topic in paged for one in topic.partitions} == {(-1, 0)}
+    assert all(one.replicas[0] > 0 for topic in paged for one in topic.partitions)
     assert world.client(3).find_coordinator("g").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     world.start_node(3)
     assert set(leaders(world).values()) == {3}

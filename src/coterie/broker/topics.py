@@ -132,14 +132,14 @@ def _describe_topic_partitions(node: Node, call: Call, frame: bytes, at: int, _n
                 partitions=[
                     describe_topic_partitions.DescribedPartition(
                         partition=number,
-                        leader_id=places[name, number].leader,
-                        leader_epoch=places[name, number].epoch,
-                        replicas=(places[name, number].leader,),
-                        isr=(places[name, number].leader,),
+                        leader_id=place.leader,
+                        leader_epoch=place.epoch,
+                        replicas=(place.home if place.leader == NOBODY else place.leader,),
+                        isr=() if place.leader == NOBODY else (place.leader,),
                         eligible_leader_replicas=(),
                         last_known_elr=(),
                     )
-                    for number in numbers
+                    for number, place in ((number, places[name, number]) for number in numbers)
                 ],
             )
         )
