@@ -103,7 +103,7 @@ def test_a_header_cut_short_is_malformed(length: int) -> None:
         read_request_header(HEARTBEAT[:length], FLEXIBLE)
 
 
-@pytest.mark.parametrize("tags", [b"\1", b"\1\0\5abc", b"\xff\xff\xff\xff\x0f"])
+@pytest.mark.parametrize("tags", [b"\1", b"\1\0\5abc", b"\x64"])
 def test_tagged_fields_cut_short_are_malformed(tags: bytes) -> None:
     with pytest.raises(MalformedError, match="ends within its request header"):
         read_request_header(HEARTBEAT + tags, FLEXIBLE)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from coterie.apis.api import Api
-from coterie.apis.reading import Read, message_reader
+from coterie.apis.reading import MAX_ENTRIES, NO_LIMIT, Read, message_reader
 from coterie.apis.writing import Write, message_writer
 from coterie.errors import MalformedError
 from coterie.wire.encoding import COMPACT, OLD, Encoding
@@ -33,7 +33,11 @@ def encoding_of(api: Api, version: int) -> Encoding:
 
 
 def codec(api: Api, message: type[T]) -> tuple[Callable[[bytes, int, int], T], Callable[[T, int], bytes]]:
-    """`read(frame, at, version)` and `write(value, version)`. What follows the message is ignored (rule C7)."""
+    """`read(frame, at, version)` and `write(value, version)`. What follows the message is ignored (rule C7).
+
+    What a `Request` may list is bounded: it is from a stranger. A `Response` is from the broker the client has chosen.
+    """
+    most = MAX_ENTRIES if message.__name__.lstrip("_") == "Request" else NO_LIMIT
     readers: dict[int, Read] = {}
     kind: Any = message
     write_parts = parts_writer(api, message)
@@ -41,7 +45,7 @@ def codec(api: Api, message: type[T]) -> tuple[Callable[[bytes, int, int], T], C
     def read(frame: bytes, at: int, version: int) -> T:
         reader = readers.get(version)
         if reader is None:
-            reader = readers[version] = message_reader(kind, version, encoding_of(api, version))
+            reader = readers[version] = message_reader(kind, version, encoding_of(api, version), most)
         value: T
         try:
             value, end = reader(frame, at)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from struct import Struct, pack
 from uuid import UUID
 
+from coterie.apis.reading import MAX_ENTRIES
 from coterie.errors import MalformedError
 from coterie.messages import CommitPartition, OffsetsCommitted
 from coterie.wire.encoding import Encoding, read_tags
@@ -40,6 +41,8 @@ def read_topics(
 ) -> tuple[list[CommitPartition], int]:
     partitions: list[CommitPartition] = []
     topics, at = _read_count(frame, at, encoding)
+    if topics > MAX_ENTRIES:
+        raise _too_many()
     for _ in range(topics):
         name, topic_id = "", None
         if by_id:
@@ -47,6 +50,8 @@ def read_topics(
         else:
             name, at = read_text(frame, at, encoding)
         count, at = _read_count(frame, at, encoding)
+        if count + len(partitions) > MAX_ENTRIES:
+            raise _too_many()
         at = _read_partitions(frame, at, encoding, count, (name, topic_id), partitions, has_epoch=has_epoch)
         _, at = read_tags(frame, at) if encoding.flexible else (None, at)
     return partitions, at
@@ -115,6 +120,12 @@ def _read_count(frame: bytes, at: int, encoding: Encoding) -> tuple[int, int]:
     if count > len(frame) - at:
         raise IndexError
     return count, at
+
+
+def _too_many() -> MalformedError:
+    return MalformedError(
+        f"a commit lists more than {MAX_ENTRIES} entries, which is the most allowed; commit in several"
+    )
 
 
 def _read_id(frame: bytes, at: int) -> tuple[UUID | None, int]:

@@ -17,16 +17,22 @@ from coterie.apis.members import Member, is_records, members, number_format, pre
 from coterie.errors import ErrorCode, MalformedError
 from coterie.wire.encoding import Encoding, read_tags
 
-__all__ = ["Read", "message_reader"]
+__all__ = ["MAX_ENTRIES", "NO_LIMIT", "Read", "message_reader"]
 
 Read = Callable[[bytes, int], tuple[Any, int]]
+
+MAX_ENTRIES = 100_000
+"""What a request may list, everything in it counted: an entry costs a hundred times the memory of its bytes, and time
+in which nobody else is answered. The largest topic there can be has a tenth as many partitions."""
+NO_LIMIT = 1 << 31
 
 _ZERO_UUID = bytes(16)
 _ERRORS = {int(code): code for code in ErrorCode}
 
 
 @cache
-def message_reader(message: type, version: int, encoding: Encoding) -> Read:
+def message_reader(message: type, version: int, encoding: Encoding, most: int = NO_LIMIT) -> Read:
+    """`most`: how many entries all its lists together may have."""
     plan: list[tuple[Any, int]] = []  # numbers side by side and their size, or a reader and 0
     names: list[str] = []
     run = ""
@@ -37,10 +43,10 @@ def message_reader(message: type, version: int, encoding: Encoding) -> Read:
             run += code
             continue
         run = _end_run(plan, run)
-        plan.append((_value_reader(member, version, encoding), 0))
+        plan.append((_value_reader(member, version, encoding, most), 0))
     _end_run(plan, run)
     tagged = [
-        (member.wire.tag, member.name, _plain_reader(member, version, encoding))
+        (member.wire.tag, member.name, _plain_reader(member, version, encoding, most))
         for member in present(message, version, tagged=True)
     ]
     for member in members(message):
@@ -76,8 +82,8 @@ def _end_run(plan: list[tuple[Any, int]], run: str) -> str:
     return ""
 
 
-def _value_reader(member: Member, version: int, encoding: Encoding) -> Read:
-    read = _plain_reader(member, version, encoding)
+def _value_reader(member: Member, version: int, encoding: Encoding, most: int) -> Read:
+    read = _plain_reader(member, version, encoding, most)
     if number_format(member.type) or member.type is UUID:
         return read  # these cannot be null
     if is_dataclass(member.type):
@@ -85,7 +91,7 @@ def _value_reader(member: Member, version: int, encoding: Encoding) -> Read:
     return read if member.may_be_null(version) else _never_null(read, member.name, version)
 
 
-def _plain_reader(member: Member, version: int, encoding: Encoding) -> Read:
+def _plain_reader(member: Member, version: int, encoding: Encoding, most: int) -> Read:
     hint = member.type
     if hint is str:
         return encoding.read_string
@@ -98,10 +104,10 @@ def _plain_reader(member: Member, version: int, encoding: Encoding) -> Read:
     if is_records(hint):
         return _records_reader(encoding)
     if get_origin(hint) is Sequence:
-        return _array_reader(get_args(hint)[0], version, encoding)
+        return _array_reader(get_args(hint)[0], version, encoding, most)
     if is_dataclass(hint):
         assert isinstance(hint, type)
-        return message_reader(hint, version, encoding)
+        return message_reader(hint, version, encoding, most)
     return _number_reader(hint)
 
 
@@ -155,12 +161,13 @@ def _records_reader(encoding: Encoding) -> Read:
     return read
 
 
-def _array_reader(hint: Any, version: int, encoding: Encoding) -> Read:
+def _array_reader(hint: Any, version: int, encoding: Encoding, most: int) -> Read:
     code = number_format(hint)
     if code:
-        return _numbers_reader(code, encoding)
+        return _numbers_reader(code, encoding, most)
     element = Member("an element", hint, optional=hint is UUID, wire=Wire(), default=MISSING)
-    read_element = _value_reader(element, version, encoding)
+    read_element = _value_reader(element, version, encoding, most)
+    entries_in = _counter(hint, version) if most < NO_LIMIT else None
     read_length = encoding.read_length
 
     def read(frame: bytes, at: int) -> tuple[list[Any] | None, int]:
@@ -169,16 +176,54 @@ def _array_reader(hint: Any, version: int, encoding: Encoding) -> Read:
             return None, at
         if length > len(frame) - at:  # an element takes a byte or more
             raise IndexError
+        if length > most:
+            raise _too_many(most)
         elements = []
+        count = length
         for _ in range(length):
             element, at = read_element(frame, at)
             elements.append(element)
+            if entries_in is not None:
+                count += entries_in(element)
+                if count > most:
+                    raise _too_many(most)
         return elements, at
 
     return read
 
 
-def _numbers_reader(code: str, encoding: Encoding) -> Read:
+def _too_many(most: int) -> MalformedError:
+    return MalformedError(f"a request lists more than {most} entries, which is the most allowed; ask in several")
+
+
+@cache
+def _counter(hint: Any, version: int) -> Callable[[Any], int] | None:
+    """How many entries an element's own lists have; None if it has no lists."""
+    if not is_dataclass(hint):
+        return None
+    assert isinstance(hint, type)
+    lists = [
+        (member.name, _counter(get_args(member.type)[0], version))
+        for member in present(hint, version, tagged=False)
+        if get_origin(member.type) is Sequence
+    ]
+    if not lists:
+        return None
+
+    def count(element: Any) -> int:
+        total = 0
+        for name, entries_in in lists:
+            entries = getattr(element, name)
+            if entries:
+                total += len(entries)
+                if entries_in is not None:
+                    total += sum(map(entries_in, entries))
+        return total
+
+    return count
+
+
+def _numbers_reader(code: str, encoding: Encoding, most: int) -> Read:
     size = calcsize(f">{code}")
     read_length = encoding.read_length
 
@@ -188,6 +233,8 @@ def _numbers_reader(code: str, encoding: Encoding) -> Read:
             return None, at
         if length * size > len(frame) - at:
             raise IndexError
+        if length > most:
+            raise _too_many(most)
         return list(unpack_from(f">{length}{code}", frame, at)), at + length * size
 
     return read

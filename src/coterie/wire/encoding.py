@@ -17,6 +17,9 @@ from coterie.wire.buffer import MAX_STRING, uvarint
 
 __all__ = ["COMPACT", "OLD", "Encoding", "read_tags", "read_uvarint"]
 
+MAX_TAGS = 100
+"""Of one message. Kafka's own have five or fewer; a stranger's million would be a million turns of a loop."""
+
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 _INT16S = [_INT16.pack(n) for n in range(0x80)]
 
@@ -38,8 +41,10 @@ def read_uvarint(frame: bytes, at: int) -> tuple[int, int]:
 def read_tags(frame: bytes, at: int) -> tuple[dict[int, int], int]:
     """Where each tagged field begins. Most messages have none, and nobody has to know all there are."""
     count, at = read_uvarint(frame, at)
+    if count > MAX_TAGS:
+        raise MalformedError(f"{count} tagged fields before byte {at}: {MAX_TAGS} are allowed")
     tags = {}
-    for _ in range(count):  # each takes two bytes or more, or raises: the count alone costs nothing
+    for _ in range(count):
         tag, at = read_uvarint(frame, at)
         size, at = read_uvarint(frame, at)
         tags[tag] = at
