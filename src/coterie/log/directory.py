@@ -217,7 +217,12 @@ class DataDirectory:
                     self.opening.strays.append(self._set_aside(name, topic_id))
 
     def _set_aside(self, name: str, topic_id: UUID | None) -> str:
-        aside = f"{name[:200]}.{id_text(topic_id) if topic_id else 'unknown'}{_STRAY}"
+        begin = aside = f"{name[:200]}.{id_text(topic_id) if topic_id else 'unknown'}"
+        number = 1
+        while self._files.exists(aside + _STRAY):  # of an earlier attempt that failed, and could not be removed either
+            number += 1
+            aside = f"{begin}.{number}"
+        aside += _STRAY
         self._files.rename(name, aside)
         return aside
 

@@ -19,10 +19,11 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import NamedTuple, Self
 
+from coterie.errors import ErrorCode, MalformedError
 from coterie.log.changes import Change
 from coterie.log.config import LogConfig
 from coterie.log.deleted import DeletedSegment
-from coterie.log.errors import LogReadError, LogWriteError, OffsetOutOfRangeError, writing
+from coterie.log.errors import LogReadError, LogWriteError, OffsetOutOfRangeError, RefusedError, writing
 from coterie.log.files import Files, replace_file
 from coterie.log.flushing import Flushing, FlushTarget, JournalTarget, Sealing
 from coterie.log.journal import JournalPart
@@ -228,17 +229,19 @@ class PartitionLog:
         return placed
 
     def _write(self, buffer: Buffer, placed: list[BatchHeader]) -> None:
-        if self._has_torn_tail:
-            self._active.cut_tail()
-            self._has_torn_tail = False
+        self._cut_torn_tail()
         try:
             self._active.append(buffer, placed)
         except OSError:
             self._has_torn_tail = True
             with suppress(OSError):  # then the next append tries again, before it writes
-                self._active.cut_tail()
-                self._has_torn_tail = False
+                self._cut_torn_tail()
             raise
+
+    def _cut_torn_tail(self) -> None:
+        if self._has_torn_tail:
+            self._active.cut_tail()
+            self._has_torn_tail = False
 
     # --- rolling ------------------------------------------------------------------------------------------------------
 
@@ -259,6 +262,7 @@ class PartitionLog:
 
     def _roll(self, now_ms: int) -> None:
         """Start another segment; what the old one needs is done with the next flush."""
+        self._cut_torn_tail()  # a segment that takes no more is read to the end of its file
         created = Segment.create(self._files, self.path, self.log_end, self.config.index_interval_bytes)
         self._active.end()
         self._flushing.rolled(Sealing(self._active, self._snapshot()))
@@ -410,6 +414,8 @@ class PartitionLog:
                         return found if found.offset < up_to else None
         except OSError as error:
             raise LogReadError.of(f"cannot look for a timestamp in {self.path}", error) from error
+        except MalformedError as error:  # records are not opened on append: a producer may have sent nonsense
+            raise RefusedError(ErrorCode.CORRUPT_MESSAGE, f"{self.path} has a batch without sense: {error}") from None
         return None
 
     def offset_of_latest_timestamp(self, up_to: int) -> TimestampedOffset | None:

@@ -50,7 +50,7 @@ def check_batches(data: Buffer, config: LogConfig, origin: Origin, now_ms: int) 
                 f"a batch of {header.size} bytes; max.message.bytes allows {config.max_message_bytes}",
             )
         if origin is Origin.CLIENT:
-            check_from_client(header)
+            check_from_client(header, config.max_decompressed_bytes)
             _check_timestamps(header, config, now_ms)
             if config.compacts:
                 _check_keys(data, at, header, config.max_decompressed_bytes)

@@ -61,6 +61,8 @@ _PRODUCER_AT = 43
 _INT16, _INT32, _UINT32, _INT64 = (Struct(">" + code) for code in "hiIq")
 _PRODUCER = Struct(">qhi")
 _MAGIC = 2
+_SMALLEST_RECORD = 7
+"""Bytes: its length, attributes, time, offset, key, value and headers, each in one."""
 
 _COMPRESSION_BITS = 0x07
 _APPEND_TIME_BIT = 0x08
@@ -211,8 +213,11 @@ def check_sum(data: Buffer, header: BatchHeader, at: int = 0) -> None:
         )
 
 
-def check_from_client(header: BatchHeader) -> None:
-    """What Kafka demands of a producer's batch beyond the checksum; one of our own or a compacted one may differ."""
+def check_from_client(header: BatchHeader, max_decompressed: int = MAX_SEQUENCE) -> None:
+    """What Kafka demands of a producer's batch beyond the checksum; one of our own or a compacted one may differ.
+
+    The records are not opened: that so many fit into the bytes, or into as many as they may unpack to, must do.
+    """
     _ = header.compression
     if header.base_offset != 0:
         raise InvalidBatchError(f"a producer's batch starts at offset 0, this one at {header.base_offset}")
@@ -220,6 +225,11 @@ def check_from_client(header: BatchHeader) -> None:
         raise InvalidBatchError(
             f"the batch counts {header.record_count} records and offsets 0 to {header.last_offset_delta}; "
             "there must be one offset for each record, and one record at least"
+        )
+    room = max_decompressed if header.is_compressed else header.size - HEADER_SIZE
+    if header.record_count * _SMALLEST_RECORD > room:
+        raise InvalidBatchError(
+            f"the batch counts {header.record_count} records in {room} bytes; one takes {_SMALLEST_RECORD} at least"
         )
     if header.is_control:
         raise InvalidBatchError("control batches (transaction markers) are written by brokers, not by clients")
