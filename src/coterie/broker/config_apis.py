@@ -21,7 +21,9 @@ __all__ = ["HANDLERS"]
 def _describe_configs(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
     request = describe_configs.read_request(frame, at, call.version)
     results = []
-    for resource in request.resources:
+    # Asked for twice is answered once: the answer is hundreds of times the size of the question.
+    asked = {(one.resource_type, one.resource_name): one for one in request.resources}
+    for resource in asked.values():
         topic = node.directory.topics.get(resource.resource_name) if resource.resource_type == TOPIC else None
         results.append(
             describe(

@@ -103,24 +103,50 @@ def _resolve(node: Node, partitions: Sequence[CommitPartition], *, by_id: bool) 
 # --- several groups ---------------------------------------------------------------------------------------------------
 
 
-def _ask_each(node: Node, call: Call, requests: list[Any], finish: Callable[[list[Any]], Any], now_ms: int) -> None:
+LARGEST_ANSWER = 100 << 20
+"""Bytes, or nearly. Who asks a thousand times for a large group in one request is sent away before it is all there."""
+_OFFSET_BYTES = 40
+
+
+def _ask_each(
+    node: Node,
+    call: Call,
+    requests: list[Any],
+    finish: Callable[[list[Any]], Any],
+    now_ms: int,
+    size_of: Callable[[Any], int] | None = None,
+) -> None:
+    """`size_of` an answer that is there at once."""
     if not requests:
         node.answer(call, finish([]))
         return
     gather = Gather(call, len(requests), finish)
+    size = 0
     for index, request in enumerate(requests):
         request.token = gather.part(index)
-    for request in requests:
+        if size_of is not None and index:
+            size += size_of(gather.answers[index - 1])
+            if size > LARGEST_ANSWER:
+                node.close(call.connection, f"a request for more than {LARGEST_ANSWER} bytes of groups at once")
+                return
         node.ask(request, now_ms)
+
+
+def _offsets_size(answer: OffsetsFetched) -> int:
+    return _OFFSET_BYTES * len(answer.partitions)
+
+
+def _described_size(answer: DescribedGroup) -> int:
+    return sum(_OFFSET_BYTES + len(member.metadata) + len(member.assignment) for member in answer.members)
 
 
 def _offset_fetch(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
     requests = offset_fetch.read_request(frame, at, call.version, call)
     if call.version < offset_fetch.BY_ID:
-        _ask_each(node, call, requests, lambda answers: answers, now_ms)
+        _ask_each(node, call, requests, lambda answers: answers, now_ms, _offsets_size)
         return
     unknown = [_names_for_ids(node, request) for request in requests]
-    _ask_each(node, call, requests, lambda answers: _with_ids(node, answers, unknown), now_ms)
+    _ask_each(node, call, requests, lambda answers: _with_ids(node, answers, unknown), now_ms, _offsets_size)
 
 
 def _names_for_ids(node: Node, request: OffsetFetch) -> list[FetchedOffset]:
@@ -180,7 +206,14 @@ def _with_unknown(answer: OffsetsDeleted, unknown: list[DeletedPartition]) -> Of
 def _describe_groups(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
     requests = describe_groups.read_request(frame, at, call.version, call)
     asks_rights = any(request.asks_rights for request in requests)
-    _ask_each(node, call, requests, lambda answers: _with_rights(answers) if asks_rights else answers, now_ms)
+    _ask_each(
+        node,
+        call,
+        requests,
+        lambda answers: _with_rights(answers) if asks_rights else answers,
+        now_ms,
+        _described_size,
+    )
 
 
 def _with_rights(answers: list[DescribedGroup]) -> list[DescribedGroup]:

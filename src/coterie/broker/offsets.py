@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -26,10 +27,16 @@ HIGH_WATERMARK = -1
 def _list_offsets(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
     request = list_offsets.read_request(frame, at, call.version)
     committed = request.isolation_level == READ_COMMITTED
+    named = Counter((topic.name, asked.partition) for topic in request.topics for asked in topic.partitions)
     topics = [
         list_offsets.ListedTopic(
             name=topic.name,
-            partitions=[_listed(node, topic.name, asked, committed=committed) for asked in topic.partitions],
+            partitions=[
+                _listed(node, topic.name, asked, committed=committed)
+                if named[topic.name, asked.partition] == 1
+                else list_offsets.ListedPartition(partition=asked.partition, error=ErrorCode.INVALID_REQUEST)
+                for asked in topic.partitions
+            ],
         )
         for topic in request.topics
     ]

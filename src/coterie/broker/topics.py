@@ -18,12 +18,20 @@ if TYPE_CHECKING:
 __all__ = ["HANDLERS"]
 
 
+BY_ID = 12
+"""The first version of Metadata that knows topics by id."""
+
 # --- Metadata ---------------------------------------------------------------------------------------------------------
 
 
 def _metadata(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
     """Names that are missing may be created on the spot (rule D3); then it is answered when they are there."""
     request = metadata.read_request(frame, at, call.version)
+    if call.version < BY_ID and any(one.name is None or one.topic_id is not None for one in request.topics or ()):
+        node.answer(call, _refused_for_ids(request))
+        return
+    if request.topics is not None:  # asked for twice is answered once, as in Kafka
+        request.topics = list({(one.name, one.topic_id): one for one in request.topics}.values())
     missing: list[str] = []
     if request.topics is not None and request.allow_auto_topic_creation and node.settings.auto_create_topics_enable:
         known = node.directory.topics
@@ -31,6 +39,15 @@ def _metadata(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> No
     node.change_each(
         call, missing, ensure_from, lambda made: _answer(node, request, dict(zip(missing, made, strict=True)))
     )
+
+
+def _refused_for_ids(request: metadata.Request) -> metadata.Response:
+    """Versions 10 and 11 have a field for ids and no use for it; the whole request is refused, as in Kafka."""
+    topics = [
+        metadata.DescribedTopic(error=ErrorCode.INVALID_REQUEST, name=one.name or "", topic_id=one.topic_id)
+        for one in request.topics or ()
+    ]
+    return metadata.Response(brokers=(), cluster_id=None, controller_id=-1, topics=topics)
 
 
 def _answer(node: Node, request: metadata.Request, made: dict[str, Made]) -> metadata.Response:
