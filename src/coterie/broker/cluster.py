@@ -83,6 +83,8 @@ class Cluster:
         self.kept_facts = KeptFacts(self)
         self.producer_ids = ProducerIds(files)
         self.data_path = "memory"
+        self.room: Callable[[], int] = lambda: settings.fetch_max_bytes
+        """How large an answer may be now: less when clients do not take theirs."""
         self.topic_names = {topic.id: topic.name for topic in self.directory.topics.values()}
         self.is_stopping = False
         self.ready: deque[tuple[Node, Connection]] = deque()

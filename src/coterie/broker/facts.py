@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from coterie.facts import Fact
 
-__all__ = ["ConnectionDropped", "LeadersChanged", "TransactionRefused", "Trouble"]
+__all__ = ["ConnectionDropped", "FactsLeftOut", "LeadersChanged", "TransactionRefused", "Trouble"]
 
 
 @dataclass(slots=True)
@@ -41,3 +41,13 @@ class LeadersChanged(Fact):
     partitions: int
     """So many have another leader."""
     nodes_up: list[int]
+
+
+@dataclass(slots=True)
+class FactsLeftOut(Fact):
+    """There were more of a kind in a second than anybody reads: how many were not told, and the last of them."""
+
+    kind: str
+    count: int
+    within_ms: int
+    last: str

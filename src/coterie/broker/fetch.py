@@ -127,7 +127,7 @@ class Fetches:
 
     def _read(self, node: Node, call: Call, request: Request) -> tuple[Response, int, bool]:
         """The answer as of now, its bytes of records, and whether waiting would not change it (an error)."""
-        left = min(request.max_bytes, node.settings.fetch_max_bytes)
+        left = min(request.max_bytes, node.settings.fetch_max_bytes, node.cluster.room())
         size, final = 0, not request.topics
         topics = []
         elsewhere = []

@@ -79,8 +79,6 @@ IGNORED: Mapping[str, Sequence[str]] = {
     "there are no quotas": (
         "quota.*",
         "client.quota.callback.class",
-        "max.connections.per.ip",
-        "max.connections.per.ip.overrides",
         "max.connection.creation.rate",
     ),
     "compacted topics keep all their records": (
@@ -118,11 +116,9 @@ IGNORED: Mapping[str, Sequence[str]] = {
         "log.initial.task.delay.ms",
         "controlled.shutdown.enable",
         "early.start.listeners",
-        "queued.max.request.bytes",
         "max.request.partition.size.limit",
         "socket.listen.backlog.size",
         "socket.receive.buffer.bytes",
-        "socket.send.buffer.bytes",
     ),
     "Kafka 4 does not have it any more": (
         "zookeeper.*",

@@ -70,11 +70,14 @@ class Node:
 
     def received(self, connection: Connection, frame: bytes, now_ms: int) -> list[Effect]:
         if connection.call is not None or connection.is_full or connection.waiting:
-            connection.waiting.append(frame)
-            connection.waiting_bytes += len(frame)
+            self.put_off(connection, frame)
             return []
         self._dispatch(connection, frame, now_ms)
         return self._take(now_ms)
+
+    def put_off(self, connection: Connection, frame: bytes) -> None:
+        connection.waiting.append(frame)
+        connection.waiting_bytes += len(frame)
 
     def drained(self, connection: Connection, now_ms: int) -> list[Effect]:
         """The client reads again: what waited behind its last answer is looked at."""

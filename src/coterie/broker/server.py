@@ -6,6 +6,7 @@ It carries; the cluster and its nodes decide.
 from __future__ import annotations
 
 import asyncio
+import resource
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +18,11 @@ from coterie.broker.calls import Close, Connection, Do, Effect, Flush, FlushEnde
 from coterie.broker.clock import clock_ms
 from coterie.broker.cluster import Cluster
 from coterie.broker.facts import ConnectionDropped, Trouble
+from coterie.broker.guard import Guard
 from coterie.broker.leadership import Done
+from coterie.broker.quiet import PERIOD_MS, Quiet
 from coterie.broker.sockets import Link, Port, address_text
+from coterie.broker.turns import TURN_MS, Turns
 from coterie.errors import CoterieError
 from coterie.facts import Fact
 
@@ -53,6 +57,9 @@ class Server:
         self._gone = asyncio.Event()
         """Somebody has."""
         self._sweep: asyncio.TimerHandle | None = None
+        self._sums: asyncio.TimerHandle | None = None
+        self._quiet = Quiet()
+        self.turns = Turns()
         self._under_way = 0
         """What the disk's thread has been asked for and not come back with."""
         self._idle = asyncio.Event()
@@ -108,6 +115,10 @@ class Server:
         self.cluster = cluster
         self.max_request_bytes = cluster.settings.socket_request_max_bytes
         self.max_waiting = cluster.settings.queued_max_requests
+        self.send_buffer_bytes = cluster.settings.socket_send_buffer_bytes
+        allowed_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.guard = Guard(cluster.settings, allowed_files, lambda connection: int(connection.link.held), self.drop)
+        cluster.room = self.guard.room
         self._ready = cluster.ready
         self._next_ms = cluster.timers.next_ms
         for port, node in zip(self.ports, cluster.nodes.values(), strict=True):
@@ -133,9 +144,10 @@ class Server:
             self._let_go()
 
     def _let_go(self) -> None:
-        for timer in (self._alarm, self._sweep):
+        for timer in (self._alarm, self._sweep, self._sums):
             if timer is not None:
                 timer.cancel()
+        self._tell_sums()
         self._disk.shutdown()
         self._chores.shutdown()
 
@@ -218,15 +230,18 @@ class Server:
     # --- connections --------------------------------------------------------------------------------------------------
 
     def admits(self, link: Link) -> bool:
-        there = link.port.links
-        if len(there) >= self.cluster.settings.max_connections:
-            self._log_drop(link.connection, f"there are {len(there)} connections, as many as max.connections allows")
+        refusal = self.guard.refusal_of(link.connection.host, len(self.cluster.directory.logs))
+        if refusal is not None:
+            self._log_drop(link.connection, refusal)
             return False
-        there.add(link)
+        self.guard.came(link.connection)
+        link.port.links.add(link)
         return True
 
     def gone(self, link: Link) -> None:
-        link.port.links.discard(link)
+        if link in link.port.links:
+            link.port.links.discard(link)
+            self.guard.went(link.connection)
         self.held_back.discard(link)
         self._gone.set()
         link.port.node.disconnected(link.connection)
@@ -240,13 +255,18 @@ class Server:
         for link in self.links:
             if link.connection.call is None and now_ms - link.heard_ms > idle_ms:
                 self.drop(link.connection, f"nothing was heard for {idle_ms} ms (connections.max.idle.ms)")
+            elif link.request_since_ms and now_ms - link.request_since_ms > idle_ms:
+                self.drop(link.connection, f"one request took more than {idle_ms} ms (connections.max.idle.ms)")
         self._sweep = self._loop.call_later(min(max(idle_ms / 4_000, 0.05), 60), self._close_silent)
 
     def drop(self, connection: Connection, why: str) -> None:
         if not connection.is_closed:
             self._log_drop(connection, why)
             connection.link.port.node.disconnected(connection)
-            connection.link.transport.close()
+            transport = connection.link.transport
+            transport.close()
+            if transport.get_write_buffer_size():  # the answers before; who does not take them is not waited for
+                self._loop.call_later(0 if connection.is_full else STOP_GRACE_S, transport.abort)
 
     def _log_drop(self, connection: Connection, why: str) -> None:
         self.tell(ConnectionDropped(clock_ms(), "", connection.host, why))
@@ -263,6 +283,17 @@ class Server:
         self.perform(effects)
 
     def tell(self, fact: Fact) -> None:
+        for each in self._quiet.hear(fact):
+            self._tell(each)
+        if self._quiet.owes and self._sums is None:
+            self._sums = self._loop.call_later(PERIOD_MS / 1_000, self._tell_sums)
+
+    def _tell_sums(self) -> None:
+        self._sums = None
+        for each in self._quiet.sums(clock_ms()):
+            self._tell(each)
+
+    def _tell(self, fact: Fact) -> None:
         """Whoever listens to facts must not be able to stop the broker."""
         try:
             self._listener_to_facts(fact)
@@ -296,6 +327,23 @@ class Server:
             effects = self.cluster.go_on(clock_ms())
         self.keep_alarm()
 
+    def put_off(self, connection: Connection, frame: bytes) -> None:
+        """To be looked at when the others have been."""
+        connection.link.port.node.put_off(connection, frame)
+        if not self.turns.queue:
+            self._loop.call_soon(self._catch_up)
+        self.turns.queue.append(connection)
+
+    def _catch_up(self) -> None:
+        queue, began_ms = self.turns.queue, clock_ms()
+        while queue and clock_ms() - began_ms < TURN_MS:
+            connection = queue.popleft()
+            self._ready.append((connection.link.port.node, connection))
+            self.perform(())
+        self.turns.worked(clock_ms())
+        if queue:
+            self._loop.call_soon(self._catch_up)
+
     def keep_alarm(self) -> None:
         """So that `_ring` is called when the next timer is due."""
         next_ms = self._next_ms()
@@ -308,10 +356,10 @@ class Server:
             return
         link: Link = connection.link
         data = effect.data
-        if type(data) is bytes:
+        if isinstance(data, bytes):
             link.transport.write(data)
         else:
-            link.transport.writelines(data)  # type: ignore[arg-type]
+            link.send_parts(data)
 
     def _set_alarm(self, next_ms: int | None) -> None:
         if self._alarm is not None:

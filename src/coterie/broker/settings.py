@@ -42,6 +42,7 @@ class Part(Enum):
 
 GROUPS, TOPICS, LOG, REQUESTS, NODE = Part
 _FOREVER = 2**63 - 1
+_MOST_HELD = 512 << 20
 _BATCH_OVERHEAD = 1024
 _ONE_REPLICA = "there is one copy of each log, also with several nodes. For more, run Apache Kafka"
 _NO_COMPACTION = "compacted topics keep all their records"
@@ -174,12 +175,30 @@ class Settings:
     )
 
     socket_request_max_bytes: int = setting(REQUESTS, 104_857_600, int32(1), "The largest request.")
+    socket_send_buffer_bytes: int = setting(
+        REQUESTS, 102_400, int32(), "What the system may hold of answers for each connection; negative: as it likes."
+    )
     max_connections: int = setting(REQUESTS, 2**31 - 1, int32(0), "Connections at a time.")
+    max_connections_per_ip: int = setting(REQUESTS, 2**31 - 1, int32(0), "Connections from one address at a time.")
+    max_connections_per_ip_overrides: tuple[str, ...] = setting(
+        REQUESTS, (), Words(code=2), "The same for some addresses, as address:count, with commas between."
+    )
     connections_max_idle_ms: int = setting(
-        REQUESTS, 600_000, int64(), "A connection that is silent so long is closed; negative: never."
+        REQUESTS,
+        600_000,
+        int64(),
+        "A connection that is silent so long, or takes so long to send one request, is closed; negative: never.",
     )
     queued_max_requests: int = setting(
         REQUESTS, 500, int32(1), "Requests of one connection that may wait. Kafka counts those of all connections."
+    )
+    queued_max_request_bytes: int = setting(
+        REQUESTS,
+        -1,
+        int64(),
+        "What all connections together may make us hold: requests that arrive or wait, answers that are not taken. "
+        "Who has done so for the longest time is sent away. Negative: 512 MiB, and at least five of the largest "
+        "requests. Kafka counts requests alone, has no limit by default, and stops reading.",
     )
     fetch_max_bytes: int = setting(REQUESTS, 57_671_680, int32(1024), "The most one fetch is answered with.")
     max_incremental_fetch_session_cache_slots: int = setting(
@@ -262,6 +281,15 @@ class Settings:
             )
         if self.log_cleaner_min_compaction_lag_ms > self.log_cleaner_max_compaction_lag_ms:
             problems.append("log.cleaner.min.compaction.lag.ms is above log.cleaner.max.compaction.lag.ms")
+        if 0 <= self.queued_max_request_bytes < self.socket_request_max_bytes:
+            problems.append(
+                f"queued.max.request.bytes is {self.queued_max_request_bytes}, socket.request.max.bytes "
+                f"{self.socket_request_max_bytes}: the largest request could never be taken. Raise it, or give -1"
+            )
+        try:
+            _ = self.connections_of_ips
+        except SettingsError as error:
+            problems.append(str(error))
         if len(self.log_dirs) > 1:
             problems.append(f"log.dirs has {len(self.log_dirs)} directories; allowed is one")
         try:
@@ -270,6 +298,18 @@ class Settings:
         except SettingsError as error:
             problems.append(str(error))
         return problems
+
+    @property
+    def most_held_bytes(self) -> int:
+        """What `queued.max.request.bytes` comes to."""
+        if self.queued_max_request_bytes >= 0:
+            return self.queued_max_request_bytes
+        return max(_MOST_HELD, 5 * self.socket_request_max_bytes)
+
+    @property
+    def connections_of_ips(self) -> dict[str, int]:
+        """`max.connections.per.ip.overrides`, taken apart."""
+        return dict(map(_connections_of_ip, self.max_connections_per_ip_overrides))
 
     def __getitem__(self, name: str) -> Any:
         return getattr(self, SETTINGS[name].field_name)
@@ -320,6 +360,13 @@ class Settings:
     def advertised(self) -> tuple[Endpoint, ...]:
         """What clients that came by a listener are told, by its name; none for those that are told where they came."""
         return advertised_endpoints(self.advertised_listeners, self.endpoints(), self.controller_listener_names)
+
+
+def _connections_of_ip(entry: str) -> tuple[str, int]:
+    host, colon, count = entry.rpartition(":")
+    if not colon or not host or not count.isdecimal():
+        raise SettingsError(f"max.connections.per.ip.overrides has {entry!r}; allowed is address:count")
+    return host.strip("[]"), int(count)
 
 
 SETTINGS: Mapping[str, Setting] = rows_of(Settings)

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import socket
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from coterie.broker.calls import Connection
@@ -23,6 +24,8 @@ __all__ = ["Link", "Port", "address_text"]
 WAITING_BYTES = 1 << 20
 """Of requests that stand behind the one under way: with more, or more requests, we stop reading for a while."""
 WRITE_BUFFER = 1 << 20
+LARGE_ANSWER = 256 << 10
+"""Such a one is held as a whole until the system has taken its last byte."""
 THIS_MACHINE = "Give a name or an address of this machine, such as 127.0.0.1"
 HINTS = {
     errno.EADDRNOTAVAIL: THIS_MACHINE,
@@ -34,7 +37,19 @@ EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  to be told apart, not to be bo
 class Link(asyncio.Protocol):
     """One client's socket."""
 
-    __slots__ = ("_cutter", "_is_paused", "_quick_heartbeat", "_server", "connection", "heard_ms", "port", "transport")
+    __slots__ = (
+        "_cutter",
+        "_is_paused",
+        "_is_weighed",
+        "_quick_heartbeat",
+        "_server",
+        "connection",
+        "heard_ms",
+        "port",
+        "request_since_ms",
+        "transport",
+        "unsent",
+    )
 
     def __init__(self, server: Server, port: Port) -> None:
         self._server = server
@@ -42,13 +57,22 @@ class Link(asyncio.Protocol):
         self._cutter = FrameCutter(server.max_request_bytes)
         self._quick_heartbeat = QuickHeartbeat()
         self._is_paused = False
+        self._is_weighed = False
+        """The guard knows that we hold something for it."""
         self.connection = Connection("", self)
         self.heard_ms = clock_ms()
+        self.request_since_ms = 0
+        """When the request that is still arriving began to; 0 if none is."""
+        self.unsent = 0
+        """Bytes of large answers that the system has not taken to the last byte: until then all of it is held."""
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)  # uvloop has a class of its own
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER)
+        if self._server.send_buffer_bytes > 0:
+            handle: socket.socket = transport.get_extra_info("socket")
+            handle.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._server.send_buffer_bytes)
         peer = transport.get_extra_info("peername")
         self.connection.host = str(peer[0]) if peer else "unknown"
         if not self._server.admits(self):
@@ -71,10 +95,31 @@ class Link(asyncio.Protocol):
                 if answer is not None:
                     self.transport.write(answer)
                     continue
+            if server.turns.must_wait(frame, now_ms):
+                server.put_off(connection, frame)
+                continue
             server.perform(node.received(connection, frame, now_ms))
+            server.turns.worked(clock_ms())
         server.keep_alarm()
         if connection.waiting:
             self.hold_back()
+        if self._cutter.held:
+            if frames or not self.request_since_ms:
+                self.request_since_ms = now_ms
+            self.weigh()
+        elif self._is_weighed or connection.waiting:
+            self.request_since_ms = 0
+            self.weigh()
+
+    @property
+    def held(self) -> int:
+        """Bytes we hold for it: of a request that arrives, of those that wait, of answers it does not take."""
+        connection = self.connection
+        unsent = max(self.unsent, self.transport.get_write_buffer_size()) if connection.is_full else 0
+        return self._cutter.held + connection.waiting_bytes + unsent
+
+    def weigh(self) -> None:
+        self._is_weighed = self._server.guard.weigh(self.connection)
 
     def hold_back(self) -> None:
         """Reading stops while too much waits; the client's own buffers fill up and it has to slow down."""
@@ -104,11 +149,29 @@ class Link(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.connection.is_full = True
+        self.weigh()
 
     def resume_writing(self) -> None:
         server = self._server
         node = self.port.node
+        self.connection.is_full = False
+        if self.unsent:
+            self.all_sent()
+        self.weigh()
         server.run("a connection that takes more", lambda now_ms: node.drained(self.connection, now_ms))
+
+    def send_parts(self, parts: Sequence[bytes | memoryview]) -> None:
+        size = sum(map(len, parts))
+        if size > LARGE_ANSWER:
+            self.unsent += size
+            self.transport.set_write_buffer_limits(high=0)  # so that we hear when the last byte of it is taken
+        self.transport.writelines(parts)
+        if self.unsent and not self.connection.is_full:
+            self.all_sent()
+
+    def all_sent(self) -> None:
+        self.unsent = 0
+        self.transport.set_write_buffer_limits(high=WRITE_BUFFER)
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._server.gone(self)

@@ -42,19 +42,15 @@ class FrameCutter:
     After `MalformedError` the stream cannot be understood any more: close it.
     """
 
-    __slots__ = ("_held", "_max_size", "_missing", "_pieces")
+    __slots__ = ("_max_size", "_missing", "_pieces", "held")
 
     def __init__(self, max_size: int) -> None:
         self._max_size = max_size
         self._pieces: list[bytes | bytearray] = []
-        self._held = 0
+        self.held = 0
+        """Bytes of a frame that is not complete yet."""
         self._missing = 0
         """Bytes still to come before there is something to cut; 0 if nothing is held."""
-
-    @property
-    def held(self) -> int:
-        """Bytes of a frame that is not complete yet."""
-        return self._held
 
     def feed(self, data: bytes) -> list[bytes]:
         """The frames that `data` completes, in order, without their sizes."""
@@ -67,7 +63,7 @@ class FrameCutter:
                 return []
             data = b"".join(self._pieces)
             self._pieces = []
-            self._held = self._missing = 0
+            self.held = self._missing = 0
         frames: list[bytes] = []
         at, length = 0, len(data)
         while length - at >= 4:
@@ -93,7 +89,7 @@ class FrameCutter:
 
     def _keep(self, data: bytes) -> None:
         """Large pieces as they are, to be copied once; small ones run together, lest a trickle costs fifty times it."""
-        self._held += len(data)
+        self.held += len(data)
         if len(data) >= SMALL_PIECE:
             self._pieces.append(data)
         elif self._pieces and isinstance(self._pieces[-1], bytearray):

@@ -1,0 +1,183 @@
+"""Who may connect, who is sent away for room, what waits its turn, and what of it all is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from coterie.broker.calls import Connection
+from coterie.broker.facts import ConnectionDropped, FactsLeftOut, Trouble
+from coterie.broker.guard import LITTLE, SPARE_FILES, Guard
+from coterie.broker.quiet import MOST, PERIOD_MS, Quiet
+from coterie.broker.settings import Settings, SettingsError
+from coterie.broker.turns import LARGE, TURN_MS, Turns
+from coterie.facts import GroupDied
+
+MIB = 1 << 20
+
+
+class Crowd:
+    """Connections that hold as much as the test says."""
+
+    def __init__(self, settings: Mapping[str, object] | None = None, files: int = 100_000) -> None:
+        self.sizes: dict[Connection, int] = {}
+        self.dropped: list[Connection] = []
+        self.guard = Guard(Settings.of(settings or {}), files, lambda one: self.sizes[one], self._drop)
+
+    def _drop(self, connection: Connection, why: str) -> None:
+        assert "queued.max.request.bytes" in why
+        connection.is_closed = True
+        self.dropped.append(connection)
+
+    def comes(self, host: str = "10.0.0.1") -> Connection:
+        connection = Connection(host)
+        assert self.guard.refusal_of(host, 0) is None
+        self.guard.came(connection)
+        self.sizes[connection] = 0
+        return connection
+
+    def holds(self, connection: Connection, size: int) -> bool:
+        self.sizes[connection] = size
+        return self.guard.weigh(connection)
+
+
+LIMIT = {"queued.max.request.bytes": 100 * MIB, "socket.request.max.bytes": 50 * MIB}
+
+
+# --- connections ------------------------------------------------------------------------------------------------------
+
+
+def test_connections_are_counted_in_all_and_for_each_address() -> None:
+    settings = {"max.connections": 4, "max.connections.per.ip": 2, "max.connections.per.ip.overrides": "10.0.0.9:3"}
+    crowd = Crowd(settings)
+    first = crowd.comes("10.0.0.1")
+    crowd.comes("10.0.0.1")
+    assert "from 10.0.0.1, as many as max.connections.per.ip" in str(crowd.guard.refusal_of("10.0.0.1", 0))
+    assert crowd.guard.refusal_of("10.0.0.9", 0) is None
+    crowd.guard.went(first)
+    assert crowd.guard.refusal_of("10.0.0.1", 0) is None
+    for _ in range(3):
+        crowd.comes("10.0.0.9")
+    assert "4 connections, as many as max.connections" in str(crowd.guard.refusal_of("10.0.0.2", 0))
+
+
+def test_files_are_left_for_the_logs() -> None:
+    """Connections that take the last file would make every write fail."""
+    crowd = Crowd(files=SPARE_FILES + 12)
+    crowd.comes()
+    assert crowd.guard.refusal_of("10.0.0.1", 10) is None
+    assert "ulimit -n" in str(crowd.guard.refusal_of("10.0.0.1", 11))
+
+
+@pytest.mark.parametrize("text", ["10.0.0.1", "10.0.0.1:", ":5", "10.0.0.1:many"])
+def test_an_override_is_an_address_and_a_count(text: str) -> None:
+    with pytest.raises(SettingsError, match=r"max\.connections\.per\.ip\.overrides"):
+        Settings.of({"max.connections.per.ip.overrides": text})
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def test_who_has_held_much_for_the_longest_time_goes_first() -> None:
+    crowd = Crowd(LIMIT)
+    small, old, young, last = (crowd.comes() for _ in range(4))
+    assert crowd.holds(small, LITTLE - 1)
+    assert crowd.holds(old, 10 * MIB) and crowd.holds(young, 40 * MIB)
+    assert crowd.holds(old, 12 * MIB), "holding more does not make it younger"
+    assert crowd.holds(last, 40 * MIB) and not crowd.dropped
+    crowd.holds(last, 49 * MIB)
+    assert crowd.dropped == [old]
+
+
+def test_the_small_go_only_when_nobody_holds_much() -> None:
+    crowd = Crowd({"queued.max.request.bytes": 1_000, "socket.request.max.bytes": 1_000})
+    people = [crowd.comes() for _ in range(11)]
+    for one in people:
+        crowd.holds(one, 100)
+    assert crowd.dropped == people[:2], "and a sixteenth of the room is free then"
+
+
+def test_what_was_answered_meanwhile_does_not_count() -> None:
+    crowd = Crowd(LIMIT)
+    first, second = crowd.comes(), crowd.comes()
+    crowd.holds(first, 80 * MIB)
+    crowd.sizes[first] = 0
+    crowd.holds(second, 80 * MIB)
+    assert not crowd.dropped
+    assert not crowd.holds(second, 0)
+
+
+def test_the_less_room_there_is_the_smaller_are_the_answers() -> None:
+    crowd = Crowd(LIMIT)
+    one = crowd.comes()
+    room = crowd.guard.room()
+    crowd.holds(one, 50 * MIB)
+    assert crowd.guard.room() == room // 2
+    crowd.guard.went(one)
+    assert crowd.guard.room() == room
+
+
+def test_the_largest_request_fits_into_what_may_be_held() -> None:
+    """As Kafka demands."""
+    with pytest.raises(SettingsError, match="the largest request could never be taken"):
+        Settings.of({"queued.max.request.bytes": 1_000})
+    assert Settings.of({}).most_held_bytes == 512 * MIB
+    assert Settings.of({"socket.request.max.bytes": 200 * MIB}).most_held_bytes == 1_000 * MIB
+
+
+# --- turns ------------------------------------------------------------------------------------------------------------
+
+FETCH, HEARTBEAT = b"\0\1\0\x0c", b"\0\x0c\0\4"
+
+
+def test_what_costs_much_waits_when_a_stretch_of_work_has_lasted() -> None:
+    turns = Turns()
+    assert not turns.must_wait(FETCH, 1_000)
+    turns.worked(1_000 + TURN_MS)
+    assert not turns.must_wait(FETCH, 1_000 + TURN_MS)
+    turns.worked(1_010 + TURN_MS)
+    assert turns.must_wait(FETCH, 1_010 + TURN_MS)
+    assert turns.must_wait(HEARTBEAT + bytes(LARGE), 1_010 + TURN_MS)
+    assert not turns.must_wait(HEARTBEAT, 1_010 + TURN_MS)
+
+
+def test_after_a_pause_nothing_waits() -> None:
+    turns = Turns()
+    turns.must_wait(FETCH, 1_000)
+    turns.worked(2_000)
+    assert not turns.must_wait(FETCH, 2_002)
+    assert not turns.must_wait(FETCH, 2_003)
+
+
+# --- what is told -----------------------------------------------------------------------------------------------------
+
+
+def test_a_flood_of_drops_is_told_as_some_and_a_sum() -> None:
+    quiet = Quiet()
+    told = [fact for number in range(1_000) for fact in quiet.hear(drop(5_000 + number // 2))]
+    assert told == [drop(5_000 + number // 2) for number in range(MOST)] and quiet.owes
+    (total,) = quiet.sums(6_000)
+    assert isinstance(total, FactsLeftOut)
+    assert (total.kind, total.count, total.last) == ("ConnectionDropped", 1_000 - MOST, "10.0.0.1: nonsense")
+    assert not quiet.owes and not quiet.sums(7_000)
+
+
+def test_in_the_next_second_it_is_told_again_after_the_sum() -> None:
+    quiet = Quiet()
+    for _ in range(MOST + 1):
+        quiet.hear(drop(5_000))
+    total, next_one = quiet.hear(drop(5_000 + PERIOD_MS))
+    assert isinstance(total, FactsLeftOut) and total.count == 1 and isinstance(next_one, ConnectionDropped)
+
+
+def test_kinds_are_counted_apart_and_groups_are_never_left_out() -> None:
+    quiet = Quiet()
+    for _ in range(2 * MOST):
+        quiet.hear(drop(5_000))
+    assert quiet.hear(Trouble(5_000, "", "disk full"))
+    assert all(quiet.hear(GroupDied(5_000, "g", "gone")) for _ in range(2 * MOST))
+
+
+def drop(at_ms: int) -> ConnectionDropped:
+    return ConnectionDropped(at_ms, "", "10.0.0.1", "nonsense")
