@@ -4,6 +4,8 @@ BIN := .venv/bin
 ARGS ?=
 ONLY ?=
 KILLS ?= 300
+FRAMES ?= 1000000
+CONNECTIONS ?= 10000
 MINUTES ?= 10
 SEED ?=
 KEEP ?=
@@ -46,8 +48,10 @@ tests: venv ## pytest, in random order, two processes; what is compiled, in plai
 	$(BIN)/pytest -n 2 --dist loadgroup
 	COTERIE_PURE=1 $(BIN)/pytest $(addprefix tests/wire/test_,records.py fetched.py arrow.py twins.py)
 
-soak: venv ## kill -9 the broker 300 times under load: nothing acknowledged may be lost (KILLS=, SEED=)
+soak: venv ## kill -9 the broker 300 times under load, a million hostile frames, 10 000 connections (KILLS=, FRAMES=, CONNECTIONS=, SEED=)
 	PYTHONPATH=tests $(BIN)/python tests/soak/kill9.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+	PYTHONPATH=tests $(BIN)/python tests/soak/fuzz.py --frames $(FRAMES) $(if $(SEED),--seed $(SEED))
+	PYTHONPATH=tests $(BIN)/python tests/soak/crowd.py --connections $(CONNECTIONS)
 
 conformance: venv ## ask Apache Kafka 4.3.1 and us the same: cases, steps, differences (KEEP=1 keeps what Kafka said, ONLY=); then live members on both
 	PYTHONPATH=tests $(BIN)/python tests/conformance/record.py $(if $(KEEP),--keep) $(if $(ONLY),--only $(ONLY))
