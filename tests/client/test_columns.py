@@ -71,6 +71,16 @@ def test_a_batch_larger_than_the_topic_takes_is_split_and_a_row_is_not(broker: c
     assert values(broker, "small")[-1] == b"it goes on"
 
 
+def test_rows_that_compress_well_may_be_more_than_a_request_holds(broker: coterie.Broker) -> None:
+    """batch.size is that of the compressed batch, as in Java; so is max.request.size."""
+    rows = pa.array([b"z" * 10_000] * 100)
+    with producer(broker, batch_size=1_000_000, compression_type="zstd", buffer_memory=1_200_000) as ours:
+        for _ in range(20):
+            ours.send_columns("dense", rows)
+        ours.deliver()
+    assert values(broker, "dense") == rows.to_pylist() * 20
+
+
 def test_leaving_delivers_what_is_left(broker: coterie.Broker) -> None:
     with producer(broker) as ours:
         ours.send_columns("left", ROWS.slice(0, 3))

@@ -110,7 +110,8 @@ class Accumulator:
         if headers:
             size += sum(HEADER_OVERHEAD + len(name) + len(content or b"") for name, content in headers)
         if self.used + size > self.rules.buffer_memory:
-            self._refuse_for_want_of_room(size)
+            self._check_size(size)
+            self._ask_for_room()
             return None
         sticky: Sticky | None = None
         if partition is None:
@@ -136,8 +137,10 @@ class Accumulator:
     def append_batch(self, topic_name: str, partition: int, builder: BatchBuilder, now_ms: int) -> Batch | None:
         """A batch that the caller has filled (`new_batch`); None if `buffer.memory` is used up."""
         size = builder.plain_size
-        if self.used + size > self.rules.buffer_memory or not self.fits(size):
-            self._refuse_for_want_of_room(size)
+        if builder.count == 1:  # of more, none was too large; and together they are smaller when compressed
+            self._check_size(size)
+        if self.used and self.used + size > self.rules.buffer_memory:
+            self._ask_for_room()
             return None
         topic = self.topics[topic_name]
         batch = self._line_up(topic, topic.queues[partition], builder, now_ms)
@@ -160,13 +163,15 @@ class Accumulator:
         """A record of so many bytes can be sent at all."""
         return size + HEADER_SIZE <= min(self.rules.max_request_size, self.rules.buffer_memory)
 
-    def _refuse_for_want_of_room(self, size: int) -> None:
+    def _check_size(self, size: int) -> None:
         if not self.fits(size):
             raise KafkaError(
                 f"a record of {size} bytes cannot be sent: max.request.size is {self.rules.max_request_size} and "
                 f"buffer.memory {self.rules.buffer_memory}; raise them and the topic's max.message.bytes, or send less",
                 ErrorCode.MESSAGE_TOO_LARGE,
             )
+
+    def _ask_for_room(self) -> None:
         self._wants_room = True
         self.wants_attention = True
 
@@ -178,8 +183,7 @@ class Accumulator:
         """To a new batch, unless the sticky partition has changed and there is one with room."""
         if queue.waiting and queue.waiting[-1].builder.append(*record):
             return queue.waiting[-1]
-        if not self.fits(size):
-            self._refuse_for_want_of_room(size)
+        self._check_size(size)
         builder = self.new_batch(topic.name)
         builder.append(*record)
         return self._line_up(topic, queue, builder, now_ms)
