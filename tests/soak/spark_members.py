@@ -38,6 +38,7 @@ __all__ = ["soak"]
 TOPIC, GROUP, PARTITIONS = "orders", "soak", 6
 LONGEST_BATCH_S = 3.0
 ENDS_WITHIN_S = 120
+COMES_UP_WITHIN_S = 240
 Place = tuple[int, int]
 HERE = Path(__file__).parent
 
@@ -98,6 +99,12 @@ class Member:
     def stretches(self) -> list[Stretch]:
         """When it worked on which partition, each within one life of it."""
         raise NotImplementedError
+
+    @property
+    def is_at_work(self) -> bool:
+        """It has had a partition in this life."""
+        assert not (self.folder / "error").exists(), (self.folder / "error").read_text()
+        return self.is_alive and any(each.ended_s > self.starts[-1] for each in self.stretches())
 
     def end_after(self, at_s: float) -> float:
         return min((end for end in self.ends if end >= at_s), default=time.time())
@@ -226,7 +233,7 @@ def soak(where: str, minutes: float, seed: int) -> dict[str, int]:
         writing = Writing(address)
         happened: Counter[str] = Counter()
         try:
-            _live(members, dice, time.monotonic() + minutes * 60, happened)
+            _live(members, dice, minutes, happened)
             written = writing.end()
             _settle(admin, members, len(written))
         finally:
@@ -237,28 +244,38 @@ def soak(where: str, minutes: float, seed: int) -> dict[str, int]:
         return _judge(members, written, happened)
 
 
-def _live(members: list[Member], dice: Random, ends_at: float, happened: Counter[str]) -> None:
-    for member in members:
-        member.start()
-    time.sleep(45)  # two JVMs come up
+def _live(members: list[Member], dice: Random, minutes: float, happened: Counter[str]) -> None:
+    """It begins, and ends, with all of them at work, so that none was there in name only."""
+    _all_at_work(members)
+    ends_at = time.monotonic() + minutes * 60
     while time.monotonic() < ends_at:
         time.sleep(dice.uniform(3, 12))
         member = dice.choice(members)
         if not member.is_alive:
-            assert not (member.folder / "error").exists(), (member.folder / "error").read_text()
             what = "start"
-        else:
+        elif member.is_at_work:
             what = dice.choice(["stop", "stop", "kill"])
+        else:
+            continue  # it is only just coming up
         happened[what] += 1
         print(f"{what} {member.name}", flush=True)
         getattr(member, what)()
+    _all_at_work(members)
 
 
-def _settle(admin: Admin, members: list[Member], count: int) -> None:
-    """All come back and read to the end; then they stop in order."""
+def _all_at_work(members: list[Member]) -> None:
     for member in members:
         if not member.is_alive:
             member.start()
+    ends_at = time.monotonic() + COMES_UP_WITHIN_S
+    while not all(member.is_at_work for member in members):
+        idle = [member.name for member in members if not member.is_at_work]
+        assert time.monotonic() < ends_at, f"{idle} read nothing within {COMES_UP_WITHIN_S} s"
+        time.sleep(0.5)
+
+
+def _settle(admin: Admin, members: list[Member], count: int) -> None:
+    """They read to the end, and stop in order."""
     ends_at = time.monotonic() + 180
     while _committed(admin) < count:
         assert time.monotonic() < ends_at, f"{_committed(admin)} of {count} are committed after three minutes"
@@ -284,13 +301,14 @@ def _judge(members: list[Member], written: set[Place], happened: Counter[str]) -
         "strange": len(seen.keys() - written),
         "twice": len(twice),
         "twice and not under way in a kill": len(twice - under_way),
-        "stretches": len(stretches),
+        **{f"stretches of {member.name}": len(member.stretches()) for member in members},
         "two at once": len(overlaps(stretches)),
         "gaps in what was kept": len(gaps(stretches)),
     }
     print(json.dumps(outcome), flush=True)
     assert not outcome["missing"] and not outcome["strange"], sorted(written - seen.keys())[:10]
     assert not twice - under_way, sorted(twice - under_way)[:10]
+    assert all(member.stretches() for member in members)
     assert not overlaps(stretches), overlaps(stretches)[:10]
     assert not gaps(stretches), gaps(stretches)[:10]
     return outcome
