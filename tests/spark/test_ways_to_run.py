@@ -98,7 +98,7 @@ def test_through_spark_connect_names_are_enough(connect: str, topic: Topic, tmp_
         "error": None,
     }
     assert topic.committed("g") == 200
-    assert topic.members("g") == 0
+    until(lambda: topic.members("g") == 0, 20)  # Spark ends the process that plans when it likes
     assert copies.records() == 207
     copies.close()
 
