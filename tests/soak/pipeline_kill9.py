@@ -3,13 +3,15 @@
     make pipeline-soak KILLS=10 SEED=1
 
 The log has been made before and more is committed meanwhile; batches are small, so that a kill meets one at work. After
-the last kill the pipeline runs to the end, and its tables are compared with a second reading of the log.
+the last kill the pipeline runs to the end, by spark-submit, and its tables are compared with a second reading of the
+log.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,7 +28,7 @@ from spark.busy_groups import PARTITIONS, live_busily
 from spark.second_reading import log_of_broker
 from spark.tables import assert_as_read_again
 
-__all__ = ["soak"]
+__all__ = ["soak", "submitted"]
 
 PATIENCE_S = 240.0
 
@@ -80,14 +82,23 @@ def soak(folder: Path, *, kills: int, seed: int, finish: Callable[[str, Path], N
             done = sorted(int(each.name.removeprefix("batch=")) for each in (out / "state").glob("batch=*"))
             aside = sorted(each.name for each in (out / "_aside").glob("*"))
             met.append(f"kill {number}: batch {begun[-1]} begun, {done[-1] if done else None} done, aside {aside}")
+            print(met[-1], flush=True)
         finish(broker.bootstrap_servers, out)
         assert_as_read_again(out, log_of_broker(broker.bootstrap_servers))
     return met
 
 
-def _finish(bootstrap: str, out: Path) -> None:
-    command = [str(Path(sys.executable).with_name("coterie")), "pipeline", "groups", "--once", "--out", str(out)]
-    subprocess.run([*command, "--bootstrap", bootstrap, "--master", "local[2]"], check=True)
+def submitted(bootstrap: str, out: Path) -> None:
+    """To the end by spark-submit: the very command of docs/pipeline.md, on this machine instead of a cluster."""
+    page = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text()
+    (command,) = re.findall(r"^    (spark-submit .*?\n)\n", page, re.DOTALL | re.MULTILINE)
+    here = {"yarn": "'local[2]'", "kafka:9092": bootstrap, "hdfs:///groups": str(out), "--follow": "--once"}
+    for theirs, ours in here.items():
+        assert theirs in command, f"{theirs} is not in the command of the docs"
+        command = command.replace(theirs, ours)
+    beside = Path(sys.executable).parent
+    places = {"PATH": f"{beside}:{os.environ['PATH']}", "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    subprocess.run(command, shell=True, check=True, env={**os.environ, **places})
 
 
 def main() -> None:
@@ -96,8 +107,7 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=1)
     asked = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="pipeline-") as folder:
-        for line in soak(Path(folder), kills=asked.kills, seed=asked.seed, finish=_finish):
-            print(line)
+        soak(Path(folder), kills=asked.kills, seed=asked.seed, finish=submitted)
     print(f"{asked.kills} kills, seed {asked.seed}: no row is missing, none is there twice")
 
 
