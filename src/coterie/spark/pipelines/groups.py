@@ -75,11 +75,11 @@ class GroupsPipeline:
 
     def _is_near_the_end(self, query: StreamingQuery) -> bool:
         """While it catches up, what was committed last is of the past, and would look like lag."""
-        if not query.status["isDataAvailable"]:
+        status, progress = query.status, query.lastProgress
+        if progress is None:  # before Spark has looked for the first time there seems to be nothing, too
+            return bool(status["message"].startswith("Waiting for"))
+        if not status["isDataAvailable"]:
             return True
-        progress = query.lastProgress
-        if progress is None:
-            return False
         source = progress.sources[0]
         return still_to_read(source.endOffset, source.latestOffset) <= self._wanted.records_per_batch // 10
 
