@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -119,15 +120,23 @@ def records_of(spark: SparkSession, log: Sequence[LogRecord]) -> DataFrame:
     return transforms.decoded(frame.withColumn("timestamp", F.timestamp_millis("ms")))
 
 
+@pytest.fixture(scope="module")
+def half_read(spark: SparkSession, small: Broker, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables of the first half of the log, as batch 0. To be copied."""
+    out = tmp_path_factory.mktemp("half")
+    log = log_of_broker(small.bootstrap_servers)
+    pipeline(spark, small, out).batch(records_of(spark, log[: len(log) // 2]), 0)
+    return out
+
+
 def test_a_batch_that_ends_anywhere_is_done_over_and_no_row_is_there_twice(
-    spark: SparkSession, small: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, small: Broker, half_read: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After each of its renames in turn; Spark then gives the same batch again."""
     log = log_of_broker(small.bootstrap_servers)
     half = len(log) // 2
     out = tmp_path / "out"
-    first = pipeline(spark, small, out)
-    first.batch(records_of(spark, log[:half]), 0)
+    shutil.copytree(half_read, out)
     moved: list[str] = []
     really_move = Store._move
     for survives in (1, 4, 99):
@@ -172,9 +181,11 @@ def test_kafkas_own_log_becomes_tables_and_garbage_in_it_is_counted_and_harms_no
     assert_as_read_again(tmp_path, LIVED)
 
 
-def test_tables_without_their_checkpoint_are_not_read_into(spark: SparkSession, small: Broker, tmp_path: Path) -> None:
-    one = pipeline(spark, small, tmp_path)
-    one.batch(records_of(spark, log_of_broker(small.bootstrap_servers)[:5]), 0)
+def test_tables_without_their_checkpoint_are_not_read_into(
+    spark: SparkSession, small: Broker, half_read: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(half_read, tmp_path / "out")
+    one = pipeline(spark, small, tmp_path / "out")
     with pytest.raises(CoterieError, match="its checkpoint is gone"):
         one.once()
     with pytest.raises(CoterieError, match="not of the same run"):
