@@ -16,11 +16,11 @@ _OURS = {
 _ON_ONE_MACHINE = {
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",  # rows are made and dropped: G1 spends a fifth more on them
     "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
 DEFAULT_MASTER = "local[*]"
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def session(name: str, master: str | None = None) -> SparkSession:
@@ -38,5 +38,8 @@ def session(name: str, master: str | None = None) -> SparkSession:
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    context = spark.sparkContext
+    context.setLogLevel("ERROR")
+    if (context.master or "").startswith("local") and not context.getConf().contains(SHUFFLE_PARTITIONS):
+        spark.conf.set(SHUFFLE_PARTITIONS, 2 * context.defaultParallelism)  # of 200 most would be empty, in Python too
     return spark
