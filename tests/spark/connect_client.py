@@ -20,7 +20,8 @@ def main(remote: str, address: str, topic: str, folder: str) -> dict[str, object
     source = servers | {"subscribe": topic, "startingOffsets": "earliest"}
     read = spark.read.format("coterie").options(**source).load().count()
     checkpoint = f"{folder}/checkpoint"
-    member = {"groupId": "g", "checkpointLocation": checkpoint}
+    # The session outlives the test, so that the member is gone only if it has left.
+    member = {"groupId": "g", "checkpointLocation": checkpoint, "kafka.session.timeout.ms": "600000"}
     query = (
         spark.readStream.format("coterie")
         .options(**source, **member)
