@@ -186,6 +186,33 @@ def test_control_batches_are_for_coordinators(files: Files) -> None:
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("stamped", [TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME])
+def test_what_is_our_own_is_stored_as_if_it_had_been_checked(files: Files, stamped: TimestampType) -> None:
+    pairs: list[tuple[bytes, bytes | None]] = [(b"k", b"v"), (b"gone", None), (b"", bytes(300))]
+    config = replace(SMALL, message_timestamp_type=stamped)
+    ours, checked = (PartitionLog.open(files, path, config, NOW) for path in ("ours-0", "checked-0"))
+    for log in (ours, checked):
+        log.lead(3)
+    for _ in range(6):
+        content = [BatchRecord(key, value, NOW) for key, value in pairs]
+        taken = checked.append(build_batch(content), NOW, Origin.COORDINATOR)
+        assert ours.append_own(pairs, NOW) == taken.base_offset
+    assert ours.segment_count == checked.segment_count > 1 and ours.size == checked.size
+    for offset in range(0, 18, 3):
+        assert ours.read(offset, 1, 18) == checked.read(offset, 1, 18)
+
+
+def test_what_is_our_own_is_refused_where_anything_would_be(files: Files) -> None:
+    log = PartitionLog.open(files, "t-0", replace(SMALL, max_message_bytes=200), NOW)
+    with pytest.raises(RefusedError, match=r"a batch of \d+ bytes; max.message.bytes allows 200") as refused:
+        log.append_own([(b"k", bytes(200))], NOW)
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE and log.log_end == 0
+    log.append_own([(b"k", b"v")], NOW)
+    log.cut_back(0)
+    with pytest.raises(LogWriteError, match="still to be cut back to offset 0"):
+        log.append_own([(b"k", b"v")], NOW)
+
+
 def test_append_time_is_the_brokers(files: Files) -> None:
     log = opened(files, replace(SMALL, message_timestamp_type=TimestampType.LOG_APPEND_TIME))
     assert log.append(batch(b"a", timestamps=[5]), NOW + 7).append_time_ms == NOW + 7

@@ -156,6 +156,27 @@ def test_both_write_the_same_and_are_full_at_the_same_record(content: list[Any],
     assert writers[0].max_timestamp == writers[1].max_timestamp
 
 
+@given(pairs=st.lists(st.tuples(contents, contents), max_size=8), when=times, limit=st.integers(0, 500))
+def test_both_write_many_of_one_time_as_one_by_one(pairs: list[Any], when: int, limit: int) -> None:
+    found = []
+    for twin in BOTH:
+        writer, one_by_one = twin.RecordWriter(limit), twin.RecordWriter(limit)
+        assert writer.extend(pairs, when) == all(one_by_one.append(key, value, when) for key, value in pairs)
+        assert bytes(writer.plain()) == bytes(one_by_one.plain())
+        found.append((bytes(writer.plain()), writer.count, writer.base_timestamp, writer.max_timestamp))
+    assert found[0] == found[1]
+    for twin in BOTH:
+        for bad in (-2, 2**63 - 1, 2**70):
+            with pytest.raises(MalformedError, match=f"not {bad}"):
+                twin.RecordWriter(limit).extend([(b"k", b"v")], bad)
+
+
+@given(rows=st.binary(max_size=100), key=st.binary(max_size=5), tail=st.binary(max_size=5))
+def test_both_write_the_offsets_of_a_commit_alike(rows: bytes, key: bytes, tail: bytes) -> None:
+    assert pure.offset_pairs(rows, key, tail) == fast.offset_pairs(rows, key, tail)
+    assert len(pure.offset_pairs(rows, key, tail)) == len(rows) // 18
+
+
 @pytest.mark.parametrize("twin", BOTH)
 def test_what_cannot_be_written_is_refused_and_leaves_the_batch_as_it_was(twin: Any) -> None:
     writer = twin.RecordWriter(1 << 40)

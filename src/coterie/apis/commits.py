@@ -6,12 +6,14 @@ plain readers and writers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct, pack
 from uuid import UUID
 
 from coterie.apis.reading import MAX_ENTRIES
 from coterie.errors import MalformedError
 from coterie.messages import CommitPartition, OffsetsCommitted
+from coterie.wire.commit_rows import CommitRows, read_commit_rows
 from coterie.wire.encoding import Encoding, read_tags
 
 __all__ = ["read_text", "read_topics", "write_topics"]
@@ -19,14 +21,6 @@ __all__ = ["read_text", "read_topics", "write_topics"]
 _ZERO_UUID = bytes(16)
 _PARTITION_OFFSET_EPOCH = Struct(">iqi")
 _PARTITION_OFFSET = Struct(">iq")
-_PLAIN = {
-    # partition, offset, epoch, the length of no metadata, and that there are no tagged fields
-    True: (Struct(">iqiH"), 0x0100),
-    False: (Struct(">iqiH"), 0),
-}
-"""By whether it is flexible, what most partitions look like."""
-_FEW = 2
-"""Partitions that are read one by one in less time."""
 
 
 def read_text(frame: bytes, at: int, encoding: Encoding) -> tuple[str, int]:
@@ -38,7 +32,7 @@ def read_text(frame: bytes, at: int, encoding: Encoding) -> tuple[str, int]:
 
 def read_topics(
     frame: bytes, at: int, encoding: Encoding, *, by_id: bool, has_epoch: bool
-) -> tuple[list[CommitPartition], int]:
+) -> tuple[Sequence[CommitPartition], int]:
     partitions: list[CommitPartition] = []
     topics, at = _read_count(frame, at, encoding)
     if topics > MAX_ENTRIES:
@@ -52,8 +46,16 @@ def read_topics(
         count, at = _read_count(frame, at, encoding)
         if count + len(partitions) > MAX_ENTRIES:
             raise _too_many()
-        at = _read_partitions(frame, at, encoding, count, (name, topic_id), partitions, has_epoch=has_epoch)
+        found = read_commit_rows(frame, at, count, name, topic_id, flexible=encoding.flexible) if has_epoch else None
+        if found is None:
+            at = _read_partitions(frame, at, encoding, count, (name, topic_id), partitions, has_epoch=has_epoch)
+        else:
+            rows, at = found
         _, at = read_tags(frame, at) if encoding.flexible else (None, at)
+        if found is not None:
+            if topics == 1:
+                return rows, at
+            partitions += rows
     return partitions, at
 
 
@@ -68,11 +70,6 @@ def _read_partitions(
     has_epoch: bool,
 ) -> int:
     name, topic_id = topic
-    if has_epoch and count > _FEW:
-        plain = _read_plain(frame, at, count, topic, flexible=encoding.flexible)
-        if plain is not None:
-            partitions += plain
-            return at + count * _PLAIN[encoding.flexible][0].size
     starts, append, read_string = frame.startswith, partitions.append, encoding.read_string
     shape = _PARTITION_OFFSET_EPOCH if has_epoch else _PARTITION_OFFSET
     unpack, size = shape.unpack_from, shape.size
@@ -96,21 +93,6 @@ def _read_partitions(
             _, at = read_tags(frame, at)
         append(CommitPartition(name, partition, offset, leader_epoch, metadata, topic_id))
     return at
-
-
-def _read_plain(
-    frame: bytes, at: int, count: int, topic: tuple[str, UUID | None], *, flexible: bool
-) -> list[CommitPartition] | None:
-    """All at once, if each has the usual shape: then each begins where the one before says that it ends."""
-    name, topic_id = topic
-    shape, ending = _PLAIN[flexible]
-    rows = shape.iter_unpack(frame[at : at + count * shape.size]) if at + count * shape.size <= len(frame) else ()
-    found = [
-        CommitPartition(name, partition, offset, leader_epoch, "", topic_id)
-        for partition, offset, leader_epoch, end in rows
-        if end == ending
-    ]
-    return found if len(found) == count else None
 
 
 def _read_count(frame: bytes, at: int, encoding: Encoding) -> tuple[int, int]:
@@ -140,7 +122,13 @@ def write_topics(reply: OffsetsCommitted, encoding: Encoding, *, by_id: bool) ->
     topics: dict[str | UUID | None, list[int]] = {}
     last: object = topics  # no topic is this
     numbers: list[int] = []
-    for partition, error in zip(reply.partitions, reply.errors, strict=True):
+    asked = reply.partitions
+    if type(asked) is CommitRows:
+        numbers = [0] * (2 * len(asked))
+        numbers[::2], numbers[1::2] = asked.numbers, reply.errors
+        topics[asked.topic_id if by_id else asked.topic] = numbers
+        asked = ()
+    for partition, error in zip(asked, reply.errors, strict=False):
         topic = partition.topic_id if by_id else partition.topic
         if topic is not last:
             last = topic

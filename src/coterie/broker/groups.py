@@ -23,7 +23,7 @@ from coterie.apis import (
 from coterie.broker.calls import Call, Gather
 from coterie.coordinator import Append, Replay
 from coterie.errors import ErrorCode
-from coterie.log import LogError, LogReadError, Origin, PartitionLog, Topic
+from coterie.log import LogError, LogReadError, Origin, PartitionLog
 from coterie.messages import (
     CommitPartition,
     DeletedPartition,
@@ -34,6 +34,7 @@ from coterie.messages import (
     OffsetsFetched,
 )
 from coterie.wire.batch import batches
+from coterie.wire.commit_rows import CommitRows
 from coterie.wire.frames import client_id_of
 from coterie.wire.offsets_topic import OFFSETS_TOPIC
 from coterie.wire.records import NO_LIMIT, BatchBuilder, EndMarker, build_marker, marker_of, records
@@ -74,16 +75,22 @@ def _leave_group(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> 
 
 def _offset_commit(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
     request = offset_commit.read_request(frame, at, call.version, call)
-    _resolve(node, request.partitions, by_id=call.version >= offset_commit.BY_ID)
+    request.partitions = _resolved(node, request.partitions, by_id=call.version >= offset_commit.BY_ID)
     node.ask(request, now_ms)
 
 
-def _resolve(node: Node, partitions: Sequence[CommitPartition], *, by_id: bool) -> None:
+def _resolved(node: Node, partitions: Sequence[CommitPartition], *, by_id: bool) -> Sequence[CommitPartition]:
     """Rule 21, first step: who knows the topics says which partitions there are. Most often all are of one topic."""
     names, topics = node.topic_names, node.directory.topics
+    if type(partitions) is CommitRows:
+        name = names.get(partitions.topic_id) if by_id else partitions.topic  # type: ignore[arg-type]
+        topic = None if name is None else topics.get(name)
+        if topic is not None and min(partitions.numbers) >= 0 and max(partitions.numbers) < topic.partitions:
+            partitions.topic, partitions.topic_id = topic.name, topic.id
+            return partitions
+        partitions = list(partitions)
     last: object = topics  # no topic is this
-    name: str | None = None
-    topic: Topic | None = None
+    name, topic = None, None
     for partition in partitions:
         asked = partition.topic_id if by_id else partition.topic
         if asked is not last:
@@ -98,6 +105,7 @@ def _resolve(node: Node, partitions: Sequence[CommitPartition], *, by_id: bool) 
             partition.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
             partition.topic_id = topic.id
+    return partitions
 
 
 # --- several groups ---------------------------------------------------------------------------------------------------
@@ -266,7 +274,10 @@ class GroupLogs:
             self._ended(effect, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
             return
         try:
-            effect.then.base_offset = log.append(_batch(effect, now_ms), now_ms, Origin.COORDINATOR).base_offset
+            if effect.producer_id is None:
+                effect.then.base_offset = log.append_own(effect.records, now_ms)
+            else:
+                effect.then.base_offset = log.append(_batch(effect, now_ms), now_ms, Origin.COORDINATOR).base_offset
         except LogError as error:
             node.tell_trouble(str(error), now_ms)
             self._ended(effect, error.code, now_ms)
@@ -296,20 +307,14 @@ class GroupLogs:
 
 
 def _batch(effect: Append, now_ms: int) -> bytearray:
+    """Of a transaction, or the marker that ends one."""
+    assert effect.producer_id is not None
     if effect.marker is not None:
-        assert effect.producer_id is not None
-        return build_marker(
-            EndMarker(effect.marker, 0),
-            producer_id=effect.producer_id,
-            producer_epoch=effect.producer_epoch,
-            timestamp=now_ms,
-        )
+        marker = EndMarker(effect.marker, 0)
+        producer_id, producer_epoch = effect.producer_id, effect.producer_epoch
+        return build_marker(marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms)
     builder = BatchBuilder(NO_LIMIT)
-    append = builder.append
-    for key, value in effect.records:
-        append(key, value, now_ms)
-    if effect.producer_id is None:
-        return builder.finish()
+    builder.extend(effect.records, now_ms)
     return builder.finish(producer_id=effect.producer_id, producer_epoch=effect.producer_epoch, is_transactional=True)
 
 

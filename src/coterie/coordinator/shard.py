@@ -34,7 +34,7 @@ from coterie.group.effects import (
 )
 from coterie.group.write_errors import error_for_client
 from coterie.messages import GroupsListed, Heartbeat, ListGroups, OffsetsCommitted, TopicsDeleted, TransactionMarker
-from coterie.wire.offset_records import write_offset_records
+from coterie.wire.commit_rows import OffsetRows
 from coterie.wire.offsets_topic import write_record
 
 __all__ = ["Shard"]
@@ -177,13 +177,13 @@ class Shard:
     def _encode(self, group: Group, effect: Persist, now_ms: int) -> _Unwritten:
         item = _Unwritten(group, effect.then, now_ms)
         try:
-            if type(effect.then) is OffsetsWritten:
-                item.records = write_offset_records(effect.then.records)
+            if type(effect.records) is OffsetRows:
+                item.records, item.size = effect.records.written()
             else:
                 item.records = [write_record(record) for record in effect.records]
+                item.size = sum([len(key) + (len(value) if value else 0) for key, value in item.records])
         except ValueError:  # a name longer than 32 767 bytes, a number too large for its field, half a surrogate pair
             item.then.error = ErrorCode.UNKNOWN_SERVER_ERROR
-        item.size = sum([len(key) + (len(value) if value else 0) for key, value in item.records])
         if item.size > self.settings.max_record_bytes:
             item.then.error = ErrorCode.MESSAGE_TOO_LARGE
         if effect.producer_id is not None:
@@ -209,7 +209,7 @@ class Shard:
         out.append(
             Append(
                 self.partition,
-                [record for item in batch for record in item.records],
+                first.records if len(batch) == 1 else [record for item in batch for record in item.records],
                 Appended(self.partition, self._ticket),
                 producer_id,
                 producer_epoch,

@@ -24,6 +24,7 @@ from coterie.group.states import (
 )
 from coterie.group.write_errors import error_for_client
 from coterie.messages import CommitPartition, CommittedOffset, OffsetCommit, OffsetRecord, OffsetsCommitted
+from coterie.wire.commit_rows import CommitRows, OffsetRows
 
 __all__ = ["offset_commit", "offsets_written", "transaction_ended"]
 
@@ -31,7 +32,7 @@ _NONE = ErrorCode.NONE
 
 
 def offset_commit(group: Group, request: OffsetCommit, now_ms: int) -> Effects:
-    if all(partition.error for partition in request.partitions):
+    if type(request.partitions) is not CommitRows and all(partition.error for partition in request.partitions):
         return _answer(request, ErrorCode.NONE)  # nothing left to ask the group about: it is not touched
     refusal = _refusal_of(group, request)
     if refusal:
@@ -41,29 +42,7 @@ def offset_commit(group: Group, request: OffsetCommit, now_ms: int) -> Effects:
     if member is not None and request.producer_id is None:  # a sign of life, even if every partition fails (rule 14)
         effects += group.expect_by(member, now_ms + member.session_timeout_ms)
 
-    limit = group.settings.offset_metadata_max_bytes
-    errors = [
-        partition.error or (_too_large(partition, limit) if partition.metadata else _NONE)
-        for partition in request.partitions
-    ]
-    expire_ms = None if request.retention_ms is None else now_ms + request.retention_ms
-    records = [
-        OffsetRecord(
-            request.group_id,
-            partition.topic,
-            partition.partition,
-            CommittedOffset(
-                partition.offset,
-                partition.leader_epoch,
-                partition.metadata or "",
-                now_ms,
-                expire_ms,
-                partition.topic_id,
-            ),
-        )
-        for partition, error in zip(request.partitions, errors, strict=True)
-        if not error
-    ]
+    errors, records = _judged(group, request, now_ms)
     if not records:
         return [*effects, Reply(request.token, OffsetsCommitted(request.partitions, errors))]
     if group.state is DEAD:
@@ -102,6 +81,36 @@ def _refusal_of(group: Group, request: OffsetCommit) -> ErrorCode:
     return ErrorCode.NONE if isinstance(what, Do) else what
 
 
+def _judged(group: Group, request: OffsetCommit, now_ms: int) -> tuple[Sequence[ErrorCode], Sequence[OffsetRecord]]:
+    """Each partition for itself, and what is to be written."""
+    partitions = request.partitions
+    if type(partitions) is CommitRows and request.producer_id is None and request.retention_ms is None:
+        return [_NONE] * len(partitions), OffsetRows(request.group_id, partitions, now_ms)
+    limit = group.settings.offset_metadata_max_bytes
+    errors = [
+        partition.error or (_too_large(partition, limit) if partition.metadata else _NONE) for partition in partitions
+    ]
+    expire_ms = None if request.retention_ms is None else now_ms + request.retention_ms
+    records = [
+        OffsetRecord(
+            request.group_id,
+            partition.topic,
+            partition.partition,
+            CommittedOffset(
+                partition.offset,
+                partition.leader_epoch,
+                partition.metadata or "",
+                now_ms,
+                expire_ms,
+                partition.topic_id,
+            ),
+        )
+        for partition, error in zip(partitions, errors, strict=True)
+        if not error
+    ]
+    return errors, records
+
+
 def _too_large(partition: CommitPartition, limit: int) -> ErrorCode:
     """Counted in UTF-16 units, as Java counts."""
     metadata = partition.metadata
@@ -122,30 +131,28 @@ def offsets_written(group: Group, event: OffsetsWritten, now_ms: int) -> Effects
     if event.error:
         return _fail(group, event, now_ms)
     group.is_in_log = True
-    offsets = []
-    for position, record in enumerate(event.records, event.position):
-        value = record.value
-        assert value is not None
-        value.position = position
-        offsets.append((record.topic, record.partition, value.offset))
-    if event.producer_id is None:
-        store(group, event.records)
+    if type(event.records) is OffsetRows:
+        offsets = event.records.offsets()
+        group.offsets.setdefault(event.records.of.topic, {}).update(event.records.stored(event.position))
     else:
-        pending = group.pending_offsets.setdefault(event.producer_id, {})
-        pending.update(((record.topic, record.partition), record.value) for record in event.records if record.value)
+        offsets = _stored(group, event)
     fact = OffsetsStored(now_ms, group.group_id, event.member_id, offsets, event.producer_id is not None)
     return [*_reply(event, event.errors), Tell(fact)]
 
 
-def store(group: Group, records: Sequence[OffsetRecord]) -> None:
-    topic: str | None = None
-    partitions: dict[int, CommittedOffset] = {}
-    for record in records:
-        assert record.value is not None
-        if record.topic is not topic:
-            topic = record.topic
-            partitions = group.offsets.setdefault(topic, {})
-        partitions[record.partition] = record.value
+def _stored(group: Group, event: OffsetsWritten) -> list[tuple[str, int, int]]:
+    pending = None if event.producer_id is None else group.pending_offsets.setdefault(event.producer_id, {})
+    offsets = []
+    for position, record in enumerate(event.records, event.position):
+        topic, partition, value = record.topic, record.partition, record.value
+        assert value is not None
+        value.position = position
+        offsets.append((topic, partition, value.offset))
+        if pending is None:
+            group.offsets.setdefault(topic, {})[partition] = value
+        else:
+            pending[topic, partition] = value
+    return offsets
 
 
 def _fail(group: Group, event: OffsetsWritten, now_ms: int) -> Effects:

@@ -32,9 +32,10 @@ from coterie.log.recovery import Loaded, Recovery, load, load_cut
 from coterie.log.retention import reasons_to_drop
 from coterie.log.segment import Segment, TimestampedOffset
 from coterie.log.snapshots import encode_snapshot
-from coterie.log.validation import Incoming, Origin, check_batches
+from coterie.log.validation import Incoming, Origin, check_batches, too_large
 from coterie.wire.batch import NO_TIMESTAMP, BatchHeader, MutableBuffer, TimestampType, assign, parse_header, stamp_time
 from coterie.wire.buffer import Buffer
+from coterie.wire.records import BatchRecord, build_batch, build_placed_batch
 
 __all__ = ["Appended", "PartitionLog"]
 
@@ -173,8 +174,7 @@ class PartitionLog:
 
         `BatchError` and `RefusedError`: not taken, the sender's fault. `LogWriteError`: not taken, the disk's fault.
         """
-        if self._cut_to is not None:
-            raise LogWriteError(f"{self.path} is still to be cut back to offset {self._cut_to}", None)
+        self._check_uncut()
         incoming = check_batches(data, self.config, origin, now_ms)
         if origin is Origin.CLIENT:
             duplicate = self._check_producer(incoming[0].header)
@@ -186,6 +186,29 @@ class PartitionLog:
                     self._producers.check_coordinator(each.header, each.marker)
         buffer = _writable(data)
         placed = self._place(buffer, incoming, now_ms)
+        self._store(buffer, placed, now_ms)
+        for header, each in zip(placed, incoming, strict=True):
+            self._producers.note(header, each.marker)
+        append_time = now_ms if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
+        return Appended(placed[0].base_offset, placed[-1].last_offset, append_time, self.log_start)
+
+    def append_own(self, pairs: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> int:
+        """Keys and values of ours, in no transaction; the offset of the first. There is nothing to check in them."""
+        if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+            content = [BatchRecord(key, value, now_ms) for key, value in pairs]
+            return self.append(build_batch(content), now_ms, Origin.COORDINATOR).base_offset
+        self._check_uncut()
+        data, header = build_placed_batch(pairs, now_ms, self.log_end, max(self.leader_epoch, 0))
+        if len(data) > self.config.max_message_bytes:
+            raise too_large(len(data), self.config.max_message_bytes)
+        self._store(data, [header], now_ms)
+        return header.base_offset
+
+    def _check_uncut(self) -> None:
+        if self._cut_to is not None:
+            raise LogWriteError(f"{self.path} is still to be cut back to offset {self._cut_to}", None)
+
+    def _store(self, buffer: Buffer, placed: list[BatchHeader], now_ms: int) -> None:
         self._is_untouched = False
         try:
             self._roll_if_full(len(buffer), placed, now_ms)
@@ -195,12 +218,8 @@ class PartitionLog:
                 self._flushing.appended(buffer)
         except OSError as error:
             raise LogWriteError.of(f"cannot write to {self._active.path(LOG)}", error) from error
-        for header, each in zip(placed, incoming, strict=True):
-            self._producers.note(header, each.marker)
         if self._epochs.latest < self.leader_epoch:  # what it began with was cut off
             self._epochs.assign(self.leader_epoch, placed[0].base_offset)
-        append_time = now_ms if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
-        return Appended(placed[0].base_offset, placed[-1].last_offset, append_time, self.log_start)
 
     def _check_producer(self, header: BatchHeader) -> Appended | None:
         if not header.has_producer:

@@ -23,7 +23,7 @@ from coterie.wire.batch import (
 from coterie.wire.buffer import Buffer
 from coterie.wire.records import EndMarker, marker_of, records
 
-__all__ = ["Incoming", "Origin", "check_batches"]
+__all__ = ["Incoming", "Origin", "check_batches", "too_large"]
 
 
 class Origin(Enum):
@@ -40,15 +40,16 @@ class Incoming(NamedTuple):
     marker: EndMarker | None
 
 
+def too_large(size: int, limit: int) -> RefusedError:
+    return RefusedError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes; max.message.bytes allows {limit}")
+
+
 def check_batches(data: Buffer, config: LogConfig, origin: Origin, now_ms: int) -> list[Incoming]:
     """The batches in `data`, all of them good, or an error that says why not."""
     found = []
     for at, header in batches(data):
         if header.size > config.max_message_bytes:
-            raise RefusedError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"a batch of {header.size} bytes; max.message.bytes allows {config.max_message_bytes}",
-            )
+            raise too_large(header.size, config.max_message_bytes)
         if origin is Origin.CLIENT:
             check_from_client(header, config.max_decompressed_bytes)
             _check_timestamps(header, config, now_ms)

@@ -124,6 +124,26 @@ cdef class RecordWriter:
         self.count += 1
         return True
 
+    def extend(self, pairs, timestamp):
+        cdef Span key_span, value_span
+        cdef int64_t when
+        try:
+            when = timestamp
+        except OverflowError:
+            when = INT64_MAX
+        if when < -1 or when == INT64_MAX:
+            twin.check_timestamp(timestamp)
+        for key, value in pairs:
+            if type(key) is not bytes:
+                key = twin.as_bytes(key, "key")
+            if type(value) is not bytes:
+                value = twin.as_bytes(value, "value")
+            take_span(key, &key_span)
+            take_span(value, &value_span)
+            if not self.put_record(&key_span, &value_span, when, None):
+                return False
+        return True
+
     def plain(self):
         return PyBytes_FromStringAndSize(<const char*>self.memory.data, <Py_ssize_t>self.memory.used)
 
@@ -264,4 +284,29 @@ def partitions_of_keys(keys, int64_t rows, int64_t partitions, int32_t without_k
     for row in range(rows):
         key_rows.find(row, &key)
         put_at[row] = without_key if key.size < 0 else <int32_t>((hash_of(key.at, key.size) & 0x7FFFFFFF) % partitions)
+    return found
+
+
+# --- offsets of a commit ----------------------------------------------------------------------------------------------
+
+
+def offset_pairs(bytes rows, bytes key, bytes tail):
+    cdef const uint8_t* row = <const uint8_t*>PyBytes_AS_STRING(rows)
+    cdef const uint8_t* end = row + PyBytes_GET_SIZE(rows)
+    cdef Py_ssize_t key_size = PyBytes_GET_SIZE(key), tail_size = PyBytes_GET_SIZE(tail)
+    cdef bytes own_key, value
+    cdef char* at
+    cdef list found = []
+    while end - row >= 18:
+        own_key = PyBytes_FromStringAndSize(NULL, key_size + 4)
+        at = PyBytes_AS_STRING(own_key)
+        memcpy(at, PyBytes_AS_STRING(key), key_size)
+        memcpy(at + key_size, row, 4)
+        value = PyBytes_FromStringAndSize(NULL, 14 + tail_size)
+        at = PyBytes_AS_STRING(value)
+        at[0], at[1] = 0, 4
+        memcpy(at + 2, row + 4, 12)
+        memcpy(at + 14, PyBytes_AS_STRING(tail), tail_size)
+        found.append((own_key, value))
+        row += 18
     return found

@@ -41,6 +41,7 @@ __all__ = [
     "check_from_client",
     "check_sum",
     "pack_header",
+    "pack_placed",
     "parse_header",
     "stamp_producer",
     "stamp_time",
@@ -50,6 +51,7 @@ MutableBuffer = bytearray | memoryview
 
 _HEADER = Struct(">qiibIhiqqqhii")
 HEADER_SIZE = _HEADER.size  # 61
+_BEFORE_CRC, _AFTER_CRC = Struct(">qiibI"), Struct(">hiqqqhii")  # with the checksum; what the checksum is of
 _PREFIX = 12  # base offset and length: what `length` does not count
 _LENGTH_AT = 8
 _EPOCH_AT = 12
@@ -287,6 +289,20 @@ def pack_header(header: BatchHeader, body: bytes) -> bytearray:
     data += body
     _UINT32.pack_into(data, _CRC_AT, crc32c(memoryview(data)[_ATTRIBUTES_AT:]))
     return data
+
+
+def pack_placed(
+    body: bytes, count: int, timestamp: int, base_offset: int, leader_epoch: int
+) -> tuple[bytearray, BatchHeader]:
+    """A batch of records of one time, not compressed and of no producer, in its place in the log; and its header."""
+    after = _AFTER_CRC.pack(0, count - 1, timestamp, timestamp, -1, -1, -1, count) + body
+    length, crc = len(after) + _CRC_AT + 4 - _PREFIX, crc32c(after)
+    header = BatchHeader(
+        base_offset, length, leader_epoch, _MAGIC, crc, 0, count - 1, timestamp, timestamp, -1, -1, -1, count
+    )
+    data = bytearray(_BEFORE_CRC.pack(base_offset, length, leader_epoch, _MAGIC, crc))
+    data += after
+    return data, header
 
 
 def attributes_of(

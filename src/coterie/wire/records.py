@@ -21,6 +21,7 @@ from coterie.wire._pure_records import (
     RecordWriter,
     append_rows,
     murmur2,
+    offset_pairs,
     partitions_of_keys,
     read_records,
 )
@@ -34,6 +35,7 @@ from coterie.wire.batch import (
     TimestampType,
     attributes_of,
     pack_header,
+    pack_placed,
 )
 from coterie.wire.buffer import Buffer
 from coterie.wire.compression import compress, decompress
@@ -43,7 +45,7 @@ if not TYPE_CHECKING and os.environ.get("COTERIE_PURE", "0") in {"", "0"}:
         fast = import_module("coterie.wire._fast_records")
         Columns, Record, RecordWriter = fast.Columns, fast.Record, fast.RecordWriter
         murmur2, read_records = fast.murmur2, fast.read_records
-        append_rows, partitions_of_keys = fast.append_rows, fast.partitions_of_keys
+        append_rows, partitions_of_keys, offset_pairs = fast.append_rows, fast.partitions_of_keys, fast.offset_pairs
 
 __all__ = [
     "IS_COMPILED",
@@ -59,8 +61,10 @@ __all__ = [
     "append_rows",
     "build_batch",
     "build_marker",
+    "build_placed_batch",
     "marker_of",
     "murmur2",
+    "offset_pairs",
     "partitions_of_keys",
     "read_records",
     "records",
@@ -181,6 +185,15 @@ def build_batch(
         is_transactional=is_transactional,
         is_control=is_control,
     )
+
+
+def build_placed_batch(
+    pairs: Iterable[tuple[bytes, bytes | None]], timestamp: int, base_offset: int, leader_epoch: int
+) -> tuple[bytearray, BatchHeader]:
+    """A batch of keys and values of one time, in its place in the log: nothing of it needs to be looked at again."""
+    writer = RecordWriter(NO_LIMIT)
+    writer.extend(pairs, timestamp)
+    return pack_placed(bytes(writer.plain()), writer.count, timestamp, base_offset, leader_epoch)
 
 
 # --- transaction markers ----------------------------------------------------------------------------------------------

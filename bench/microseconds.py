@@ -1,0 +1,220 @@
+"""Where the microseconds of a heartbeat, a commit, a fetch of offsets and a join go, from a profile.
+
+    .venv/bin/python bench/microseconds.py [heartbeat commit fetch join] [--partitions 1 10 100] [--functions 15]
+
+A node without sockets is asked by 100 clients in turn; its logs are on disk, and every flush is done, in this thread.
+First it is measured as it is: CPU of this process for a request, and how much of that is the disk's. Then again under
+cProfile, which makes Python slower and C not: its shares, by room and by function, are of time, not of microseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import pstats
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import coterie
+from coterie.apis import by_key, create_topics, find_coordinator, heartbeat, join_group, offset_commit, offset_fetch
+from coterie.apis import sync_group as sync_group_api
+from coterie.broker.calls import Connection, Flush, Send, Work
+from coterie.broker.node import Node
+from coterie.broker.settings import Settings
+from coterie.log import DiskFiles
+from coterie.messages import CommitPartition, Heartbeat, JoinGroup, OffsetCommit, OffsetFetch, Protocol, SyncGroup
+from coterie.wire.frames import read_response_header, request_frame
+
+CLIENTS = 100
+ROUNDS = 60
+SRC = str(Path(coterie.__file__).parent)
+
+
+class Bench:
+    """A node and its clients; what it wants of the disk is done when all clients have asked."""
+
+    def __init__(self, data: str) -> None:
+        self.now_ms = 1_000
+        self.disk_s = 0.0
+        self.node = Node(DiskFiles(data), Settings(), self.now_ms, fresh_id=uuid4, sync=True)
+        self.answers: dict[Connection, bytes] = {}
+        self._disk: list[Flush | Work] = []
+        self._take(self.node.start(self.now_ms))
+
+    def _take(self, effects: Iterable[Any]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send):
+                self.answers[effect.connection] = (
+                    effect.data if isinstance(effect.data, bytes) else b"".join(effect.data)
+                )
+            elif isinstance(effect, Flush | Work):
+                self._disk.append(effect)
+
+    def ask(self, asked: Iterable[tuple[Connection, bytes]]) -> None:
+        self.now_ms += 1
+        for connection, frame in asked:
+            self._take(self.node.received(connection, frame, self.now_ms))
+        self.settle()
+
+    def settle(self) -> None:
+        while self._disk:
+            began = time.process_time()
+            ended = self._disk.pop(0).run()
+            self.disk_s += time.process_time() - began
+            self._take(self.node.disk_ended(ended, self.now_ms))
+
+    def ring(self) -> None:
+        """What waits for a little time, such as the first round of a group."""
+        self.now_ms += 5_000
+        self._take(self.node.ring(self.now_ms))
+        self.settle()
+
+    def say(self, connection: Connection, api: Any, request: Any, version: int) -> Any:
+        self.ask([(connection, frame_of(api, api.write_request(request, version), version))])
+        return self.heard(connection, api, version)
+
+    def heard(self, connection: Connection, api: Any, version: int) -> Any:
+        flexible = by_key[api.API.key].has_flexible_response_header(version)
+        _, at = read_response_header(self.answers[connection][4:], flexible=flexible)
+        return api.read_response(self.answers[connection][4:], at, version)
+
+
+def frame_of(api: Any, body: bytes, version: int) -> bytes:
+    flexible = version >= api.API.flexible
+    return request_frame(api.API.key, version, 1, "bench", body, flexible=flexible)[4:]
+
+
+class Member:
+    """One of a group of its own, joined and synced."""
+
+    def __init__(self, bench: Bench, number: int) -> None:
+        self.bench = bench
+        self.connection = Connection("127.0.0.1")
+        self.group_id = f"group-{number}"
+        self.member_id = ""
+        self.generation_id = -1
+
+    def join_frame(self) -> bytes:
+        word = JoinGroup(
+            None, self.group_id, self.member_id, None, "consumer", [Protocol("range", bytes(100))],
+            45_000, 60_000, "", "bench", "", needs_member_id=True,
+        )  # fmt: skip
+        return frame_of(join_group, join_group.write_request(word, 9), 9)
+
+    def joined(self) -> None:
+        answer = self.bench.heard(self.connection, join_group, 9)
+        self.member_id, self.generation_id = answer.member_id, answer.generation_id
+
+    def sync_frame(self) -> bytes:
+        word = SyncGroup(
+            None, self.group_id, self.member_id, None, self.generation_id, [(self.member_id, bytes(100))],
+            protocol_type="consumer", protocol_name="range",
+        )  # fmt: skip
+        return frame_of(sync_group_api, sync_group_api.write_request(word, 5), 5)
+
+
+def members(bench: Bench) -> list[Member]:
+    everybody = [Member(bench, number) for number in range(CLIENTS)]
+    for _ in range(2):  # the first join is told a member id
+        bench.ask([(member.connection, member.join_frame()) for member in everybody])
+        bench.ring()
+        for member in everybody:
+            member.joined()
+    bench.ask([(member.connection, member.sync_frame()) for member in everybody])
+    return everybody
+
+
+def rounds_of(bench: Bench, what: str, partitions: int) -> Callable[[], None]:
+    """One call: every client asks once."""
+    everybody = members(bench)
+    if what == "join":
+
+        def rejoin() -> None:
+            bench.ask([(member.connection, member.join_frame()) for member in everybody])
+            for member in everybody:
+                member.joined()
+            bench.ask([(member.connection, member.sync_frame()) for member in everybody])
+
+        return rejoin
+    asked = [(member.connection, _frame(member, what, partitions)) for member in everybody]
+    if what == "fetch":
+        bench.ask([(member.connection, _frame(member, "commit", partitions)) for member in everybody])
+    return lambda: bench.ask(asked)
+
+
+def _frame(member: Member, what: str, partitions: int) -> bytes:
+    if what == "heartbeat":
+        beat = Heartbeat(None, member.group_id, member.member_id, None, member.generation_id)
+        return frame_of(heartbeat, heartbeat.write_request(beat, 4), 4)
+    if what == "commit":
+        content = [CommitPartition("orders", partition, 1_000 + partition) for partition in range(partitions)]
+        commit = OffsetCommit(None, member.group_id, member.member_id, None, member.generation_id, content)
+        return frame_of(offset_commit, offset_commit.write_request(commit, 8), 8)
+    fetch = OffsetFetch(None, member.group_id, [("orders", list(range(partitions)))])
+    return frame_of(offset_fetch, offset_fetch.write_request([fetch], 8), 8)
+
+
+def room_of(file: str) -> str:
+    if not file.startswith(SRC):
+        return "Python and C"
+    return "/".join(Path(file).relative_to(SRC).parts[:1]).removesuffix(".py")
+
+
+def profiled(action: Callable[[], None], functions: int) -> str:
+    profile = cProfile.Profile()
+    profile.enable()
+    for _ in range(ROUNDS // 3):
+        action()
+    profile.disable()
+    stats: dict[Any, Any] = pstats.Stats(profile).stats  # type: ignore[attr-defined]
+    own = {where: row[2] for where, row in stats.items()}
+    total = sum(own.values())
+    rooms: Counter[str] = Counter()
+    for (file, _, _), seconds in own.items():
+        rooms[room_of(file)] += seconds  # type: ignore[assignment]
+    lines = ["  " + ", ".join(f"{room} {100 * seconds / total:.0f}%" for room, seconds in rooms.most_common(8))]
+    for (file, line, name), seconds in sorted(own.items(), key=lambda item: -item[1])[:functions]:
+        where = f"{Path(file).relative_to(SRC)}:{line} " if file.startswith(SRC) else ""
+        lines.append(f"    {100 * seconds / total:4.1f}%  {where}{name}")
+    return "\n".join(lines)
+
+
+def measure(what: str, partitions: int, functions: int) -> str:
+    with tempfile.TemporaryDirectory() as data:
+        bench = Bench(data)
+        admin = Connection("127.0.0.1")
+        bench.say(admin, find_coordinator, find_coordinator.Request(keys=["g"]), 1)
+        topic = create_topics.NewTopic(name="orders", num_partitions=100, replication_factor=1)
+        bench.say(admin, create_topics, create_topics.Request(topics=[topic]), 5)
+        action = rounds_of(bench, what, partitions)
+        for _ in range(3):
+            action()
+        bench.disk_s = 0.0
+        began = time.process_time()
+        for _ in range(ROUNDS):
+            action()
+        spent = time.process_time() - began
+        per_request = 1e6 / (ROUNDS * CLIENTS)
+        of = f" of {partitions} partitions" if what in {"commit", "fetch"} else ""
+        head = f"{what}{of}: {spent * per_request:.1f} us, of these {bench.disk_s * per_request:.1f} for the disk"
+        return f"{head}\n{profiled(action, functions)}" if functions else head
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", default=["heartbeat", "commit", "fetch", "join"])
+    parser.add_argument("--partitions", nargs="+", type=int, default=[1, 10, 100])
+    parser.add_argument("--functions", type=int, default=12, help="lines of each profile; 0: only what it costs")
+    options = parser.parse_args(arguments)
+    for what in options.what:
+        for partitions in options.partitions if what in {"commit", "fetch"} else [1]:
+            print(measure(what, partitions, options.functions), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""A commit as most are: partitions of one topic, none with metadata. They stay the bytes that came, from frame to log.
+
+A commit of a hundred partitions would otherwise be hundreds of objects, each made to be taken apart again. Both classes
+are sequences of the words of `messages.py`, which are made when somebody asks for one; a property holds all that is
+done with the bytes equal to what is done with the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import count, repeat
+from struct import Struct
+from typing import Any
+from uuid import UUID
+
+from coterie.messages import CommitPartition, CommittedOffset, OffsetRecord
+from coterie.wire.offsets_topic import write_key, write_offset_value
+from coterie.wire.records import offset_pairs
+
+__all__ = ["CommitRows", "OffsetRows", "read_commit_rows"]
+
+_ROW = "iqiH"  # partition, offset, leader epoch, and how a row without metadata ends
+_SIZE = 18
+_ENDS = {
+    True: 0x0100,  # the length of no metadata, and that there are no tagged fields
+    False: 0,
+}
+"""By whether it is flexible."""
+_NO_METADATA = b"\x01"  # its length
+_MOST = 10_000
+"""Partitions that are read so."""
+_VALUE_START = 15  # what is before the commit's time: version, offset, leader epoch, metadata
+
+
+class _Rows:
+    """What both have in common; equal to any sequence of the same words."""
+
+    __slots__ = ()
+
+    __iter__: Callable[[], Iterator[Any]]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+
+class CommitRows(_Rows, Sequence[CommitPartition]):
+    """Partitions of one topic as they were sent; that they exist is for whoever knows the topics to say."""
+
+    __slots__ = ("epochs", "numbers", "offsets", "rows", "topic", "topic_id")
+
+    def __init__(self, topic: str, topic_id: UUID | None, rows: bytes, fields: tuple[int, ...]) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.rows = rows
+        self.numbers, self.offsets, self.epochs = fields[::4], fields[1::4], fields[2::4]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __iter__(self) -> Iterator[CommitPartition]:
+        for partition, offset, leader_epoch in zip(self.numbers, self.offsets, self.epochs, strict=True):
+            yield CommitPartition(self.topic, partition, offset, leader_epoch, "", self.topic_id)
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
+
+
+class OffsetRows(_Rows, Sequence[OffsetRecord]):
+    """What is written of a commit at `at_ms`."""
+
+    __slots__ = ("at_ms", "group_id", "of")
+
+    def __init__(self, group_id: str, of: CommitRows, at_ms: int) -> None:
+        self.group_id = group_id
+        self.of = of
+        self.at_ms = at_ms
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    def __iter__(self) -> Iterator[OffsetRecord]:
+        for partition, value in zip(self.of.numbers, self._values(repeat(-1)), strict=True):
+            yield OffsetRecord(self.group_id, self.of.topic, partition, value)
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
+
+    def _values(self, positions: Iterable[int]) -> Iterator[CommittedOffset]:
+        of = self.of
+        same = repeat(""), repeat(self.at_ms), repeat(None), repeat(of.topic_id)
+        return map(CommittedOffset, of.offsets, of.epochs, *same, positions)
+
+    def offsets(self) -> list[tuple[str, int, int]]:
+        """Topic, partition, offset."""
+        return list(zip(repeat(self.of.topic), self.of.numbers, self.of.offsets, strict=False))
+
+    def stored(self, position: int) -> dict[int, CommittedOffset]:
+        """By partition, as of now, when they are in the log from `position` on; of two for one the later counts."""
+        return dict(zip(self.of.numbers, self._values(count(position)), strict=True))
+
+    def written(self) -> tuple[list[tuple[bytes, bytes | None]], int]:
+        """Key and value of each, and the bytes of all."""
+        key = write_key(OffsetRecord(self.group_id, self.of.topic, 0, None))[:-4]
+        value = CommittedOffset(0, 0, "", self.at_ms, None, self.of.topic_id)
+        tail = _NO_METADATA + write_offset_value(value, 4)[_VALUE_START:]
+        return offset_pairs(self.of.rows, key, tail), len(self) * (len(key) + len(tail) + _SIZE)
+
+
+@lru_cache(maxsize=1024)
+def _shape(rows: int) -> Struct:
+    return Struct(">" + _ROW * rows)
+
+
+def read_commit_rows(
+    frame: bytes, at: int, partitions: int, topic: str, topic_id: UUID | None, *, flexible: bool
+) -> tuple[CommitRows, int] | None:
+    """`partitions` of them and where they end, or None: some have metadata, or the frame ends before."""
+    end = at + partitions * _SIZE
+    if not 0 < partitions <= _MOST or end > len(frame):
+        return None
+    rows = frame[at:end]
+    fields = _shape(partitions).unpack(rows)
+    if fields[3::4].count(_ENDS[flexible]) != partitions:
+        return None
+    return CommitRows(topic, topic_id, rows, fields), end
