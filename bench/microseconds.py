@@ -176,7 +176,7 @@ def profiled(action: Callable[[], None], functions: int) -> str:
     total = sum(own.values())
     rooms: Counter[str] = Counter()
     for (file, _, _), seconds in own.items():
-        rooms[room_of(file)] += seconds  # type: ignore[assignment]
+        rooms[room_of(file)] += seconds
     lines = ["  " + ", ".join(f"{room} {100 * seconds / total:.0f}%" for room, seconds in rooms.most_common(8))]
     for (file, line, name), seconds in sorted(own.items(), key=lambda item: -item[1])[:functions]:
         where = f"{Path(file).relative_to(SRC)}:{line} " if file.startswith(SRC) else ""

@@ -24,6 +24,7 @@ from coterie.apis import (
 from coterie.errors import ErrorCode, MalformedError
 from coterie.messages import (
     CommitPartition,
+    CommittedOffset,
     DeletedPartition,
     DeleteGroup,
     DescribedGroup,
@@ -49,6 +50,7 @@ from coterie.messages import (
     SyncedGroup,
     SyncGroup,
 )
+from coterie.wire.commit_rows import CommitRows, FetchedRows
 
 TOKEN = ("connection", 7)
 NONE, UNKNOWN_MEMBER_ID, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NOT_COORDINATOR
@@ -221,6 +223,27 @@ def test_partitions_that_are_read_all_at_once_are_those_read_one_by_one(
     if cut:
         with pytest.raises(MalformedError):
             offset_commit.read_request(frame[:-cut], 0, version, TOKEN)
+
+
+@pytest.mark.parametrize("version", offset_commit.API.versions)
+def test_an_answer_is_the_same_for_columns_and_for_words(version: int) -> None:
+    content = [replace(partition, metadata="") for partition in COMMIT.partitions[:2]]
+    frame = offset_commit.write_request(replace(COMMIT, partitions=content), 8)
+    columns = offset_commit.read_request(frame, 0, 8, TOKEN).partitions
+    assert isinstance(columns, CommitRows)
+    columns.topic_id = UUID(int=5)
+    for error in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID):
+        answers = [OffsetsCommitted(each, [error] * len(columns)) for each in (columns, list(columns))]
+        written = [offset_commit.write_response(answer, version) for answer in answers]
+        assert written[0] == written[1]
+
+
+@pytest.mark.parametrize("version", offset_fetch.API.versions)
+def test_fetched_offsets_are_the_same_as_columns_and_as_words(version: int) -> None:
+    columns = FetchedRows("orders", [3, 0], [CommittedOffset(7, 2), CommittedOffset(1 << 40)])
+    answers = [[OffsetsFetched("g", ErrorCode.NONE, each)] for each in (columns, list(columns))]
+    written = [offset_fetch.write_response(answer, version) for answer in answers]
+    assert written[0] == written[1]
 
 
 @pytest.mark.parametrize("version", offset_commit.API.versions)

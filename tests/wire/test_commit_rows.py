@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.errors import MalformedError
-from coterie.messages import CommitPartition, CommittedOffset, OffsetRecord
-from coterie.wire.commit_rows import CommitRows, OffsetRows, read_commit_rows
+from coterie.errors import ErrorCode, MalformedError
+from coterie.messages import CommitPartition, CommittedOffset, FetchedOffset, OffsetRecord
+from coterie.wire.commit_rows import CommitRows, FetchedRows, OffsetRows, read_commit_rows
 from coterie.wire.offsets_topic import write_record
+from coterie.wire.records import joined
 
 int32 = st.integers(-(1 << 31), (1 << 31) - 1)
 int64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -69,7 +70,8 @@ def test_what_is_written_of_them_is_what_is_written_of_the_records(
     found = committed(rows, topic, topic_id, at_ms)
     assert found == records and found[0] == records[0] and len(found) == len(rows)
     pairs, size = found.written()
-    assert pairs == [write_record(record) for record in records]
+    assert list(pairs) == [write_record(record) for record in records] and pairs[0] == write_record(records[0])
+    assert list(joined([pairs, pairs])) == list(joined([list(pairs), pairs])) == [*pairs, *pairs]
     assert size == sum(len(key) + len(value or b"") for key, value in pairs)
 
 
@@ -86,6 +88,15 @@ def test_what_is_stored_of_them_has_its_place_in_the_log(rows: list[tuple[int, i
     stored = found.stored(position)
     assert stored == expected and list(stored) == list(expected)
     assert [value.position for value in stored.values()] == [value.position for value in expected.values()]
+
+
+@given(rows=fields)
+def test_offsets_that_are_fetched_are_words_as_well(rows: list[tuple[int, int, int]]) -> None:
+    stored = [CommittedOffset(offset, epoch) for _, offset, epoch in rows]
+    found = FetchedRows("t", [number for number, _, _ in rows], stored)
+    words = [FetchedOffset("t", number, ErrorCode.NONE, offset, epoch) for number, offset, epoch in rows]
+    assert found == words and found[0] == words[0] and len(found) == len(words)
+    assert found.packed() == b"".join(pack(">iqiBhB", number, offset, epoch, 1, 0, 0) for number, offset, epoch in rows)
 
 
 @pytest.mark.parametrize("group_id", ["g" * 40_000, "\ud800"])

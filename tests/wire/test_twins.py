@@ -169,12 +169,19 @@ def test_both_write_many_of_one_time_as_one_by_one(pairs: list[Any], when: int, 
         for bad in (-2, 2**63 - 1, 2**70):
             with pytest.raises(MalformedError, match=f"not {bad}"):
                 twin.RecordWriter(limit).extend([(b"k", b"v")], bad)
+            with pytest.raises(MalformedError, match=f"not {bad}"):
+                twin.RecordWriter(limit).extend_offsets(bytes(18), b"k", b"v", bad)
 
 
 @given(rows=st.binary(max_size=100), key=st.binary(max_size=5), tail=st.binary(max_size=5))
 def test_both_write_the_offsets_of_a_commit_alike(rows: bytes, key: bytes, tail: bytes) -> None:
-    assert pure.offset_pairs(rows, key, tail) == fast.offset_pairs(rows, key, tail)
-    assert len(pure.offset_pairs(rows, key, tail)) == len(rows) // 18
+    pairs = pure.offset_pairs(rows, key, tail)
+    assert len(pairs) == len(rows) // 18
+    for twin in BOTH:
+        for limit in (0, 200, 100_000):
+            writer, one_by_one = twin.RecordWriter(limit), twin.RecordWriter(limit)
+            assert writer.extend_offsets(rows, key, tail, 5) == one_by_one.extend(pairs, 5)
+            assert bytes(writer.plain()) == bytes(one_by_one.plain()) and writer.count == one_by_one.count
 
 
 @pytest.mark.parametrize("twin", BOTH)

@@ -124,6 +124,8 @@ def write_topics(reply: OffsetsCommitted, encoding: Encoding, *, by_id: bool) ->
     numbers: list[int] = []
     asked = reply.partitions
     if type(asked) is CommitRows:
+        if not any(reply.errors):
+            return _all_well(asked, encoding, by_id=by_id)
         numbers = [0] * (2 * len(asked))
         numbers[::2], numbers[1::2] = asked.numbers, reply.errors
         topics[asked.topic_id if by_id else asked.topic] = numbers
@@ -145,6 +147,14 @@ def write_topics(reply: OffsetsCommitted, encoding: Encoding, *, by_id: bool) ->
             encoding.tags,
         )
     return b"".join(parts)
+
+
+def _all_well(rows: CommitRows, encoding: Encoding, *, by_id: bool) -> bytes:
+    topic = _topic(rows.topic_id if by_id else rows.topic, encoding)
+    entries = ("ixxx" if encoding.flexible else "ixx") * len(rows)
+    return b"".join(
+        (encoding.length(1), topic, encoding.length(len(rows)), pack(">" + entries, *rows.numbers), encoding.tags)
+    )
 
 
 def _topic(topic: str | UUID | None, encoding: Encoding) -> bytes:

@@ -16,6 +16,7 @@ from coterie.apis.codec import codec, encoding_of
 from coterie.apis.fields import Int32, Int64, wire
 from coterie.errors import ErrorCode
 from coterie.messages import FetchedOffset, OffsetFetch, OffsetsFetched, Token
+from coterie.wire.commit_rows import FetchedRows
 from coterie.wire.encoding import Encoding
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
@@ -189,6 +190,10 @@ _WITHOUT_METADATA = {
 
 def _append_topics(parts: list[bytes], entries: Sequence[FetchedOffset], encoding: Encoding, version: int) -> None:
     """One entry per topic, in the order in which the topics first appear."""
+    if type(entries) is FetchedRows and encoding.flexible and version < BY_ID:
+        name, length = encoding.string(entries.topic), encoding.length(len(entries))
+        parts += (encoding.length(1), name, length, entries.packed(), encoding.tags)
+        return
     by_id = version >= BY_ID
     topics: dict[str | UUID | None, list[FetchedOffset]] = {}
     last: object = topics  # no topic is this

@@ -8,7 +8,7 @@ State changes in the order of the log: a write that ended goes back to the very 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from traceback import format_exc
 from typing import Any
@@ -36,6 +36,7 @@ from coterie.group.write_errors import error_for_client
 from coterie.messages import GroupsListed, Heartbeat, ListGroups, OffsetsCommitted, TopicsDeleted, TransactionMarker
 from coterie.wire.commit_rows import OffsetRows
 from coterie.wire.offsets_topic import write_record
+from coterie.wire.records import joined
 
 __all__ = ["Shard"]
 
@@ -49,7 +50,7 @@ class _Unwritten:
         self.group = group
         self.then = then
         self.asked_ms = asked_ms
-        self.records: list[tuple[bytes, bytes | None]] = []
+        self.records: Sequence[tuple[bytes, bytes | None]] = []
         self.size = 0
         self.producer: tuple[int, int] | None = None
         self.marker: bool | None = None
@@ -209,7 +210,7 @@ class Shard:
         out.append(
             Append(
                 self.partition,
-                first.records if len(batch) == 1 else [record for item in batch for record in item.records],
+                first.records if len(batch) == 1 else joined([item.records for item in batch]),
                 Appended(self.partition, self._ticket),
                 producer_id,
                 producer_epoch,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from coterie.errors import ErrorCode
 from coterie.group.effects import Effects, Reply
 from coterie.group.group import Group
 from coterie.messages import CommittedOffset, FetchedOffset, OffsetFetch, OffsetsFetched
+from coterie.wire.commit_rows import MOST_ROWS, FetchedRows
 
 __all__ = ["offset_fetch"]
 
@@ -20,6 +21,10 @@ def offset_fetch(group: Group, request: OffsetFetch, _now_ms: int) -> Effects:
     wanted: Iterable[tuple[str, Iterable[int]]] = group.offsets.items() if request.topics is None else request.topics
     # Only a client that asked for stable offsets is told of open transactions.
     unstable = request.require_stable and bool(group.pending_offsets)
+    if request.topics is not None and len(request.topics) == 1 and not unstable:
+        rows = _rows(group, *request.topics[0])
+        if rows is not None:
+            return [Reply(request.token, OffsetsFetched(request.group_id, _NONE, rows))]
     found: list[FetchedOffset] = []
     append = found.append
     for topic, partitions in wanted:
@@ -33,3 +38,11 @@ def offset_fetch(group: Group, request: OffsetFetch, _now_ms: int) -> Effects:
             else:
                 append(FetchedOffset(topic, partition, _NONE, stored.offset, stored.leader_epoch, stored.metadata))
     return [Reply(request.token, OffsetsFetched(request.group_id, _NONE, found))]
+
+
+def _rows(group: Group, topic: str, partitions: Sequence[int]) -> FetchedRows | None:
+    """All at once, if there is nothing to be said of any of them but its offset."""
+    stored_of = group.offsets.get(topic, _NOTHING).get
+    stored = [each for each in map(stored_of, partitions) if each is not None and not each.metadata]
+    plain = 0 < len(stored) == len(partitions) <= MOST_ROWS
+    return FetchedRows(topic, partitions, stored) if plain else None

@@ -5,6 +5,5 @@ from coterie.wire._pure_records import Record as Record
 from coterie.wire._pure_records import RecordWriter as RecordWriter
 from coterie.wire._pure_records import append_rows as append_rows
 from coterie.wire._pure_records import murmur2 as murmur2
-from coterie.wire._pure_records import offset_pairs as offset_pairs
 from coterie.wire._pure_records import partitions_of_keys as partitions_of_keys
 from coterie.wire._pure_records import read_records as read_records

@@ -19,16 +19,7 @@ from libc.string cimport memcpy
 from coterie.wire import _pure_records as twin
 from coterie.wire.batch import HEADER_SIZE as _HEADER_SIZE, TimestampType
 
-__all__ = [
-    "Columns",
-    "Record",
-    "RecordWriter",
-    "append_rows",
-    "murmur2",
-    "offset_pairs",
-    "partitions_of_keys",
-    "read_records",
-]
+__all__ = ["Columns", "Record", "RecordWriter", "append_rows", "murmur2", "partitions_of_keys", "read_records"]
 
 cdef int64_t HEADER_SIZE = _HEADER_SIZE
 cdef int64_t MAX_PLAIN = INT32_MAX - HEADER_SIZE

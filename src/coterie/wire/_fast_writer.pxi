@@ -45,6 +45,17 @@ cdef inline void take_span(object content, Span* found):
         found.size = PyBytes_GET_SIZE(content)
 
 
+cdef int64_t milliseconds_of(timestamp) except -2:
+    cdef int64_t when
+    try:
+        when = timestamp
+    except OverflowError:
+        when = INT64_MAX
+    if when < -1 or when == INT64_MAX:
+        twin.check_timestamp(timestamp)
+    return when
+
+
 cdef class RecordWriter:
     cdef int64_t limit
     cdef double ratio
@@ -73,20 +84,13 @@ cdef class RecordWriter:
     def append(self, key, value, timestamp, headers=()):
         cdef Span key_span, value_span
         cdef list raw = twin.raw_headers(headers) if headers else None
-        cdef int64_t when
         if type(key) is not bytes:
             key = twin.as_bytes(key, "key")
         if type(value) is not bytes:
             value = twin.as_bytes(value, "value")
         take_span(key, &key_span)
         take_span(value, &value_span)
-        try:
-            when = timestamp
-        except OverflowError:
-            when = INT64_MAX
-        if when < -1 or when == INT64_MAX:
-            twin.check_timestamp(timestamp)
-        return self.put_record(&key_span, &value_span, when, raw)
+        return self.put_record(&key_span, &value_span, milliseconds_of(timestamp), raw)
 
     cdef bint put_record(self, const Span* key, const Span* value, int64_t timestamp, list headers) except -1:
         cdef int64_t base = timestamp if self.count == 0 else self.base_timestamp
@@ -126,13 +130,7 @@ cdef class RecordWriter:
 
     def extend(self, pairs, timestamp):
         cdef Span key_span, value_span
-        cdef int64_t when
-        try:
-            when = timestamp
-        except OverflowError:
-            when = INT64_MAX
-        if when < -1 or when == INT64_MAX:
-            twin.check_timestamp(timestamp)
+        cdef int64_t when = milliseconds_of(timestamp)
         for key, value in pairs:
             if type(key) is not bytes:
                 key = twin.as_bytes(key, "key")
@@ -143,6 +141,34 @@ cdef class RecordWriter:
             if not self.put_record(&key_span, &value_span, when, None):
                 return False
         return True
+
+    def extend_offsets(self, bytes rows, bytes key, bytes tail, timestamp):
+        cdef const uint8_t* row = <const uint8_t*>PyBytes_AS_STRING(rows)
+        cdef const uint8_t* end = row + PyBytes_GET_SIZE(rows)
+        cdef int64_t when = milliseconds_of(timestamp)
+        cdef Memory key_memory, value_memory
+        cdef Span key_span, value_span
+        key_memory.data = value_memory.data = NULL
+        key_memory.used = key_memory.room = value_memory.used = value_memory.room = 0
+        try:
+            key_span.size = PyBytes_GET_SIZE(key) + 4
+            value_span.size = PyBytes_GET_SIZE(tail) + 14
+            reserve(&key_memory, key_span.size)
+            reserve(&value_memory, value_span.size)
+            key_span.at, value_span.at = key_memory.data, value_memory.data
+            memcpy(key_memory.data, PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+            value_memory.data[0], value_memory.data[1] = 0, 4
+            memcpy(value_memory.data + 14, PyBytes_AS_STRING(tail), PyBytes_GET_SIZE(tail))
+            while end - row >= 18:
+                memcpy(key_memory.data + key_span.size - 4, row, 4)
+                memcpy(value_memory.data + 2, row + 4, 12)
+                if not self.put_record(&key_span, &value_span, when, None):
+                    return False
+                row += 18
+            return True
+        finally:
+            free(key_memory.data)
+            free(value_memory.data)
 
     def plain(self):
         return PyBytes_FromStringAndSize(<const char*>self.memory.data, <Py_ssize_t>self.memory.used)
@@ -284,29 +310,4 @@ def partitions_of_keys(keys, int64_t rows, int64_t partitions, int32_t without_k
     for row in range(rows):
         key_rows.find(row, &key)
         put_at[row] = without_key if key.size < 0 else <int32_t>((hash_of(key.at, key.size) & 0x7FFFFFFF) % partitions)
-    return found
-
-
-# --- offsets of a commit ----------------------------------------------------------------------------------------------
-
-
-def offset_pairs(bytes rows, bytes key, bytes tail):
-    cdef const uint8_t* row = <const uint8_t*>PyBytes_AS_STRING(rows)
-    cdef const uint8_t* end = row + PyBytes_GET_SIZE(rows)
-    cdef Py_ssize_t key_size = PyBytes_GET_SIZE(key), tail_size = PyBytes_GET_SIZE(tail)
-    cdef bytes own_key, value
-    cdef char* at
-    cdef list found = []
-    while end - row >= 18:
-        own_key = PyBytes_FromStringAndSize(NULL, key_size + 4)
-        at = PyBytes_AS_STRING(own_key)
-        memcpy(at, PyBytes_AS_STRING(key), key_size)
-        memcpy(at + key_size, row, 4)
-        value = PyBytes_FromStringAndSize(NULL, 14 + tail_size)
-        at = PyBytes_AS_STRING(value)
-        at[0], at[1] = 0, 4
-        memcpy(at + 2, row + 4, 12)
-        memcpy(at + 14, PyBytes_AS_STRING(tail), tail_size)
-        found.append((own_key, value))
-        row += 18
     return found

@@ -297,6 +297,19 @@ class Columns:
         return columns
 
 
+# --- offsets of a commit ----------------------------------------------------------------------------------------------
+
+ROW_SIZE = 18
+
+
+def offset_pairs(rows: bytes, key: bytes, tail: bytes) -> list[tuple[bytes, bytes | None]]:
+    """Key and value of each row of a commit (see `commit_rows.py`), which ends as `key` and begins before `tail`."""
+    return [
+        (key + rows[at : at + 4], b"\x00\x04" + rows[at + 4 : at + 16] + tail)
+        for at in range(0, len(rows) - len(rows) % ROW_SIZE, ROW_SIZE)
+    ]
+
+
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
@@ -357,6 +370,10 @@ class RecordWriter:
     def extend(self, pairs: Iterable[tuple[bytes, bytes | None]], timestamp: int) -> bool:
         """Keys and values of one time; whether there was room for all of them."""
         return all(self.append(key, value, timestamp) for key, value in pairs)
+
+    def extend_offsets(self, rows: bytes, key: bytes, tail: bytes, timestamp: int) -> bool:
+        """What `offset_pairs` would give, without making it."""
+        return self.extend(offset_pairs(rows, key, tail), timestamp)
 
     def plain(self) -> Buffer:
         """The records as they are in a batch that is not compressed."""
@@ -480,16 +497,3 @@ def partitions_of_keys(keys: BinaryColumn, rows: int, partitions: int, without_k
         key = row_of(keys, row)
         found.append(without_key if key is None else (murmur2(key) & 0x7FFFFFFF) % partitions)
     return found.tobytes()
-
-
-# --- offsets of a commit ----------------------------------------------------------------------------------------------
-
-ROW_SIZE = 18
-
-
-def offset_pairs(rows: bytes, key: bytes, tail: bytes) -> list[tuple[bytes, bytes | None]]:
-    """Key and value of each row of a commit (see `commit_rows.py`), which ends as `key` and begins before `tail`."""
-    return [
-        (key + rows[at : at + 4], b"\x00\x04" + rows[at + 4 : at + 16] + tail)
-        for at in range(0, len(rows) - len(rows) % ROW_SIZE, ROW_SIZE)
-    ]

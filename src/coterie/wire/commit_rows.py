@@ -1,24 +1,26 @@
 """A commit as most are: partitions of one topic, none with metadata. They stay the bytes that came, from frame to log.
 
-A commit of a hundred partitions would otherwise be hundreds of objects, each made to be taken apart again. Both classes
-are sequences of the words of `messages.py`, which are made when somebody asks for one; a property holds all that is
-done with the bytes equal to what is done with the words.
+A commit of a hundred partitions would otherwise be hundreds of objects, each made to be taken apart again; and so would
+be the answer to a fetch of as many offsets. The classes are sequences of the words of `messages.py`, which are made
+when somebody asks for one; properties hold all that is done with the columns equal to what is done with the words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import count, repeat
+from itertools import count as counting
+from itertools import repeat
 from struct import Struct
 from typing import Any
 from uuid import UUID
 
-from coterie.messages import CommitPartition, CommittedOffset, OffsetRecord
+from coterie.errors import ErrorCode
+from coterie.messages import CommitPartition, CommittedOffset, FetchedOffset, OffsetRecord
 from coterie.wire.offsets_topic import write_key, write_offset_value
-from coterie.wire.records import offset_pairs
+from coterie.wire.records import OffsetPairs
 
-__all__ = ["CommitRows", "OffsetRows", "read_commit_rows"]
+__all__ = ["MOST_ROWS", "CommitRows", "FetchedRows", "OffsetRows", "read_commit_rows"]
 
 _ROW = "iqiH"  # partition, offset, leader epoch, and how a row without metadata ends
 _SIZE = 18
@@ -28,8 +30,8 @@ _ENDS = {
 }
 """By whether it is flexible."""
 _NO_METADATA = b"\x01"  # its length
-_MOST = 10_000
-"""Partitions that are read so."""
+MOST_ROWS = 10_000
+"""Partitions of a request that are treated so."""
 _VALUE_START = 15  # what is before the commit's time: version, offset, leader epoch, metadata
 
 
@@ -101,15 +103,52 @@ class OffsetRows(_Rows, Sequence[OffsetRecord]):
         return list(zip(repeat(self.of.topic), self.of.numbers, self.of.offsets, strict=False))
 
     def stored(self, position: int) -> dict[int, CommittedOffset]:
-        """By partition, as of now, when they are in the log from `position` on; of two for one the later counts."""
-        return dict(zip(self.of.numbers, self._values(count(position)), strict=True))
+        """By partition, when they are in the log from `position` on; of two for one the later counts."""
+        return dict(zip(self.of.numbers, self._values(counting(position)), strict=True))
 
-    def written(self) -> tuple[list[tuple[bytes, bytes | None]], int]:
+    def written(self) -> tuple[OffsetPairs, int]:
         """Key and value of each, and the bytes of all."""
         key = write_key(OffsetRecord(self.group_id, self.of.topic, 0, None))[:-4]
         value = CommittedOffset(0, 0, "", self.at_ms, None, self.of.topic_id)
         tail = _NO_METADATA + write_offset_value(value, 4)[_VALUE_START:]
-        return offset_pairs(self.of.rows, key, tail), len(self) * (len(key) + len(tail) + _SIZE)
+        count = len(self.of.numbers)
+        return OffsetPairs(count, [(self.of.rows, key, tail)]), count * (len(key) + len(tail) + _SIZE)
+
+
+class FetchedRows(_Rows, Sequence[FetchedOffset]):
+    """Offsets of one topic as a group has them: all are there, none with metadata."""
+
+    __slots__ = ("epochs", "numbers", "offsets", "topic")
+
+    def __init__(self, topic: str, numbers: Sequence[int], stored: Iterable[CommittedOffset]) -> None:
+        self.topic = topic
+        self.numbers = numbers
+        self.offsets, self.epochs = [], []
+        for each in stored:
+            self.offsets.append(each.offset)
+            self.epochs.append(each.leader_epoch)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __iter__(self) -> Iterator[FetchedOffset]:
+        for partition, offset, leader_epoch in zip(self.numbers, self.offsets, self.epochs, strict=True):
+            yield FetchedOffset(self.topic, partition, ErrorCode.NONE, offset, leader_epoch)
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
+
+    def packed(self) -> bytes:
+        """As in an answer of a flexible version."""
+        rows = len(self.numbers)
+        fields = [_NO_METADATA[0]] * (4 * rows)
+        fields[::4], fields[1::4], fields[2::4] = self.numbers, self.offsets, self.epochs
+        return _fetched_shape(rows).pack(*fields)
+
+
+@lru_cache(maxsize=1024)
+def _fetched_shape(rows: int) -> Struct:
+    return Struct(">" + "iqiBxxx" * rows)  # ..., the length of no metadata, no error, no tagged fields
 
 
 @lru_cache(maxsize=1024)
@@ -122,7 +161,7 @@ def read_commit_rows(
 ) -> tuple[CommitRows, int] | None:
     """`partitions` of them and where they end, or None: some have metadata, or the frame ends before."""
     end = at + partitions * _SIZE
-    if not 0 < partitions <= _MOST or end > len(frame):
+    if not 0 < partitions <= MOST_ROWS or end > len(frame):
         return None
     rows = frame[at:end]
     fields = _shape(partitions).unpack(rows)

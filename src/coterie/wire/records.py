@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from struct import Struct, error
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie.errors import MalformedError
 from coterie.wire._pure_records import (
@@ -45,7 +45,7 @@ if not TYPE_CHECKING and os.environ.get("COTERIE_PURE", "0") in {"", "0"}:
         fast = import_module("coterie.wire._fast_records")
         Columns, Record, RecordWriter = fast.Columns, fast.Record, fast.RecordWriter
         murmur2, read_records = fast.murmur2, fast.read_records
-        append_rows, partitions_of_keys, offset_pairs = fast.append_rows, fast.partitions_of_keys, fast.offset_pairs
+        append_rows, partitions_of_keys = fast.append_rows, fast.partitions_of_keys
 
 __all__ = [
     "IS_COMPILED",
@@ -56,15 +56,16 @@ __all__ = [
     "Columns",
     "EndMarker",
     "Header",
+    "OffsetPairs",
     "Record",
     "RecordWriter",
     "append_rows",
     "build_batch",
     "build_marker",
     "build_placed_batch",
+    "joined",
     "marker_of",
     "murmur2",
-    "offset_pairs",
     "partitions_of_keys",
     "read_records",
     "records",
@@ -187,12 +188,49 @@ def build_batch(
     )
 
 
+Pair = tuple[bytes, bytes | None]
+
+
+class OffsetPairs(Sequence[Pair]):
+    """Keys and values of commits (see `commit_rows.py`), made only if somebody asks for one."""
+
+    __slots__ = ("_count", "pieces")
+
+    def __init__(self, count: int, pieces: list[tuple[bytes, bytes, bytes]]) -> None:
+        self._count = count
+        self.pieces = pieces
+        """Of each commit: its rows, how its keys begin, and how its values end."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Pair]:
+        return (pair for piece in self.pieces for pair in offset_pairs(*piece))
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
+
+
+def joined(many: Sequence[Sequence[Pair]]) -> Sequence[Pair]:
+    """One after the other."""
+    pieces: list[tuple[bytes, bytes, bytes]] = []
+    for each in many:
+        if type(each) is not OffsetPairs:
+            return [pair for every in many for pair in every]
+        pieces += each.pieces
+    return OffsetPairs(sum(map(len, many)), pieces)
+
+
 def build_placed_batch(
-    pairs: Iterable[tuple[bytes, bytes | None]], timestamp: int, base_offset: int, leader_epoch: int
+    pairs: Iterable[Pair], timestamp: int, base_offset: int, leader_epoch: int
 ) -> tuple[bytearray, BatchHeader]:
     """A batch of keys and values of one time, in its place in the log: nothing of it needs to be looked at again."""
     writer = RecordWriter(NO_LIMIT)
-    writer.extend(pairs, timestamp)
+    if type(pairs) is OffsetPairs:
+        for rows, key, tail in pairs.pieces:
+            writer.extend_offsets(rows, key, tail, timestamp)
+    else:
+        writer.extend(pairs, timestamp)
     return pack_placed(bytes(writer.plain()), writer.count, timestamp, base_offset, leader_epoch)
 
 
