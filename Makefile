@@ -46,7 +46,7 @@ imports: venv ## import contracts: which room may know which
 
 tests: venv ## pytest, in random order, two processes; what is compiled, in plain Python as well
 	$(BIN)/pytest -n 2 --dist loadgroup
-	COTERIE_PURE=1 $(BIN)/pytest $(addprefix tests/wire/test_,records.py fetched.py arrow.py twins.py)
+	COTERIE_PURE=1 $(BIN)/pytest $(addprefix tests/wire/test_,records.py fetched.py arrow.py twins.py commit_rows.py)
 
 soak: venv ## kill -9 the broker 300 times under load, a million hostile frames, 10 000 connections (KILLS=, FRAMES=, CONNECTIONS=, SEED=)
 	PYTHONPATH=tests $(BIN)/python tests/soak/kill9.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))

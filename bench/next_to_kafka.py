@@ -25,6 +25,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
 
+from data_path import data_path  # noqa: E402
 from measured import Process, coterie_serve, write_results  # noqa: E402
 
 from apache_kafka import CLUSTER_ID, ApacheKafka, java_command, why_not  # noqa: E402
@@ -53,20 +54,28 @@ AIMS = (
     Aim("storm", "100 groups x 10", "broker_cpu_us_per_member", ratio=0.7),
     Aim("idle", "10000 members", "cpu_percent", ratio=0.4),
     Aim("idle", "10000 members", "rss_mib", at_most=200),
+    Aim("data", "produce 1 KiB", "broker_cpu_ms_per_mb", ratio=2.0),
+    Aim("data", "fetch 1 KiB", "broker_cpu_ms_per_mb", ratio=2.0),
     Aim("start", "start", "api_versions_s", at_most=0.5),
     Aim("start", "start", "rss_mib", at_most=100),
     Aim("recover", "recover", "last_groups_back_s", at_most=2),
     Aim("recover", "recover", "lost_offsets", at_most=0),
 )
-RUNNING = ("heartbeat", "commit", "round", "storm", "idle")
+RUNNING = ("heartbeat", "commit", "round", "storm", "idle", "data")
 LAUNCHED = ("start", "recover")
-OPTIONS = {"round": ["--sizes", "100", "1000"], "start": ["--runs", "3"], "recover": ["--runs", "1", "--warmup", "0"]}
+OPTIONS = {
+    "round": ["--sizes", "100", "1000"],
+    "data": ["200", "3"],  # megabytes, runs
+    "start": ["--runs", "3"],
+    "recover": ["--runs", "1", "--warmup", "0"],
+}
 QUICK = {
     "heartbeat": ["--runs", "1", "--seconds", "2"],
     "commit": ["--runs", "1", "--seconds", "2"],
     "round": ["--runs", "1", "--sizes", "100", "1000"],
     "storm": ["--runs", "1"],
     "idle": ["--runs", "1", "--seconds", "6"],
+    "data": ["50", "1"],
     "start": ["--runs", "1", "--warmup", "0"],
     "recover": ["--runs", "1", "--warmup", "0"],
 }
@@ -107,7 +116,11 @@ def running(only: Sequence[str], options: Mapping[str, list[str]]) -> Iterator[t
         for scenario in only:
             for name, where, pid in (("coterie", f"{host}:{port}", ours.pid), ("kafka", kafka.bootstrap, kafka.pid)):
                 say(f"{scenario}: {name}")
-                yield scenario, name, coordbench(scenario, where, "--pid", str(pid), *options.get(scenario, []))
+                chosen = options.get(scenario, [])
+                if scenario == "data":
+                    yield scenario, name, data_path(where, pid, *map(int, chosen))
+                else:
+                    yield scenario, name, coordbench(scenario, where, "--pid", str(pid), *chosen)
 
 
 def launched(only: Sequence[str], options: Mapping[str, list[str]]) -> Iterator[tuple[str, str, Cases]]:
