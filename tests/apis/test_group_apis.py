@@ -213,6 +213,36 @@ _commits = st.lists(
 )
 
 
+@given(
+    version=st.sampled_from([7, 8, 9, 10]),
+    partitions=_commits,
+    instance_id=st.sampled_from([None, "", "i"]),
+    damage=st.none() | st.tuples(st.integers(0, 80), st.integers(0, 255)),
+    cut=st.integers(0, 20),
+)
+def test_a_commit_is_read_the_same_in_either_way(
+    version: int,
+    partitions: list[CommitPartition],
+    instance_id: str | None,
+    damage: tuple[int, int] | None,
+    cut: int,
+) -> None:
+    """Also one that is cut off or makes no sense: then both refuse it."""
+    body = bytearray(
+        offset_commit.write_request(replace(COMMIT, partitions=partitions, instance_id=instance_id), version)
+    )
+    if damage is not None:
+        body[damage[0] % len(body)] = damage[1]
+    frame = b"head" + bytes(body[: len(body) - cut])
+    outcomes = []
+    for read in (offset_commit.read_request, offset_commit.read_request_plainly):
+        try:
+            outcomes.append(repr(read(frame, 4, version, TOKEN)))
+        except MalformedError:
+            outcomes.append("refused")
+    assert outcomes[0] == outcomes[1]
+
+
 @given(version=st.sampled_from([6, 7, 8, 9]), partitions=_commits, cut=st.integers(0, 20))
 def test_partitions_that_are_read_all_at_once_are_those_read_one_by_one(
     version: int, partitions: list[CommitPartition], cut: int
@@ -236,6 +266,41 @@ def test_an_answer_is_the_same_for_columns_and_for_words(version: int) -> None:
         answers = [OffsetsCommitted(each, [error] * len(columns)) for each in (columns, list(columns))]
         written = [offset_commit.write_response(answer, version) for answer in answers]
         assert written[0] == written[1]
+
+
+_fetches = st.builds(
+    OffsetFetch,
+    st.just(TOKEN),
+    st.sampled_from(["g", "ü" * 70, ""]),
+    st.none()
+    | st.lists(st.tuples(st.sampled_from(["t", "u"]), st.lists(st.integers(-1, 300), max_size=5)), max_size=2),
+    st.booleans(),
+)
+
+
+@given(
+    version=st.sampled_from([7, 8, 9, 10]),
+    words=st.lists(_fetches, min_size=1, max_size=2),
+    damage=st.none() | st.tuples(st.integers(0, 40), st.integers(0, 255)),
+    cut=st.integers(0, 12),
+)
+def test_a_fetch_is_read_the_same_in_either_way(
+    version: int, words: list[OffsetFetch], damage: tuple[int, int] | None, cut: int
+) -> None:
+    """Also one that is cut off or makes no sense."""
+    for word in words:
+        word.require_stable = words[0].require_stable
+    body = bytearray(offset_fetch.write_request(words[:1] if version < 8 else words, version))
+    if damage is not None:
+        body[damage[0] % len(body)] = damage[1]
+    frame = b"head" + bytes(body[: len(body) - cut])
+    outcomes: list[object] = []
+    for read in (offset_fetch.read_request, offset_fetch.read_request_plainly):
+        try:
+            outcomes.append(read(frame, 4, version, TOKEN))
+        except MalformedError as error:
+            outcomes.append(str(error))
+    assert repr(outcomes[0]) == repr(outcomes[1])
 
 
 @pytest.mark.parametrize("version", offset_fetch.API.versions)

@@ -7,6 +7,7 @@ plain readers and writers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from struct import Struct, pack
 from uuid import UUID
 
@@ -150,11 +151,21 @@ def write_topics(reply: OffsetsCommitted, encoding: Encoding, *, by_id: bool) ->
 
 
 def _all_well(rows: CommitRows, encoding: Encoding, *, by_id: bool) -> bytes:
-    topic = _topic(rows.topic_id if by_id else rows.topic, encoding)
-    entries = ("ixxx" if encoding.flexible else "ixx") * len(rows)
-    return b"".join(
-        (encoding.length(1), topic, encoding.length(len(rows)), pack(">" + entries, *rows.numbers), encoding.tags)
-    )
+    topic, numbers = rows.topic_id if by_id else rows.topic, rows.numbers
+    if len(numbers) > _REMEMBERED:
+        return _well(topic, numbers, encoding)
+    return _remembered_well(topic, numbers, encoding)
+
+
+def _well(topic: str | UUID | None, numbers: tuple[int, ...], encoding: Encoding) -> bytes:
+    count = len(numbers)
+    entries = pack(">" + ("ixxx" if encoding.flexible else "ixx") * count, *numbers)
+    return b"".join((encoding.length(1), _topic(topic, encoding), encoding.length(count), entries, encoding.tags))
+
+
+_REMEMBERED = 128
+"""Partitions of an answer that is worth remembering: who commits does so again and again."""
+_remembered_well = lru_cache(maxsize=1024)(_well)
 
 
 def _topic(topic: str | UUID | None, encoding: Encoding) -> bytes:

@@ -16,8 +16,10 @@ from coterie.apis.api import api
 from coterie.apis.codec import PAST_THE_END, codec, encoding_of, past_the_end
 from coterie.apis.commits import read_text, read_topics, write_topics
 from coterie.apis.fields import Int32, Int64, wire
-from coterie.errors import ErrorCode
+from coterie.errors import ErrorCode, MalformedError
 from coterie.messages import CommitPartition, OffsetCommit, OffsetsCommitted, Token
+from coterie.wire.commit_rows import read_commit_rows
+from coterie.wire.encoding import COMPACT
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
 
@@ -82,6 +84,10 @@ _RETENTION = Struct(">q")
 
 def read_request(frame: bytes, at: int, version: int, token: Token) -> OffsetCommit:
     """The fields of `_Request`, one after the other."""
+    if API.flexible <= version < BY_ID:
+        usual = _read_usual(frame, at, version, token)
+        if usual is not None:
+            return usual
     encoding = encoding_of(API, version)
     instance_id, retention_ms = None, NO_RETENTION
     try:
@@ -108,6 +114,29 @@ def read_request(frame: bytes, at: int, version: int, token: Token) -> OffsetCom
         retention_ms=None if retention_ms == NO_RETENTION else retention_ms,
         knows_group_id_not_found=version >= KNOWS_GROUP_ID_NOT_FOUND,
     )
+
+
+def _read_usual(frame: bytes, at: int, version: int, token: Token) -> OffsetCommit | None:
+    """A commit as most are: one topic, no metadata. What is anything else, or wrong, is read with more care."""
+    read_string = COMPACT.read_string
+    try:
+        group_id, at = read_string(frame, at)
+        (generation_id,) = _GENERATION.unpack_from(frame, at)
+        member_id, at = read_string(frame, at + 4)
+        instance_id, at = read_string(frame, at)
+        if frame[at] != 2:  # one topic
+            return None
+        topic, at = read_string(frame, at + 1)
+        count, at = COMPACT.read_length(frame, at)
+    except (*PAST_THE_END, MalformedError):
+        return None
+    if group_id is None or member_id is None or topic is None:
+        return None
+    found = read_commit_rows(frame, at, count, topic, None, flexible=True)
+    if found is None or frame[found[1] :] != b"\0\0":  # no tagged fields, of the topic and of the request
+        return None
+    knows = version >= KNOWS_GROUP_ID_NOT_FOUND
+    return OffsetCommit(token, group_id, member_id, instance_id, generation_id, found[0], None, None, -1, knows)
 
 
 def read_request_plainly(frame: bytes, at: int, version: int, token: Token) -> OffsetCommit:

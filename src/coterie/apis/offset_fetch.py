@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from struct import Struct
+from struct import Struct, unpack
 from uuid import UUID
 
 from coterie.apis.api import api
-from coterie.apis.codec import codec, encoding_of
+from coterie.apis.codec import PAST_THE_END, codec, encoding_of
 from coterie.apis.fields import Int32, Int64, wire
-from coterie.errors import ErrorCode
+from coterie.errors import ErrorCode, MalformedError
 from coterie.messages import FetchedOffset, OffsetFetch, OffsetsFetched, Token
 from coterie.wire.commit_rows import FetchedRows
-from coterie.wire.encoding import Encoding
+from coterie.wire.encoding import COMPACT, Encoding
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
 
@@ -89,6 +89,41 @@ _read_response, _write_response = codec(API, _Response)
 
 def read_request(frame: bytes, at: int, version: int, token: Token) -> list[OffsetFetch]:
     """One word per group; who asks twice is answered twice (rule C7)."""
+    if MANY <= version < BY_ID:
+        usual = _read_usual(frame, at, version)
+        if usual is not None:
+            group_id, topic, require_stable = usual
+            return [OffsetFetch(token, group_id, [topic], require_stable)]
+    return read_request_plainly(frame, at, version, token)
+
+
+_USUAL_ENDS = {b"\0\0\0\0": False, b"\0\0\1\0": True}
+"""No tagged fields of topic and group, whether offsets have to be stable, no tagged fields of the request."""
+
+
+def _read_usual(frame: bytes, at: int, version: int) -> tuple[str, tuple[str, Sequence[int]], bool] | None:
+    """A request as most are: one group and one topic. What is anything else, or wrong, is left to the plain reader."""
+    try:
+        if frame[at] != 2:  # one group
+            return None
+        group_id, at = COMPACT.read_string(frame, at + 1)
+        if version >= 9:
+            _, at = COMPACT.read_string(frame, at)
+            at += 4
+        if frame[at] != 2:  # one topic
+            return None
+        topic, at = COMPACT.read_string(frame, at + 1)
+        count, at = COMPACT.read_length(frame, at)
+        end = at + 4 * count
+        require_stable = _USUAL_ENDS.get(frame[end:])
+        if count < 0 or require_stable is None or group_id is None or topic is None:
+            return None
+        return group_id, (topic, list(unpack(f">{count}i", frame[at:end]))), require_stable
+    except (*PAST_THE_END, MalformedError):
+        return None
+
+
+def read_request_plainly(frame: bytes, at: int, version: int, token: Token) -> list[OffsetFetch]:
     request = _read_request(frame, at, version)
     groups = request.groups if version >= MANY else [_Group(group_id=request.group_id, topics=request.topics)]
     return [

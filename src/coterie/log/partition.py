@@ -269,7 +269,7 @@ class PartitionLog:
         if active.size == 0:
             self._active_since_ms = now_ms
             return
-        newest = max(header.max_timestamp for header in placed)
+        newest = max([header.max_timestamp for header in placed])
         first = active.first_timestamp
         waited = newest - first if first is not None and first >= 0 else now_ms - self._active_since_ms
         if (

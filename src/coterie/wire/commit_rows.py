@@ -108,11 +108,22 @@ class OffsetRows(_Rows, Sequence[OffsetRecord]):
 
     def written(self) -> tuple[OffsetPairs, int]:
         """Key and value of each, and the bytes of all."""
-        key = write_key(OffsetRecord(self.group_id, self.of.topic, 0, None))[:-4]
-        value = CommittedOffset(0, 0, "", self.at_ms, None, self.of.topic_id)
-        tail = _NO_METADATA + write_offset_value(value, 4)[_VALUE_START:]
+        key, tail = _key_start(self.group_id, self.of.topic), _value_end(self.at_ms, self.of.topic_id)
         count = len(self.of.numbers)
         return OffsetPairs(count, [(self.of.rows, key, tail)]), count * (len(key) + len(tail) + _SIZE)
+
+
+@lru_cache(maxsize=4096)
+def _key_start(group_id: str, topic: str) -> bytes:
+    """Up to the partition."""
+    return write_key(OffsetRecord(group_id, topic, 0, None))[:-4]
+
+
+@lru_cache(maxsize=64)
+def _value_end(at_ms: int, topic_id: UUID | None) -> bytes:
+    """From no metadata on."""
+    value = CommittedOffset(0, 0, "", at_ms, None, topic_id)
+    return _NO_METADATA + write_offset_value(value, 4)[_VALUE_START:]
 
 
 class FetchedRows(_Rows, Sequence[FetchedOffset]):
@@ -120,13 +131,11 @@ class FetchedRows(_Rows, Sequence[FetchedOffset]):
 
     __slots__ = ("epochs", "numbers", "offsets", "topic")
 
-    def __init__(self, topic: str, numbers: Sequence[int], stored: Iterable[CommittedOffset]) -> None:
+    def __init__(self, topic: str, numbers: Sequence[int], stored: Sequence[CommittedOffset]) -> None:
         self.topic = topic
         self.numbers = numbers
-        self.offsets, self.epochs = [], []
-        for each in stored:
-            self.offsets.append(each.offset)
-            self.epochs.append(each.leader_epoch)
+        self.offsets = [each.offset for each in stored]
+        self.epochs = [each.leader_epoch for each in stored]
 
     def __len__(self) -> int:
         return len(self.numbers)
