@@ -4,7 +4,7 @@
 
 A node without sockets is asked by 100 clients in turn; its logs are on disk, and every flush is done, in this thread.
 First it is measured as it is: CPU of this process for a request, and how much of that is the disk's. Then again under
-cProfile, which makes Python slower and C not: its shares, by room and by function, are of time, not of microseconds.
+cProfile, without the disk: its shares, by room and by function. It makes Python slower and C not, so they are rough.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Bench:
     def __init__(self, data: str) -> None:
         self.now_ms = 1_000
         self.disk_s = 0.0
+        self.profile: cProfile.Profile | None = None
         self.node = Node(DiskFiles(data), Settings(), self.now_ms, fresh_id=uuid4, sync=True)
         self.answers: dict[Connection, bytes] = {}
         self._disk: list[Flush | Work] = []
@@ -63,9 +64,14 @@ class Bench:
 
     def settle(self) -> None:
         while self._disk:
+            work = self._disk.pop(0)
+            if self.profile is not None:
+                self.profile.disable()
             began = time.process_time()
-            ended = self._disk.pop(0).run()
+            ended = work.run()
             self.disk_s += time.process_time() - began
+            if self.profile is not None:
+                self.profile.enable()
             self._take(self.node.disk_ended(ended, self.now_ms))
 
     def ring(self) -> None:
@@ -165,8 +171,8 @@ def room_of(file: str) -> str:
     return "/".join(Path(file).relative_to(SRC).parts[:1]).removesuffix(".py")
 
 
-def profiled(action: Callable[[], None], functions: int) -> str:
-    profile = cProfile.Profile()
+def profiled(bench: Bench, action: Callable[[], None], functions: int) -> str:
+    profile = bench.profile = cProfile.Profile()
     profile.enable()
     for _ in range(ROUNDS // 3):
         action()
@@ -202,7 +208,7 @@ def measure(what: str, partitions: int, functions: int) -> str:
         per_request = 1e6 / (ROUNDS * CLIENTS)
         of = f" of {partitions} partitions" if what in {"commit", "fetch"} else ""
         head = f"{what}{of}: {spent * per_request:.1f} us, of these {bench.disk_s * per_request:.1f} for the disk"
-        return f"{head}\n{profiled(action, functions)}" if functions else head
+        return f"{head}\n{profiled(bench, action, functions)}" if functions else head
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

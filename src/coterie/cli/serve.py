@@ -8,7 +8,8 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import typer
@@ -95,8 +96,8 @@ async def _serve(
         facts.opened(cluster.directory)
         return cluster
 
-    server = await Server.start(opened, facts.tell, *listen, advertised, nodes)
-    _spare_collections()
+    with _few_collections():
+        server = await Server.start(opened, facts.tell, *listen, advertised, nodes)
     typer.echo(f"ready {','.join(map(str, server.ports))}")
     sys.stdout.flush()
     await stop.wait()
@@ -104,14 +105,19 @@ async def _serve(
     await server.stop()
 
 
-def _spare_collections() -> None:
+@contextmanager
+def _few_collections() -> Iterator[None]:
     """Next to nothing here is garbage in cycles: to look for it after every few hundred objects costs a sixth of all.
 
-    What is there by now, code and groups, is not looked at again at all.
+    While groups are read back nothing is looked for; what is there when that is done, is not looked at again.
     """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(100_000, 20, 50)
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+        gc.set_threshold(100_000, 20, 50)
+    finally:
+        gc.enable()
 
 
 def _stop_or_quit(stop: asyncio.Event) -> None:
