@@ -24,7 +24,7 @@ import coterie
 from coterie.apis import by_key, create_topics, find_coordinator, heartbeat, join_group, offset_commit, offset_fetch
 from coterie.apis import sync_group as sync_group_api
 from coterie.broker.calls import Connection, Flush, Send, Work
-from coterie.broker.node import Node
+from coterie.broker.cluster import Cluster
 from coterie.broker.settings import Settings
 from coterie.log import DiskFiles
 from coterie.messages import CommitPartition, Heartbeat, JoinGroup, OffsetCommit, OffsetFetch, Protocol, SyncGroup
@@ -42,10 +42,11 @@ class Bench:
         self.now_ms = 1_000
         self.disk_s = 0.0
         self.profile: cProfile.Profile | None = None
-        self.node = Node(DiskFiles(data), Settings(), self.now_ms, fresh_id=uuid4, sync=True)
+        self.cluster = Cluster(DiskFiles(data), Settings(), self.now_ms, fresh_id=uuid4, sync=True, nodes=1)
+        (self.node,) = self.cluster.nodes.values()
         self.answers: dict[Connection, bytes] = {}
         self._disk: list[Flush | Work] = []
-        self._take(self.node.start(self.now_ms))
+        self._take(self.cluster.start(self.now_ms))
 
     def _take(self, effects: Iterable[Any]) -> None:
         for effect in effects:
@@ -72,12 +73,12 @@ class Bench:
             self.disk_s += time.process_time() - began
             if self.profile is not None:
                 self.profile.enable()
-            self._take(self.node.disk_ended(ended, self.now_ms))
+            self._take(self.cluster.disk_ended(ended, self.now_ms))
 
     def ring(self) -> None:
         """What waits for a little time, such as the first round of a group."""
         self.now_ms += 5_000
-        self._take(self.node.ring(self.now_ms))
+        self._take(self.cluster.ring(self.now_ms))
         self.settle()
 
     def say(self, connection: Connection, api: Any, request: Any, version: int) -> Any:

@@ -19,7 +19,7 @@ from coterie.apis.fields import Int32, Int64, wire
 from coterie.errors import ErrorCode, MalformedError
 from coterie.messages import CommitPartition, OffsetCommit, OffsetsCommitted, Token
 from coterie.wire.commit_rows import read_commit_rows
-from coterie.wire.encoding import COMPACT
+from coterie.wire.encoding import COMPACT, read_tags
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
 
@@ -100,6 +100,7 @@ def read_request(frame: bytes, at: int, version: int, token: Token) -> OffsetCom
             (retention_ms,) = _RETENTION.unpack_from(frame, at)
             at += 8
         partitions, at = read_topics(frame, at, encoding, by_id=version >= BY_ID, has_epoch=version >= 6)
+        _, at = read_tags(frame, at) if encoding.flexible else (None, at)
     except PAST_THE_END:
         raise past_the_end(API, version, frame) from None
     if at > len(frame):

@@ -16,7 +16,7 @@ from coterie.apis.codec import PAST_THE_END, codec, encoding_of
 from coterie.apis.fields import Int32, Int64, wire
 from coterie.errors import ErrorCode, MalformedError
 from coterie.messages import FetchedOffset, OffsetFetch, OffsetsFetched, Token
-from coterie.wire.commit_rows import FetchedRows
+from coterie.wire.commit_rows import MOST_ROWS, FetchedRows
 from coterie.wire.encoding import COMPACT, Encoding
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
@@ -116,7 +116,7 @@ def _read_usual(frame: bytes, at: int, version: int) -> tuple[str, tuple[str, Se
         count, at = COMPACT.read_length(frame, at)
         end = at + 4 * count
         require_stable = _USUAL_ENDS.get(frame[end:])
-        if count < 0 or require_stable is None or group_id is None or topic is None:
+        if not 0 <= count <= MOST_ROWS or require_stable is None or group_id is None or topic is None:
             return None
         return group_id, (topic, list(unpack(f">{count}i", frame[at:end]))), require_stable
     except (*PAST_THE_END, MalformedError):

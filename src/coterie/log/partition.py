@@ -17,40 +17,36 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from operator import attrgetter
-from typing import NamedTuple, Self
+from typing import Self
 
 from coterie.errors import ErrorCode, MalformedError
 from coterie.log.changes import Change
 from coterie.log.config import LogConfig
 from coterie.log.deleted import DeletedSegment
 from coterie.log.errors import LogReadError, LogWriteError, OffsetOutOfRangeError, RefusedError, writing
-from coterie.log.files import Files, replace_file
+from coterie.log.files import Files
 from coterie.log.flushing import Flushing, FlushTarget, JournalTarget, Sealing
 from coterie.log.journal import JournalPart
-from coterie.log.layout import LOG, SNAPSHOT, join, named, offsets_of
+from coterie.log.layout import LOG
 from coterie.log.recovery import Loaded, Recovery, load, load_cut
 from coterie.log.retention import reasons_to_drop
 from coterie.log.segment import Segment, TimestampedOffset
-from coterie.log.snapshots import encode_snapshot
-from coterie.log.validation import Incoming, Origin, check_batches, too_large
-from coterie.wire.batch import NO_TIMESTAMP, BatchHeader, MutableBuffer, TimestampType, assign, parse_header, stamp_time
+from coterie.log.snapshots import snapshot_writer
+from coterie.log.validation import Appended, Incoming, Origin, check_batches, too_large
+from coterie.wire.batch import (
+    NO_TIMESTAMP,
+    BatchHeader,
+    MutableBuffer,
+    TimestampType,
+    assign,
+    parse_header,
+    stamp_time,
+    writable,
+)
 from coterie.wire.buffer import Buffer
-from coterie.wire.records import BatchRecord, build_batch, build_placed_batch
+from coterie.wire.records import build_placed_batch
 
 __all__ = ["Appended", "PartitionLog"]
-
-_KEPT_SNAPSHOTS = 10
-
-
-class Appended(NamedTuple):
-    """Where a batch is in the log, or was before if it is a duplicate."""
-
-    base_offset: int
-    last_offset: int
-    append_time_ms: int
-    """-1 unless the topic uses append time."""
-    log_start: int
-    is_duplicate: bool = False
 
 
 class PartitionLog:
@@ -184,7 +180,7 @@ class PartitionLog:
             for each in incoming:
                 if each.header.has_producer:
                     self._producers.check_coordinator(each.header, each.marker)
-        buffer = _writable(data)
+        buffer = writable(data)
         placed = self._place(buffer, incoming, now_ms)
         self._store(buffer, placed, now_ms)
         for header, each in zip(placed, incoming, strict=True):
@@ -194,19 +190,14 @@ class PartitionLog:
 
     def append_own(self, pairs: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> int:
         """Keys and values of ours, in no transaction; the offset of the first. There is nothing to check in them."""
-        if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
-            content = [BatchRecord(key, value, now_ms) for key, value in pairs]
-            return self.append(build_batch(content), now_ms, Origin.COORDINATOR).base_offset
         self._check_uncut()
         data, header = build_placed_batch(pairs, now_ms, self.log_end, max(self.leader_epoch, 0))
+        if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+            stamp_time(data, 0, TimestampType.LOG_APPEND_TIME, now_ms)
         if len(data) > self.config.max_message_bytes:
             raise too_large(len(data), self.config.max_message_bytes)
         self._store(data, [header], now_ms)
         return header.base_offset
-
-    def _check_uncut(self) -> None:
-        if self._cut_to is not None:
-            raise LogWriteError(f"{self.path} is still to be cut back to offset {self._cut_to}", None)
 
     def _store(self, buffer: Buffer, placed: list[BatchHeader], now_ms: int) -> None:
         self._is_untouched = False
@@ -291,14 +282,7 @@ class PartitionLog:
 
     def _snapshot(self) -> Callable[[], None]:
         """The producers as they are now, to be written later: it spares the next opening from reading the log."""
-        path, content = join(self.path, named(self.log_end, SNAPSHOT)), encode_snapshot(self._producers)
-
-        def write() -> None:
-            replace_file(self._files, path, content, sync=False)
-            for offset in offsets_of(self._files.names(self.path), SNAPSHOT)[:-_KEPT_SNAPSHOTS]:
-                self._files.delete(join(self.path, named(offset, SNAPSHOT)))
-
-        return write
+        return snapshot_writer(self._files, self.path, self.log_end, self._producers)
 
     # --- making durable -----------------------------------------------------------------------------------------------
 
@@ -496,7 +480,7 @@ class PartitionLog:
             return
         if self._cut_to is not None:
             self.release()
-            raise LogWriteError(f"{self.path} is still to be cut back to offset {self._cut_to}", None)
+            self._check_uncut()
         self.flush()
         with writing(f"cannot close {self.path}"):
             self._flushing.seal()
@@ -505,14 +489,12 @@ class PartitionLog:
             for sync in self._active.seal():
                 sync.run()
 
+    def _check_uncut(self) -> None:
+        if self._cut_to is not None:
+            raise LogWriteError(f"{self.path} is still to be cut back to offset {self._cut_to}", None)
+
     def release(self) -> None:
         """Let go of the files as they are, as if the process had ended."""
         for segment in self._segments:
             segment.close()
         self._flushing.forget()
-
-
-def _writable(data: Buffer) -> MutableBuffer:
-    if isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
-        return bytearray(data)
-    return data

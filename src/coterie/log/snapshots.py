@@ -7,15 +7,18 @@ batches, oldest first: Kafka's tools read the file, and after a restart a repeat
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from struct import Struct
 
 from crc32c import crc32c
 
 from coterie.errors import MalformedError
+from coterie.log.files import Files, replace_file
+from coterie.log.layout import SNAPSHOT, join, named, offsets_of
 from coterie.log.producers import REMEMBERED, Producer, Producers, Stored
 from coterie.wire.batch import MAX_SEQUENCE, NO_SEQUENCE
 
-__all__ = ["decode_snapshot", "encode_snapshot"]
+__all__ = ["decode_snapshot", "encode_snapshot", "snapshot_writer"]
 
 _HEAD = Struct(">hIi")  # version, checksum of all that follows it, number of rows
 _ROWS_AT = 6
@@ -62,3 +65,18 @@ def _producer_of(row: tuple[int, ...]) -> tuple[int, Producer, int | None]:
         first_sequence = (last_sequence - delta) & MAX_SEQUENCE
         stored.append(Stored(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp))
     return producer_id, Producer(epoch, coordinator_epoch, timestamp, stored), open_since if open_since >= 0 else None
+
+
+_KEPT = 10
+
+
+def snapshot_writer(files: Files, directory: str, offset: int, producers: Producers) -> Callable[[], None]:
+    """What writes the producers as they are now, on any thread; of earlier snapshots the last few are kept."""
+    path, content = join(directory, named(offset, SNAPSHOT)), encode_snapshot(producers)
+
+    def write() -> None:
+        replace_file(files, path, content, sync=False)
+        for old in offsets_of(files.names(directory), SNAPSHOT)[:-_KEPT]:
+            files.delete(join(directory, named(old, SNAPSHOT)))
+
+    return write

@@ -45,6 +45,7 @@ __all__ = [
     "parse_header",
     "stamp_producer",
     "stamp_time",
+    "writable",
 ]
 
 MutableBuffer = bytearray | memoryview
@@ -258,6 +259,13 @@ def assign(data: MutableBuffer, at: int, base_offset: int, leader_epoch: int) ->
     """Give the batch its place in the log. Both fields lie before the checksum, which stays right."""
     _INT64.pack_into(data, at, base_offset)
     _INT32.pack_into(data, at + _EPOCH_AT, leader_epoch)
+
+
+def writable(data: Buffer) -> MutableBuffer:
+    """Itself if it can be changed in place, else a copy."""
+    if isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
+        return bytearray(data)
+    return data
 
 
 def stamp_time(data: MutableBuffer, at: int, timestamp_type: TimestampType, max_timestamp: int) -> None:
