@@ -9,7 +9,7 @@ can assign both without reading the batch again; only a change of timestamps ask
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from struct import Struct
 from typing import ClassVar, NamedTuple
@@ -71,6 +71,7 @@ _COMPRESSION_BITS = 0x07
 _APPEND_TIME_BIT = 0x08
 _TRANSACTIONAL_BIT = 0x10
 _CONTROL_BIT = 0x20
+_DELETE_HORIZON_BIT = 0x40
 
 MAX_SEQUENCE = 2**31 - 1
 NO_TIMESTAMP = NO_PRODUCER_ID = NO_PRODUCER_EPOCH = NO_SEQUENCE = -1
@@ -80,6 +81,8 @@ class BatchError(MalformedError):
     """A batch that cannot be taken; `code` is what a producer is told."""
 
     code: ClassVar[ErrorCode] = ErrorCode.INVALID_RECORD
+    records: Sequence[int] = ()
+    """Which of its records are to blame, counted from 0; none if it is the batch as a whole."""
 
 
 class CorruptBatchError(BatchError):
@@ -181,6 +184,20 @@ class BatchHeader(NamedTuple):
     @property
     def has_producer(self) -> bool:
         return self.producer_id >= 0
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on compaction may take its tombstones or its marker; None if it has not seen any there yet."""
+        return self.base_timestamp if self.attributes & _DELETE_HORIZON_BIT else None
+
+    def with_delete_horizon(self, horizon_ms: int) -> BatchHeader:
+        """The records' timestamps are differences to the horizon then."""
+        return self._replace(attributes=self.attributes | _DELETE_HORIZON_BIT, base_timestamp=horizon_ms)
+
+    def without_records(self) -> BatchHeader:
+        """What is left when all records are gone: offsets, and who wrote what (KAFKA-5490)."""
+        attributes = self.attributes & ~_COMPRESSION_BITS & ~_DELETE_HORIZON_BIT
+        return self._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0)
 
 
 def parse_header(data: Buffer, at: int = 0) -> BatchHeader:
