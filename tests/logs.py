@@ -5,12 +5,24 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
-from coterie.log import File, LogConfig, MemoryFiles, PartitionLog, Sync
+from coterie.log import (
+    Compaction,
+    File,
+    Files,
+    LogConfig,
+    MemoryFiles,
+    PartitionLog,
+    Segment,
+    Sync,
+    offer,
+    remove_files,
+    swap,
+)
 from coterie.wire.batch import batches
 from coterie.wire.buffer import Buffer
 from coterie.wire.records import BatchRecord, build_batch, records
 
-__all__ = ["SMALL", "FaultyFiles", "batch", "cut", "offsets_in", "read_all", "values_in"]
+__all__ = ["SMALL", "FaultyFiles", "batch", "compact", "cut", "offsets_in", "read_all", "take_in", "values_in"]
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=150)
 """Several batches a segment, several rows an index."""
@@ -121,3 +133,30 @@ class _FaultyFile:
 
     def close(self) -> None:
         self._file.close()
+
+
+def compact(
+    files: Files, log: PartitionLog, now_ms: int, *, compacted_to: int = 0, buffer_bytes: int = 1 << 20
+) -> int | None:
+    """One round of compaction, whatever its worth, as the broker has it done; where the next one goes on."""
+    plan = log.compactable(compacted_to, now_ms)
+    if plan is None:
+        return None
+    work = Compaction(files, log.path, plan, log.config, log.last_of_producers(), buffer_bytes, now_ms)
+    for _ in work.look_through():
+        pass
+    for group in work.groups:
+        for _ in work.compact(group):
+            pass
+        if work.cleaned is not None:
+            take_in(files, log, group, work.cleaned)
+    return work.compacted_to
+
+
+def take_in(files: Files, log: PartitionLog, group: Sequence[Segment], cleaned: Segment) -> None:
+    offer(files, log.path, cleaned)
+    assert log.has(group)
+    log.replace(group, cleaned)
+    replaced = swap(files, log.path, group, cleaned)
+    cleaned.let_go()
+    remove_files(files, replaced)

@@ -100,9 +100,10 @@ class LossyFiles(MemoryFiles):
 
     # --- what is left of it -------------------------------------------------------------------------------------------
 
-    def crash(self, dice: Dice) -> LossyFiles:
-        """As the next owner finds it; what is found then is durable."""
+    def crash(self, dice: Dice, *, in_order: bool = True) -> LossyFiles:
+        """As the next owner finds it; what is found then is durable. Not `in_order`: of names the last few are kept."""
         unsure = [change for change in self._changes if not change.is_durable]
+        unsure = unsure if in_order else unsure[::-1]
         kept_of_unsure = {id(change) for change in unsure[: dice(len(unsure))]}
         after = LossyFiles()
         for change in self._changes:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +18,11 @@ import pytest
 from apache_kafka import jars, needs_apache_kafka
 from coterie.log import DiskFiles, LogConfig, Origin, PartitionLog
 from coterie.log.files import read_file
+from coterie.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup
 from coterie.wire.batch import Compression, assign, batches
+from coterie.wire.offsets_topic import write_record
 from coterie.wire.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
+from logs import compact
 
 DATA = Path(__file__).parent / "data"
 THEN = 1_700_000_000_000
@@ -101,13 +106,13 @@ def test_kafkas_transactions_are_read(tmp_path: Path, clean: bool) -> None:
 # --- what we wrote, read by Kafka
 
 
-def dumped(*paths: Path) -> tuple[str, str]:
+def dumped(*paths: Path, options: Sequence[str] = ("--print-data-log",)) -> tuple[str, str]:
     """What the tool prints, and what it complains about.
 
     Of every segment that does not begin at 0 it says that -1 is followed by its first offset, Kafka's own included.
     """
     tool = ["java", "-Dlog4j2.level=ERROR", "-cp", f"{jars()}/*", "org.apache.kafka.tools.DumpLogSegments"]
-    files = ["--files", ",".join(map(str, paths)), "--deep-iteration", "--print-data-log"]
+    files = ["--files", ",".join(map(str, paths)), "--deep-iteration", *options]
     done = subprocess.run([*tool, *files], capture_output=True, text=True, check=True, timeout=120)
     return done.stdout, re.sub(r"Non-consecutive offsets in .*\n  -1 is followed by \d+\n", "", done.stderr)
 
@@ -152,6 +157,76 @@ def test_kafkas_tool_reads_our_segments_indexes_and_snapshots(tmp_path: Path) ->
     assert re.search(r"^offset: \d+ position: \d+$", output, re.MULTILINE), "no row of an offset index was printed"
     assert re.search(r"^timestamp: \d+ offset: \d+$", output, re.MULTILINE), "no row of a time index was printed"
     assert "producerId: 77 producerEpoch: 2" in output and f"lastSequence: {sequence - 1}" in output
+
+
+def without_gaps(complaints: str) -> str:
+    """Of what compaction took away the tool says that offsets are not consecutive, Kafka's own included."""
+    return re.sub(r"(Non-consecutive offsets in .*\n)?(  \d+ is followed by \d+\n)+", "", complaints)
+
+
+@needs_apache_kafka
+def test_kafkas_tool_reads_a_compacted_topic(tmp_path: Path) -> None:
+    """Batches with gaps, empty ones, and tombstones with their delete horizon, in every compression."""
+    files = DiskFiles(tmp_path)
+    config = LogConfig(index_interval_bytes=300, segment_bytes=4_000, compacts=True)
+    log = PartitionLog.open(files, "t-0", config, THEN)
+    for number in range(100):
+        content = [BatchRecord(b"key-%d" % (number * 3 % 7), b"value-%d" % number * 20, THEN + number)]
+        if number % 10 == 0:
+            content.append(BatchRecord(b"gone-%d" % number, None, THEN + number))
+        sent = build_batch(
+            content,
+            compression=Compression(number % 5),
+            producer_id=number // 50,
+            producer_epoch=0,
+            base_sequence=log.log_end if number < 50 else log.log_end - 55,
+        )
+        log.append(sent, THEN)
+    log.flush()
+    before = log.size
+    log.config = replace(config, segment_bytes=10_000)
+    assert compact(files, log, THEN + 1_000) is not None
+    assert log.size < before / 2
+    end = log.log_end
+    log.close()
+    names = [name for name in files.names("t-0") if name.endswith((".log", "index"))]
+    output, complaints = dumped(*(tmp_path / "t-0" / name for name in names))
+    assert without_gaps(complaints) == "" and "isvalid: false" not in output
+    offsets = [int(offset) for offset in re.findall(r"^\| offset: (\d+)", output, re.MULTILINE)]
+    assert sorted(offsets) == offsets and offsets[-1] == end - 1
+    payloads = re.findall(r"^\| offset: .* key: (key-\d) payload: value-(\d+)", output, re.MULTILINE)
+    assert dict(payloads) == {f"key-{number * 3 % 7}": str(number) for number in range(93, 100)}
+    horizon = f"deleteHorizonMs: OptionalLong[{THEN + 1_000 + config.delete_retention_ms}]"
+    assert output.count(horizon) == 9 < len(set(re.findall(r"gone-\d+", output)))
+    assert re.search(r"count: 0 baseSequence: \d+ lastSequence: 54 producerId: 0 ", output), "its last batch, empty"
+
+
+@needs_apache_kafka
+def test_kafkas_tool_decodes_a_compacted_log_of_groups(tmp_path: Path) -> None:
+    files = DiskFiles(tmp_path)
+    config = LogConfig(index_interval_bytes=300, compacts=True, roll_dirty_bytes=1_000)
+    log = PartitionLog.open(files, "__consumer_offsets-0", config, THEN)
+    for number in range(100):
+        value = CommittedOffset(number, commit_timestamp_ms=THEN)
+        written: list[OffsetRecord | GroupRecord] = [
+            OffsetRecord("g", "t", number % 4, value),
+            GroupRecord("g", StoredGroup("consumer", number)),
+            OffsetRecord(f"gone-{number % 3}", "t", 0, None),
+        ]
+        content = [BatchRecord(*write_record(record), THEN) for record in written]
+        log.append(build_batch(content), THEN, Origin.COORDINATOR)
+    assert log.compactable(0, THEN) is None and log.segment_count == 2
+    log.flush()
+    before = log.size
+    assert compact(files, log, THEN) == 300 and log.size < before / 10
+    log.close()
+    names = [name for name in files.names("__consumer_offsets-0") if name.endswith((".log", "index"))]
+    paths = [tmp_path / "__consumer_offsets-0" / name for name in names]
+    output, complaints = dumped(*paths, options=["--offsets-decoder"])
+    assert without_gaps(complaints) == "" and "isvalid: false" not in output
+    assert [int(offset) for offset in re.findall(r'"offset":(\d+)', output)] == [96, 97, 98, 99]
+    assert re.findall(r'"generation":(\d+)', output) == ["99"]
+    assert output.count("payload: <DELETE>") == 3
 
 
 @needs_apache_kafka

@@ -43,6 +43,7 @@ META_FILE = "meta.properties"
 CLEAN_FILE = ".kafka_cleanshutdown"
 LOG_STARTS = "log-start-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+COMPACTED = "cleaner-offset-checkpoint"
 PARTITION_FILE = "partition.metadata"
 _DELETE, _STRAY = "-delete", "-stray"
 _META_VERSION = "1"
@@ -69,7 +70,7 @@ class DataDirectory:
         self.logs: dict[Partition, PartitionLog] = {}
         self.journal = Journal(files) if journaled else None
         self.opening = Opening(was_clean=False)
-        self._kept: dict[str, dict[Partition, int]] = {LOG_STARTS: {}, RECOVERY_POINTS: {}}
+        self._kept: dict[str, dict[Partition, int]] = {LOG_STARTS: {}, RECOVERY_POINTS: {}, COMPACTED: {}}
         """What the checkpoints on disk say."""
 
     @classmethod
@@ -113,6 +114,7 @@ class DataDirectory:
             self.meta = self._read_meta(cluster_id, node_id)
             starts = self._kept[LOG_STARTS] = self._read_offsets(LOG_STARTS)
             recovery_points = self._kept[RECOVERY_POINTS] = self._read_offsets(RECOVERY_POINTS)
+            self._kept[COMPACTED] = self._read_offsets(COMPACTED)
         except MalformedError as error:
             raise DirectoryError(f"the data directory cannot be opened: {error}") from None
         was_clean = self._files.exists(CLEAN_FILE)
@@ -135,6 +137,8 @@ class DataDirectory:
                     journaled=journaled.get(journal_key(topic.id, partition), ()),
                 )
         remove_journal(self._files)
+        ends = self._kept[COMPACTED].items()  # what a log was cut back behind is not compacted when it is there again
+        self._kept[COMPACTED] = {key: end for key, end in ends if key in self.logs and end <= self.logs[key].log_end}
 
     def _read_topics(self) -> list[Topic]:
         if self._files.exists(TOPICS_FILE):
@@ -350,6 +354,19 @@ class DataDirectory:
             self._keep(RECOVERY_POINTS, ends)
 
         return Change(work, lambda _: None)
+
+    def recovery_point(self, partition: Partition) -> int:
+        """Before it an opening checks nothing, and takes nothing from the journal."""
+        return self._kept[RECOVERY_POINTS].get(partition, 0)
+
+    def compacted_to(self, partition: Partition) -> int:
+        """Up to where a log was compacted, as far as is known."""
+        return self._kept[COMPACTED].get(partition, 0)
+
+    def keep_compacted(self, partition: Partition, offset: int) -> Change[None]:
+        """A log was compacted up to `offset`: the next time goes on from there."""
+        ends = {key: end for key, end in self._kept[COMPACTED].items() if key in self.logs}
+        return Change(lambda: self._keep(COMPACTED, {**ends, partition: offset}), lambda _: None)
 
     def _starts(self) -> dict[Partition, int]:
         return {key: log.log_start for key, log in self.logs.items() if log.log_start}

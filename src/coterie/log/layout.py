@@ -4,14 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["DELETED", "INDEX", "LEFTOVERS", "LOG", "SNAPSHOT", "TIME_INDEX", "join", "named", "offsets_of"]
+__all__ = [
+    "CLEANED",
+    "DELETED",
+    "INDEX",
+    "LEFTOVERS",
+    "LOG",
+    "SNAPSHOT",
+    "SWAP",
+    "TIME_INDEX",
+    "join",
+    "named",
+    "offsets_of",
+]
 
 LOG = ".log"
 INDEX = ".index"
 TIME_INDEX = ".timeindex"
 SNAPSHOT = ".snapshot"
 DELETED = ".deleted"
-LEFTOVERS = (DELETED, ".cleaned", ".tmp")
+CLEANED = ".cleaned"
+"""Behind the names of a compacted segment's files, until all of it is on disk."""
+SWAP = ".swap"
+"""Behind the same, from then on: it stands for what is between its first offset and its last."""
+LEFTOVERS = (DELETED, CLEANED, ".tmp")
 """What a stop in the middle of something leaves behind; nothing refers to it."""
 
 _DIGITS = 20

@@ -20,7 +20,9 @@ from operator import attrgetter
 from typing import Self
 
 from coterie.errors import ErrorCode, MalformedError
+from coterie.log.appended import Appended
 from coterie.log.changes import Change
+from coterie.log.compaction import Compactable, compactable, first_dirty_offset, is_worth_rolling
 from coterie.log.config import LogConfig
 from coterie.log.deleted import DeletedSegment
 from coterie.log.errors import LogReadError, LogWriteError, OffsetOutOfRangeError, RefusedError, writing
@@ -28,25 +30,18 @@ from coterie.log.files import Files
 from coterie.log.flushing import Flushing, FlushTarget, JournalTarget, Sealing
 from coterie.log.journal import JournalPart
 from coterie.log.layout import LOG
+from coterie.log.placing import place
 from coterie.log.recovery import Loaded, Recovery, load, load_cut
 from coterie.log.retention import reasons_to_drop
 from coterie.log.segment import Segment, TimestampedOffset
-from coterie.log.snapshots import snapshot_writer
-from coterie.log.validation import Appended, Incoming, Origin, check_batches, too_large
-from coterie.wire.batch import (
-    NO_TIMESTAMP,
-    BatchHeader,
-    MutableBuffer,
-    TimestampType,
-    assign,
-    parse_header,
-    stamp_time,
-    writable,
-)
+from coterie.log.snapshots import snapshot_later
+from coterie.log.survivors import LastOfProducer
+from coterie.log.validation import Origin, check_batches, too_large
+from coterie.wire.batch import NO_TIMESTAMP, BatchHeader, TimestampType, stamp_time, writable
 from coterie.wire.buffer import Buffer
 from coterie.wire.records import build_placed_batch
 
-__all__ = ["Appended", "PartitionLog"]
+__all__ = ["PartitionLog"]
 
 
 class PartitionLog:
@@ -181,7 +176,7 @@ class PartitionLog:
                 if each.header.has_producer:
                     self._producers.check_coordinator(each.header, each.marker)
         buffer = writable(data)
-        placed = self._place(buffer, incoming, now_ms)
+        placed = place(buffer, incoming, self.config, self.log_end, max(self.leader_epoch, 0), now_ms)
         self._store(buffer, placed, now_ms)
         for header, each in zip(placed, incoming, strict=True):
             self._producers.note(header, each.marker)
@@ -224,20 +219,6 @@ class PartitionLog:
         )
         return Appended(stored.first_offset, stored.last_offset, append_time, self.log_start, is_duplicate=True)
 
-    def _place(self, buffer: MutableBuffer, incoming: list[Incoming], now_ms: int) -> list[BatchHeader]:
-        """Give each batch its offset, epoch and time; the headers as they are now."""
-        placed = []
-        offset, epoch = self.log_end, max(self.leader_epoch, 0)
-        for at, header, _ in incoming:
-            assign(buffer, at, offset, epoch)
-            if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
-                stamp_time(buffer, at, TimestampType.LOG_APPEND_TIME, now_ms)
-            elif header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-                stamp_time(buffer, at, TimestampType.CREATE_TIME, header.max_timestamp)
-            placed.append(parse_header(buffer, at))
-            offset = placed[-1].next_offset
-        return placed
-
     def _write(self, buffer: Buffer, placed: list[BatchHeader]) -> None:
         self._cut_torn_tail()
         try:
@@ -265,7 +246,7 @@ class PartitionLog:
         waited = newest - first if first is not None and first >= 0 else now_ms - self._active_since_ms
         if (
             active.size + size > self.config.segment_bytes
-            or waited > self.config.segment_ms
+            or waited > self.config.max_segment_ms
             or not active.can_take(placed[-1].last_offset, self.config.segment_index_bytes)
         ):
             self._roll(now_ms)
@@ -281,8 +262,7 @@ class PartitionLog:
         self._active_since_ms = now_ms
 
     def _snapshot(self) -> Callable[[], None]:
-        """The producers as they are now, to be written later: it spares the next opening from reading the log."""
-        return snapshot_writer(self._files, self.path, self.log_end, self._producers)
+        return snapshot_later(self._files, self.path, self.log_end, self._producers)
 
     # --- making durable -----------------------------------------------------------------------------------------------
 
@@ -467,6 +447,32 @@ class PartitionLog:
             del self._segments[: len(deleted)]
             self._start_at(deleted[-1].next_offset)
         return deleted
+
+    # --- compacting ---------------------------------------------------------------------------------------------------
+
+    def compactable(self, compacted_to: int, now_ms: int) -> Compactable | None:
+        """What could be compacted, if it was already up to `compacted_to`. Rolls first where that makes it worth it."""
+        if not (self.config.compacts and self.is_in_order):
+            return None
+        first_dirty = first_dirty_offset(compacted_to, self.log_start, self.log_end)
+        with writing(f"cannot look for what to compact in {self.path}"):
+            if is_worth_rolling(self._segments, self.config, first_dirty):
+                self._is_untouched = False
+                self._roll(now_ms)
+            return compactable(self._segments, self.config, first_dirty, self.last_stable(self.synced_end), now_ms)
+
+    def last_of_producers(self) -> dict[int, LastOfProducer]:
+        return self._producers.last_ones()
+
+    def has(self, segments: Sequence[Segment]) -> bool:
+        """Whether these are still part of it, one after the other, and it can be changed."""
+        slot = self._slot_of(segments[0].base_offset)
+        return self.is_in_order and self._segments[slot : slot + len(segments)] == list(segments)
+
+    def replace(self, segments: Sequence[Segment], cleaned: Segment) -> None:
+        """Read `cleaned` from now on, instead of segments that it has."""
+        slot = self._slot_of(segments[0].base_offset)
+        self._segments[slot : slot + len(segments)] = [cleaned]
 
     def expire_producers(self, now_ms: int) -> list[int]:
         return self._producers.expire(now_ms)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from coterie.errors import ErrorCode
 from coterie.log.errors import RefusedError
+from coterie.log.survivors import LastOfProducer
 from coterie.wire.batch import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
 from coterie.wire.records import EndMarker
 
@@ -70,6 +71,13 @@ class Producers:
 
     def open_since(self, producer_id: int) -> int | None:
         return self._open_since.get(producer_id)
+
+    def last_ones(self) -> dict[int, LastOfProducer]:
+        """Which batch must stay, that what is remembered of each producer follows from the log."""
+        return {
+            producer_id: LastOfProducer(producer.epoch, producer.stored[-1].last_offset if producer.stored else None)
+            for producer_id, producer in self._by_id.items()
+        }
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from coterie.log.producers import Producers
 from coterie.log.scan import CHUNK, Found, headers, whole_batches
 from coterie.log.segment import Segment
 from coterie.log.snapshots import decode_snapshot
+from coterie.log.swapping import finish_swaps
 from coterie.wire.batch import BatchError, batches
 from coterie.wire.records import marker_of
 
@@ -212,6 +213,7 @@ def _settle(files: Files, directory: str, config: LogConfig, loaded: Loaded, log
 
 
 def _find_segments(files: Files, directory: str, config: LogConfig, log_start: int) -> list[Segment]:
+    finish_swaps(files, directory)
     names = files.names(directory)
     _remove(files, [join(directory, name) for name in names if name.endswith(LEFTOVERS)])
     bases = offsets_of(names, LOG)

@@ -10,7 +10,7 @@ from coterie.log.files import File
 from coterie.wire.batch import HEADER_SIZE, BatchHeader, CorruptBatchError, check_sum, parse_header
 from coterie.wire.records import EndMarker, marker_of
 
-__all__ = ["CHUNK", "Found", "headers", "whole_batches"]
+__all__ = ["CHUNK", "Found", "contents", "headers", "whole_batches"]
 
 CHUNK = 256 * 1024
 
@@ -53,6 +53,20 @@ def whole_batches(file: File, at: int, end: int, *, verify: bool) -> Iterator[Fo
             if header.is_control:
                 marker = _marker(data, header, at - data_at)
         yield Found(at, header, marker)
+        at += header.size
+
+
+def contents(file: File, end: int) -> Iterator[tuple[bytes, int, BatchHeader]]:
+    """Each batch before `end`: some bytes, where in them it begins, its header. The checksum is the caller's."""
+    at = 0
+    data, data_at = b"", at
+    while at < end:
+        if at - data_at + HEADER_SIZE > len(data):
+            data, data_at = file.pread(CHUNK, at), at
+        header = parse_header(data, at - data_at)
+        if at - data_at + header.size > len(data):
+            data, data_at = file.pread(max(CHUNK, min(header.size, end - at)), at), at
+        yield data, at - data_at, header
         at += header.size
 
 

@@ -15,7 +15,7 @@ from coterie.log.files import File, Files, Sync, read_file
 from coterie.log.index import OFFSET_ROW, TIME_ROW, FileRows, MemoryRows, Rows
 from coterie.log.layout import INDEX, LOG, TIME_INDEX, join, named
 from coterie.log.scan import Found, headers, whole_batches
-from coterie.wire.batch import NO_TIMESTAMP, BatchError, BatchHeader, CorruptBatchError
+from coterie.wire.batch import HEADER_SIZE, NO_TIMESTAMP, BatchError, BatchHeader, CorruptBatchError
 from coterie.wire.buffer import Buffer
 from coterie.wire.records import records
 
@@ -35,6 +35,7 @@ class Segment:
     def __init__(self, files: Files, directory: str, base_offset: int, index_interval: int) -> None:
         self._files = files
         self._directory = directory
+        self._ending = ""
         self._index_interval = index_interval
         self.base_offset = base_offset
         self.next_offset = base_offset
@@ -57,8 +58,12 @@ class Segment:
     # --- opening and closing ------------------------------------------------------------------------------------------
 
     @classmethod
-    def create(cls, files: Files, directory: str, base_offset: int, index_interval: int) -> Segment:
+    def create(
+        cls, files: Files, directory: str, base_offset: int, index_interval: int, *, ending: str = ""
+    ) -> Segment:
+        """`ending` is what follows the names of its files, as long as they are not part of the log."""
         segment = cls(files, directory, base_offset, index_interval)
+        segment._ending = ending
         segment._file = files.open(segment.path(LOG), create=True)
         if segment._file.size:  # a name left over from an append that failed
             segment._file.truncate(0)
@@ -138,7 +143,15 @@ class Segment:
         return self._file is not None
 
     def path(self, suffix: str) -> str:
-        return join(self._directory, named(self.base_offset, suffix))
+        return join(self._directory, named(self.base_offset, suffix)) + self._ending
+
+    def rename(self, ending: str) -> None:
+        """Give its files another ending: the indexes first, so that where the log is, they are. May be tried again."""
+        for suffix in (TIME_INDEX, INDEX, LOG):
+            old, new = self.path(suffix), join(self._directory, named(self.base_offset, suffix)) + ending
+            if self._files.exists(old):
+                self._files.rename(old, new)
+        self._ending = ending
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -281,6 +294,13 @@ class Segment:
     @property
     def max_timestamp(self) -> int:
         return self._max_timestamp
+
+    def first_stamp(self) -> int:
+        """The latest timestamp of the first batch, read if need be; -1 if there is none."""
+        if self.first_timestamp is None and self.size:
+            with self._opened() as file:
+                self.first_timestamp = next(headers(file, 0, self.size, HEADER_SIZE))[1].max_timestamp
+        return NO_TIMESTAMP if self.first_timestamp is None else self.first_timestamp
 
     def read(self, from_offset: int, max_bytes: int, up_to: int) -> bytes:
         """Whole batches from the one that holds `from_offset`, all before `up_to`; the first one whatever its size."""

@@ -18,7 +18,10 @@ from coterie.log.layout import SNAPSHOT, join, named, offsets_of
 from coterie.log.producers import REMEMBERED, Producer, Producers, Stored
 from coterie.wire.batch import MAX_SEQUENCE, NO_SEQUENCE
 
-__all__ = ["decode_snapshot", "encode_snapshot", "snapshot_writer"]
+__all__ = ["decode_snapshot", "encode_snapshot", "snapshot_later"]
+
+_KEPT = 10
+"""Files, of a log."""
 
 _HEAD = Struct(">hIi")  # version, checksum of all that follows it, number of rows
 _ROWS_AT = 6
@@ -48,6 +51,18 @@ def encode_snapshot(producers: Producers) -> bytes:
     return _HEAD.pack(_VERSION, crc32c(count + body), len(rows)) + body
 
 
+def snapshot_later(files: Files, directory: str, offset: int, producers: Producers) -> Callable[[], None]:
+    """The producers as they are now, to be written later: it spares the next opening from reading the log."""
+    path, content = join(directory, named(offset, SNAPSHOT)), encode_snapshot(producers)
+
+    def write() -> None:
+        replace_file(files, path, content, sync=False)
+        for old in offsets_of(files.names(directory), SNAPSHOT)[:-_KEPT]:
+            files.delete(join(directory, named(old, SNAPSHOT)))
+
+    return write
+
+
 def decode_snapshot(data: bytes, producers: Producers) -> None:
     """Restore all rows of a snapshot into `producers`; `MalformedError` before anything is restored."""
     if len(data) < _HEAD.size:
@@ -65,18 +80,3 @@ def _producer_of(row: tuple[int, ...]) -> tuple[int, Producer, int | None]:
         first_sequence = (last_sequence - delta) & MAX_SEQUENCE
         stored.append(Stored(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp))
     return producer_id, Producer(epoch, coordinator_epoch, timestamp, stored), open_since if open_since >= 0 else None
-
-
-_KEPT = 10
-
-
-def snapshot_writer(files: Files, directory: str, offset: int, producers: Producers) -> Callable[[], None]:
-    """What writes the producers as they are now, on any thread; of earlier snapshots the last few are kept."""
-    path, content = join(directory, named(offset, SNAPSHOT)), encode_snapshot(producers)
-
-    def write() -> None:
-        replace_file(files, path, content, sync=False)
-        for old in offsets_of(files.names(directory), SNAPSHOT)[:-_KEPT]:
-            files.delete(join(directory, named(old, SNAPSHOT)))
-
-    return write

@@ -94,10 +94,13 @@ def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> No
 
 def _check_keys(data: Buffer, at: int, header: BatchHeader, limit: int) -> None:
     try:
-        without_key = sum(record.key is None for record in records(data, header, at, limit))
+        keys = [record.key for record in records(data, header, at, limit)]
     except MalformedError as error:
         raise InvalidBatchError(str(error)) from None
+    without_key = [index for index, key in enumerate(keys) if key is None]
     if without_key:
-        raise InvalidBatchError(
-            f"{without_key} of {header.record_count} records have no key; a compacted topic needs one in each"
+        refusal = InvalidBatchError(
+            f"{len(without_key)} of {header.record_count} records have no key; a compacted topic needs one in each"
         )
+        refusal.records = without_key
+        raise refusal
