@@ -11,7 +11,7 @@ SEED ?=
 KEEP ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo venv test style format types imports tests soak clients-go mutants bench bench-core bench-start bench-heartbeat docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak
+.PHONY: help demo venv test style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ bench-core: venv ## what a heartbeat, a commit and a round cost in the core, and
 
 bench-start: venv ## from exec of coterie serve to its first answer, and its memory
 	$(BIN)/python bench/start.py --json bench/results/start.json
+
+bench-compaction: venv ## a million commits of few offsets: the size of their log, and a start from it, compacted and not
+	$(BIN)/python bench/compaction.py --json bench/results/compaction.json
 
 bench-heartbeat: venv ## CPU per heartbeat at 1000 connections, next to a server that does next to nothing
 	$(BIN)/python bench/heartbeat.py --json bench/results/heartbeat.json

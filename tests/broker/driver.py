@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from broker.speaker import Speaker
-from coterie.broker.calls import Close, Connection, Do, Effect, Flush, Send, Work
+from coterie.broker.calls import Close, Connection, Do, Effect, Flush, Send, Toil, Work
 from coterie.broker.cluster import Cluster
 from coterie.broker.facts import ConnectionDropped, Trouble
 from coterie.broker.node import Node
@@ -42,6 +42,7 @@ class World:
         self.now_ms = now_ms
         self.facts: list[Fact] = []
         self.flushes: deque[Flush | Work] = deque()
+        self.toils: deque[Toil] = deque()
         self.chores: list[Do] = []
         self._ids = now_ms << 64
         self._clients: dict[Connection, Client] = {}
@@ -73,6 +74,8 @@ class World:
                 self._carry_out(self.cluster.ring(self.now_ms))
             elif self.auto and self.flushes:
                 self._carry_out(self.cluster.disk_ended(self.flushes.popleft().run(), self.now_ms))
+            elif self.auto and self.toils:
+                self._carry_out(self.cluster.toil_ended(self.toils.popleft().run(_no_rest), self.now_ms))
             else:
                 return
 
@@ -88,6 +91,8 @@ class World:
                 self._clients[effect.connection].node.disconnected(effect.connection)
             elif isinstance(effect, Flush | Work):
                 self.flushes.append(effect)
+            elif isinstance(effect, Toil):
+                self.toils.append(effect)
             elif isinstance(effect, Do):
                 self.chores.append(effect)
             else:
@@ -100,6 +105,10 @@ class World:
         for each in ended:
             self.perform(self.cluster.disk_ended(each, self.now_ms))
 
+    def toil(self) -> None:
+        """What takes long is done, all of it."""
+        self.perform(self.cluster.toil_ended(self.toils.popleft().run(_no_rest), self.now_ms))
+
     def advance(self, ms: int) -> None:
         self.now_ms += ms
         self.perform(self.cluster.ring(self.now_ms))
@@ -111,8 +120,8 @@ class World:
 
     def stop(self) -> None:
         self.perform(self.cluster.stop(self.now_ms))
-        while self.flushes:
-            self.flush()
+        while self.flushes or self.toils:
+            self.flush() if self.flushes else self.toil()
         self.node.directory.close()
 
     @property
@@ -122,6 +131,10 @@ class World:
     @property
     def drops(self) -> list[str]:
         return [fact.why for fact in self.facts if isinstance(fact, ConnectionDropped)]
+
+
+def _no_rest() -> None:
+    """Nobody else waits for this thread."""
 
 
 class Client(Speaker):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from unittest.mock import patch
 
 from hypothesis import HealthCheck, given, settings
@@ -13,12 +14,18 @@ from broker.lossy import LossyFiles, PowerCut
 from broker.speaker import list_request
 from coterie.apis import delete_records, describe_groups, list_offsets
 from coterie.broker import flushing
+from coterie.broker.cleaning import CleanDue
+from coterie.broker.groups import OFFSETS_TOPIC
 from coterie.broker.upkeep import checkpoint
 from coterie.errors import ErrorCode
+from coterie.log import LogConfig
 from coterie.log.journal import JOURNAL_FILE
 from coterie.messages import DescribeGroup, JoinedGroup
 
 SMALL_SEGMENTS = 700
+SMALL = LogConfig(segment_bytes=SMALL_SEGMENTS, index_interval_bytes=100)
+EAGER = replace(SMALL, compacts=True, deletes=False, min_cleanable_dirty_ratio=0.1, roll_dirty_bytes=150)
+"""Compacted whenever there is something to compact."""
 TOPICS = ("a", "b")
 COMERS = ("come", "go")
 """Topics that come and go."""
@@ -60,8 +67,8 @@ class Load:
 
     def shrink_segments(self) -> None:
         """So that a dozen batches roll a log several times."""
-        for log in self.world.node.directory.logs.values():
-            log.config = log.config.__class__(segment_bytes=SMALL_SEGMENTS, index_interval_bytes=100)
+        for (topic, _), log in self.world.node.directory.logs.items():
+            log.config = EAGER if topic == OFFSETS_TOPIC else SMALL
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
@@ -162,6 +169,30 @@ class Load:
         checkpoint(self.world.cluster)
         self.world.perform(self.world.cluster.ring(self.world.now_ms))
 
+    def clean(self) -> None:
+        """Compaction, as far as it comes: a segment is rolled, and flushed, read, written anew, offered, swapped."""
+        world = self.world
+        for _ in range(self.data.draw(st.integers(1, 6))):
+            if world.cluster.cleaner._round is None:
+                world.node.coordinator.timers.arm("cleaner", world.now_ms, CleanDue())
+                world.perform(world.cluster.ring(world.now_ms))
+            self.toil()
+            self.flush()
+        if self.data.draw(st.booleans()):
+            self.cut()
+
+    def toil(self) -> None:
+        while self.world.toils:
+            self.world.toil()
+
+    def cut_toil(self) -> None:
+        """The machine dies while a compacted segment is being written."""
+        if self.world.toils:
+            self.files.steps_left = self.data.draw(st.integers(0, 10))
+            with suppress(PowerCut):
+                self.toil()
+            self.crash()
+
     def cut(self) -> None:
         """The machine dies in the middle of a flush or of a change of topics."""
         if self.world.flushes:
@@ -222,8 +253,9 @@ class Load:
 
     def stop(self) -> None:
         """In an orderly way: what is left needs no journal."""
-        while self.world.flushes:
+        while self.world.flushes or self.world.toils:
             self.flush()
+            self.toil()
         self.world.stop()
         assert not self.files.exists(JOURNAL_FILE)
         self.crash()
@@ -234,7 +266,7 @@ STEPS = st.lists(
         [
             *("produce a", "produce b", "commit g", "commit h", "enter h", "flush", "flush", "checkpoint", "crash"),
             *("make come", "make go", "make come", "fill come", "free come", "chores", "cut", "stop"),
-            *("burst", "burst", "burst"),
+            *("burst", "burst", "burst", "clean", "clean", "clean", "toil", "cut_toil"),
         ]
     ),
     min_size=1,

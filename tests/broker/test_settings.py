@@ -324,6 +324,10 @@ def test_a_log_gets_its_topics_configs_over_the_brokers_settings() -> None:
             "log.retention.minutes": 2,
             "log.retention.bytes": -9,
             "log.cleanup.policy": "compact,delete",
+            "log.cleaner.min.cleanable.ratio": 0.25,
+            "log.cleaner.min.compaction.lag.ms": 12,
+            "log.cleaner.max.compaction.lag.ms": 13,
+            "log.cleaner.delete.retention.ms": 14,
             "message.max.bytes": 77,
             "log.message.timestamp.type": "LogAppendTime",
             "log.message.timestamp.before.max.ms": 8,
@@ -343,6 +347,11 @@ def test_a_log_gets_its_topics_configs_over_the_brokers_settings() -> None:
         -1,
         True,
         True,
+        0.25,
+        12,
+        13,
+        14,
+        -1,
         77,
         append_time,
         8,
@@ -370,6 +379,7 @@ def test_the_offsets_topic_takes_the_largest_record_of_a_group() -> None:
     config = settings.offsets_log_config(settings.offsets_topic_configs)
     assert config.compacts and not config.deletes
     assert settings.coordinator.max_record_bytes < config.max_message_bytes <= config.segment_bytes
+    assert config.roll_dirty_bytes == 1_048_576, "it is read at every start, so it is compacted early"
 
 
 def test_settings_do_not_change() -> None:

@@ -28,6 +28,8 @@ SETTINGS = [
     "--set=offsets.topic.num.partitions=3",
     "--set=log.segment.bytes=1048576",
     "--set=offsets.topic.segment.bytes=1048576",
+    "--set=log.cleaner.backoff.ms=20",  # whenever it dies, something is being compacted
+    "--set=coterie.offsets.roll.bytes=1000",
 ]
 
 
@@ -73,6 +75,7 @@ def kill_again_and_again(data: Path, kills: int, seed: int, log: Path, flush: st
                 broker.signal()
                 status, _ = broker.ended()
                 assert status == 0, f"the last stop ended with {status}"
+    assert (data / "cleaner-offset-checkpoint").exists(), "nothing was compacted"
     said = log.read_text()
     assert "Traceback" not in said and "Mistake" not in said, said[-2_000:]
     return outcome

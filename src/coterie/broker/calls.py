@@ -6,7 +6,7 @@ A connection has one request under way at a time: what stands behind it is not l
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -26,6 +26,8 @@ __all__ = [
     "Gather",
     "Route",
     "Send",
+    "Toil",
+    "ToilEnded",
     "Work",
     "WorkEnded",
 ]
@@ -180,6 +182,36 @@ class Work:
 
 
 @dataclass(slots=True)
+class ToilEnded:
+    """How it ended; None is well."""
+
+    error: Exception | None = None
+
+
+@dataclass(slots=True)
+class Toil:
+    """Long work in small steps, away from the loop and from the thread that flushes; then `then` is handed back."""
+
+    steps: Iterator[None]
+    then: ToilEnded
+    is_wanted: bool = True
+    """Whoever asked for it may change its mind."""
+
+    def run(self, rest: Callable[[], None]) -> ToilEnded:
+        """On any thread; `rest` is called between steps."""
+        try:
+            for _ in self.steps:
+                if not self.is_wanted:
+                    break
+                rest()
+        except Exception as failure:  # noqa: BLE001  whatever it was, whoever waits must hear of it
+            self.then.error = failure
+        finally:
+            self.steps = iter(())  # what it held is let go, here: to close files takes time
+        return self.then
+
+
+@dataclass(slots=True)
 class Do:
     """Work nobody waits for, such as freeing the space of deleted files: away from the loop."""
 
@@ -187,4 +219,4 @@ class Do:
     work: Callable[[], None]
 
 
-Effect = Send | Close | Flush | Work | Do | Tell
+Effect = Send | Close | Flush | Work | Toil | Do | Tell

@@ -14,8 +14,9 @@ from traceback import format_exc
 from typing import Any
 from uuid import UUID
 
-from coterie.broker.calls import Call, Close, Connection, Do, Effect, FlushEnded, WorkEnded
+from coterie.broker.calls import Call, Close, Connection, Do, Effect, FlushEnded, Toil, ToilEnded, WorkEnded
 from coterie.broker.changes import Changes
+from coterie.broker.cleaning import CleanDue, Cleaner
 from coterie.broker.facts import Trouble
 from coterie.broker.fetch import FetchDue, Fetches
 from coterie.broker.flushing import Flusher, Waiter
@@ -81,6 +82,7 @@ class Cluster:
         self.changes = Changes(self._change_mistaken)
         self.fetches = Fetches(self)
         self.kept_facts = KeptFacts(self)
+        self.cleaner = Cleaner(self)
         self.producer_ids = ProducerIds(files)
         self.data_path = "memory"
         self.room: Callable[[], int] = lambda: settings.fetch_max_bytes
@@ -116,6 +118,7 @@ class Cluster:
         self.load_groups(now_ms)
         self.timers.arm("checkpoint", now_ms + CHECKPOINT_EVERY_MS, CheckpointDue())
         self.timers.arm("retention", now_ms + self.settings.log_retention_check_interval_ms, RetentionDue())
+        self.cleaner.start(now_ms)
         return self.take(now_ms)
 
     def load_groups(self, now_ms: int) -> None:
@@ -138,6 +141,11 @@ class Cluster:
             self._flushed(event, now_ms)
         return self.take(now_ms)
 
+    def toil_ended(self, event: ToilEnded, now_ms: int) -> list[Effect]:
+        self.now_ms = now_ms
+        self.cleaner.ended(event, now_ms)
+        return self.take(now_ms)
+
     def _flushed(self, event: FlushEnded, now_ms: int) -> None:
         for log, error in self.flusher.ended(event, now_ms):
             if error is None:
@@ -156,6 +164,8 @@ class Cluster:
                 checkpoint(self)
             elif isinstance(event, RetentionDue):
                 check_retention(self)
+            elif isinstance(event, CleanDue):
+                self.cleaner.due(now_ms)
             elif isinstance(event, MendDue):
                 mend(self, event.log)
             elif isinstance(event, FactsDue):
@@ -181,6 +191,7 @@ class Cluster:
     def stop(self, now_ms: int) -> list[Effect]:
         """Whoever waits is answered: groups are told to look for another coordinator, fetches what there is."""
         self.is_stopping = True
+        self.cleaner.stop()
         for node in self.nodes.values():
             for partition in list(node.coordinator.shards):
                 node.follow(node.coordinator.lose(partition, now_ms), now_ms)
@@ -256,6 +267,9 @@ class Cluster:
         connection.waiting.clear()
         connection.waiting_bytes = 0
         self.out.append(Close(connection, why))
+
+    def toil(self, toil: Toil) -> None:
+        self.out.append(toil)
 
     def do_later(self, what: str, work: Callable[[], None]) -> None:
         self.out.append(Do(what, work))

@@ -81,13 +81,7 @@ IGNORED: Mapping[str, Sequence[str]] = {
         "client.quota.callback.class",
         "max.connection.creation.rate",
     ),
-    "compacted topics keep all their records": (
-        "log.cleaner.backoff.ms",
-        "log.cleaner.dedupe.buffer.size",
-        "log.cleaner.enable",
-        "log.cleaner.io.*",
-        "log.cleaner.threads",
-    ),
+    "the cleaner is one thread, which rests after each small step": ("log.cleaner.io.*", "log.cleaner.threads"),
     "coterie.flush says when a write is on the disk": (
         "log.flush.offset.checkpoint.interval.ms",
         "log.flush.start.offset.checkpoint.interval.ms",

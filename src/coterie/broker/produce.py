@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coterie.apis import produce
-from coterie.apis.produce import Leader, ProducedPartition, ProducedTopic, Request, Response
+from coterie.apis.produce import Leader, ProducedPartition, ProducedTopic, RecordError, Request, Response
 from coterie.broker.calls import Call
 from coterie.broker.redirect import endpoints_of, leader_of
 from coterie.broker.topic_changes import is_internal
@@ -145,6 +145,8 @@ def _append(
         appended = log.append(records or b"", now_ms)
     except (LogError, BatchError) as error:
         answer.error, answer.message = error.code, str(error)
+        if isinstance(error, BatchError):
+            answer.record_errors = [RecordError(batch_index=index, message=str(error)) for index in error.records]
         if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
             node.tell_trouble(str(error), now_ms)
         return

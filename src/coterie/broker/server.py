@@ -14,12 +14,25 @@ from contextlib import suppress
 from traceback import format_exc
 from typing import Any
 
-from coterie.broker.calls import Close, Connection, Do, Effect, Flush, FlushEnded, Send, Work, WorkEnded
+from coterie.broker.calls import (
+    Close,
+    Connection,
+    Do,
+    Effect,
+    Flush,
+    FlushEnded,
+    Send,
+    Toil,
+    ToilEnded,
+    Work,
+    WorkEnded,
+)
 from coterie.broker.clock import clock_ms
 from coterie.broker.cluster import Cluster
 from coterie.broker.facts import ConnectionDropped, Trouble
 from coterie.broker.guard import Guard
 from coterie.broker.leadership import Done
+from coterie.broker.pace import Pace
 from coterie.broker.quiet import PERIOD_MS, Quiet
 from coterie.broker.sockets import Link, Port, address_text
 from coterie.broker.turns import TURN_MS, Turns
@@ -54,6 +67,7 @@ class Server:
         self._alarm_ms: int | None = None
         self._disk = ThreadPoolExecutor(1, "coterie-disk")
         self._chores = ThreadPoolExecutor(1, "coterie-chores")
+        self._toils = ThreadPoolExecutor(1, "coterie-toils")
         self._gone = asyncio.Event()
         """Somebody has."""
         self._sweep: asyncio.TimerHandle | None = None
@@ -61,7 +75,7 @@ class Server:
         self._quiet = Quiet()
         self.turns = Turns()
         self._under_way = 0
-        """What the disk's thread has been asked for and not come back with."""
+        """What threads have been asked for and not come back with."""
         self._idle = asyncio.Event()
 
     @property
@@ -134,6 +148,7 @@ class Server:
         self._close_ports()
         for link in self.links:
             link.stop_reading()
+        self.cluster.cleaner.stop()
         await self._all_written()  # commits and batches under way are answered as they end
         self.perform(self.cluster.stop(clock_ms()))
         await self._all_written()
@@ -150,6 +165,7 @@ class Server:
         self._tell_sums()
         self._disk.shutdown()
         self._chores.shutdown()
+        self._toils.shutdown()
 
     async def _all_written(self) -> None:
         while self._under_way:  # the end of one may start another
@@ -313,6 +329,8 @@ class Server:
                     self._send(effect)  # type: ignore[arg-type]
                 elif kind is Flush or kind is Work:
                     self._on_disk(effect)  # type: ignore[arg-type]
+                elif kind is Toil:
+                    self._in_background(effect)  # type: ignore[arg-type]
                 elif kind is Close:
                     self.drop(effect.connection, effect.why)  # type: ignore[union-attr]
                 elif kind is Do:
@@ -382,6 +400,16 @@ class Server:
         self._under_way -= 1
         ended = done.result()
         self.run("what follows work of the disk", lambda now_ms: self.cluster.disk_ended(ended, now_ms))
+        self._idle.set()
+
+    def _in_background(self, effect: Toil) -> None:
+        self._under_way += 1
+        self._loop.run_in_executor(self._toils, effect.run, Pace()).add_done_callback(self._toil_ended)
+
+    def _toil_ended(self, done: asyncio.Future[ToilEnded]) -> None:
+        self._under_way -= 1
+        ended = done.result()
+        self.run("what follows long work", lambda now_ms: self.cluster.toil_ended(ended, now_ms))
         self._idle.set()
 
     def _chore(self, effect: Do) -> None:

@@ -45,7 +45,6 @@ _FOREVER = 2**63 - 1
 _MOST_HELD = 512 << 20
 _BATCH_OVERHEAD = 1024
 _ONE_REPLICA = "there is one copy of each log, also with several nodes. For more, run Apache Kafka"
-_NO_COMPACTION = "compacted topics keep all their records"
 _AS_PRODUCED = "batches are stored as their producer compressed them"
 _OUR_FLUSH = "coterie.flush says when a write is on the disk"
 _NO_TIERS = "there is no tiered storage"
@@ -75,6 +74,12 @@ class Settings:
         GROUPS, 50, int32(1), "Partitions of __consumer_offsets; not to be changed once the topic is there."
     )
     offsets_topic_segment_bytes: int = setting(GROUPS, 104_857_600, int32(1), "Segment size of __consumer_offsets.")
+    coterie_offsets_roll_bytes: int = setting(
+        GROUPS,
+        1_048_576,
+        int32(1),
+        "The size of a segment of __consumer_offsets that is rolled to be compacted, if that is worth it.",
+    )
     coterie_max_record_bytes: int = setting(
         GROUPS, 104_857_600, int32(1024), "The largest record of a group. Kafka's 1 MiB stops groups of 5 000 members."
     )
@@ -136,19 +141,27 @@ class Settings:
         LOG,
         ("delete",),
         Words(("compact", "delete")),
-        "Old records are deleted, or kept: compact wants a key in each, and compacts nothing.",
+        "Old records are deleted, or of each key the last one is kept: then every record needs a key.",
+    )
+    log_cleaner_enable: bool = setting(LOG, True, Flag(), "Logs whose cleanup.policy has compact are compacted.")
+    log_cleaner_backoff_ms: int = setting(
+        LOG, 15_000, int64(0), "How long the cleaner rests when no log is worth compacting."
+    )
+    log_cleaner_dedupe_buffer_size: int = setting(
+        LOG,
+        134_217_728,
+        int64(),
+        "Memory for the keys of a log that is compacted, 256 bytes each; if they are more, it takes several rounds.",
     )
     log_cleaner_delete_retention_ms: int = setting(
-        LOG, 86_400_000, int64(0), "How long a deletion is kept in a compacted topic.", unused=_NO_COMPACTION
+        LOG, 86_400_000, int64(0), "How long a deletion is kept in a compacted topic, from its first compaction on."
     )
-    log_cleaner_min_compaction_lag_ms: int = setting(
-        LOG, 0, int64(0), "The youngest record that may be compacted.", unused=_NO_COMPACTION
-    )
+    log_cleaner_min_compaction_lag_ms: int = setting(LOG, 0, int64(0), "The age of the youngest record compacted.")
     log_cleaner_max_compaction_lag_ms: int = setting(
-        LOG, _FOREVER, int64(1), "The oldest record that may be left alone.", unused=_NO_COMPACTION
+        LOG, _FOREVER, int64(1), "The age at which a record is to be compacted, however little else there is to do."
     )
     log_cleaner_min_cleanable_ratio: float = setting(
-        LOG, 0.5, Ratio(), "The share of a log that is worth compacting.", unused=_NO_COMPACTION
+        LOG, 0.5, Ratio(), "A log is compacted when a larger share of it than this never was."
     )
     log_message_timestamp_type: str = setting(
         LOG, "CreateTime", Word(("CreateTime", "LogAppendTime")), "Whose clock stamps a record."
@@ -344,13 +357,18 @@ class Settings:
         return {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": segment}
 
     def offsets_log_config(self, topic_configs: Mapping[str, str]) -> LogConfig:
-        """Of __consumer_offsets: the largest record of a group must fit into a batch, and the batch into a segment."""
+        """Of __consumer_offsets: the largest record of a group must fit into a batch, and the batch into a segment.
+
+        All of it is read at a start, and most of what commits write is soon out of date: so a segment need not be full
+        to be compacted.
+        """
         config = self.log_config(topic_configs)
         largest = self.coterie_max_record_bytes + _BATCH_OVERHEAD
         return replace(
             config,
             max_message_bytes=max(config.max_message_bytes, largest),
             segment_bytes=max(config.segment_bytes, largest),
+            roll_dirty_bytes=self.coterie_offsets_roll_bytes,
         )
 
     def endpoints(self) -> tuple[Endpoint, ...]:

@@ -41,7 +41,7 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
         TopicConfig(
             "cleanup.policy",
             Words(("compact", "delete")),
-            "Old records are deleted, or kept: compact wants a key in each, and compacts nothing.",
+            "Old records are deleted, or of each key the last one is kept: then every record needs a key.",
             {"log.cleanup.policy": 1},
             default=("delete",),
         ),
@@ -72,7 +72,7 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
         TopicConfig(
             "delete.retention.ms",
             int64(0),
-            "How long a deletion is kept in a compacted topic. Changes nothing: such a topic keeps all its records.",
+            "How long a deletion is kept in a compacted topic, from its first compaction on.",
             {"log.cleaner.delete.retention.ms": 1},
         ),
         TopicConfig(
@@ -126,7 +126,7 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
         TopicConfig(
             "max.compaction.lag.ms",
             int64(1),
-            "The oldest record compaction may leave alone. Changes nothing: compacted topics keep all their records.",
+            "The age at which a record is to be compacted, however little else there is to do.",
             {"log.cleaner.max.compaction.lag.ms": 1},
         ),
         TopicConfig(
@@ -153,13 +153,13 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
         TopicConfig(
             "min.cleanable.dirty.ratio",
             Ratio(),
-            "The share of a log that is worth compacting. Changes nothing: compacted topics keep all their records.",
+            "A log is compacted when a larger share of it than this never was.",
             {"log.cleaner.min.cleanable.ratio": 1},
         ),
         TopicConfig(
             "min.compaction.lag.ms",
             int64(0),
-            "The youngest record that may be compacted. Changes nothing: compacted topics keep all their records.",
+            "The age of the youngest record compacted.",
             {"log.cleaner.min.compaction.lag.ms": 1},
         ),
         TopicConfig(
@@ -261,6 +261,10 @@ def log_config(own: Mapping[str, str], broker: BrokerValues) -> LogConfig:
         retention_bytes=max(UNLIMITED, of("retention.bytes")),
         deletes="delete" in policy,
         compacts="compact" in policy,
+        min_cleanable_dirty_ratio=of("min.cleanable.dirty.ratio"),
+        min_compaction_lag_ms=of("min.compaction.lag.ms"),
+        max_compaction_lag_ms=of("max.compaction.lag.ms"),
+        delete_retention_ms=of("delete.retention.ms"),
         max_message_bytes=of("max.message.bytes"),
         message_timestamp_type=_STAMPS[of("message.timestamp.type")],
         message_timestamp_before_max_ms=of("message.timestamp.before.max.ms"),
