@@ -23,7 +23,7 @@ from coterie.wire.batch import (
 from coterie.wire.buffer import Buffer
 from coterie.wire.records import EndMarker, marker_of, records
 
-__all__ = ["Appended", "Incoming", "Origin", "check_batches", "too_large"]
+__all__ = ["Incoming", "Origin", "check_batches", "too_large"]
 
 
 class Origin(Enum):
@@ -38,17 +38,6 @@ class Incoming(NamedTuple):
     at: int
     header: BatchHeader
     marker: EndMarker | None
-
-
-class Appended(NamedTuple):
-    """Where a batch is in the log, or was before if it is a duplicate."""
-
-    base_offset: int
-    last_offset: int
-    append_time_ms: int
-    """-1 unless the topic uses append time."""
-    log_start: int
-    is_duplicate: bool = False
 
 
 def too_large(size: int, limit: int) -> RefusedError:
