@@ -25,7 +25,7 @@ from random import Random
 from coterie import Broker
 from coterie.client.admin.admin import Admin
 from coterie.client.words import OffsetAndMetadata, TopicPartition
-from spark.busy_groups import PARTITIONS, live_busily
+from spark.busy_groups import KEEPS_ALL, PARTITIONS, live_busily
 from spark.second_reading import log_of_broker
 from spark.tables import assert_as_read_again
 
@@ -75,7 +75,10 @@ def soak(folder: Path, *, kills: int, seed: int, finish: Callable[[str, Path], N
     dice = Random(seed)
     live_busily(folder / "data", groups=4, steps=steps, seed=seed)
     out, met, gave_up = folder / "out", list[str](), 0
-    with Broker(data=folder / "data") as broker, Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+    with (
+        Broker(data=folder / "data", settings=KEEPS_ALL) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+    ):
         while len(met) < kills:
             number = len(met)
             follower = Follower(broker.bootstrap_servers, out, records_per_batch=max(steps // (3 * kills), 20))

@@ -6,6 +6,7 @@ seconds; what they leave behind is a data directory that a broker can serve.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,11 +19,13 @@ from coterie.log import DiskFiles
 from coterie.messages import DeleteGroup, JoinedGroup, LeaveGroup, LeavingMember, OffsetDelete
 from coterie.wire.subscription import Assignment, Subscription, write_assignment, write_subscription
 
-__all__ = ["TOPICS", "live_busily"]
+__all__ = ["KEEPS_ALL", "TOPICS", "live_busily"]
 
 TOPICS = {"orders": 6, "payments": 3}
 PARTITIONS = [(topic, number) for topic, count in TOPICS.items() for number in range(count)]
-START_MS = 1_790_000_000_000
+START_MS = time.time_ns() // 1_000_000 - 86_400_000
+KEEPS_ALL = {"log.cleaner.enable": False}
+"""For whoever serves the log: a second reading has to find what the first one found."""
 SESSION_MS = 1_800_000
 """As long as Kafka allows: who serves the log later has these members, and they never say a word."""
 
@@ -136,7 +139,7 @@ class BusyGroup:
 def live_busily(data: Path, *, groups: int, steps: int, seed: int) -> list[Fact]:
     """What the node told, in order; its log is in `data`."""
     dice = Random(seed)
-    world = World(DiskFiles(data), {"offsets.topic.num.partitions": 4}, sync=False, now_ms=START_MS)
+    world = World(DiskFiles(data), {"offsets.topic.num.partitions": 4, **KEEPS_ALL}, sync=False, now_ms=START_MS)
     asker = world.client()
     asker.find_coordinator()
     for topic, count in TOPICS.items():

@@ -24,7 +24,7 @@ from coterie.spark.history.observed import observed_round
 from coterie.wire.consumer_group_records import CurrentAssignment, read_consumer_group_record
 from coterie.wire.offsets_topic import write_record
 from coterie.wire.subscription import Assignment, Subscription, write_assignment, write_subscription
-from spark.busy_groups import live_busily
+from spark.busy_groups import KEEPS_ALL, live_busily
 from spark.lived import LIVED, NAMES
 from spark.rows import generations, intervals, rounds
 from spark.second_reading import LogRecord, log_of_broker, read_again
@@ -41,7 +41,7 @@ KAFKAS = [
 def busy_log() -> tuple[list[LogRecord], list[Fact]]:
     with TemporaryDirectory() as folder:
         told = live_busily(Path(folder), groups=5, steps=1_500, seed=7)
-        with Broker(data=folder) as broker:
+        with Broker(data=folder, settings=KEEPS_ALL) as broker:
             return log_of_broker(broker.bootstrap_servers), told
 
 

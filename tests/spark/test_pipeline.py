@@ -26,7 +26,7 @@ from coterie.spark.pipelines.store import Store
 from coterie.spark.plan import Plan, Span
 from coterie.spark.schemas import TABLES
 from soak.pipeline_kill9 import soak
-from spark.busy_groups import live_busily
+from spark.busy_groups import KEEPS_ALL, live_busily
 from spark.lived import LIVED
 from spark.second_reading import LogRecord, log_of_broker
 from spark.tables import as_sorted, assert_as_read_again, table
@@ -43,7 +43,7 @@ def test_thousands_of_rounds_become_tables_that_a_second_reading_agrees_with(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     told = live_busily(tmp_path / "data", groups=6, steps=3_500, seed=3)
-    with Broker(data=tmp_path / "data") as broker:
+    with Broker(data=tmp_path / "data", settings=KEEPS_ALL) as broker:
         log = log_of_broker(broker.bootstrap_servers)
         out = tmp_path / "out"
         size = (len(log) + len(told)) // 2
@@ -108,7 +108,7 @@ class Killed(BaseException):
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     data = tmp_path_factory.mktemp("small")
     live_busily(data, groups=2, steps=60, seed=11)
-    with Broker(data=data) as broker:
+    with Broker(data=data, settings=KEEPS_ALL) as broker:
         yield broker
 
 
