@@ -1,0 +1,74 @@
+"""Whoever makes topics and deletes groups: one request after the other, each until it is answered for good."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from coterie.apis import create_partitions, create_topics, delete_groups
+from coterie.errors import ErrorCode, KafkaError
+from coterie.messages import DeleteGroup
+from coterie.sim.client import ANY, Client
+
+__all__ = ["Admin"]
+
+AGAIN_MS = 500
+DONE = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.INVALID_PARTITIONS,
+        ErrorCode.NON_EMPTY_GROUP,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+)
+
+_Wish = tuple[ModuleType, Any, Callable[[Any], ErrorCode], str]
+
+
+class Admin(Client):
+    def __init__(self, *about: Any) -> None:
+        super().__init__(*about)
+        self.wishes: deque[_Wish] = deque()
+        self.topics: dict[str, int] = {}
+        """As many partitions as it wants each topic to have."""
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        self.topics[name] = partitions
+        new = create_topics.NewTopic(name=name, num_partitions=partitions, replication_factor=1)
+        request = create_topics.Request(topics=[new])
+        self._wish(create_topics, request, lambda answer: answer.topics[0].error, f"creates {name} with {partitions}")
+
+    def grow_topic(self, name: str, partitions: int) -> None:
+        if partitions > self.topics.get(name, partitions):
+            self.topics[name] = partitions
+            request = create_partitions.Request(topics=[create_partitions.Topic(name=name, count=partitions)])
+            self._wish(create_partitions, request, lambda answer: answer.results[0].error, f"grows {name} to {partitions}")
+
+    def delete_group(self, group_id: str) -> None:
+        self._wish(delete_groups, [DeleteGroup(None, group_id)], lambda answer: answer[0][1], f"deletes group {group_id}")
+
+    @property
+    def is_done(self) -> bool:
+        return not self.wishes
+
+    def _wish(self, module: ModuleType, request: Any, error_of: Callable[[Any], ErrorCode], says: str) -> None:
+        self.wishes.append((module, request, error_of, says))
+        if len(self.wishes) == 1:
+            self._ask(None)
+
+    def _ask(self, _about: object) -> None:
+        module, request, _, says = self.wishes[0]
+        self.world.happened(self.name, says)
+        self.ask(ANY, "", module, request, 30_000, self._done, None)
+
+    def _done(self, _then: Any, answer: Any, error: KafkaError | None) -> None:
+        code = self.wishes[0][2](answer) if error is None else error.code
+        if error is None and code in DONE:
+            self.wishes.popleft()
+            if self.wishes:
+                self._ask(None)
+            return
+        self.later(AGAIN_MS, self._ask, None)

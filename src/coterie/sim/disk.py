@@ -1,0 +1,326 @@
+"""A disk that keeps, when the power goes, what was synced and of the rest as much as it likes; full, slow and failing.
+
+The port is `log/files.py`. Content is made durable by the sync of a file, names by that of their directory. A file that
+was not synced is left with a part of what was written since, at times with zeros where blocks were given and not
+written; of a directory, the first few changes of names since. A rename is whole or has not happened.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from random import Random  # noqa: TID251  the type alone: the dice come in
+
+from coterie.log.files import File, Lock, Sync, parent_of
+from coterie.wire.buffer import Buffer
+
+__all__ = ["Disk", "PowerCut"]
+
+
+class PowerCut(BaseException):
+    """The machine dies in the middle of what it does; no handler of errors is to get hold of it."""
+
+
+class _Inode:
+    __slots__ = ("content", "durable", "safe")
+
+    def __init__(self, content: bytes = b"") -> None:
+        self.content = bytearray(content)
+        self.safe = len(content)
+        """So much of the beginning of the content is durable..."""
+        self.durable: bytes | None = None
+        """... unless it was cut to less than was: then this is."""
+
+
+class _Directory:
+    __slots__ = ("changes", "durable", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, _Inode | _Directory] = {}
+        self.durable: dict[str, _Inode | _Directory] = {}
+        self.changes: list[dict[str, _Inode | _Directory | None]] = []
+        """Since the last sync, in order; each happens whole. None: the name is gone."""
+
+    def change(self, names: dict[str, _Inode | _Directory | None]) -> None:
+        self.changes.append(names)
+        _apply(self.entries, names)
+
+    def sync(self) -> None:
+        self.durable = dict(self.entries)
+        self.changes.clear()
+
+
+def _apply(entries: dict[str, _Inode | _Directory], names: dict[str, _Inode | _Directory | None]) -> None:
+    for name, entry in names.items():
+        if entry is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = entry
+
+
+class Disk:
+    def __init__(self, dice: Random) -> None:
+        self._dice = dice
+        self._root = _Directory()
+        self._locks: set[str] = set()
+        self.is_full = False
+        self.is_failing = False
+        self.refused = 0
+        """How often it said no."""
+        self.lost_bytes = 0
+        """What power cuts took."""
+        self.steps_left: int | None = None
+        """How often names or durability change until the power is cut; None: it stays."""
+
+    # --- trouble ------------------------------------------------------------------------------------------------------
+
+    def check(self, path: str, *, writes: bool) -> None:
+        if self.steps_left is not None and writes:
+            if not self.steps_left:
+                raise PowerCut
+            self.steps_left -= 1
+        if self.is_failing:
+            self._refuse(errno.EIO, path)
+
+    def check_room(self, path: str) -> None:
+        if self.is_full:
+            self._refuse(errno.ENOSPC, path)
+
+    def _refuse(self, number: int, path: str) -> None:
+        self.refused += 1
+        raise OSError(number, f"{errno.errorcode[number]} of a simulated disk", path)
+
+    def share(self) -> float:
+        """Of a write that fails, how much is there."""
+        return self._dice.random()
+
+    def crash(self) -> None:
+        """The power is cut: what is found from now on is what was durable, and some of the rest."""
+        self.steps_left = None
+        self.is_full = self.is_failing = False
+        self._locks.clear()
+        found: dict[int, _Inode] = {}
+        self._root = self._left_of(self._root, found)
+
+    def killed(self) -> None:
+        """The process dies, the system lives: all that was written is there."""
+        self.steps_left = None
+        self._locks.clear()
+
+    def _left_of(self, directory: _Directory, found: dict[int, _Inode]) -> _Directory:
+        entries = dict(directory.durable)
+        for names in directory.changes[: self._dice.randint(0, len(directory.changes))]:
+            _apply(entries, names)
+        after = _Directory()
+        for name, entry in entries.items():
+            if isinstance(entry, _Directory):
+                after.entries[name] = self._left_of(entry, found)
+            else:
+                if id(entry) not in found:
+                    found[id(entry)] = _Inode(self._content_left(entry))
+                after.entries[name] = found[id(entry)]
+        after.durable = dict(after.entries)
+        return after
+
+    def _content_left(self, inode: _Inode) -> bytes:
+        content = bytes(inode.content)
+        if inode.durable is not None:
+            return self._dice.choice((content, inode.durable))
+        unsure = len(content) - inode.safe
+        if not unsure:
+            return content
+        kept = inode.safe + self._dice.choice((0, self._dice.randint(0, unsure), unsure))
+        zeros = self._dice.randint(0, len(content) - kept) if self._dice.random() < 0.25 else 0
+        self.lost_bytes += len(content) - kept
+        return content[:kept] + bytes(zeros)
+
+    # --- the port -----------------------------------------------------------------------------------------------------
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        directory, name = self._parent(path)
+        entry = directory.entries.get(name)
+        if isinstance(entry, _Directory):
+            raise IsADirectoryError(errno.EISDIR, "a directory", path)
+        self.check(path, writes=entry is None)
+        if entry is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            self.check_room(path)
+            entry = _Inode()
+            directory.change({name: entry})
+        return _SimFile(self, path, entry)
+
+    def exists(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    def size(self, path: str) -> int:
+        entry = self._find(path)
+        if not isinstance(entry, _Inode):
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return len(entry.content)
+
+    def names(self, path: str = "") -> list[str]:
+        self.check(path, writes=False)
+        return sorted(self._directory(path).entries)
+
+    def mkdir(self, path: str) -> None:
+        at = self._root
+        for name in path.split("/"):
+            entry = at.entries.get(name)
+            if entry is None:
+                self.check(path, writes=True)
+                self.check_room(path)
+                entry = _Directory()
+                at.change({name: entry})
+            if not isinstance(entry, _Directory):
+                raise FileExistsError(errno.EEXIST, "a file", path)
+            at = entry
+
+    def rename(self, old: str, new: str) -> None:
+        self.check(new, writes=True)
+        entry = self._find(old)
+        if entry is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file or directory", old)
+        if old == new:
+            return
+        source, old_name = self._parent(old)
+        target, new_name = self._parent(new)
+        replaced = target.entries.get(new_name)
+        if isinstance(replaced, _Directory) and replaced.entries:
+            raise OSError(errno.ENOTEMPTY, "not empty", new)
+        if source is target:
+            source.change({old_name: None, new_name: entry})
+        else:
+            target.change({new_name: entry})
+            source.change({old_name: None})
+
+    def delete(self, path: str) -> None:
+        directory, name = self._parent(path)
+        entry = directory.entries.get(name)
+        if isinstance(entry, _Directory):
+            raise IsADirectoryError(errno.EISDIR, "a directory", path)
+        if entry is not None:
+            self.check(path, writes=True)
+            directory.change({name: None})
+
+    def rmdir(self, path: str) -> None:
+        self.check(path, writes=True)
+        if self._directory(path).entries:
+            raise OSError(errno.ENOTEMPTY, "not empty", path)
+        directory, name = self._parent(path)
+        directory.change({name: None})
+
+    def sync_directory(self, path: str = "") -> None:
+        self.check(path, writes=True)
+        self._directory(path).sync()
+
+    def lock(self, path: str) -> Lock:
+        if path in self._locks:
+            raise BlockingIOError(errno.EAGAIN, "locked", path)
+        self.open(path, create=True)
+        self._locks.add(path)
+        return _SimLock(self._locks, path)
+
+    # --- finding ------------------------------------------------------------------------------------------------------
+
+    def _find(self, path: str) -> _Inode | _Directory | None:
+        at: _Inode | _Directory | None = self._root
+        for name in path.split("/") if path else ():
+            if not isinstance(at, _Directory):
+                return None
+            at = at.entries.get(name)
+        return at
+
+    def _directory(self, path: str) -> _Directory:
+        found = self._find(path)
+        if not isinstance(found, _Directory):
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        return found
+
+    def _parent(self, path: str) -> tuple[_Directory, str]:
+        return self._directory(parent_of(path)), path.rpartition("/")[2]
+
+    def files(self) -> Iterator[tuple[str, int]]:
+        """Every file and its size, for whoever looks at the whole."""
+        yield from _walk(self._root, "")
+
+
+def _walk(directory: _Directory, path: str) -> Iterator[tuple[str, int]]:
+    for name, entry in sorted(directory.entries.items()):
+        if isinstance(entry, _Directory):
+            yield from _walk(entry, f"{path}{name}/")
+        else:
+            yield f"{path}{name}", len(entry.content)
+
+
+class _SimLock:
+    def __init__(self, held: set[str], path: str) -> None:
+        self._held = held
+        self._path = path
+
+    def release(self) -> None:
+        self._held.discard(self._path)
+
+
+class _SimSync:
+    """What was there when it was asked for; what was written since may be durable or not, so it is not."""
+
+    __slots__ = ("_file", "_size")
+
+    def __init__(self, file: _SimFile, size: int) -> None:
+        self._file = file
+        self._size = size
+
+    def run(self) -> None:
+        self._file.make_durable(self._size)
+
+
+class _SimFile:
+    __slots__ = ("_disk", "_inode", "_path")
+
+    def __init__(self, disk: Disk, path: str, inode: _Inode) -> None:
+        self._disk = disk
+        self._path = path
+        self._inode = inode
+
+    @property
+    def size(self) -> int:
+        return len(self._inode.content)
+
+    def append(self, data: Buffer) -> None:
+        disk = self._disk
+        if disk.is_full or disk.is_failing:
+            self._inode.content += bytes(data)[: int(disk.share() * len(data))]
+            disk.check_room(self._path)
+            disk.check(self._path, writes=False)
+        self._inode.content += data
+
+    def pread(self, size: int, at: int) -> bytes:
+        if self._disk.is_failing:
+            self._disk.check(self._path, writes=False)
+        return bytes(memoryview(self._inode.content)[at : at + size])
+
+    def truncate(self, size: int) -> None:
+        self._disk.check(self._path, writes=False)
+        inode = self._inode
+        if size < inode.safe:
+            if inode.durable is None:
+                inode.durable = bytes(inode.content[: inode.safe])
+            inode.safe = size
+        del inode.content[size:]
+        inode.content += bytes(size - len(inode.content))
+
+    def sync(self) -> None:
+        self.make_durable(self.size)
+
+    def later(self) -> Sync:
+        return _SimSync(self, self.size)
+
+    def make_durable(self, size: int) -> None:
+        self._disk.check(self._path, writes=True)
+        inode = self._inode
+        inode.durable = None
+        inode.safe = max(min(size, len(inode.content)), inode.safe)
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,233 @@
+"""The network: wires between clients and brokers, each with two directions that keep their order, and all that goes
+wrong with them: delays, slow links, cuts, connections that are lost, and connections that only one side believes in.
+
+What is sent into a cut is not lost: it comes when the cut is mended, as TCP would have it, unless somebody has given
+up meanwhile. A wire that is half open swallows everything and says nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from coterie.sim.dice import Random
+
+if TYPE_CHECKING:
+    from coterie.sim.client import Asked, Client
+    from coterie.sim.machine import Link, Machine
+    from coterie.sim.world import World
+
+__all__ = ["Network", "Wire"]
+
+
+class Wire:
+    """One TCP connection. `is_open`: the client believes in it; `link`: what the broker knows of it."""
+
+    __slots__ = (
+        "alarm_ms",
+        "asked",
+        "client",
+        "dice",
+        "down_at_ms",
+        "held",
+        "is_cut",
+        "is_dead",
+        "is_open",
+        "is_ready",
+        "key",
+        "last_body",
+        "last_id",
+        "last_request",
+        "link",
+        "machine",
+        "unsent",
+        "up_at_ms",
+    )
+
+    def __init__(self, client: Client, machine: Machine, key: tuple[int, str], dice: Random) -> None:
+        self.client = client
+        self.machine = machine
+        self.key = key
+        self.dice = dice
+        self.link: Link | None = None
+        self.is_open = True
+        self.is_ready = False
+        self.is_cut = False
+        self.is_dead = False
+        """Half open: what is sent arrives nowhere."""
+        self.up_at_ms = self.down_at_ms = 0
+        self.held: deque[tuple[Any, Any]] = deque()
+        """What arrives when the cut is mended."""
+        # The client's side of it.
+        self.unsent: list[bytes] = []
+        self.asked: deque[Asked] = deque()
+        self.last_id = 0
+        self.last_request: Any = None
+        self.last_body = b""
+        self.alarm_ms = -1
+
+
+class Network:
+    def __init__(self, world: World, *, delay_ms: int, jitter_ms: int) -> None:
+        self._world = world
+        self._schedule = world.schedule
+        self._delay_ms = delay_ms
+        self._jitter_ms = jitter_ms
+        self._opened: dict[str, int] = {}
+        self.wires: dict[Wire, None] = {}
+        """Those that at least one side believes in."""
+        self.cuts: dict[str, int] = {}
+        """Names of hosts that are cut off, and by how many cuts."""
+        self.slow: dict[str, int] = {}
+        """Names of hosts whose links take so many ms more."""
+
+    # --- wires --------------------------------------------------------------------------------------------------------
+
+    def open(self, client: Client, machine: Machine, key: tuple[int, str], after_ms: int) -> Wire:
+        name = f"{client.name}/{key[0]}/{key[1]}"
+        number = self._opened[name] = self._opened.get(name, 0) + 1
+        wire = Wire(client, machine, key, self._world.dice.of(f"wire/{name}/{number}"))
+        wire.is_cut = self._is_cut(wire)
+        wire.up_at_ms = self._schedule.now_ms + after_ms
+        self.wires[wire] = None
+        self._up(wire, self._syn, wire)
+        return wire
+
+    def _is_cut(self, wire: Wire) -> bool:
+        return wire.client.name in self.cuts or wire.machine.name in self.cuts
+
+    def _delay(self, wire: Wire) -> int:
+        delay = self._delay_ms + int(wire.dice.random() * self._jitter_ms)
+        if self.slow:
+            delay += self.slow.get(wire.client.name, 0) + self.slow.get(wire.machine.name, 0)
+        return delay
+
+    def _up(self, wire: Wire, act: Any, about: Any) -> None:
+        at_ms = self._schedule.now_ms + self._delay(wire)
+        if at_ms < wire.up_at_ms:
+            at_ms = wire.up_at_ms
+        wire.up_at_ms = at_ms
+        self._schedule.at(at_ms, act, about)
+
+    def _down(self, wire: Wire, act: Any, about: Any) -> None:
+        at_ms = self._schedule.now_ms + self._delay(wire)
+        if at_ms < wire.down_at_ms:
+            at_ms = wire.down_at_ms
+        wire.down_at_ms = at_ms
+        self._schedule.at(at_ms, act, about)
+
+    def _waits(self, wire: Wire, act: Any, about: Any) -> bool:
+        """It cannot arrive now, or never."""
+        if wire.is_dead:
+            return True
+        if wire.is_cut or wire.held:
+            wire.held.append((act, about))
+            return True
+        return False
+
+    # --- from the client ----------------------------------------------------------------------------------------------
+
+    def send(self, wire: Wire, data: bytes) -> None:
+        self._up(wire, self._arrives, (wire, data))
+
+    def _syn(self, wire: Wire) -> None:
+        if self._waits(wire, self._syn, wire):
+            return
+        link = wire.machine.accepts(wire)
+        if link is None:
+            if wire.machine.has_power:
+                self._down(wire, self._reset, wire)
+            return
+        wire.link = link
+        self._down(wire, self._ack, wire)
+
+    def _arrives(self, about: tuple[Wire, bytes]) -> None:
+        wire, data = about
+        if self._waits(wire, self._arrives, about):
+            return
+        if wire.link is not None:
+            wire.machine.receives((wire.link, data))
+        elif wire.machine.has_power:
+            self._down(wire, self._reset, wire)
+
+    def hang_up(self, wire: Wire) -> None:
+        """The client closes it; the broker hears of it, if it can."""
+        wire.is_open = False
+        self._up(wire, self._fin, wire)
+
+    def _fin(self, wire: Wire) -> None:
+        if wire.is_dead or self._waits(wire, self._fin, wire):
+            self._forget(wire)
+            return
+        if wire.link is not None:
+            wire.machine.loses((wire.link, "hung up"))
+        self._forget(wire)
+
+    def _forget(self, wire: Wire) -> None:
+        if wire.link is None and not wire.is_open:
+            self.wires.pop(wire, None)
+
+    def vanish(self, client: Client) -> None:
+        """Its host loses power: nobody is told, the broker keeps believing in its connections."""
+        for wire in [wire for wire in self.wires if wire.client is client]:
+            wire.is_open = False
+            wire.is_dead = True
+            self._forget(wire)
+
+    # --- from the broker ----------------------------------------------------------------------------------------------
+
+    def answer(self, wire: Wire, data: bytes) -> None:
+        self._down(wire, self._returns, (wire, data))
+
+    def _ack(self, wire: Wire) -> None:
+        if not self._waits(wire, self._ack, wire) and wire.is_open:
+            wire.client.connected(wire)
+
+    def _returns(self, about: tuple[Wire, bytes]) -> None:
+        wire = about[0]
+        if wire.is_open and not self._waits(wire, self._returns, about):
+            wire.client.hears(about)
+
+    def drop(self, wire: Wire) -> None:
+        """The broker closes it, or its process has died: the client hears of it, if it can."""
+        wire.link = None
+        self._forget(wire)
+        if wire.is_open:
+            self._down(wire, self._reset, wire)
+
+    def _reset(self, wire: Wire) -> None:
+        if wire.is_open and not self._waits(wire, self._reset, wire):
+            wire.client.lost(wire)
+            self._forget(wire)
+
+    def power_lost(self, machine: Machine) -> None:
+        """Nobody is told. Once it is back, it knows nothing of its old connections and says so to whoever speaks."""
+        for wire in [wire for wire in self.wires if wire.machine is machine]:
+            wire.link = None
+            wire.held.clear()
+            self._forget(wire)
+
+    # --- trouble ------------------------------------------------------------------------------------------------------
+
+    def lose(self, wire: Wire) -> None:
+        """Both sides notice."""
+        if wire.link is not None:
+            wire.machine.loses((wire.link, "reset"))
+        self.drop(wire)
+
+    def cut(self, host: str) -> None:
+        self.cuts[host] = self.cuts.get(host, 0) + 1
+        for wire in self.wires:
+            wire.is_cut = self._is_cut(wire)
+
+    def mend(self, host: str) -> None:
+        self.cuts[host] -= 1
+        if not self.cuts[host]:
+            del self.cuts[host]
+        for wire in list(self.wires):
+            wire.is_cut = self._is_cut(wire)
+            if not wire.is_cut and wire.held:
+                held, wire.held = wire.held, deque()
+                for act, about in held:  # in order, and what was sent since comes behind
+                    wire.up_at_ms = wire.down_at_ms = self._schedule.now_ms
+                    self._schedule.at(self._schedule.now_ms, act, about)

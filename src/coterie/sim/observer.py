@@ -1,0 +1,69 @@
+"""Whoever watches a world: invariants, the story, the account of what was exercised. Each takes what it cares for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coterie.client.member import effects
+    from coterie.client.words import TopicPartition
+    from coterie.facts import Fact
+    from coterie.messages import OffsetCommit
+    from coterie.sim.client import Asked, Client
+    from coterie.sim.consumer import Consumer
+    from coterie.sim.machine import Link, Machine
+    from coterie.sim.network import Wire
+    from coterie.sim.world import World
+
+__all__ = ["HOOKS", "Broken", "Observer"]
+
+
+class Broken(BaseException):
+    """An invariant does not hold. Not an Exception: what catches those in the shipped code is not to catch this."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(f"{name}: {what}")
+        self.name = name
+        self.what = what
+
+
+class Observer:
+    """Whatever of these a class defines is called; what it does not define costs nothing."""
+
+    name = "observer"
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def fails(self, what: str) -> None:
+        raise Broken(self.name, what)
+
+    # the wire
+    def request_arrived(self, machine: Machine, link: Link, frame: bytes) -> None: ...
+    def answered(self, client: Client, asked: Asked, answer: Any, data: bytes) -> None: ...
+    def timed_out(self, client: Client, wire: Wire, asked: Asked) -> None: ...
+    # the broker
+    def tell(self, machine: Machine, fact: Fact) -> None: ...
+    def broker_began(self, machine: Machine) -> None: ...
+    def broker_ended(self, machine: Machine) -> None: ...
+    # consumers and producers
+    def came(self, consumer: Consumer) -> None: ...
+    def went(self, consumer: Consumer, how: str) -> None: ...
+    def ownership_changed(self, consumer: Consumer) -> None: ...
+    def listened(self, consumer: Consumer, call: effects.CallListener) -> None: ...
+    def held(self, consumer: Consumer, partitions: Collection[TopicPartition]) -> None: ...
+    def assigned(self, consumer: Consumer, effect: effects.SetAssignment) -> None: ...
+    def commit_sent(self, client: Client, request: OffsetCommit) -> None: ...
+    def took(self, consumer: Consumer, records: Sequence[Any]) -> None: ...
+    def processed(self, consumer: Consumer, records: Sequence[Any]) -> None: ...
+    def acknowledged(self, where: TopicPartition, offset: int, value: bytes) -> None: ...
+    # the run
+    def happened(self, who: str, what: str) -> None: ...
+    def sample(self) -> None: ...
+    def ended(self) -> None: ...
+
+
+HOOKS = tuple(
+    name for name, value in vars(Observer).items() if callable(value) and not name.startswith("_") and name != "fails"
+)

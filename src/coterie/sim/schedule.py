@@ -1,0 +1,43 @@
+"""Everything that is going to happen, in order of time; at the same time, in the order in which it was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+__all__ = ["Schedule"]
+
+Act = Callable[[Any], None]
+
+
+class Schedule:
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.steps = 0
+        self._heap: list[tuple[int, int, Act, Any]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def at(self, at_ms: int, act: Act, about: Any) -> None:
+        """`act(about)` at that time. Nothing can be taken back: whoever acts looks whether it is still wanted."""
+        self._count = count = self._count + 1
+        heappush(self._heap, (at_ms, count, act, about))
+
+    def after(self, ms: int, act: Act, about: Any) -> None:
+        self.at(self.now_ms + ms, act, about)
+
+    def step(self, until_ms: int) -> bool:
+        """The next thing that happens before or at `until_ms`; False if there is none, and it is then that time."""
+        heap = self._heap
+        if not heap or heap[0][0] > until_ms:
+            self.now_ms = until_ms
+            return False
+        at_ms, _, act, about = heappop(heap)
+        if at_ms > self.now_ms:
+            self.now_ms = at_ms
+        self.steps += 1
+        act(about)
+        return True

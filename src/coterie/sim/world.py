@@ -1,0 +1,199 @@
+"""A world: virtual time, a network, machines with brokers, clients; and those who watch.
+
+Everything that happens passes through here once, by name, and is handed to each observer that wants to know of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from coterie.broker.settings import Settings
+from coterie.client.member import effects
+from coterie.client.words import TopicPartition
+from coterie.errors import KafkaError
+from coterie.facts import Fact
+from coterie.group import Group
+from coterie.messages import OffsetCommit
+from coterie.sim.admin import Admin
+from coterie.sim.client import Asked, Client
+from coterie.sim.consumer import Consumer, Habits
+from coterie.sim.dice import Dice
+from coterie.sim.host import Clock
+from coterie.sim.machine import Link, Machine
+from coterie.sim.network import Network, Wire
+from coterie.sim.observer import HOOKS, Broken, Observer
+from coterie.sim.producer import Producer
+from coterie.sim.schedule import Schedule
+
+__all__ = ["World"]
+
+EPOCH_MS = 1_700_000_000_000
+RESTART_MS = 3_000
+
+
+class World:
+    def __init__(
+        self,
+        seed: int,
+        observers: Sequence[Callable[[World], Observer]],
+        settings: Mapping[str, object],
+        *,
+        delay_ms: int = 0,
+        jitter_ms: int = 3,
+        skew_ms: int = 0,
+        drift_ppm: int = 0,
+        nodes: int = 1,
+    ) -> None:
+        """`nodes` is the seam for clusters of several: clients already ask for whom the metadata names."""
+        self.seed = seed
+        self.dice = Dice(seed)
+        self.schedule = Schedule()
+        self.network = Network(self, delay_ms=delay_ms, jitter_ms=jitter_ms)
+        self._clock_dice = self.dice.of("clocks")
+        self._skew_ms, self._drift_ppm = skew_ms, drift_ppm
+        self._began_ms = EPOCH_MS + self._clock_dice.randrange(10**9)
+        self.machines = {
+            number: Machine(self, number, Settings.of({"node.id": number, **settings}), self._clock(f"b{number}"))
+            for number in range(1, nodes + 1)
+        }
+        self.consumers: dict[str, Consumer] = {}
+        """Those that are alive, by name. A name that comes back is another process."""
+        self.producers: dict[str, Producer] = {}
+        self.clients: dict[str, Client] = {}
+        """Everybody else that speaks to brokers."""
+        self.admin = Admin(self, "admin", self._clock("admin"))
+        self.is_healing = False
+        self._lives: dict[str, int] = {}
+        self.observers = [make(self) for make in observers]
+        self._on = {
+            hook: [
+                getattr(one, hook)
+                for one in self.observers
+                if getattr(type(one), hook) is not getattr(Observer, hook)
+            ]
+            for hook in HOOKS
+        }
+        self._arrived, self._answered = self._on["request_arrived"], self._on["answered"]
+
+    def _clock(self, name: str) -> Clock:
+        dice = self.dice.of(f"clock/{name}")
+        skew_ms, ppm = self._skew_ms, self._drift_ppm
+        return Clock(
+            self._began_ms + (dice.randint(-skew_ms, skew_ms) if skew_ms else 0), dice.randint(-ppm, ppm) if ppm else 0
+        )
+
+    # --- who is there -------------------------------------------------------------------------------------------------
+
+    def consumer(self, name: str, habits: Habits) -> Consumer | None:
+        """A process of that name comes, unless one is there."""
+        if name in self.consumers:
+            return None
+        life = self._lives[name] = self._lives.get(name, 0) + 1
+        consumer = Consumer(self, name if life == 1 else f"{name}.{life}", self._clock(name), habits)
+        consumer.seat = name
+        self.consumers[name] = consumer
+        self._each("came", consumer)
+        consumer.begin()
+        return consumer
+
+    def crash(self, consumer: Consumer, *, loses_power: bool = False) -> None:
+        if consumer.is_alive:
+            consumer.ends(loses_power=loses_power)
+            self._gone(consumer, "crashed")
+
+    def closed(self, consumer: Consumer) -> None:
+        self._gone(consumer, "closed")
+
+    def fenced(self, consumer: Consumer) -> None:
+        """Another process has its place: it ends, and its supervisor does not bring it back."""
+        consumer.ends()
+        self._gone(consumer, "was fenced")
+
+    def _gone(self, consumer: Consumer, how: str) -> None:
+        if self.consumers.get(consumer.seat) is consumer:
+            del self.consumers[consumer.seat]
+        self._each("went", consumer, how)
+
+    def producer(self, name: str, topics: Sequence[str], every_ms: int) -> Producer:
+        producer = self.producers[name] = Producer(self, name, self._clock(name), topics, every_ms)
+        producer.begin()
+        return producer
+
+    def group(self, group_id: str) -> Group | None:
+        """As its coordinator has it, if there is one now."""
+        for machine in self.machines.values():
+            if machine.node is not None:
+                coordinator = machine.node.coordinator
+                shard = coordinator.shards.get(coordinator.partition_of(group_id))
+                if shard is not None and group_id in shard.groups:
+                    return shard.groups[group_id]
+        return None
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def _each(self, hook: str, *about: Any) -> None:
+        for hears in self._on[hook]:
+            hears(*about)
+
+    def fails(self, name: str, what: str) -> None:
+        raise Broken(name, what)
+
+    def request_arrived(self, machine: Machine, link: Link, frame: bytes) -> None:
+        for hears in self._arrived:
+            hears(machine, link, frame)
+
+    def answered(self, client: Client, asked: Asked, answer: Any, data: bytes) -> None:
+        for hears in self._answered:
+            hears(client, asked, answer, data)
+
+    def timed_out(self, client: Client, wire: Wire, asked: Asked) -> None:
+        self._each("timed_out", client, wire, asked)
+
+    def dropped(self, machine: Machine, wire: Wire, why: str) -> None:
+        self._each("happened", machine.name, f"closes the connection of {wire.client.name}: {why}")
+
+    def tell(self, machine: Machine, fact: Fact) -> None:
+        self._each("tell", machine, fact)
+
+    def broker_began(self, machine: Machine) -> None:
+        self._each("broker_began", machine)
+
+    def broker_ended(self, machine: Machine) -> None:
+        self._each("broker_ended", machine)
+
+    def ownership_changed(self, consumer: Consumer) -> None:
+        self._each("ownership_changed", consumer)
+
+    def listened(self, consumer: Consumer, call: effects.CallListener) -> None:
+        self._each("listened", consumer, call)
+
+    def held(self, consumer: Consumer, partitions: Collection[TopicPartition]) -> None:
+        self._each("held", consumer, partitions)
+
+    def assigned(self, consumer: Consumer, effect: effects.SetAssignment) -> None:
+        self._each("assigned", consumer, effect)
+
+    def commit_sent(self, client: Client, request: OffsetCommit) -> None:
+        self._each("commit_sent", client, request)
+
+    def took(self, consumer: Consumer, records: Sequence[Any]) -> None:
+        self._each("took", consumer, records)
+
+    def processed(self, consumer: Consumer, records: Sequence[Any]) -> None:
+        self._each("processed", consumer, records)
+
+    def read_failed(self, consumer: Consumer, error: KafkaError) -> None:
+        self._each("happened", consumer.name, f"cannot read: {error}")
+
+    def acknowledged(self, where: TopicPartition, offset: int, value: bytes) -> None:
+        self._each("acknowledged", where, offset, value)
+
+    def happened(self, who: str, what: str) -> None:
+        self._each("happened", who, what)
+
+    def sample(self) -> None:
+        self._each("sample")
+
+    def ended(self) -> None:
+        self._each("ended")
