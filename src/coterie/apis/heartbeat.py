@@ -37,6 +37,8 @@ _read_response, _write_response = codec(API, _Response)
 _PREPARED = [
     {error: _write_response(_Response(error=error), version) for error in ErrorCode} for version in API.versions
 ]
+_READ = [{body: error for error, body in answers.items()} for answers in _PREPARED]
+"""Most brokers say it in the very bytes in which we do."""
 
 
 def write_response(error: ErrorCode, version: int) -> bytes:
@@ -70,7 +72,8 @@ def write_request(request: Heartbeat, version: int) -> bytes:
 
 
 def read_response(frame: bytes, at: int, version: int) -> ErrorCode:
-    return _read_response(frame, at, version).error
+    error = _READ[version].get(bytes(frame[at:]))
+    return _read_response(frame, at, version).error if error is None else error
 
 
 # --- written out ------------------------------------------------------------------------------------------------------
