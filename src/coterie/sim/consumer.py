@@ -290,10 +290,10 @@ class Consumer(Client):
         if self._is_handling:
             return
         self._is_handling = True
-        member, perform = self.member, _PERFORM
+        member, perform, now_ms = self.member, _PERFORM, self.now_ms
         try:
             while queue:
-                for effect in member.handle(queue.popleft(), self.now_ms):
+                for effect in member.handle(queue.popleft(), now_ms):
                     perform[type(effect)](self, effect)
         finally:
             self._is_handling = False
