@@ -42,7 +42,7 @@ from coterie.wire.records import NO_LIMIT, BatchBuilder, EndMarker, build_marker
 if TYPE_CHECKING:
     from coterie.broker.node import Node
 
-__all__ = ["HANDLERS", "OFFSETS_TOPIC", "GroupLogs", "read_some"]
+__all__ = ["HANDLERS", "OFFSETS_TOPIC", "GroupLogs", "read_groups", "read_some"]
 
 
 # --- one group --------------------------------------------------------------------------------------------------------
@@ -300,9 +300,7 @@ class GroupLogs:
             if log is None:
                 continue  # another node's
             replay = node.coordinator.gain(partition)
-            offset = log.log_start
-            while offset < log.log_end:
-                offset = read_some(log, offset, replay)
+            read_groups(log, replay)
             node.follow(node.coordinator.loaded(partition, now_ms), now_ms)
 
 
@@ -319,6 +317,13 @@ def _batch(effect: Append, now_ms: int) -> bytearray:
 
 
 _READ_AT_ONCE = 1 << 20
+
+
+def read_groups(log: PartitionLog, replay: Replay) -> None:
+    """All there is in a partition of `__consumer_offsets`, in order."""
+    offset = log.log_start
+    while offset < log.log_end:
+        offset = read_some(log, offset, replay)
 
 
 def read_some(log: PartitionLog, offset: int, replay: Replay) -> int:

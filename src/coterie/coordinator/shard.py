@@ -33,7 +33,15 @@ from coterie.group.effects import (
     Written,
 )
 from coterie.group.write_errors import error_for_client
-from coterie.messages import GroupsListed, Heartbeat, ListGroups, OffsetsCommitted, TopicsDeleted, TransactionMarker
+from coterie.messages import (
+    GroupsListed,
+    Heartbeat,
+    ListGroups,
+    OffsetsCommitted,
+    Token,
+    TopicsDeleted,
+    TransactionMarker,
+)
 from coterie.wire.commit_rows import OffsetRows
 from coterie.wire.offsets_topic import write_record
 from coterie.wire.records import joined
@@ -72,6 +80,24 @@ class Shard:
         self._tickets = tickets or count(1)  # never used twice, not even by the next shard of this partition
         self._ticket = 0
         self._watches = False  # the timer for commits that wait too long is armed
+
+    # --- for those who look ------------------------------------------------------------------------------------------
+
+    @property
+    def is_writing(self) -> bool:
+        """Something is on its way to the log, or waits for its turn."""
+        return bool(self._under_way or self._queue)
+
+    def waiting_tokens(self) -> Iterator[Token]:
+        """Whoever will be answered: by a member that is parked, a write that ends, or the end of a group."""
+        for group in self.groups.values():
+            for member in group.members.values():
+                yield from (token for token in (member.parked_join, member.parked_sync) if token is not None)
+        held = [event for events in self._held.values() for event in events]
+        for waiting in [*(item.then for item in (*self._under_way, *self._queue)), *held]:
+            token = getattr(waiting, "token", None)
+            if token is not None:
+                yield token
 
     # --- events -------------------------------------------------------------------------------------------------------
 
