@@ -253,6 +253,11 @@ class Consumer(Client):
                 self.user = User.AWAY
                 self.later(0, self.poll, None)
 
+    def behave(self) -> None:
+        """From now on nobody has to wait for it."""
+        self.habits.work_ms = min(self.habits.work_ms, 200)
+        self.habits.listener_ms = min(self.habits.listener_ms, 1_000)
+
     def subscribe(self, topics: Sequence[str]) -> None:
         self.habits.topics = topics
         self.tell(events.Subscribed(topics))

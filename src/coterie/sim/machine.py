@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from coterie.broker.calls import Close, Connection, Do, Effect, Flush, Send, Work
+from coterie.broker.groups import read_groups
 from coterie.broker.node import Node
 from coterie.broker.quick_heartbeat import HEARTBEAT, QuickHeartbeat
 from coterie.broker.settings import Settings
@@ -21,6 +22,7 @@ from coterie.sim.disk import Disk, PowerCut
 from coterie.sim.host import Clock, Host
 from coterie.sim.network import Wire
 from coterie.wire.frames import FrameCutter
+from coterie.wire.offsets_topic import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from coterie.sim.world import World
@@ -56,6 +58,7 @@ class Machine(Host):
         self.links: dict[Link, None] = {}
         self.slow_disk = 1
         """Everything on the disk takes so many times longer."""
+        self.was_slow = False
         self._fresh_id = fresh_ids(world.dice.of(f"{self.name}/ids"))
         self._disk_dice = world.dice.of(f"{self.name}/latency")
         self._jobs: deque[Flush | Work] = deque()
@@ -156,6 +159,48 @@ class Machine(Host):
         self.disk.killed()
         for link in self._take_links():
             self.world.network.drop(link.wire)
+
+    def lose_groups(self) -> None:
+        """Somebody else coordinates from now on: whoever waits is told, and everything about groups is forgotten."""
+        node = self.node
+        if node is not None:
+            for partition in list(node.coordinator.shards):
+                node.follow(node.coordinator.lose(partition, self.now_ms), self.now_ms)
+            self._perform(node.ring(self.now_ms))
+
+    def gain_groups(self, _about: object = None) -> None:
+        """And back again. A new coordinator reads what is durable: so it waits until all is."""
+        node = self.node
+        if node is None:
+            return  # it reads everything when it starts
+        if self.is_paused:
+            self.misses(self.gain_groups, None)
+            return
+        topic = node.directory.topics.get(OFFSETS_TOPIC)
+        lost = [at for at in range(topic.partitions if topic else 0) if at not in node.coordinator.shards]
+        logs = {at: node.directory.logs[OFFSETS_TOPIC, at] for at in lost}
+        if not all(log.is_in_order and log.durable_end == log.log_end for log in logs.values()):
+            self.later(200, self._gain_again, node)
+            return
+        for partition, log in logs.items():
+            read_groups(log, node.coordinator.gain(partition))
+        self.later(self._disk_dice.randint(0, 300), self._loaded, (node, lost))
+
+    def _gain_again(self, node: Node) -> None:
+        if node is self.node:
+            self.gain_groups()
+
+    def _loaded(self, about: tuple[Node, list[int]]) -> None:
+        if self.is_paused:
+            self.misses(self._loaded, about)
+            return
+        node, partitions = about
+        if node is self.node:
+            for partition in partitions:
+                if partition not in node.coordinator.shards:
+                    node.follow(node.coordinator.loaded(partition, self.now_ms), self.now_ms)
+            self.world.broker_began(self)
+            self._perform(node.ring(self.now_ms))
 
     # --- connections --------------------------------------------------------------------------------------------------
 

@@ -1,1 +1,115 @@
-class Plan: ...
+"""A plan: everything that is drawn from a seed before anything happens, as values that can be printed and left out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from coterie.errors import CoterieError
+from coterie.sim.dice import Dice
+from coterie.sim.faults import draw_fault
+from coterie.sim.steps import Fault, Step
+from coterie.sim.workloads import FIRST_MS, WORKLOADS, Scene
+
+__all__ = ["Plan"]
+
+MINUTE_MS = 60_000
+LENGTH_MS = 10 * MINUTE_MS
+LEAST_FAULTS, MOST_FAULTS = 5, 12
+
+
+@dataclass(frozen=True)
+class Plan:
+    seed: int
+    workload: str
+    length_ms: int
+    members: int
+    steps: tuple[Step, ...]
+    topics: dict[str, int]
+    settings: dict[str, object]
+    every_ms: int
+    delay_ms: int = 0
+    jitter_ms: int = 3
+    skew_ms: int = 0
+    drift_ppm: int = 0
+    dropped: frozenset[int] = field(default_factory=frozenset)
+    """Steps that are left out, by number."""
+
+    @classmethod
+    def draw(
+        cls,
+        seed: int,
+        workload: str | None = None,
+        *,
+        hours: float | None = None,
+        members: int | None = None,
+        faults: int | None = None,
+        drop: Collection[int] = (),
+    ) -> Self:
+        """What is not given is drawn. `faults` 0: nothing goes wrong by itself."""
+        dice = Dice(seed)
+        throw = dice.of("plan")
+        drawn = throw.choice(list(WORKLOADS))
+        name = workload or drawn
+        if name not in WORKLOADS:
+            raise CoterieError(f"there is no workload {name!r}; there are {', '.join(WORKLOADS)}")
+        length_ms = LENGTH_MS if hours is None else max(round(hours * 60 * MINUTE_MS), MINUTE_MS)
+        count = throw.randint(2, 6) if members is None else members
+        scene = Scene(dice.of(f"workload/{name}"), length_ms, count, every_ms=throw.choice((300, 700, 3_000)))
+        scene.topics["t"] = throw.choice((3, 8, 12))
+        scene.settings = {
+            "offsets.topic.num.partitions": throw.choice((1, 4)),
+            "group.initial.rebalance.delay.ms": throw.choice((0, 3_000)),
+        }
+        knobs = {
+            "delay_ms": throw.choice((0, 1, 20)),
+            "jitter_ms": throw.choice((1, 3, 40)),
+            "skew_ms": throw.choice((0, 5_000, 600_000)),
+            "drift_ppm": throw.choice((0, 0, 200, 5_000)),
+        }
+        WORKLOADS[name](scene)
+        luck = dice.of("faults")
+        many = luck.randint(LEAST_FAULTS, MOST_FAULTS) * max(1, length_ms // LENGTH_MS) if faults is None else faults
+        seats = [*scene.seats, "p"]
+        wrong = [draw_fault(luck, luck.randint(FIRST_MS, length_ms), seats) for _ in range(many)]
+        steps = sorted([*scene.steps, *wrong], key=lambda step: step.at_ms)
+        return cls(
+            seed,
+            name,
+            length_ms,
+            count,
+            tuple(steps),
+            scene.topics,
+            scene.settings,
+            scene.every_ms,
+            **knobs,
+            dropped=frozenset(drop),
+        )
+
+    def without(self, numbers: Collection[int]) -> Self:
+        return replace(self, dropped=self.dropped | frozenset(numbers))
+
+    @property
+    def kept(self) -> list[tuple[int, Step]]:
+        return [(number, step) for number, step in enumerate(self.steps) if number not in self.dropped]
+
+    @property
+    def faults(self) -> int:
+        return sum(isinstance(step, Fault) for _, step in self.kept)
+
+    def lines(self) -> Iterator[str]:
+        yield (
+            f"seed {self.seed}: {self.workload}, {self.members} members, {self.length_ms / MINUTE_MS:g} minutes, "
+            f"{len(self.kept)} of {len(self.steps)} steps, {self.faults} faults"
+        )
+        yield (
+            f"topics {self.topics}, a record every {self.every_ms} ms, network {self.delay_ms} to "
+            f"{self.delay_ms + self.jitter_ms} ms, clocks {self.skew_ms} ms apart and off by {self.drift_ppm} ppm"
+        )
+        if self.settings:
+            yield "settings " + ", ".join(f"{name}={value}" for name, value in self.settings.items())
+
+    def script(self) -> Iterator[str]:
+        for number, step in self.kept:
+            yield f"{number:>4} {step}"

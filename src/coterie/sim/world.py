@@ -17,6 +17,7 @@ from coterie.group import Group
 from coterie.messages import OffsetCommit
 from coterie.sim.admin import Admin
 from coterie.sim.client import Asked, Client
+from coterie.sim.committer import Committer
 from coterie.sim.consumer import Consumer, Habits
 from coterie.sim.dice import Dice
 from coterie.sim.host import Clock
@@ -119,6 +120,12 @@ class World:
         producer = self.producers[name] = Producer(self, name, self._clock(name), topics, every_ms)
         producer.begin()
         return producer
+
+    def committer(self, group_id: str, topic: str, partitions: int, every_ms: int) -> None:
+        name = f"{group_id}-committer"
+        committer = Committer(self, name, self._clock(name), group_id, topic, partitions, every_ms)
+        self.clients[name] = committer
+        committer.begin()
 
     def group(self, group_id: str) -> Group | None:
         """As its coordinator has it, if there is one now."""

@@ -1,0 +1,72 @@
+"""An account of what a run has exercised, so that a quiet corner is seen: states x requests, faults, rounds by cause."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from coterie.apis import by_key
+from coterie.facts import Cause, Fact, RoundStarted
+from coterie.group import State
+from coterie.sim.machine import Link, Machine
+from coterie.sim.observer import Observer
+from coterie.sim.world import World
+
+__all__ = ["Account", "Exercised"]
+
+_REQUESTS = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "DeleteGroups")
+_NAMES = {row.key: row.name for row in by_key.values() if row.name in _REQUESTS}
+
+
+@dataclass(slots=True)
+class Account:
+    """Of one run, or of many together."""
+
+    runs: int = 0
+    simulated_ms: int = 0
+    events: int = 0
+    cells: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Requests by name and the state that the group was in when they arrived."""
+    faults: Counter[str] = field(default_factory=Counter)
+    causes: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Account) -> None:
+        self.runs += other.runs
+        self.simulated_ms += other.simulated_ms
+        self.events += other.events
+        self.cells.update(other.cells)
+        self.faults.update(other.faults)
+        self.causes.update(other.causes)
+        self.counts.update(other.counts)
+
+    def lines(self) -> Iterable[str]:
+        states = [str(state) for state in State]
+        yield f"{self.runs} runs, {self.simulated_ms / 3_600_000:.1f} simulated hours, {self.events} events"
+        yield "requests by the state they found:"
+        yield "  " + " ".join(["request".ljust(13), *(state.rjust(20) for state in states)])
+        for request in _REQUESTS:
+            found = [str(self.cells[request, state] or "-").rjust(20) for state in states]
+            yield "  " + " ".join([request.ljust(13), *found])
+        yield "faults: " + (", ".join(f"{name} {count}" for name, count in sorted(self.faults.items())) or "none")
+        yield "rounds: " + ", ".join(f"{cause} {self.causes[str(cause)]}" for cause in Cause)
+        yield "seen: " + ", ".join(f"{name} {count}" for name, count in sorted(self.counts.items()))
+
+
+class Exercised(Observer):
+    name = "exercised"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.account = Account(runs=1)
+
+    def request_arrived(self, _machine: Machine, link: Link, frame: bytes) -> None:
+        name = _NAMES.get(frame[1])
+        if name is not None:
+            group = self.world.group(link.wire.client.group_id)
+            self.account.cells[name, group.state if group is not None else State.DEAD] += 1
+
+    def tell(self, _machine: Machine, fact: Fact) -> None:
+        if type(fact) is RoundStarted:
+            self.account.causes[str(fact.cause)] += 1

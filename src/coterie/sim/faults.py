@@ -1,0 +1,233 @@
+"""What goes wrong: with brokers, disks, networks and clients. Each is drawn from the seed by a row of FAULTS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from coterie.sim.client import Client
+from coterie.sim.dice import Random
+from coterie.sim.machine import Machine
+from coterie.sim.steps import Fault, Undo
+from coterie.sim.world import World
+
+__all__ = ["FAULTS", "draw_fault"]
+
+
+def _machine(world: World, number: int) -> Machine:
+    return world.machines[number]
+
+
+def _client(world: World, seat: str) -> Client | None:
+    return world.consumers.get(seat) or world.producers.get(seat) or world.clients.get(seat)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfBroker(Fault):
+    broker: int = 1
+
+
+class BrokerKilled(OfBroker):
+    """kill -9: what was written is there, and nobody was told anything but that the connection is gone."""
+
+    def begin(self, world: World) -> Undo:
+        machine = _machine(world, self.broker)
+        machine.kill()
+        return machine.start
+
+
+class PowerLost(OfBroker):
+    def begin(self, world: World) -> Undo:
+        machine = _machine(world, self.broker)
+        machine.lose_power()
+        return machine.power_up
+
+
+class BrokerRestarted(OfBroker):
+    def begin(self, world: World) -> Undo:
+        machine = _machine(world, self.broker)
+        machine.stop()
+        return machine.start
+
+
+class BrokerPaused(OfBroker):
+    def begin(self, world: World) -> Undo | None:
+        machine = _machine(world, self.broker)
+        if machine.node is None or machine.is_paused:
+            return None
+        machine.pause()
+        return machine.resume
+
+
+class DiskFull(OfBroker):
+    def begin(self, world: World) -> Undo:
+        disk = _machine(world, self.broker).disk
+        disk.is_full = True
+
+        def undo() -> None:
+            disk.is_full = False
+
+        return undo
+
+
+class DiskFails(OfBroker):
+    def begin(self, world: World) -> Undo:
+        disk = _machine(world, self.broker).disk
+        disk.is_failing = True
+
+        def undo() -> None:
+            disk.is_failing = False
+
+        return undo
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiskSlow(OfBroker):
+    times: int = 100
+
+    def begin(self, world: World) -> Undo:
+        machine = _machine(world, self.broker)
+        machine.slow_disk, machine.was_slow = self.times, True
+
+        def undo() -> None:
+            machine.slow_disk = 1
+
+        return undo
+
+
+class CoordinatorMoves(OfBroker):
+    """Every partition of groups goes elsewhere and comes back when it was read again (C4)."""
+
+    def begin(self, world: World) -> Undo:
+        machine = _machine(world, self.broker)
+        machine.lose_groups()
+        return machine.gain_groups
+
+
+class BrokerCutOff(OfBroker):
+    def begin(self, world: World) -> Undo:
+        name = _machine(world, self.broker).name
+        world.network.cut(name)
+        return lambda: world.network.mend(name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfClient(Fault):
+    seat: str
+
+
+class CutOff(OfClient):
+    def begin(self, world: World) -> Undo | None:
+        client = _client(world, self.seat)
+        if client is None:
+            return None
+        world.network.cut(client.name)
+        return lambda: world.network.mend(client.name)
+
+
+class ConnectionsLost(OfClient):
+    def begin(self, world: World) -> None:
+        client = _client(world, self.seat)
+        for wire in [wire for wire in world.network.wires if wire.client is client]:
+            world.network.lose(wire)
+
+
+class HalfOpen(OfClient):
+    """Somebody in between has forgotten its connections: what is sent vanishes, and neither side is told."""
+
+    def begin(self, world: World) -> None:
+        client = _client(world, self.seat)
+        for wire in world.network.wires:
+            if wire.client is client:
+                wire.is_dead = True
+
+
+class Paused(OfClient):
+    def begin(self, world: World) -> Undo | None:
+        client = _client(world, self.seat)
+        if client is None or client.is_paused:
+            return None
+        client.pause()
+        return client.resume
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowLink(OfClient):
+    by_ms: int = 500
+
+    def begin(self, world: World) -> Undo | None:
+        client = _client(world, self.seat)
+        if client is None:
+            return None
+        slow, name = world.network.slow, client.name
+        slow[name] = self.by_ms
+
+        def undo() -> None:
+            slow.pop(name, None)
+
+        return undo
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crashed(OfClient):
+    """A member's process ends without a word, or its whole host; its supervisor brings another."""
+
+    loses_power: bool = False
+
+    def begin(self, world: World) -> Undo | None:
+        consumer = world.consumers.get(self.seat)
+        if consumer is None:
+            return None
+        world.crash(consumer, loses_power=self.loses_power)
+
+        def undo() -> None:
+            world.consumer(self.seat, replace(consumer.habits))
+
+        return undo
+
+
+_SHORT = (100, 1_000, 5_000)
+_LONG = (1_000, 8_000, 30_000, 70_000)
+
+_Draw = Callable[[Random, int, Sequence[str]], Fault]
+
+
+def _of_client(kind: Callable[..., Fault], spans: Sequence[int]) -> _Draw:
+    return lambda dice, at_ms, seats: kind(at_ms=at_ms, seat=dice.choice(seats), for_ms=_span(dice, spans))
+
+
+def _of_broker(kind: Callable[..., Fault], spans: Sequence[int]) -> _Draw:
+    return lambda dice, at_ms, _seats: kind(at_ms=at_ms, for_ms=_span(dice, spans))
+
+
+def _span(dice: Random, spans: Sequence[int]) -> int:
+    return int(dice.choice(spans) * dice.uniform(0.5, 1.5))
+
+
+FAULTS: dict[str, _Draw] = {
+    "BrokerKilled": _of_broker(BrokerKilled, _LONG),
+    "PowerLost": _of_broker(PowerLost, _LONG),
+    "BrokerRestarted": _of_broker(BrokerRestarted, _SHORT),
+    "BrokerPaused": _of_broker(BrokerPaused, _LONG),
+    "BrokerCutOff": _of_broker(BrokerCutOff, _LONG),
+    "CoordinatorMoves": _of_broker(CoordinatorMoves, _SHORT),
+    "DiskFull": _of_broker(DiskFull, _LONG),
+    "DiskFails": _of_broker(DiskFails, _SHORT),
+    "DiskSlow": lambda dice, at_ms, _seats: DiskSlow(
+        at_ms=at_ms, for_ms=_span(dice, _LONG), times=dice.choice((20, 200, 2_000))
+    ),
+    "CutOff": _of_client(CutOff, _LONG),
+    "ConnectionsLost": _of_client(ConnectionsLost, (1,)),
+    "HalfOpen": _of_client(HalfOpen, (1,)),
+    "Paused": _of_client(Paused, _LONG),
+    "SlowLink": lambda dice, at_ms, seats: SlowLink(
+        at_ms=at_ms, seat=dice.choice(seats), for_ms=_span(dice, _LONG), by_ms=dice.choice((50, 500, 4_000))
+    ),
+    "Crashed": lambda dice, at_ms, seats: Crashed(
+        at_ms=at_ms, seat=dice.choice(seats), for_ms=_span(dice, _LONG), loses_power=dice.random() < 0.5
+    ),
+}
+
+
+def draw_fault(dice: Random, at_ms: int, seats: Sequence[str]) -> Fault:
+    return FAULTS[dice.choice(list(FAULTS))](dice, at_ms, seats)

@@ -1,0 +1,92 @@
+"""A commit that was acknowledged is never lost, and a committed offset never goes back by itself (rule 22).
+
+What a group has committed changes by a commit that somebody sent, or by being deleted or expiring, which is told; and a
+broker that comes back has the last one that was told, or one that was on its way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from coterie.apis import offset_commit
+from coterie.errors import ErrorCode
+from coterie.facts import Fact, GroupDied, OffsetsDeletedFact, OffsetsExpired, OffsetsStored
+from coterie.messages import OffsetCommit
+from coterie.sim.client import Asked, Client
+from coterie.sim.machine import Machine
+from coterie.sim.observer import Observer
+from coterie.sim.world import World
+
+__all__ = ["CommitsAreKept"]
+
+MOVED = "its coordinator moved"
+Key = tuple[str, str, int]
+
+
+class CommitsAreKept(Observer):
+    name = "commits are kept"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.told: dict[Key, int] = {}
+        self._ever_told: dict[Key, set[int]] = {}
+        self._on_the_way: dict[Key, Counter[int]] = {}
+        self.count = 0
+
+    def commit_sent(self, _client: Client, request: OffsetCommit) -> None:
+        for one in request.partitions:
+            self._on_the_way.setdefault((request.group_id, one.topic, one.partition), Counter())[one.offset] += 1
+
+    def tell(self, _machine: Machine, fact: Fact) -> None:
+        kind = type(fact)
+        if kind is OffsetsStored:
+            for topic, partition, offset in fact.offsets:  # type: ignore[attr-defined]
+                key = (fact.group_id, topic, partition)
+                if not self._on_the_way.get(key, {}).get(offset):
+                    self.fails(f"{offset} was stored for {key}, and nobody has sent that")
+                self.told[key] = offset
+                self._ever_told.setdefault(key, set()).add(offset)
+        elif kind is OffsetsExpired or kind is OffsetsDeletedFact:
+            for topic, partition in fact.partitions:  # type: ignore[attr-defined]
+                self.told.pop((fact.group_id, topic, partition), None)
+        elif kind is GroupDied and fact.why != MOVED:  # type: ignore[attr-defined]
+            for key in [key for key in self.told if key[0] == fact.group_id]:
+                del self.told[key]
+
+    def answered(self, _client: Client, asked: Asked, answer: Any, _data: bytes) -> None:
+        if asked.module is not offset_commit:
+            return
+        for one, error in zip(asked.request.partitions, answer.errors, strict=True):
+            key = (asked.request.group_id, one.topic, one.partition)
+            if error is ErrorCode.NONE:
+                self.count += 1
+                if one.offset not in self._ever_told.get(key, ()):
+                    self.fails(f"the commit of {one.offset} for {key} was acknowledged and never stored")
+                self._on_the_way[key][one.offset] -= 1  # one that was refused may be stored later nevertheless
+
+    def broker_began(self, machine: Machine) -> None:
+        self._compare(machine, "after the broker came back")
+
+    def sample(self) -> None:
+        for machine in self.world.machines.values():
+            self._compare(machine, "now")
+
+    def _compare(self, machine: Machine, when: str) -> None:
+        node = machine.node
+        if node is None:
+            return
+        for key, told in self.told.items():
+            group_id, topic, partition = key
+            shard = node.coordinator.shards.get(node.coordinator.partition_of(group_id))
+            if shard is None:
+                continue
+            group = shard.groups.get(group_id)
+            stored = group.offsets.get(topic, {}).get(partition) if group is not None else None
+            found = stored.offset if stored is not None else None
+            if found == told:
+                continue
+            if found is None or not self._on_the_way[key][found] > 0:
+                self.fails(f"{key} had {told} committed, and has {found} {when}")
+            self.told[key] = found
+            self._ever_told[key].add(found)

@@ -1,0 +1,50 @@
+"""Cooperative members never stop reading what they keep (KIP-429)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from coterie.client.member import effects
+from coterie.client.places import Place
+from coterie.client.words import TopicPartition
+from coterie.sim.consumer import Consumer
+from coterie.sim.observer import Observer
+from coterie.sim.world import World
+
+__all__ = ["CooperativeMembersKeepReading"]
+
+
+class CooperativeMembersKeepReading(Observer):
+    name = "cooperative members keep reading"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._held: dict[str, set[TopicPartition]] = {}
+
+    def held(self, consumer: Consumer, partitions: Collection[TopicPartition]) -> None:
+        if consumer.member.settings.is_cooperative:
+            self._held.setdefault(consumer.name, set()).update(partitions)
+
+    def assigned(self, consumer: Consumer, effect: effects.SetAssignment) -> None:
+        """Before the reader is told: what stays must not have been held, nor be counted as new."""
+        if not consumer.member.settings.is_cooperative:
+            return
+        reads = set(consumer.fetcher.assignment)
+        kept = reads & set(effect.partitions)
+        stopped = kept & self._held.pop(consumer.name, set())
+        if stopped:
+            self.fails(f"{consumer.name} stopped reading {sorted(stopped)}, which it keeps")
+        if kept & set(effect.added):
+            self.fails(f"{consumer.name} begins anew with {sorted(kept & set(effect.added))}, which it had")
+
+    def sample(self) -> None:
+        for consumer in self.world.consumers.values():
+            if consumer.member.settings.is_cooperative:
+                paused = [one for one in consumer.fetcher.assignment if _is_stuck(consumer.fetcher.place(one))]
+                held = self._held.get(consumer.name, set())
+                if set(paused) - held:
+                    self.fails(f"{consumer.name} does not read {sorted(set(paused) - held)}, which it owns")
+
+
+def _is_stuck(place: Place) -> bool:
+    return place.is_held or place.is_paused

@@ -1,0 +1,58 @@
+"""Every request is answered, or its connection is gone: none is forgotten, but for rules 10 and 13.
+
+A join or sync that another of the same member has replaced, and the sync of one that left, are never answered.
+"""
+
+from __future__ import annotations
+
+from coterie.broker.calls import Call, Gather
+from coterie.messages import Token
+from coterie.sim.consumer import Consumer
+from coterie.sim.machine import Link, Machine
+from coterie.sim.observer import Observer
+
+__all__ = ["NobodyIsForgotten"]
+
+_PARKED = {"JoinGroup", "SyncGroup"}
+_OF_GROUPS = _PARKED | {"Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "DescribeGroups", "DeleteGroups"}
+
+
+class NobodyIsForgotten(Observer):
+    name = "nobody is forgotten"
+
+    def sample(self) -> None:
+        for machine in self.world.machines.values():
+            self._look(machine)
+
+    def ended(self) -> None:
+        self.sample()
+
+    def _look(self, machine: Machine) -> None:
+        if machine.node is None or machine.is_paused:
+            return
+        waiting: set[int] | None = None
+        for link in machine.links:
+            call = link.connection.call
+            if call is None or call.route.api.name not in _OF_GROUPS:
+                continue
+            if waiting is None:
+                shards = machine.node.coordinator.shards.values()
+                waiting = {id(_call(token)) for shard in shards for token in shard.waiting_tokens()}
+            if id(call) not in waiting and not _may_be_forgotten(link, call):
+                self.fails(f"{call.route.api.name} of {link.wire.client.name} is answered by nobody")
+
+
+def _call(token: Token) -> object:
+    if isinstance(token, tuple) and isinstance(token[0], Gather):
+        return token[0].call
+    return token
+
+
+def _may_be_forgotten(link: Link, call: Call) -> bool:
+    if call.route.api.name not in _PARKED:
+        return False
+    wire, client = link.wire, link.wire.client
+    if not wire.is_open or not client.is_alive or not isinstance(client, Consumer):
+        return True
+    member = client.member
+    return member.ending is not None or not any(asked.module.API.name in _PARKED for asked in wire.asked)

@@ -1,0 +1,102 @@
+"""Live state equals replayed state (C4): what a crash would bring back now is what there is, as far as it is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coterie.broker.groups import read_groups
+from coterie.broker.node import Node
+from coterie.coordinator import Replay, Shard
+from coterie.facts import AssignmentFailed, AssignmentStored, Fact, WriteFailed
+from coterie.group import Group, State
+from coterie.sim.machine import Machine
+from coterie.sim.observer import Observer
+from coterie.sim.world import World
+from coterie.wire.offsets_topic import OFFSETS_TOPIC
+
+__all__ = ["ReplayIsTheSame"]
+
+_IN_A_ROUND = (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE)
+_EVERY = 12
+
+
+class ReplayIsTheSame(Observer):
+    name = "replay is the same"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._samples = 0
+        self.count = 0
+        self._lost: set[str] = set()
+        """Groups of which a record could not be written: an older one comes back, until the next."""
+
+    def tell(self, _machine: Machine, fact: Fact) -> None:
+        kind = type(fact)
+        if kind is WriteFailed or kind is AssignmentFailed:
+            self._lost.add(fact.group_id)
+        elif kind is AssignmentStored:
+            self._lost.discard(fact.group_id)
+
+    def sample(self) -> None:
+        self._samples += 1
+        if self._samples % _EVERY == 0:
+            self._look()
+
+    def ended(self) -> None:
+        self._look()
+
+    def _look(self) -> None:
+        for machine in self.world.machines.values():
+            if machine.node is not None and not machine.disk.is_failing:
+                for partition, shard in machine.node.coordinator.shards.items():
+                    self._compare(machine.node, partition, shard)
+
+    def _compare(self, node: Node, partition: int, shard: Shard) -> None:
+        if not shard.groups or shard.is_writing:
+            return
+        log = node.log(OFFSETS_TOPIC, partition)
+        if log is None or not log.is_in_order:
+            return
+        replay = Replay()
+        read_groups(log, replay)
+        found = {group.group_id: group for group in replay.groups(shard.settings.group, 0)}
+        self.count += 1
+        for group in shard.groups.values():
+            self._same(group, found.get(group.group_id))
+
+    def _same(self, live: Group, read: Group | None) -> None:
+        if read is None:
+            if (live.is_in_log and live.group_id not in self._lost) or any(live.offsets.values()):
+                self.fails(f"the log has forgotten {live.group_id}")
+            return
+        if _offsets(live) != _offsets(read):
+            self.fails(f"{live.group_id} has other offsets in the log: {_difference(_offsets(live), _offsets(read))}")
+        if live.group_id in self._lost:
+            return
+        if live.state in _IN_A_ROUND:
+            if read.generation_id > live.generation_id:
+                self.fails(f"{live.group_id} is in generation {live.generation_id}, in the log in {read.generation_id}")
+        elif _written(live) != _written(read):
+            self.fails(f"{live.group_id} is otherwise in the log: {_difference(_written(live), _written(read))}")
+
+
+def _offsets(group: Group) -> dict[str, Any]:
+    return {topic: {at: one.offset for at, one in of.items()} for topic, of in group.offsets.items() if of}
+
+
+def _written(group: Group) -> dict[str, Any]:
+    return {
+        "state": group.state,
+        "generation": group.generation_id,
+        "leader": group.leader_id,
+        "protocol": group.protocol_name,
+        "members": {
+            member.member_id: (member.instance_id, member.assignment, member.metadata(group.protocol_name))
+            for member in group.members.values()
+        },
+    }
+
+
+def _difference(live: dict[str, Any], read: dict[str, Any]) -> str:
+    keys = [key for key in {**live, **read} if live.get(key) != read.get(key)]
+    return "; ".join(f"{key}: {live.get(key)!r} and {read.get(key)!r}" for key in keys)

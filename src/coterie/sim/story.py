@@ -1,0 +1,99 @@
+"""What happened, as the text grid of `coterie.stories`, and as one number that is the same for the same seed."""
+
+from __future__ import annotations
+
+from collections import deque
+from hashlib import blake2b
+from typing import Any
+
+from coterie.apis import by_key, heartbeat
+from coterie.errors import ErrorCode
+from coterie.facts import Fact, GroupLoaded, MemberExpired, RoundStarted
+from coterie.sim.client import Asked, Client
+from coterie.sim.consumer import Consumer
+from coterie.sim.machine import Link, Machine
+from coterie.sim.network import Wire
+from coterie.sim.observer import Observer
+from coterie.sim.world import World
+from coterie.stories.grid import Step, show
+from coterie.stories.words import in_words
+
+__all__ = ["Story"]
+
+_TOLD = {
+    "JoinGroup": "join",
+    "SyncGroup": "sync",
+    "LeaveGroup": "leave",
+    "OffsetCommit": "commit",
+    "OffsetFetch": "offsets?",
+    "DeleteGroups": "delete group",
+}
+_SAYS = {row.key: _TOLD[row.name] for row in by_key.values() if row.name in _TOLD}
+_KEPT = 4_000
+
+
+class Story(Observer):
+    name = "story"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.steps: deque[Step] = deque(maxlen=_KEPT)
+        self._hash = blake2b(digest_size=12)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of every byte that arrived anywhere, with its time, and of all that befell the world."""
+        return self._hash.hexdigest()
+
+    def show(self, last: int | None = None) -> str:
+        steps = list(self.steps)
+        return show(steps if last is None else steps[-last:])
+
+    def _row(self, who: str, says: str, hears: str, group_id: str = "") -> None:
+        group = self.world.group(group_id) if group_id else None
+        state = str(group.state) if group is not None else "Dead" if group_id else ""
+        self.steps.append(Step(self.world.schedule.now_ms, who, says, hears, state))
+
+    def request_arrived(self, _machine: Machine, link: Link, frame: bytes) -> None:
+        client = link.wire.client
+        self._hash.update(b"%d %b" % (self.world.schedule.now_ms, client.name.encode()) + frame)
+        says = _SAYS.get(frame[1])
+        if says is not None:
+            self._row(client.name, says, "-", client.group_id)
+
+    def answered(self, client: Client, asked: Asked, answer: Any, data: bytes) -> None:
+        self._hash.update(b"%d %b" % (self.world.schedule.now_ms, client.name.encode()) + data)
+        row = asked.module.API
+        if asked.module is heartbeat:
+            if answer is not ErrorCode.NONE:
+                self._row(client.name, "", f"beat: {answer.name}", client.group_id)
+        elif row.key in _SAYS:
+            said = in_words(answer[0] if isinstance(answer, list) and row.name == "OffsetFetch" else answer) if row.name != "DeleteGroups" else answer[0][1].name
+            self._row("", "", f"{client.name}: {said}"[:100], client.group_id)
+
+    def timed_out(self, client: Client, _wire: Wire, asked: Asked) -> None:
+        self._row(client.name, "", f"no answer to {asked.module.API.name}", client.group_id)
+
+    def tell(self, machine: Machine, fact: Fact) -> None:
+        if isinstance(fact, RoundStarted):
+            self._row(machine.name, f"(round: {fact.cause}, {fact.member_id or 'nobody'})", "", fact.group_id)
+        elif isinstance(fact, MemberExpired):
+            self._row(machine.name, f"(expires {fact.member_id})", "", fact.group_id)
+        elif isinstance(fact, GroupLoaded):
+            self._row(machine.name, f"(loads generation {fact.generation_id}, {len(fact.members)} members)", "", fact.group_id)
+
+    def came(self, consumer: Consumer) -> None:
+        self.happened(consumer.name, "comes")
+
+    def went(self, consumer: Consumer, how: str) -> None:
+        self.happened(consumer.name, how)
+
+    def broker_began(self, machine: Machine) -> None:
+        self.happened(machine.name, "serves")
+
+    def broker_ended(self, machine: Machine) -> None:
+        self.happened(machine.name, "is gone")
+
+    def happened(self, who: str, what: str) -> None:
+        self._hash.update(f"{self.world.schedule.now_ms} {who} {what}".encode())
+        self._row(who, f"({what})", "")

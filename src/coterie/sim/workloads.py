@@ -1,0 +1,227 @@
+"""Workloads, a row each: how many groups of which members, and what their users do. Faults come on top.
+
+A workload is a function from dice to steps. Times are in ms from the beginning; topics are there from the start unless
+a step makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from coterie.assignors import Assignor, CooperativeSticky, Range, RoundRobin, Sticky
+from coterie.sim.consumer import Habits
+from coterie.sim.dice import Random
+from coterie.sim.steps import Come, Commit, CreateTopic, DeleteGroup, GrowTopic, Leave, Replace, Step, Subscribe
+
+__all__ = ["WORKLOADS", "Scene"]
+
+ASSIGNORS: Sequence[Sequence[Assignor]] = (
+    (Range(),),
+    (Range(), CooperativeSticky()),
+    (CooperativeSticky(),),
+    (CooperativeSticky(),),
+    (Sticky(), RoundRobin()),
+    (RoundRobin(),),
+)
+OLD_VERSIONS: Sequence[dict[str, int]] = (
+    {},
+    {},
+    {"JoinGroup": 3, "SyncGroup": 2, "Heartbeat": 2, "LeaveGroup": 2, "OffsetCommit": 5},
+    {"JoinGroup": 5, "SyncGroup": 3, "Heartbeat": 3, "LeaveGroup": 3, "OffsetCommit": 7, "OffsetFetch": 5},
+    {"JoinGroup": 7, "SyncGroup": 5, "LeaveGroup": 4, "OffsetCommit": 8, "OffsetFetch": 7},
+)
+FIRST_MS = 4_000
+
+
+@dataclass
+class Scene:
+    """What a workload writes into."""
+
+    dice: Random
+    length_ms: int
+    members: int
+    topics: dict[str, int] = field(default_factory=lambda: {"t": 8})
+    settings: dict[str, object] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    seats: list[str] = field(default_factory=list)
+    every_ms: int = 700
+    """How often a producer sends a record."""
+
+    def time(self) -> int:
+        return self.dice.randint(FIRST_MS, self.length_ms)
+
+    def habits(self, **more: object) -> Habits:
+        """As the group agrees on them; who differs says so."""
+        return replace(self.usual, **more)  # type: ignore[arg-type]
+
+    def __post_init__(self) -> None:
+        dice = self.dice
+        self.usual = Habits(
+            assignors=dice.choice(ASSIGNORS),
+            session_timeout_ms=dice.choice((10_000, 30_000, 45_000)),
+            max_poll_interval_ms=dice.choice((30_000, 60_000, 120_000)),
+            auto_commit=dice.random() < 0.7,
+            poll_ms=dice.choice((1_000, 5_000, 20_000)),
+            work_ms=dice.choice((0, 5, 200)),
+            listener_ms=dice.choice((0, 0, 10, 1_000)),
+            metadata_max_age_ms=dice.choice((10_000, 60_000, 300_000)),
+        )
+
+    def group(self, **more: object) -> list[str]:
+        """A few members, more or less at once."""
+        new = [f"c{len(self.seats) + at}" for at in range(self.members)]
+        for seat in new:
+            self.come(seat, FIRST_MS + self.dice.choice((0, self.dice.randint(0, 20_000))), **more)
+        self.seats += new
+        return new
+
+    def come(self, seat: str, at_ms: int, **more: object) -> None:
+        self.steps.append(Come(at_ms=at_ms, seat=seat, habits=self.habits(**more)))
+
+    def leave(self, seat: str, at_ms: int, *, leave: bool | None = None) -> None:
+        self.steps.append(Leave(at_ms=at_ms, seat=seat, leave=leave))
+
+
+def steady(scene: Scene) -> None:
+    scene.group()
+
+
+def rolling_deploy(scene: Scene) -> None:
+    """One after the other is stopped and started, twice."""
+    seats = scene.group()
+    for _ in range(2):
+        at_ms = scene.time()
+        for seat in seats:
+            scene.leave(seat, at_ms)
+            at_ms += scene.dice.randint(200, 6_000)
+            scene.come(seat, at_ms)
+            at_ms += scene.dice.randint(500, 10_000)
+
+
+def autoscaler(scene: Scene) -> None:
+    """Between a few and many members, in waves."""
+    seats = scene.group()
+    at_ms = FIRST_MS + 10_000
+    extra: list[str] = []
+    while at_ms < scene.length_ms:
+        at_ms += scene.dice.randint(5_000, 60_000)
+        if extra and scene.dice.random() < 0.5:
+            for seat in extra:
+                scene.leave(seat, at_ms + scene.dice.randint(0, 500))
+            extra = []
+        else:
+            new = [f"x{at_ms}-{number}" for number in range(scene.dice.randint(1, len(seats)))]
+            for seat in new:
+                scene.come(seat, at_ms + scene.dice.randint(0, 2_000))
+            extra += new
+
+
+def flapping(scene: Scene) -> None:
+    """One member comes and goes all the time, at times before it was let in."""
+    scene.group()
+    at_ms = FIRST_MS
+    while at_ms < scene.length_ms:
+        at_ms += scene.dice.choice((50, 700, 3_000, 12_000, 40_000))
+        scene.come("flapping", at_ms)
+        at_ms += scene.dice.choice((20, 300, 2_500, 6_000, 20_000))
+        scene.leave("flapping", at_ms)
+    scene.come("flapping", at_ms)
+    scene.seats.append("flapping")
+
+
+def slow_joiners(scene: Scene) -> None:
+    """Work and listeners that take longer than others like to wait, and at times longer than is allowed."""
+    scene.group(work_ms=scene.dice.choice((2_000, 8_000)), listener_ms=scene.dice.choice((3_000, 20_000)))
+    for number in range(2):
+        scene.come(f"late{number}", scene.time(), work_ms=scene.usual.max_poll_interval_ms + 5_000)
+
+
+def static_members(scene: Scene) -> None:
+    """They go without a leave and come back under their names; some are displaced by a second process."""
+    seats = [f"c{number}" for number in range(scene.members)]
+    for seat in seats:
+        scene.come(seat, FIRST_MS + scene.dice.randint(0, 5_000), instance_id=seat)
+    scene.seats += seats
+    for _ in range(scene.members):
+        seat, at_ms = scene.dice.choice(seats), scene.time()
+        if scene.dice.random() < 0.3:
+            scene.steps.append(Replace(at_ms=at_ms, seat=seat, habits=scene.habits(instance_id=seat)))
+        else:
+            scene.leave(seat, at_ms, leave=scene.dice.choice((None, None, True)))
+            gone_ms = scene.dice.choice((500, 5_000, scene.usual.session_timeout_ms + 5_000))
+            scene.come(seat, at_ms + gone_ms, instance_id=seat)
+
+
+def mixed_versions(scene: Scene) -> None:
+    """Clients of many years, with lists of assignors that have one in common."""
+    for number in range(scene.members):
+        others = scene.dice.sample([Sticky(), RoundRobin(), CooperativeSticky()], scene.dice.randint(0, 2))
+        assignors = scene.dice.sample([Range(), *others], len(others) + 1)
+        seat = f"c{number}"
+        scene.come(seat, FIRST_MS, assignors=assignors, versions=scene.dice.choice(OLD_VERSIONS))
+        scene.seats.append(seat)
+
+
+def subscriptions(scene: Scene) -> None:
+    """They differ and change, and topics appear that somebody has long waited for."""
+    scene.topics |= {"u": 5}
+    seats = scene.group()
+    choices = (("t",), ("u",), ("t", "u"), ("t", "v"), ("u", "v"))
+    for seat in seats:
+        if scene.dice.random() < 0.5:
+            scene.steps.append(Subscribe(at_ms=scene.time(), seat=seat, topics=scene.dice.choice(choices)))
+    for _ in range(scene.members):
+        scene.steps.append(
+            Subscribe(at_ms=scene.time(), seat=scene.dice.choice(seats), topics=scene.dice.choice(choices))
+        )
+    scene.steps.append(CreateTopic(at_ms=scene.time(), topic="v", partitions=3))
+
+
+def growing_topics(scene: Scene) -> None:
+    scene.group()
+    for _ in range(3):
+        scene.steps.append(GrowTopic(at_ms=scene.time(), topic="t", by=scene.dice.randint(1, 4)))
+
+
+def over_the_limit(scene: Scene) -> None:
+    """More members than a group may have: some are turned away, and go on asking."""
+    scene.settings["group.max.size"] = max(scene.members - 2, 1)
+    scene.group()
+
+
+def several_groups(scene: Scene) -> None:
+    """Beside them, consumers that commit without being members."""
+    for group_id in ("g", "h"):
+        scene.group(group_id=group_id, assignors=scene.dice.choice(ASSIGNORS))
+    scene.steps.append(Commit(at_ms=FIRST_MS, group_id="simple", topic="t", partitions=4, every_ms=800))
+
+
+def expiring_offsets(scene: Scene) -> None:
+    """Everybody leaves for longer than offsets are kept; the group is deleted, or goes by itself, and comes again."""
+    scene.settings |= {"offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 15_000}
+    seats = scene.group()
+    at_ms = scene.dice.randint(60_000, scene.length_ms // 2)
+    for seat in seats:
+        scene.leave(seat, at_ms + scene.dice.randint(0, 3_000))
+        scene.come(seat, at_ms + scene.dice.choice((20_000, 150_000)) + scene.dice.randint(0, 5_000))
+    scene.steps += [DeleteGroup(at_ms=at_ms + offset, group_id="g") for offset in (500, 6_000, 9_000)]
+
+
+WORKLOADS: MappingProxyType[str, Callable[[Scene], None]] = MappingProxyType(
+    {
+        "steady": steady,
+        "rolling-deploy": rolling_deploy,
+        "autoscaler": autoscaler,
+        "flapping": flapping,
+        "slow-joiners": slow_joiners,
+        "static-members": static_members,
+        "mixed-versions": mixed_versions,
+        "subscriptions": subscriptions,
+        "growing-topics": growing_topics,
+        "over-the-limit": over_the_limit,
+        "several-groups": several_groups,
+        "expiring-offsets": expiring_offsets,
+    }
+)
