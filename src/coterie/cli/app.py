@@ -316,6 +316,54 @@ def demo(
 
 
 @app.command()
+def sim(
+    seed: Annotated[int | None, typer.Option(min=0, help="This one.", show_default="0")] = None,
+    seeds: Annotated[str | None, typer.Option(metavar="FIRST-LAST", help="Many: 0-9999, or 1,5,20-29.")] = None,
+    workload: Annotated[
+        str | None, typer.Option(help="What users do: steady, rolling-deploy, ...", show_default="by the seed")
+    ] = None,
+    hours: Annotated[
+        float | None, typer.Option(min=0, help="Simulated time of a seed.", show_default="ten minutes")
+    ] = None,
+    members: Annotated[int | None, typer.Option(min=1, help="Members of a group.", show_default="by the seed")] = None,
+    faults: Annotated[
+        int | None, typer.Option(min=0, help="How much goes wrong by itself.", show_default="by the seed")
+    ] = None,
+    drop: Annotated[
+        str | None, typer.Option(metavar="NUMBERS", help="Leave these steps out, as a shrunk failure says.")
+    ] = None,
+    story: Annotated[bool, typer.Option("--story", help="Print what happened, as a grid.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Seeds at a time, a process each.")] = 1,
+    shrink: Annotated[bool, typer.Option("--shrink/--no-shrink", help="Make the first failure small.")] = True,
+) -> None:
+    """Simulate groups: hours of rebalances from a seed, with everything going wrong that can.
+
+    The shipped broker, members and producers run in a world with virtual time, whose network, disks and machines fail
+    as the seed says. Invariants are held to all the while; then all is mended, and every group must come to rest. The
+    same seed gives the same run, byte for byte.
+
+    A failure prints its seed, the command that replays it, and its story, shrunk. The exit status is then 1.
+
+    Try it: coterie sim --seed 7 --story
+
+    Try it: coterie sim --seeds 0-99 --workload rolling-deploy
+    """
+    from coterie.cli.sim import sim as run
+
+    run(
+        seeds if seeds is not None else str(seed or 0),
+        workload=workload,
+        hours=hours,
+        members=members,
+        faults=faults,
+        drop=drop,
+        story=story,
+        jobs=jobs,
+        shrinks=shrink,
+    )
+
+
+@app.command()
 def report(
     data: Annotated[Path, typer.Argument(metavar="DIR", help="A data directory, of ours or of Apache Kafka's.")],
     out: Annotated[

@@ -56,7 +56,7 @@ class Plan:
             raise CoterieError(f"there is no workload {name!r}; there are {', '.join(WORKLOADS)}")
         length_ms = LENGTH_MS if hours is None else max(round(hours * 60 * MINUTE_MS), MINUTE_MS)
         count = throw.randint(2, 6) if members is None else members
-        scene = Scene(dice.of(f"workload/{name}"), length_ms, count, every_ms=throw.choice((300, 700, 3_000)))
+        scene = Scene(dice.of(f"workload/{name}"), length_ms, count, every_ms=throw.choice((1_000, 3_000, 10_000)))
         scene.topics["t"] = throw.choice((3, 8, 12))
         scene.settings = {
             "offsets.topic.num.partitions": throw.choice((1, 4)),

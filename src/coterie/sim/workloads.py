@@ -66,6 +66,7 @@ class Scene:
             poll_ms=dice.choice((1_000, 5_000, 20_000)),
             work_ms=dice.choice((0, 5, 200)),
             listener_ms=dice.choice((0, 0, 10, 1_000)),
+            fetch_max_wait_ms=dice.choice((500, 5_000, 20_000)),
             metadata_max_age_ms=dice.choice((10_000, 60_000, 300_000)),
         )
 
