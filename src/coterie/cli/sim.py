@@ -67,7 +67,9 @@ def sim(
         if not outcome.held:
             failures += 1
             failed = failed or outcome
-            typer.echo(f"seed {outcome.plan.seed} ({outcome.plan.workload}): {outcome.broken}: {outcome.what}", err=True)
+            typer.echo(
+                f"seed {outcome.plan.seed} ({outcome.plan.workload}): {outcome.broken}: {outcome.what}", err=True
+            )
         now = time.perf_counter()  # noqa: TID251
         if now - said > PROGRESS_S:
             said = now

@@ -2,8 +2,8 @@
 
 How the shipped code is driven without I/O, decided once:
 
-- The broker is `broker.node.Node`, with its coordinator, groups, logs, recovery, upkeep and hot path: frames in, effects
-  out. `machine.py` does for it what `broker/server.py` does on asyncio, on virtual time. Its disk is the port of
+- The broker is `broker.node.Node`, with its coordinator, groups, logs, recovery and upkeep: frames in, effects out.
+  `machine.py` does for it what `broker/server.py` does on asyncio, on virtual time. Its disk is the port of
   `log/files.py`, kept by `disk.py`, which loses and tears what was not synced when the power goes.
 - The consumer is `client.member.Membership` and `client.fetching.Fetcher`, the producer `client.batching.Batching`: the
   three machines that decide. `consumer.py` and `producer.py` do for them what `client/consuming.py`, `reading.py` and

@@ -45,10 +45,14 @@ class Admin(Client):
         if partitions > self.topics.get(name, partitions):
             self.topics[name] = partitions
             request = create_partitions.Request(topics=[create_partitions.Topic(name=name, count=partitions)])
-            self._wish(create_partitions, request, lambda answer: answer.results[0].error, f"grows {name} to {partitions}")
+            self._wish(
+                create_partitions, request, lambda answer: answer.results[0].error, f"grows {name} to {partitions}"
+            )
 
     def delete_group(self, group_id: str) -> None:
-        self._wish(delete_groups, [DeleteGroup(None, group_id)], lambda answer: answer[0][1], f"deletes group {group_id}")
+        self._wish(
+            delete_groups, [DeleteGroup(None, group_id)], lambda answer: answer[0][1], f"deletes group {group_id}"
+        )
 
     @property
     def is_done(self) -> bool:

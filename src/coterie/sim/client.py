@@ -95,9 +95,7 @@ class Client(Host):
             body = module.write_request(request, version)
             wire.last_request, wire.last_body = request, body
         wire.last_id = correlation_id = wire.last_id + 1
-        frame = request_frame(
-            row.key, version, correlation_id, self.client_id, body, flexible=version >= row.flexible
-        )
+        frame = request_frame(row.key, version, correlation_id, self.client_id, body, flexible=version >= row.flexible)
         now_ms = self.world.schedule.now_ms
         due_ms = now_ms + timeout_ms
         wire.asked.append(Asked(correlation_id, module, version, request, now_ms, due_ms, done, then))
@@ -149,7 +147,9 @@ class Client(Host):
         row = asked.module.API
         found, at = read_response_header(frame, flexible=row.has_flexible_response_header(asked.version))
         if found != asked.correlation_id:
-            self.world.fails("order of answers", f"{self.name} was answered {found}, and had asked {asked.correlation_id}")
+            self.world.fails(
+                "order of answers", f"{self.name} was answered {found}, and had asked {asked.correlation_id}"
+            )
         answer = asked.module.read_response(frame, at, asked.version)
         self.world.answered(self, asked, answer, data)
         asked.done(asked.then, answer, None)

@@ -13,30 +13,27 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from coterie.apis import (
-    fetch,
     find_coordinator,
     heartbeat,
     join_group,
     leave_group,
-    list_offsets,
     offset_commit,
     offset_fetch,
     sync_group,
 )
 from coterie.assignors import Assignor, Range
 from coterie.assignors import Topic as AssignorTopic
-from coterie.client.fetch_wishes import AskCommitted, AskOffsets, Fetch, FetchSettings, Found, Leader, RefreshMetadata
-from coterie.client.fetching import Fetcher
+from coterie.client.fetch_wishes import AskCommitted, FetchSettings
 from coterie.client.member import MemberSettings, Membership, effects, events
 from coterie.client.member.states import Stage
-from coterie.client.metadata import NO_LEADER, Node
-from coterie.client.offset_lookup import answers, questions
+from coterie.client.metadata import Node
 from coterie.client.resets import EARLIEST
 from coterie.client.words import TopicPartition
-from coterie.errors import ErrorCode, KafkaError
+from coterie.errors import KafkaError
 from coterie.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
-from coterie.sim.client import ANY, Client
+from coterie.sim.client import ANY
 from coterie.sim.host import Clock
+from coterie.sim.reading import Reader
 
 if TYPE_CHECKING:
     from coterie.sim.world import World
@@ -93,9 +90,14 @@ class Habits:
     versions: dict[str, int] = field(default_factory=dict)
 
 
-class Consumer(Client):
+class Consumer(Reader):
     def __init__(self, world: World, name: str, clock: Clock, habits: Habits) -> None:
-        super().__init__(world, name, clock, habits.versions)
+        settings = FetchSettings(
+            auto_offset_reset=EARLIEST,
+            fetch_max_wait_ms=habits.fetch_max_wait_ms,
+            metadata_max_age_ms=habits.metadata_max_age_ms,
+        )
+        super().__init__(world, name, clock, settings, habits.versions)
         self.habits = habits
         self.group_id = habits.group_id
         self.member = Membership(
@@ -112,13 +114,6 @@ class Consumer(Client):
                 dice=self._dice.random(),
             )
         )
-        self.fetcher = Fetcher(
-            FetchSettings(
-                auto_offset_reset=EARLIEST,
-                fetch_max_wait_ms=habits.fetch_max_wait_ms,
-                metadata_max_age_ms=habits.metadata_max_age_ms,
-            )
-        )
         self.user = User.AWAY
         self.told: set[TopicPartition] = set()
         """What the listener knows to be ours."""
@@ -132,12 +127,30 @@ class Consumer(Client):
         self._to_raise: deque[Exception] = deque()
         self._token = 0
         self._waits_for: int | None = None
-        self._asks_committed: dict[int, AskCommitted] = {}
+        self._asks_committed: dict[Any, AskCommitted] = {}
         self._polls = 0
         self._watched: Collection[str] | None = ()
         self._seen: Mapping[str, AssignorTopic] | None = None
         self._is_looking = False
         self._looks_again_ms = 0
+        self._perform: Mapping[type, Callable[[Any], None]] = {
+            effects.Send: self._send,
+            effects.FindCoordinator: self._find,
+            effects.Disconnect: self._disconnect,
+            effects.Arm: self._arm,
+            effects.Disarm: self._disarm,
+            effects.CallListener: self._calls.append,
+            effects.HoldPartitions: self._hold,
+            effects.SetAssignment: self._set_assignment,
+            effects.WatchTopics: self._watch,
+            effects.RefreshMetadata: self._refresh_metadata,
+            effects.AskPositions: lambda effect: self._answer(effect.then, self.fetcher.processed(), None),
+            effects.CommitEnded: self._commit_ended,
+            effects.CommittedEnded: self._committed_ended,
+            effects.Fail: lambda effect: self._to_raise.append(effect.error),
+            effects.Ended: self._ended,
+            effects.Tell: lambda _effect: None,
+        }
 
     # --- the user -----------------------------------------------------------------------------------------------------
 
@@ -174,7 +187,7 @@ class Consumer(Client):
         self.user = then
         self.tell(events.PollEnded())
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         """Something has happened: does the user go on?"""
         if self.user is User.POLLING:
             if self._calls:
@@ -295,19 +308,19 @@ class Consumer(Client):
         if self._is_handling:
             return
         self._is_handling = True
-        member, perform, now_ms = self.member, _PERFORM, self.now_ms
+        member, perform, now_ms = self.member, self._perform, self.now_ms
         try:
             while queue:
                 for effect in member.handle(queue.popleft(), now_ms):
-                    perform[type(effect)](self, effect)
+                    perform[type(effect)](effect)
         finally:
             self._is_handling = False
         if self.fetcher.is_hungry:
-            self._ask_more()
+            self.ask_more()
         if member.assigned is not self.owned:
             self.owned = member.assigned
             self.world.ownership_changed(self)
-        self._wake()
+        self.wake()
 
     def _answer(self, then: Any, reply: Any, error: Exception | None) -> None:
         then.reply, then.error = reply, error
@@ -365,9 +378,6 @@ class Consumer(Client):
             del self._armed[key]
             self.tell(armed[1])
 
-    def _call_listener(self, effect: effects.CallListener) -> None:
-        self._calls.append(effect)
-
     def _hold(self, effect: effects.HoldPartitions) -> None:
         self.world.held(self, effect.partitions)
         self.fetcher.hold(effect.partitions)
@@ -393,7 +403,7 @@ class Consumer(Client):
         if asked != self._watched:
             self._look()
             return
-        self._look_again()
+        self.look_again()
         is_complete = asked is None or all(name in (self._seen or ()) for name in asked)
         self._looks_again_ms = self.now_ms + (self.habits.metadata_max_age_ms if is_complete else 1_000)
         self.at(self._looks_again_ms, self._look_when_due, None)
@@ -404,7 +414,7 @@ class Consumer(Client):
         elif self.is_alive and self.now_ms >= self._looks_again_ms:
             self._look()
 
-    def _look_again(self) -> None:
+    def look_again(self) -> None:
         if self._watched is not None and not self._watched:
             return
         found = self._known(self._watched)
@@ -429,120 +439,17 @@ class Consumer(Client):
 
         self.refresh(effect.topics, done)
 
-    def _positions(self, effect: effects.AskPositions) -> None:
-        self._answer(effect.then, self.fetcher.processed(), None)
-
-    def _committed_ended(self, effect: effects.CommittedEnded) -> None:
-        wish = self._asks_committed.pop(effect.token)  # type: ignore[arg-type]
-        found = effect.offsets if effect.error is None else _kafka_error(effect.error)
-        self.fetcher.committed(wish, found, self.now_ms)
-
-    # --- the reader ---------------------------------------------------------------------------------------------------
-
-    def _ask_more(self) -> None:
-        wishes = self.fetcher.wishes(self._leader_of, self.now_ms)
-        due_ms = self.fetcher.due_ms
-        for wish in wishes:
-            _GRANT[type(wish)](self, wish)
-        if due_ms is not None:
-            self.at(due_ms, self._look_for_more, None)
-
-    def _look_for_more(self, _about: object) -> None:
-        if self.is_paused:
-            self.misses(self._look_for_more, None)
-        elif self.is_alive:
-            self.fetcher.is_hungry = True
-            self._go_on()
-
-    def _go_on(self) -> None:
-        if self.fetcher.is_hungry:
-            self._ask_more()
-        self._wake()
-
-    def _leader_of(self, topic: str, partition: int) -> Leader | None:
-        known = self.metadata.topics.get(topic)
-        found = known.partitions.get(partition) if known is not None else None
-        if known is None or found is None or found.leader == NO_LEADER:
-            return None
-        return Leader(found.leader, found.leader_epoch, known.id)
-
-    def _fetch(self, wish: Fetch) -> None:
-        timeout_ms = 30_000 + wish.request.max_wait_ms
-        self.ask(wish.node_id, FETCH_LANE, fetch, wish.request, timeout_ms, self._fetched, wish)
-
-    def _fetched(self, wish: Fetch, reply: fetch.Response | None, error: KafkaError | None) -> None:
-        if error is not None:
-            self.fetcher.fetch_failed(wish, error, self.now_ms)
-        else:
-            assert reply is not None
-            self.fetcher.fetched(wish, reply, self.now_ms)
-        self._go_on()
-
-    def _ask_committed(self, wish: AskCommitted) -> None:
+    def ask_committed(self, wish: AskCommitted) -> None:
         self._token += 1
         self._asks_committed[self._token] = wish
         partitions = [place.partition for place in wish.places]
         self.tell(events.CommittedAsked(self._token, partitions, self.now_ms + 60_000))
 
-    def _ask_offsets(self, wish: AskOffsets) -> None:
-        wanted = {place.partition: timestamp for place, timestamp in wish.places.items()}
-        asked, unknown = questions(wanted, self._leader_of, read_committed=False, timeout_ms=30_000)
-        found: dict[TopicPartition, Found] = {
-            one: Found(error=KafkaError.of(ErrorCode.LEADER_NOT_AVAILABLE, "looking for an offset")) for one in unknown
-        }
-        left = len(asked)
-
-        def done(request: list_offsets.Request, reply: list_offsets.Response | None, error: KafkaError | None) -> None:
-            nonlocal left
-            left -= 1
-            if reply is not None:
-                found.update(answers(reply))
-            else:
-                names = [TopicPartition(topic.name, one.partition) for topic in request.topics for one in topic.partitions]
-                found.update(dict.fromkeys(names, Found(error=error)))
-            if not left:
-                self.fetcher.offsets_found(wish, found, self.now_ms)
-                self._go_on()
-
-        if not asked:
-            self.fetcher.offsets_found(wish, found, self.now_ms)
-        for node_id, request in asked.items():
-            self.ask(node_id, FETCH_LANE + "-offsets", list_offsets, request, 30_000, done, request)
-
-    def _refresh_leaders(self, wish: RefreshMetadata) -> None:
-        def done(_error: KafkaError | None) -> None:
-            self.fetcher.refreshed(self.now_ms)
-            self._look_again()
-            self._go_on()
-
-        self.refresh(wish.topics, done)
+    def _committed_ended(self, effect: effects.CommittedEnded) -> None:
+        wish = self._asks_committed.pop(effect.token)
+        found = effect.offsets if effect.error is None else _kafka_error(effect.error)
+        self.fetcher.committed(wish, found, self.now_ms)
 
 
 def _kafka_error(error: Exception) -> KafkaError:
     return error if isinstance(error, KafkaError) else KafkaError(str(error))
-
-
-_PERFORM: Mapping[type, Callable[[Consumer, Any], None]] = {
-    effects.Send: Consumer._send,
-    effects.FindCoordinator: Consumer._find,
-    effects.Disconnect: Consumer._disconnect,
-    effects.Arm: Consumer._arm,
-    effects.Disarm: Consumer._disarm,
-    effects.CallListener: Consumer._call_listener,
-    effects.HoldPartitions: Consumer._hold,
-    effects.SetAssignment: Consumer._set_assignment,
-    effects.WatchTopics: Consumer._watch,
-    effects.RefreshMetadata: Consumer._refresh_metadata,
-    effects.AskPositions: Consumer._positions,
-    effects.CommitEnded: Consumer._commit_ended,
-    effects.CommittedEnded: Consumer._committed_ended,
-    effects.Fail: lambda consumer, effect: consumer._to_raise.append(effect.error),
-    effects.Ended: Consumer._ended,
-    effects.Tell: lambda _consumer, _effect: None,
-}
-_GRANT: Mapping[type, Callable[[Consumer, Any], None]] = {
-    Fetch: Consumer._fetch,
-    AskCommitted: Consumer._ask_committed,
-    AskOffsets: Consumer._ask_offsets,
-    RefreshMetadata: Consumer._refresh_leaders,
-}

@@ -40,7 +40,7 @@ class Converged:
             if waited_ms >= BOUND_MS:
                 raise Broken("converges", f"{BOUND_MS} ms after everything was mended: {missing}")
             if waited_ms >= NUDGE_MS and not nudged and self._has_static_members():
-                # A static leader that is back does not know what was added meanwhile (KIP-814); what comes next it sees.
+                # A static leader that is back does not know what was added meanwhile (KIP-814), but what comes next.
                 nudged = True
                 for name, partitions in list(world.admin.topics.items()):
                     world.admin.grow_topic(name, partitions + 1)

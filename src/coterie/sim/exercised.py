@@ -1,4 +1,4 @@
-"""An account of what a run has exercised, so that a quiet corner is seen: states x requests, faults, rounds by cause."""
+"""What a run has exercised, so that a quiet corner is seen: states by requests, faults, rounds by cause."""
 
 from __future__ import annotations
 

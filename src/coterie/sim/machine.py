@@ -291,7 +291,7 @@ class Machine(Host):
         connection = effect.connection
         if not connection.is_closed:
             data = effect.data
-            self.world.network.answer(connection.link.wire, data if type(data) is bytes else b"".join(data))
+            self.world.network.answer(connection.link.wire, data if isinstance(data, bytes) else b"".join(data))
 
     def _run(self, what: str, event: Callable[[int], Sequence[Effect]]) -> None:
         """A mistake of ours is told, and the broker goes on, as on asyncio; the world will have none."""

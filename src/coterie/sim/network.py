@@ -104,16 +104,12 @@ class Network:
 
     def _up(self, wire: Wire, act: Any, about: Any) -> None:
         at_ms = self._schedule.now_ms + self._delay(wire)
-        if at_ms < wire.up_at_ms:
-            at_ms = wire.up_at_ms
-        wire.up_at_ms = at_ms
+        wire.up_at_ms = at_ms = max(at_ms, wire.up_at_ms)
         self._schedule.at(at_ms, act, about)
 
     def _down(self, wire: Wire, act: Any, about: Any) -> None:
         at_ms = self._schedule.now_ms + self._delay(wire)
-        if at_ms < wire.down_at_ms:
-            at_ms = wire.down_at_ms
-        wire.down_at_ms = at_ms
+        wire.down_at_ms = at_ms = max(at_ms, wire.down_at_ms)
         self._schedule.at(at_ms, act, about)
 
     def _waits(self, wire: Wire, act: Any, about: Any) -> bool:

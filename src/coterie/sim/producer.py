@@ -7,6 +7,7 @@ reads it later can be held to it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coterie.apis import init_producer_id, produce
@@ -96,11 +97,11 @@ class Producer(Client):
         if placed is not None:
             self.sent += 1
             batch, index = placed
-            batch.told.append((index, lambda settled, at, value=value: self._told(settled, at, value)))
+            batch.told.append((index, partial(self._told, value)))
         self._handle(Woke())
         self.later(1 + int(self._dice.expovariate(1 / self.every_ms)), self._write, None)
 
-    def _told(self, batch: Batch, index: int, value: bytes) -> None:
+    def _told(self, value: bytes, batch: Batch, index: int) -> None:
         if batch.error is None and batch.base_offset >= 0:
             self.world.acknowledged(batch.where, batch.base_offset + index, value)
 
@@ -119,7 +120,7 @@ class Producer(Client):
                     if at_ms is not None:
                         self.at(at_ms, self._ring, at_ms)
                 case AskLeaders(topics):
-                    self.refresh(topics, lambda error, topics=topics: self._asked_leaders(topics, error))
+                    self.refresh(topics, partial(self._asked_leaders, topics))
                 case AskProducerId():
                     request = init_producer_id.Request(transactional_id=None, transaction_timeout_ms=2**31 - 1)
                     self.ask(ANY, "", init_producer_id, request, 30_000, self._given)

@@ -49,7 +49,8 @@ class Outcome:
         plan = self.plan
         drop = f" --drop {','.join(map(str, sorted(plan.dropped)))}" if plan.dropped else ""
         hours = f"{plan.length_ms / 3_600_000:.6g}"
-        return f"coterie sim --seed {plan.seed} --workload {plan.workload} --hours {hours} --members {plan.members}{drop}"
+        what = f"--workload {plan.workload} --hours {hours} --members {plan.members}"
+        return f"coterie sim --seed {plan.seed} {what}{drop}"
 
     def report(self, last: int = 60) -> str:
         lines = [*self.plan.lines()]
@@ -94,13 +95,16 @@ class Run:
         schedule = world.schedule
         for name, partitions in plan.topics.items():
             schedule.at(TOPICS_MS, lambda about: world.admin.create_topic(*about), (name, partitions))
-        schedule.at(PRODUCE_MS, lambda _: world.producer("p", list(plan.topics), plan.every_ms), None)
+        schedule.at(PRODUCE_MS, self._produce, None)
         for number, step in plan.kept:
             schedule.at(step.at_ms, self._begin, (number, step))
         self._until(plan.length_ms)
         self._heal()
         Converged(world, self._until).demand()
         world.ended()
+
+    def _produce(self, _about: object) -> None:
+        self.world.producer("p", list(self.plan.topics), self.plan.every_ms)
 
     def _until(self, until_ms: int) -> None:
         """Looking at what is costly now and then."""

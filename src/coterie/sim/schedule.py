@@ -36,8 +36,7 @@ class Schedule:
             self.now_ms = until_ms
             return False
         at_ms, _, act, about = heappop(heap)
-        if at_ms > self.now_ms:
-            self.now_ms = at_ms
+        self.now_ms = at_ms = max(at_ms, self.now_ms)
         self.steps += 1
         act(about)
         return True

@@ -11,7 +11,18 @@ from coterie.sim.consumer import Habits
 if TYPE_CHECKING:
     from coterie.sim.world import World
 
-__all__ = ["Come", "Commit", "CreateTopic", "DeleteGroup", "Fault", "GrowTopic", "Leave", "Replace", "Step", "Subscribe"]
+__all__ = [
+    "Come",
+    "Commit",
+    "CreateTopic",
+    "DeleteGroup",
+    "Fault",
+    "GrowTopic",
+    "Leave",
+    "Replace",
+    "Step",
+    "Subscribe",
+]
 
 Undo = Callable[[], None]
 

@@ -30,6 +30,7 @@ _TOLD = {
 }
 _SAYS = {row.key: _TOLD[row.name] for row in by_key.values() if row.name in _TOLD}
 _KEPT = 4_000
+_WIDEST = 100
 
 
 class Story(Observer):
@@ -68,8 +69,9 @@ class Story(Observer):
             if answer is not ErrorCode.NONE:
                 self._row(client.name, "", f"beat: {answer.name}", client.group_id)
         elif row.key in _SAYS:
-            said = in_words(answer[0] if isinstance(answer, list) and row.name == "OffsetFetch" else answer) if row.name != "DeleteGroups" else answer[0][1].name
-            self._row("", "", f"{client.name}: {said}"[:100], client.group_id)
+            first = answer[0] if isinstance(answer, list) else answer
+            said = in_words(first[1] if isinstance(first, tuple) else first)
+            self._row("", "", f"{client.name}: {said}"[:_WIDEST], client.group_id)
 
     def timed_out(self, client: Client, _wire: Wire, asked: Asked) -> None:
         self._row(client.name, "", f"no answer to {asked.module.API.name}", client.group_id)
@@ -80,7 +82,9 @@ class Story(Observer):
         elif isinstance(fact, MemberExpired):
             self._row(machine.name, f"(expires {fact.member_id})", "", fact.group_id)
         elif isinstance(fact, GroupLoaded):
-            self._row(machine.name, f"(loads generation {fact.generation_id}, {len(fact.members)} members)", "", fact.group_id)
+            self._row(
+                machine.name, f"(loads generation {fact.generation_id}, {len(fact.members)} members)", "", fact.group_id
+            )
 
     def came(self, consumer: Consumer) -> None:
         self.happened(consumer.name, "comes")

@@ -69,9 +69,7 @@ class World:
         self.observers = [make(self) for make in observers]
         self._on = {
             hook: [
-                getattr(one, hook)
-                for one in self.observers
-                if getattr(type(one), hook) is not getattr(Observer, hook)
+                getattr(one, hook) for one in self.observers if getattr(type(one), hook) is not getattr(Observer, hook)
             ]
             for hook in HOOKS
         }

@@ -1,4 +1,6 @@
-"""What was acknowledged is never lost, and nobody ever reads two different records at one offset."""
+"""What was acknowledged is never lost, nobody ever reads two different records at one offset, and a record that its
+producer sent again is there once (D1).
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,13 @@ class AcknowledgedIsKept(Observer):
     def ended(self) -> None:
         for where, known in self.known.items():
             found = self._log_of(where)
+            if len(set(found.values())) < len(found):
+                self.fails(f"{where} has a record twice")
             for offset, value in known.items():
                 if found.get(offset) != value:
-                    self.fails(f"{where} has {found.get(offset)!r} at {offset}, where {value!r} was acknowledged or read")
+                    self.fails(
+                        f"{where} has {found.get(offset)!r} at {offset}, where {value!r} was acknowledged or read"
+                    )
 
     def _log_of(self, where: TopicPartition) -> dict[int, bytes | None]:
         found: dict[int, bytes | None] = {}

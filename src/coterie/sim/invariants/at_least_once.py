@@ -64,7 +64,9 @@ class EveryRecordIsProcessed(Observer):
         for topic, partition, offset in fact.offsets:
             done = self._of(fact.group_id, topic, partition).done
             if offset > done:
-                self.fails(f"{fact.group_id} committed {offset} for {topic}-{partition} and has processed only to {done}")
+                self.fails(
+                    f"{fact.group_id} committed {offset} for {topic}-{partition} and has processed only to {done}"
+                )
 
     def is_done(self, group_id: str, where: TopicPartition) -> bool:
         return self._of(group_id, *where).done >= self.end_of(where)

@@ -11,7 +11,16 @@ from coterie.sim.world import World
 
 __all__ = ["RoundsHaveCauses"]
 
-_GROUP_KEYS = {row.key: row.name for row in by_key.values() if row.name in {"JoinGroup", "SyncGroup", "LeaveGroup", "Heartbeat", "OffsetCommit"}}
+_SIGNS_OF_LIFE = ("Heartbeat", "OffsetCommit")
+_HEARD = {"JoinGroup", "LeaveGroup", *_SIGNS_OF_LIFE}
+_GROUP_KEYS = {row.key: row.name for row in by_key.values() if row.name in _HEARD}
+_BY_JOIN = {
+    Cause.NEW_MEMBER,
+    Cause.PROTOCOLS_CHANGED,
+    Cause.LEADER_REJOINED,
+    Cause.STATIC_MEMBER_REPLACED,
+    Cause.STATIC_MEMBER_CHANGED_VOTE,
+}
 
 
 class _Heard:
@@ -31,8 +40,7 @@ class RoundsHaveCauses(Observer):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._heard: dict[str, _Heard] = {}
-        self._loaded_ms: dict[str, int] = {}
-        self._refused = 0
+        self._loaded: set[str] = set()
 
     def came(self, consumer: Consumer) -> None:
         self._heard[consumer.name] = _Heard(consumer.habits.session_timeout_ms, consumer.habits.instance_id)
@@ -51,44 +59,37 @@ class RoundsHaveCauses(Observer):
         elif kind is MemberExpired:
             self._expired(fact)  # type: ignore[arg-type]
         elif kind is GroupLoaded:
-            self._loaded_ms[fact.group_id] = self.world.schedule.now_ms
+            self._loaded.add(fact.group_id)
 
-    def _of(self, member_id: str) -> _Heard | None:
-        """Ids begin with the client's name, or with the instance's (rule 3)."""
-        if len(member_id) < 38:
-            return None
+    def _of(self, member_id: str) -> list[_Heard]:
+        """Whoever may be meant: ids begin with the client's name, or with the instance's (rule 3)."""
         name = member_id[:-37]
-        found = self._heard.get(name)
-        if found is not None:
-            return found
-        owners = [heard for heard in self._heard.values() if heard.instance_id == name]
-        return owners[-1] if owners else None
+        return [heard for who, heard in self._heard.items() if name in (who, heard.instance_id)] if name else []
+
+    def _sent(self, what: str, member_id: str) -> bool:
+        return any(what in heard.at for heard in self._of(member_id))
 
     def _started(self, machine: Machine, fact: RoundStarted) -> None:
-        now_ms = self.world.schedule.now_ms
-        cause = fact.cause
-        heard = self._of(fact.member_id)
-        if cause in {Cause.NEW_MEMBER, Cause.PROTOCOLS_CHANGED, Cause.LEADER_REJOINED, Cause.STATIC_MEMBER_REPLACED}:
-            self._must(heard is not None and "JoinGroup" in heard.at, fact, "it never sent a join")
+        cause, member_id = fact.cause, fact.member_id
+        if cause in _BY_JOIN:
+            self._must(self._sent("JoinGroup", member_id), fact, "it never sent a join")
         elif cause is Cause.WRITE_FAILED:
-            self._must(self._disk_refused(machine), fact, "its disk has refused nothing")
+            self._must(machine.disk.refused > 0 or machine.was_slow, fact, "its disk has refused nothing")
         elif cause in {Cause.COORDINATOR_MOVED, Cause.OVER_SIZE_AT_LOAD}:
-            self._must(fact.group_id in self._loaded_ms, fact, "the group was never loaded")
+            self._must(fact.group_id in self._loaded, fact, "the group was never loaded")
         elif cause in {Cause.MEMBER_LEFT, Cause.PENDING_MEMBER_LEFT}:
-            self._must(heard is not None and "LeaveGroup" in heard.at, fact, "it never sent a leave")
+            self._must(self._sent("LeaveGroup", member_id), fact, "it never sent a leave")
         elif cause is Cause.SYNC_TIMEOUT:
-            self._must(heard is not None and now_ms - heard.at.get("JoinGroup", now_ms) > 0, fact, "it did not join")
+            self._must(self._sent("JoinGroup", member_id), fact, "it never joined")
 
     def _expired(self, fact: MemberExpired) -> None:
+        """A member whose session is renewed all the time is not to expire; a beat that is refused renews nothing."""
         heard = self._of(fact.member_id)
-        if heard is None:
+        if len(heard) != 1 or heard[0].instance_id is not None or not self._is_beating(fact):
             return
-        now_ms = self.world.schedule.now_ms
-        last = max((heard.at.get(name, -1) for name in ("Heartbeat", "OffsetCommit")), default=-1)
-        # Only a sign of life of this member counts, and only if it was granted: a rejected one moves nothing. So what
-        # is certain is the other way round: a member whose session is renewed all the time is not to expire.
-        if heard.instance_id is None and 0 <= now_ms - last < heard.session_ms // 4 and self._is_beating(fact):
-            self.fails(f"{fact.member_id} expired {now_ms - last} ms after it was heard")
+        silent_ms = self.world.schedule.now_ms - max(heard[0].at.get(name, -(10**9)) for name in _SIGNS_OF_LIFE)
+        if silent_ms < heard[0].session_ms // 4:
+            self.fails(f"{fact.member_id} expired {silent_ms} ms after it was heard")
 
     def _is_beating(self, fact: MemberExpired) -> bool:
         """Under this id and generation: then every beat of it is granted."""
@@ -98,9 +99,6 @@ class RoundsHaveCauses(Observer):
                 group = self.world.group(fact.group_id)
                 return group is not None and group.generation_id == member.generation_id and member.is_settled
         return False
-
-    def _disk_refused(self, machine: Machine) -> bool:
-        return machine.disk.refused > 0 or machine.slow_disk > 1 or machine.was_slow
 
     def _must(self, holds: bool, fact: RoundStarted, what: str) -> None:
         if not holds:

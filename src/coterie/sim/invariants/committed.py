@@ -88,5 +88,6 @@ class CommitsAreKept(Observer):
                 continue
             if found is None or not self._on_the_way[key][found] > 0:
                 self.fails(f"{key} had {told} committed, and has {found} {when}")
+                return
             self.told[key] = found
             self._ever_told[key].add(found)

@@ -6,6 +6,7 @@ A join or sync that another of the same member has replaced, and the sync of one
 from __future__ import annotations
 
 from coterie.broker.calls import Call, Gather
+from coterie.group import State
 from coterie.messages import Token
 from coterie.sim.consumer import Consumer
 from coterie.sim.machine import Link, Machine
@@ -30,6 +31,10 @@ class NobodyIsForgotten(Observer):
     def _look(self, machine: Machine) -> None:
         if machine.node is None or machine.is_paused:
             return
+        for shard in machine.node.coordinator.shards.values():
+            for group in shard.groups.values():
+                if group.state is State.PREPARING_REBALANCE and not group.in_initial_delay and group.everybody_joined():
+                    self.fails(f"everybody's join is parked, and {group.group_id} waits (rule 4)")
         waiting: set[int] | None = None
         for link in machine.links:
             call = link.connection.call

@@ -1,4 +1,4 @@
-"""Live state equals replayed state (C4): what a crash would bring back now is what there is, as far as it is written."""
+"""Live state equals replayed state (C4): a crash would bring back what there is, as far as it is written."""
 
 from __future__ import annotations
 

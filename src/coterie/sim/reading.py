@@ -1,0 +1,127 @@
+"""The reading half of a consumer's process: asks what the shipped reader wishes, and brings the answers back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from coterie.apis import fetch, list_offsets
+from coterie.client.fetch_wishes import AskCommitted, AskOffsets, Fetch, FetchSettings, Found, Leader, RefreshMetadata
+from coterie.client.fetching import Fetcher
+from coterie.client.metadata import NO_LEADER
+from coterie.client.offset_lookup import answers, questions
+from coterie.client.words import TopicPartition
+from coterie.errors import ErrorCode, KafkaError
+from coterie.sim.client import Client
+from coterie.sim.host import Clock
+
+if TYPE_CHECKING:
+    from coterie.sim.world import World
+
+__all__ = ["Reader"]
+
+FETCH_LANE, OFFSETS_LANE = "fetch", "offsets"
+
+
+class Reader(Client):
+    def __init__(
+        self, world: World, name: str, clock: Clock, settings: FetchSettings, versions: dict[str, int]
+    ) -> None:
+        super().__init__(world, name, clock, versions)
+        self.fetcher = Fetcher(settings)
+        self._grant: Mapping[type, Callable[[Any], None]] = {
+            Fetch: self._fetch,
+            AskCommitted: self.ask_committed,
+            AskOffsets: self._ask_offsets,
+            RefreshMetadata: self._refresh_leaders,
+        }
+
+    # what the other half does
+
+    def wake(self) -> None:
+        """There may be records to take."""
+        raise NotImplementedError
+
+    def look_again(self) -> None:
+        """The metadata may be news."""
+        raise NotImplementedError
+
+    def ask_committed(self, wish: AskCommitted) -> None:
+        """How far has the group come?"""
+        raise NotImplementedError
+
+    # what this half does
+
+    def ask_more(self) -> None:
+        wishes = self.fetcher.wishes(self._leader_of, self.now_ms)
+        due_ms = self.fetcher.due_ms
+        for wish in wishes:
+            self._grant[type(wish)](wish)
+        if due_ms is not None:
+            self.at(due_ms, self._look_for_more, None)
+
+    def _look_for_more(self, _about: object) -> None:
+        if self.is_paused:
+            self.misses(self._look_for_more, None)
+        elif self.is_alive:
+            self.fetcher.is_hungry = True
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self.fetcher.is_hungry:
+            self.ask_more()
+        self.wake()
+
+    def _leader_of(self, topic: str, partition: int) -> Leader | None:
+        known = self.metadata.topics.get(topic)
+        found = known.partitions.get(partition) if known is not None else None
+        if known is None or found is None or found.leader == NO_LEADER:
+            return None
+        return Leader(found.leader, found.leader_epoch, known.id)
+
+    def _fetch(self, wish: Fetch) -> None:
+        timeout_ms = 30_000 + wish.request.max_wait_ms
+        self.ask(wish.node_id, FETCH_LANE, fetch, wish.request, timeout_ms, self._fetched, wish)
+
+    def _fetched(self, wish: Fetch, reply: fetch.Response | None, error: KafkaError | None) -> None:
+        if error is not None:
+            self.fetcher.fetch_failed(wish, error, self.now_ms)
+        else:
+            assert reply is not None
+            self.fetcher.fetched(wish, reply, self.now_ms)
+        self._go_on()
+
+    def _ask_offsets(self, wish: AskOffsets) -> None:
+        wanted = {place.partition: timestamp for place, timestamp in wish.places.items()}
+        asked, unknown = questions(wanted, self._leader_of, read_committed=False, timeout_ms=30_000)
+        found: dict[TopicPartition, Found] = {
+            one: Found(error=KafkaError.of(ErrorCode.LEADER_NOT_AVAILABLE, "looking for an offset")) for one in unknown
+        }
+        left = len(asked)
+
+        def done(request: list_offsets.Request, reply: list_offsets.Response | None, error: KafkaError | None) -> None:
+            nonlocal left
+            left -= 1
+            if reply is not None:
+                found.update(answers(reply))
+            else:
+                names = [
+                    TopicPartition(topic.name, one.partition) for topic in request.topics for one in topic.partitions
+                ]
+                found.update(dict.fromkeys(names, Found(error=error)))
+            if not left:
+                self.fetcher.offsets_found(wish, found, self.now_ms)
+                self._go_on()
+
+        if not asked:
+            self.fetcher.offsets_found(wish, found, self.now_ms)
+        for node_id, request in asked.items():
+            self.ask(node_id, OFFSETS_LANE, list_offsets, request, 30_000, done, request)
+
+    def _refresh_leaders(self, wish: RefreshMetadata) -> None:
+        def done(_error: KafkaError | None) -> None:
+            self.fetcher.refreshed(self.now_ms)
+            self.look_again()
+            self._go_on()
+
+        self.refresh(wish.topics, done)
