@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from broker.lossy import LossyFiles
 from coterie.errors import ErrorCode
 from coterie.log import Files, LogConfig, MemoryFiles, PartitionLog, RefusedError, rename_files
 from coterie.log.layout import named
@@ -354,3 +355,24 @@ def test_settings_may_change_between_openings(files: Files) -> None:
     log = opened(files, replace(SMALL, segment_bytes=300, index_interval_bytes=4096))
     log.append(batch(b"x"), NOW)
     assert read_all(log)[:-1] == content
+
+
+def test_a_log_that_was_closed_empty_keeps_its_files_when_the_power_goes() -> None:
+    """Its names were never part of a flush, and whoever opens it after a clean stop takes them for durable."""
+    disk = LossyFiles()
+    opened(disk).close()
+    log = opened(disk, clean=True)
+    log.append(batch(b"a"), NOW)
+    log.flush()
+    left = disk.crash(lambda _most: 0)
+    assert [value for _, value in read_all(opened(left))] == [b"a"]
+
+
+def test_a_log_that_was_made_anew_and_closed_untouched_keeps_its_files_when_the_power_goes() -> None:
+    disk = LossyFiles()
+    opened(disk, clean=True).close()
+    log = opened(disk, clean=True)
+    log.append(batch(b"a"), NOW)
+    log.flush()
+    left = disk.crash(lambda _most: 0)
+    assert [value for _, value in read_all(opened(left))] == [b"a"]

@@ -482,6 +482,8 @@ class PartitionLog:
     def close(self) -> None:
         """Leave the log so that opening it `clean` reads next to nothing."""
         if self._is_untouched:
+            with writing(f"cannot close {self.path}"):
+                self._flushing.sync_new_names()
             self.release()
             return
         if self._cut_to is not None:
