@@ -6,11 +6,13 @@ A join or sync that another of the same member has replaced, and the sync of one
 from __future__ import annotations
 
 from coterie.broker.calls import Call, Gather
+from coterie.facts import Fact, JoinPhaseCompleted, MemberTurnedAway, RoundStarted
 from coterie.group import State
 from coterie.messages import Token
 from coterie.sim.consumer import Consumer
 from coterie.sim.machine import Link, Machine
 from coterie.sim.observer import Observer
+from coterie.sim.world import World
 
 __all__ = ["NobodyIsForgotten"]
 
@@ -20,6 +22,18 @@ _OF_GROUPS = _PARKED | {"Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch"
 
 class NobodyIsForgotten(Observer):
     name = "nobody is forgotten"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._turned_away: set[str] = set()
+        """Groups that turned a member away in this round: completion is not looked at until the next event (rule 1)."""
+
+    def tell(self, _machine: Machine, fact: Fact) -> None:
+        kind = type(fact)
+        if kind is MemberTurnedAway:
+            self._turned_away.add(fact.group_id)
+        elif kind is JoinPhaseCompleted or kind is RoundStarted:
+            self._turned_away.discard(fact.group_id)
 
     def sample(self) -> None:
         for machine in self.world.machines.values():
@@ -33,7 +47,8 @@ class NobodyIsForgotten(Observer):
             return
         for shard in machine.node.coordinator.shards.values():
             for group in shard.groups.values():
-                if group.state is State.PREPARING_REBALANCE and not group.in_initial_delay and group.everybody_joined():
+                is_waiting = group.state is State.PREPARING_REBALANCE and not group.in_initial_delay
+                if is_waiting and group.everybody_joined() and group.group_id not in self._turned_away:
                     self.fails(f"everybody's join is parked, and {group.group_id} waits (rule 4)")
         waiting: set[int] | None = None
         for link in machine.links:
