@@ -6,12 +6,14 @@ ONLY ?=
 KILLS ?= 300
 FRAMES ?= 1000000
 CONNECTIONS ?= 10000
+SEEDS ?= 0-99
+JOBS ?= 2
 MINUTES ?= 10
 SEED ?=
 KEEP ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo venv test style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak
+.PHONY: help demo venv test style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +55,12 @@ soak: venv ## kill -9 the broker 300 times under load, a million hostile frames,
 	PYTHONPATH=tests $(BIN)/python tests/soak/fuzz.py --frames $(FRAMES) $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(BIN)/python tests/soak/crowd.py --connections $(CONNECTIONS)
 
+sim: venv ## simulated worlds, 100 seeds of mixed workloads; what they exercised (SEEDS=0-99, ARGS="--workload flapping")
+	$(BIN)/coterie sim --seeds $(SEEDS) $(ARGS)
+
+sim-soak: venv ## 10 000 seeds of mixed workloads, two at a time: all must hold (SEEDS=, JOBS=)
+	$(BIN)/coterie sim --seeds $(if $(filter 0-99,$(SEEDS)),0-9999,$(SEEDS)) --jobs $(JOBS)
+
 conformance: venv ## ask Apache Kafka 4.3.1 and us the same: cases, steps, differences (KEEP=1 keeps what Kafka said, ONLY=); then live members on both
 	PYTHONPATH=tests $(BIN)/python tests/conformance/record.py $(if $(KEEP),--keep) $(if $(ONLY),--only $(ONLY))
 	$(if $(ONLY),,COTERIE_CONFORMANCE=1 $(BIN)/pytest tests/clients/test_scenarios.py)
@@ -74,8 +82,9 @@ pipeline-soak: venv ## the pipeline of tables on a live Apache Kafka; killed ten
 clients-go: venv ## members by franz-go and kafka-go; needs Go, and a minute to build them
 	COTERIE_GO_CLIENTS=1 $(BIN)/pytest tests/clients/test_go.py
 
-mutants: venv ## break each rule on purpose, in a copy: some test must notice (ONLY="10 11" for some rules)
+mutants: venv ## break each rule on purpose, in a copy: some test must notice, or some seed (ONLY="10 11" for some rules)
 	$(BIN)/python tests/mutants.py $(ONLY)
+	$(if $(ONLY),,$(BIN)/python tests/sim_mutants.py)
 
 bench: venv ## the group coordinators of Coterie and Apache Kafka side by side; needs Java, takes 20 minutes
 	$(BIN)/python bench/next_to_kafka.py --json bench/results/next_to_kafka.json

@@ -5,9 +5,13 @@ from pathlib import Path
 import pytest
 
 from coterie.log import DiskFiles, Files, MemoryFiles
+from coterie.sim.dice import Dice
+from coterie.sim.disk import Disk
 
 
-@pytest.fixture(params=["disk", "memory"])
+@pytest.fixture(params=["disk", "memory", "simulated"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
-    """Both kinds: whatever holds for one must hold for the other."""
-    return DiskFiles(tmp_path / "data") if request.param == "disk" else MemoryFiles()
+    """All kinds: whatever holds for one must hold for the others."""
+    if request.param == "disk":
+        return DiskFiles(tmp_path / "data")
+    return MemoryFiles() if request.param == "memory" else Disk(Dice(0).of("disk"))

@@ -1,0 +1,58 @@
+"""`coterie sim`, as it is called."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from coterie.cli.app import app
+from coterie.cli.sim import parse_numbers
+from coterie.errors import CoterieError
+from coterie.sim.invariants import INVARIANTS
+from coterie.sim.observer import Observer
+
+SHORT = ("--hours", "0.02", "--members", "2")
+
+
+def call(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["sim", *words])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.stdout
+
+
+def test_one_seed_prints_its_plan_first_and_then_what_was_exercised() -> None:
+    code, out = call("--seed", "7", "--workload", "steady", *SHORT)
+    assert code == 0
+    assert out.startswith("seed 7: steady, 2 members, 1.2 minutes")
+    assert "requests by the state they found:" in out and "rounds: new member" in out and "1 seeds, 0 failed" in out
+
+
+def test_many_seeds_and_the_story() -> None:
+    code, out = call("--seeds", "0-2", "--workload", "flapping", "--story", *SHORT)
+    assert code == 0
+    assert out.count("at_ms") == 3 and "3 seeds, 0 failed" in out
+
+
+def test_a_failure_is_exit_status_1_with_its_seed_and_how_to_replay_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Never(Observer):
+        name = "nobody comes"
+
+        def came(self, consumer: object) -> None:
+            self.fails("somebody came")
+
+    monkeypatch.setattr("coterie.sim.run.INVARIANTS", (*INVARIANTS, Never))
+    code, out = call("--seeds", "4-5", "--workload", "steady", *SHORT)
+    assert code == 1
+    assert "BROKEN" in out and "replay: coterie sim --seed 4 --workload steady" in out and "2 failed" in out
+
+
+def test_seeds_are_named_in_three_ways() -> None:
+    assert parse_numbers("7") == [7]
+    assert parse_numbers("1,4,10-12") == [1, 4, 10, 11, 12]
+    with pytest.raises(CoterieError, match="does not name seeds"):
+        parse_numbers("all")
+
+
+def test_a_workload_that_is_not_there_is_an_error_that_names_those_that_are() -> None:
+    with pytest.raises(CoterieError, match="rolling-deploy"):
+        CliRunner().invoke(app, ["sim", "--workload", "stedy"], catch_exceptions=False)

@@ -1,0 +1,110 @@
+"""Runs: a fixed set of seeds in which everything holds; the same seed is the same run; a failure is told and shrunk."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from coterie.sim import Plan, simulate
+from coterie.sim.invariants import INVARIANTS
+from coterie.sim.observer import Observer
+from coterie.sim.plan import LEAST_FAULTS
+from coterie.sim.shrink import shrink
+from coterie.sim.steps import Fault
+from coterie.sim.workloads import WORKLOADS
+from coterie.stories.grid import read
+
+SEEDS = (1, 2)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_everything_holds(seed: int, workload: str) -> None:
+    """Ten simulated minutes with at least five faults, then everybody comes to rest."""
+    plan = Plan.draw(seed, workload)
+    assert plan.length_ms >= 600_000 and plan.faults >= LEAST_FAULTS
+    outcome = simulate(plan)
+    assert outcome.held, outcome.report()
+    assert outcome.account.counts["every record is processed"] > 0
+    assert sum(outcome.account.faults.values()) == plan.faults
+
+
+@pytest.mark.parametrize("seed", [281])
+def test_what_was_found_once_holds_now(seed: int) -> None:
+    """281: a log first written after a clean stop lost its name in a power cut, with all that was acknowledged."""
+    outcome = simulate(Plan.draw(seed))
+    assert outcome.held, outcome.report()
+
+
+PRINT = "from coterie.sim import Plan, simulate; print(simulate(Plan.draw(5, 'flapping', hours=0.05)).fingerprint)"
+
+
+def test_a_seed_is_the_same_run_in_every_process_and_with_every_hash_seed() -> None:
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", PRINT],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("0", "1", "4242")
+    }
+    assert len(found) == 1
+
+
+def test_another_seed_is_another_run() -> None:
+    prints = {simulate(Plan.draw(seed, "steady", hours=0.02)).fingerprint for seed in range(4)}
+    assert len(prints) == 4
+
+
+class NobodyIsCutOff(Observer):
+    """An invariant that does not hold, for whoever wants to see one fail."""
+
+    name = "nobody is cut off"
+
+    def happened(self, _who: str, what: str) -> None:
+        if " CutOff " in f" {what} ":
+            self.fails("somebody was")
+
+
+def test_a_failure_is_told_with_its_seed_the_command_and_the_story_and_shrinks_to_what_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("coterie.sim.run.INVARIANTS", (*INVARIANTS, NobodyIsCutOff))
+    seed = next(
+        seed
+        for seed in range(100)
+        if any(type(step).__name__ == "CutOff" for step in Plan.draw(seed, "steady", hours=0.05).steps)
+    )
+    outcome = simulate(Plan.draw(seed, "steady", hours=0.05))
+    assert outcome.broken == "nobody is cut off"
+    small = shrink(outcome)
+    assert [type(step).__name__ for _, step in small.plan.kept] == ["CutOff"]
+    dropped = sorted(small.plan.dropped)
+    assert small.command.startswith(f"coterie sim --seed {seed} --workload steady")
+    again = simulate(Plan.draw(seed, "steady", hours=0.05, members=small.plan.members, drop=dropped))
+    assert (again.broken, again.fingerprint) == (small.broken, small.fingerprint)
+    assert read(small.story), "the story is a grid that others can read"
+    told = small.report()
+    assert f"seed {seed}" in told and small.command in told and "BROKEN" in told
+
+
+def test_a_plan_is_drawn_whole_and_any_step_can_be_left_out() -> None:
+    plan = Plan.draw(9, "rolling-deploy", members=3)
+    assert plan == Plan.draw(9, "rolling-deploy", members=3)
+    assert plan.members == 3 and plan.without([0]).kept == plan.kept[1:]
+    assert len(list(plan.script())) == len(plan.steps)
+    assert any(isinstance(step, Fault) for step in plan.steps)
+
+
+def test_without_faults_a_steady_group_has_one_round_for_each_wave_of_members() -> None:
+    """What is printed as exercised is what happened."""
+    outcome = simulate(Plan.draw(0, "steady", members=4, faults=0))
+    assert outcome.held
+    assert set(outcome.account.causes) <= {"new member", "protocols changed"}, "the second is KIP-429's second round"
+    assert not outcome.account.faults
+    assert outcome.account.cells["Heartbeat", "Stable"] > 500
