@@ -37,7 +37,7 @@ def test_a_failure_is_exit_status_1_with_its_seed_and_how_to_replay_it(monkeypat
     class Never(Observer):
         name = "nobody comes"
 
-        def came(self, consumer: object) -> None:
+        def came(self, _consumer: object) -> None:
             self.fails("somebody came")
 
     monkeypatch.setattr("coterie.sim.run.INVARIANTS", (*INVARIANTS, Never))

@@ -66,7 +66,7 @@ class Scene:
             poll_ms=dice.choice((1_000, 5_000, 20_000)),
             work_ms=dice.choice((0, 5, 200)),
             listener_ms=dice.choice((0, 0, 10, 1_000)),
-            fetch_max_wait_ms=dice.choice((500, 5_000, 20_000)),
+            fetch_max_wait_ms=dice.choice((2_000, 10_000, 30_000)),
             metadata_max_age_ms=dice.choice((10_000, 60_000, 300_000)),
         )
 
@@ -203,7 +203,7 @@ def expiring_offsets(scene: Scene) -> None:
     """Everybody leaves for longer than offsets are kept; the group is deleted, or goes by itself, and comes again."""
     scene.settings |= {"offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 15_000}
     seats = scene.group()
-    at_ms = scene.dice.randint(60_000, scene.length_ms // 2)
+    at_ms = scene.dice.randint(min(60_000, scene.length_ms // 2), scene.length_ms // 2)
     for seat in seats:
         scene.leave(seat, at_ms + scene.dice.randint(0, 3_000))
         scene.come(seat, at_ms + scene.dice.choice((20_000, 150_000)) + scene.dice.randint(0, 5_000))
