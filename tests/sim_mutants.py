@@ -56,6 +56,8 @@ MUTANTS = [
     Mutant("names are not synced", "log/files.py", "    if sync:\n        files.sync_directory(parent_of(path))", "    if False:\n        files.sync_directory(parent_of(path))"),
     Mutant("new segments and logs have no durable names", "log/flushing.py",
            "directories = [self._path, parent_of(self._path)] if self._has_new_names else []", "directories: list[str] = []"),
+    Mutant("a log that is closed empty syncs no names", "log/partition.py",
+           "                sync.run()\n            self._flushing.sync_new_names()\n", "                sync.run()\n"),
     Mutant("a batch that was sent again is taken again", "log/partition.py", "if duplicate is not None:", "if False:"),
     Mutant("producers are forgotten in a crash", "log/recovery.py", "                loaded.note(found)\n        except", "                pass\n        except"),
     Mutant("the leader's sync is answered before the disk", "group/sync_group.py", "    return _write(group, request)",

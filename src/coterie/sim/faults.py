@@ -214,7 +214,7 @@ FAULTS: dict[str, _Draw] = {
     "DiskFull": _of_broker(DiskFull, _LONG),
     "DiskFails": _of_broker(DiskFails, _SHORT),
     "DiskSlow": lambda dice, at_ms, _seats: DiskSlow(
-        at_ms=at_ms, for_ms=_span(dice, _LONG), times=dice.choice((20, 200, 2_000))
+        at_ms=at_ms, for_ms=_span(dice, _LONG), times=dice.choice((10, 100, 1_000))
     ),
     "CutOff": _of_client(CutOff, _LONG),
     "ConnectionsLost": _of_client(ConnectionsLost, (1,)),

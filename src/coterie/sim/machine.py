@@ -325,7 +325,8 @@ class Machine(Host):
             self._begin_job(node)
 
     def _begin_job(self, node: Node) -> None:
-        self.later((1 + int(self._disk_dice.expovariate(0.5))) * self.slow_disk, self._job_ended, (node, self._jobs[0]))
+        took_ms = 1 + int(self._disk_dice.expovariate(1 / self.world.disk_ms))
+        self.later(took_ms * self.slow_disk, self._job_ended, (node, self._jobs[0]))
 
     def _job_ended(self, about: tuple[Node, Flush | Work]) -> None:
         node, job = about

@@ -33,6 +33,8 @@ class Plan:
     jitter_ms: int = 3
     skew_ms: int = 0
     drift_ppm: int = 0
+    disk_ms: int = 2
+    """What a sync takes, on average."""
     dropped: frozenset[int] = field(default_factory=frozenset)
     """Steps that are left out, by number."""
 
@@ -67,6 +69,7 @@ class Plan:
             "jitter_ms": throw.choice((1, 3, 40)),
             "skew_ms": throw.choice((0, 5_000, 600_000)),
             "drift_ppm": throw.choice((0, 0, 200, 5_000)),
+            "disk_ms": throw.choice((2, 20, 200)),
         }
         WORKLOADS[name](scene)
         luck = dice.of("faults")
@@ -105,7 +108,8 @@ class Plan:
         )
         yield (
             f"topics {self.topics}, a record every {self.every_ms} ms, network {self.delay_ms} to "
-            f"{self.delay_ms + self.jitter_ms} ms, clocks {self.skew_ms} ms apart and off by {self.drift_ppm} ppm"
+            f"{self.delay_ms + self.jitter_ms} ms, clocks {self.skew_ms} ms apart and off by {self.drift_ppm} ppm, "
+            f"a sync {self.disk_ms} ms"
         )
         if self.settings:
             yield "settings " + ", ".join(f"{name}={value}" for name, value in self.settings.items())

@@ -82,6 +82,7 @@ class Run:
             jitter_ms=plan.jitter_ms,
             skew_ms=plan.skew_ms,
             drift_ppm=plan.drift_ppm,
+            disk_ms=plan.disk_ms,
         )
         self.story = next(one for one in self.world.observers if isinstance(one, Story))
         self.account = next(one for one in self.world.observers if isinstance(one, Exercised)).account

@@ -44,10 +44,12 @@ class World:
         jitter_ms: int = 3,
         skew_ms: int = 0,
         drift_ppm: int = 0,
+        disk_ms: int = 2,
         nodes: int = 1,
     ) -> None:
         """`nodes` is the seam for clusters of several: clients already ask for whom the metadata names."""
         self.seed = seed
+        self.disk_ms = disk_ms
         self.dice = Dice(seed)
         self.schedule = Schedule()
         self.network = Network(self, delay_ms=delay_ms, jitter_ms=jitter_ms)
