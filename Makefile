@@ -13,7 +13,7 @@ SEED ?=
 KEEP ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo venv test style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak
+.PHONY: help demo venv test style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ bench: venv ## the group coordinators of Coterie and Apache Kafka side by side; 
 
 bench-core: venv ## what a heartbeat, a commit and a round cost in the core, and the bytes of a member
 	$(BIN)/python bench/core.py --json bench/results/core.json
+
+bench-sim: venv ## simulated hours of a group of ten per minute of CPU, and what a seed costs
+	$(BIN)/python bench/sim.py --json bench/results/sim.json
 
 bench-start: venv ## from exec of coterie serve to its first answer, and its memory
 	$(BIN)/python bench/start.py --json bench/results/start.json

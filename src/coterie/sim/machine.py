@@ -63,13 +63,12 @@ class Machine(Host):
         self._disk_dice = world.dice.of(f"{self.name}/latency")
         self._jobs: deque[Flush | Work] = deque()
         self._alarm_ms: int | None = None
-        self._is_wanted = False
+        self._ambush: Callable[[object], None] | None = None
 
     # --- coming and going ---------------------------------------------------------------------------------------------
 
     def start(self, _about: object = None) -> None:
         """A supervisor: what cannot be opened now is tried again."""
-        self._is_wanted = True
         if self.node is not None or not self.has_power:
             return
         now_ms = self.now_ms
@@ -90,7 +89,6 @@ class Machine(Host):
 
     def kill(self) -> None:
         """The process is gone, the system goes on: its files are all there, its connections are closed."""
-        self._is_wanted = False
         if self.node is None:
             return
         under_way = self._jobs[0] if self._jobs else None
@@ -102,7 +100,6 @@ class Machine(Host):
 
     def lose_power(self) -> None:
         """Nobody is told anything, and the disk keeps what it likes of what was not synced."""
-        self._is_wanted = False
         if not self.has_power:
             return
         self.has_power = False
@@ -146,7 +143,6 @@ class Machine(Host):
         if node is None or self.is_paused:
             self.kill()
             return
-        self._is_wanted = False
         self._perform(node.stop(self.now_ms))
         while self._jobs and self.node is node:  # the rest of the world waits: a stop takes no time here
             self._job_ended((node, self._jobs[0]))
@@ -317,6 +313,10 @@ class Machine(Host):
             self._alarm_ms = None
             self._run("a timer", about[0].ring)
 
+    def ambush(self, strike: Callable[[object], None]) -> None:
+        """To be done the next time that something is on its way to the disk, before it is there."""
+        self._ambush = strike
+
     # --- the disk -----------------------------------------------------------------------------------------------------
 
     def _on_disk(self, node: Node, effect: Flush | Work) -> None:
@@ -326,7 +326,11 @@ class Machine(Host):
 
     def _begin_job(self, node: Node) -> None:
         took_ms = 1 + int(self._disk_dice.expovariate(1 / self.world.disk_ms))
-        self.later(took_ms * self.slow_disk, self._job_ended, (node, self._jobs[0]))
+        took_ms *= self.slow_disk
+        self.later(took_ms, self._job_ended, (node, self._jobs[0]))
+        if self._ambush is not None:
+            strike, self._ambush = self._ambush, None
+            self.later(int(self._disk_dice.random() * took_ms), strike, None)
 
     def _job_ended(self, about: tuple[Node, Flush | Work]) -> None:
         node, job = about

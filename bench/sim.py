@@ -1,0 +1,61 @@
+"""How many simulated hours of a group of ten a minute of CPU buys, wire encoding and invariants on.
+
+A steady group with Kafka's default session and heartbeat (45 s, 3 s), auto-commit every 5 s, a record every 10 s, long
+polls of 30 s; and what a seed of mixed workloads with faults costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from coterie.sim import Plan, simulate
+from coterie.sim.consumer import Habits
+from coterie.sim.steps import Come
+
+MEMBERS = 10
+
+
+def steady(hours: float) -> Plan:
+    plan = Plan.draw(0, "steady", hours=hours, members=MEMBERS, faults=0)
+    habits = Habits(fetch_max_wait_ms=30_000, poll_ms=60_000)
+    steps = tuple(replace(step, habits=habits) if isinstance(step, Come) else step for step in plan.steps)
+    return replace(
+        plan, steps=steps, every_ms=10_000, topics={"t": 20}, delay_ms=0, jitter_ms=3, drift_ppm=0, disk_ms=2
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hours", type=float, default=20)
+    parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    simulate(steady(0.1))
+    began = time.process_time()
+    outcome = simulate(steady(given.hours))
+    spent = time.process_time() - began
+    assert outcome.held, outcome.report()
+    began = time.process_time()
+    for seed in range(given.seeds):
+        assert simulate(Plan.draw(seed)).held, f"seed {seed}"
+    a_seed = (time.process_time() - began) / given.seeds
+    found = {
+        "simulated hours of a group of ten per CPU minute": round(given.hours / spent * 60, 1),
+        "microseconds of CPU per event": round(spent / outcome.account.events * 1e6, 1),
+        "CPU seconds per seed of mixed workloads": round(a_seed, 3),
+        "machine": f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}",
+    }
+    for name, value in found.items():
+        print(f"{name}: {value}")
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
