@@ -28,12 +28,15 @@ class OfBroker(Fault):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deadly(OfBroker):
+class Ambush(OfBroker):
     waits: bool = False
     """For the moment at which something is on its way to the disk."""
 
     def strike(self, machine: Machine) -> None:
         raise NotImplementedError
+
+    def mend(self, machine: Machine) -> None:
+        machine.power_up()
 
     def begin(self, world: World) -> Undo:
         machine = _machine(world, self.broker)
@@ -46,7 +49,7 @@ class Deadly(OfBroker):
         def undo() -> None:
             nonlocal is_over
             is_over = True
-            machine.power_up()
+            self.mend(machine)
 
         if self.waits:
             machine.ambush(strike)
@@ -55,14 +58,14 @@ class Deadly(OfBroker):
         return undo
 
 
-class BrokerKilled(Deadly):
+class BrokerKilled(Ambush):
     """kill -9: what was written is there, and nobody was told anything but that the connection is gone."""
 
     def strike(self, machine: Machine) -> None:
         machine.kill()
 
 
-class PowerLost(Deadly):
+class PowerLost(Ambush):
     """Nobody is told anything, and the disk keeps what it likes of what was not synced."""
 
     def strike(self, machine: Machine) -> None:
@@ -96,15 +99,14 @@ class DiskFull(OfBroker):
         return undo
 
 
-class DiskFails(OfBroker):
-    def begin(self, world: World) -> Undo:
-        disk = _machine(world, self.broker).disk
-        disk.is_failing = True
+class DiskFails(Ambush):
+    """Reads, writes and syncs, for a while."""
 
-        def undo() -> None:
-            disk.is_failing = False
+    def strike(self, machine: Machine) -> None:
+        machine.disk.is_failing = True
 
-        return undo
+    def mend(self, machine: Machine) -> None:
+        machine.disk.is_failing = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,19 +232,19 @@ def _span(dice: Random, spans: Sequence[int]) -> int:
     return int(dice.choice(spans) * dice.uniform(0.5, 1.5))
 
 
-def _deadly(kind: Callable[..., Fault]) -> _Draw:
-    return lambda dice, at_ms, _seats: kind(at_ms=at_ms, for_ms=_span(dice, _LONG), waits=dice.random() < 0.6)
+def _ambush(kind: Callable[..., Fault], spans: Sequence[int]) -> _Draw:
+    return lambda dice, at_ms, _seats: kind(at_ms=at_ms, for_ms=_span(dice, spans), waits=dice.random() < 0.6)
 
 
 FAULTS: dict[str, _Draw] = {
-    "BrokerKilled": _deadly(BrokerKilled),
-    "PowerLost": _deadly(PowerLost),
+    "BrokerKilled": _ambush(BrokerKilled, _LONG),
+    "PowerLost": _ambush(PowerLost, _LONG),
     "BrokerRestarted": _of_broker(BrokerRestarted, _SHORT),
     "BrokerPaused": _of_broker(BrokerPaused, _LONG),
     "BrokerCutOff": _of_broker(BrokerCutOff, _LONG),
     "CoordinatorMoves": _of_broker(CoordinatorMoves, _SHORT),
     "DiskFull": _of_broker(DiskFull, _LONG),
-    "DiskFails": _of_broker(DiskFails, _SHORT),
+    "DiskFails": _ambush(DiskFails, _SHORT),
     "DiskSlow": lambda dice, at_ms, _seats: DiskSlow(
         at_ms=at_ms, for_ms=_span(dice, _LONG), times=dice.choice((10, 100, 1_000))
     ),

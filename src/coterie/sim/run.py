@@ -110,11 +110,9 @@ class Run:
     def _until(self, until_ms: int) -> None:
         """Looking at what is costly now and then."""
         schedule = self.world.schedule
-        step = schedule.step
         while schedule.now_ms < until_ms:
             next_ms = min(until_ms, (schedule.now_ms // self._sample_ms + 1) * self._sample_ms)
-            while step(next_ms):
-                pass
+            schedule.run(next_ms)
             self.world.sample()
 
     def _begin(self, about: tuple[int, Step]) -> None:

@@ -29,14 +29,13 @@ class Schedule:
     def after(self, ms: int, act: Act, about: Any) -> None:
         self.at(self.now_ms + ms, act, about)
 
-    def step(self, until_ms: int) -> bool:
-        """The next thing that happens before or at `until_ms`; False if there is none, and it is then that time."""
+    def run(self, until_ms: int) -> None:
+        """All that happens until then."""
         heap = self._heap
-        if not heap or heap[0][0] > until_ms:
-            self.now_ms = until_ms
-            return False
-        at_ms, _, act, about = heappop(heap)
-        self.now_ms = at_ms = max(at_ms, self.now_ms)
-        self.steps += 1
-        act(about)
-        return True
+        while heap and heap[0][0] <= until_ms:
+            at_ms, _, act, about = heappop(heap)
+            if at_ms > self.now_ms:  # noqa: PLR1730  the hot loop
+                self.now_ms = at_ms
+            self.steps += 1
+            act(about)
+        self.now_ms = until_ms

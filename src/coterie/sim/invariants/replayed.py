@@ -17,7 +17,8 @@ from coterie.wire.offsets_topic import OFFSETS_TOPIC
 __all__ = ["ReplayIsTheSame"]
 
 _IN_A_ROUND = (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE)
-_EVERY = 12
+_GROWTH = 1.25
+"""A log is read again when it has grown so much: reading it all the time would take longer the longer a run is."""
 
 
 class ReplayIsTheSame(Observer):
@@ -25,7 +26,7 @@ class ReplayIsTheSame(Observer):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._samples = 0
+        self._read_to: dict[int, int] = {}
         self.count = 0
         self._lost: set[str] = set()
         """Groups of which a record could not be written: an older one comes back, until the next."""
@@ -37,26 +38,26 @@ class ReplayIsTheSame(Observer):
         elif kind is AssignmentStored:
             self._lost.discard(fact.group_id)
 
+    def broker_began(self, _machine: Machine) -> None:
+        self._read_to.clear()
+
     def sample(self) -> None:
-        self._samples += 1
-        if self._samples % _EVERY == 0:
-            self._look()
-
-    def ended(self) -> None:
-        self._look()
-
-    def _look(self) -> None:
         for machine in self.world.machines.values():
             if machine.node is not None and not machine.disk.is_failing:
                 for partition, shard in machine.node.coordinator.shards.items():
                     self._compare(machine.node, partition, shard)
 
+    def ended(self) -> None:
+        self._read_to.clear()
+        self.sample()
+
     def _compare(self, node: Node, partition: int, shard: Shard) -> None:
         if not shard.groups or shard.is_writing:
             return
         log = node.log(OFFSETS_TOPIC, partition)
-        if log is None or not log.is_in_order:
+        if log is None or not log.is_in_order or log.log_end <= self._read_to.get(partition, -1) * _GROWTH:
             return
+        self._read_to[partition] = log.log_end
         replay = Replay()
         read_groups(log, replay)
         found = {group.group_id: group for group in replay.groups(shard.settings.group, 0)}
