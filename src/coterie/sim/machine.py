@@ -143,9 +143,9 @@ class Machine(Host):
         if node is None or self.is_paused:
             self.kill()
             return
+        self._drain(node)
         self._perform(node.stop(self.now_ms))
-        while self._jobs and self.node is node:  # the rest of the world waits: a stop takes no time here
-            self._job_ended((node, self._jobs[0]))
+        self._drain(node)
         try:
             node.directory.close()
         except CoterieError as error:
@@ -155,6 +155,11 @@ class Machine(Host):
         self.disk.killed()
         for link in self._take_links():
             self.world.network.drop(link.wire)
+
+    def _drain(self, node: Node) -> None:
+        """What is on its way to the disk is there. The rest of the world waits: a stop takes no time here."""
+        while self._jobs:
+            self._job_ended((node, self._jobs[0]))
 
     def lose_groups(self) -> None:
         """Somebody else coordinates from now on: whoever waits is told, and everything about groups is forgotten."""

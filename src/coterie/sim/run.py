@@ -136,6 +136,8 @@ class Run:
         self.world.is_healing = True
         for number in list(self._undos):
             self._end(number)
+        for consumer in list(self.world.displaced):
+            self.world.crash(consumer)
         for consumer in self.world.consumers.values():
             consumer.behave()
         for machine in self.world.machines.values():

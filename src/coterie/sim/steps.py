@@ -76,8 +76,7 @@ class Replace(Step):
     habits: Habits
 
     def begin(self, world: World) -> None:
-        world.consumers.pop(self.seat, None)
-        world.consumer(self.seat, replace(self.habits))
+        world.displace(self.seat, replace(self.habits))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,6 +62,8 @@ class World:
         }
         self.consumers: dict[str, Consumer] = {}
         """Those that are alive, by name. A name that comes back is another process."""
+        self.displaced: list[Consumer] = []
+        """Alive, and another process has their seat."""
         self.producers: dict[str, Producer] = {}
         self.clients: dict[str, Client] = {}
         """Everybody else that speaks to brokers."""
@@ -98,6 +100,12 @@ class World:
         consumer.begin()
         return consumer
 
+    def displace(self, name: str, habits: Habits) -> None:
+        """Another process of that name comes, and the one that was there does not know."""
+        if name in self.consumers:
+            self.displaced.append(self.consumers.pop(name))
+        self.consumer(name, habits)
+
     def crash(self, consumer: Consumer, *, loses_power: bool = False) -> None:
         if consumer.is_alive:
             consumer.ends(loses_power=loses_power)
@@ -114,6 +122,8 @@ class World:
     def _gone(self, consumer: Consumer, how: str) -> None:
         if self.consumers.get(consumer.seat) is consumer:
             del self.consumers[consumer.seat]
+        else:
+            self.displaced.remove(consumer)
         self._each("went", consumer, how)
 
     def producer(self, name: str, topics: Sequence[str], every_ms: int) -> Producer:

@@ -6,7 +6,7 @@ from typing import Any
 
 from coterie.apis import heartbeat, join_group, offset_commit, sync_group
 from coterie.errors import ErrorCode
-from coterie.facts import Fact, MemberReplaced
+from coterie.facts import Fact, GroupLoaded, MemberReplaced
 from coterie.sim.client import Asked, Client
 from coterie.sim.machine import Machine
 from coterie.sim.observer import Observer
@@ -25,6 +25,10 @@ class FencedStaysFenced(Observer):
     def tell(self, _machine: Machine, fact: Fact) -> None:
         if type(fact) is MemberReplaced:
             self._since[fact.old_member_id] = self.world.schedule.now_ms
+            self._since.pop(fact.member_id, None)  # the new id could not be written: the old one holds again (rule 19)
+        elif type(fact) is GroupLoaded:
+            for member_id in fact.members:  # the coordinator died before it could write it
+                self._since.pop(member_id, None)
 
     def answered(self, client: Client, asked: Asked, answer: Any, _data: bytes) -> None:
         if not self._since:
