@@ -52,12 +52,12 @@ class Plan:
         """What is not given is drawn. `faults` 0: nothing goes wrong by itself."""
         dice = Dice(seed)
         throw = dice.of("plan")
-        drawn = throw.choice(list(WORKLOADS))
+        drawn, usual = throw.choice(list(WORKLOADS)), throw.randint(2, 6)  # also if given: what follows stays the same
         name = workload or drawn
         if name not in WORKLOADS:
             raise CoterieError(f"there is no workload {name!r}; there are {', '.join(WORKLOADS)}")
         length_ms = LENGTH_MS if hours is None else max(round(hours * 60 * MINUTE_MS), MINUTE_MS)
-        count = throw.randint(2, 6) if members is None else members
+        count = usual if members is None else members
         scene = Scene(dice.of(f"workload/{name}"), length_ms, count, every_ms=throw.choice((1_000, 3_000, 10_000)))
         scene.topics["t"] = throw.choice((3, 8, 12))
         scene.settings = {
