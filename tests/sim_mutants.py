@@ -150,10 +150,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", help="only mutants that are described by one of these words")
     parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--from", dest="first", type=int, default=1, help="begin with this one")
     given = parser.parse_args()
     chosen = [one for one in MUTANTS if not given.words or any(word in one.what for word in given.words)]
     survivors = 0
-    for number, mutant in enumerate(chosen, 1):
+    for number, mutant in list(enumerate(chosen, 1))[given.first - 1 :]:
         caught = caught_by(mutant, given.seeds)
         survivors += caught is None
         verdict = f"caught by {caught}" if caught else f"SURVIVED {given.seeds} seeds"
