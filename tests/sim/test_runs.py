@@ -32,13 +32,6 @@ def test_everything_holds(seed: int, workload: str) -> None:
     assert sum(outcome.account.faults.values()) == plan.faults
 
 
-@pytest.mark.parametrize("seed", [281])
-def test_what_was_found_once_holds_now(seed: int) -> None:
-    """281: a log first written after a clean stop lost its name in a power cut, with all that was acknowledged."""
-    outcome = simulate(Plan.draw(seed))
-    assert outcome.held, outcome.report()
-
-
 PRINT = "from coterie.sim import Plan, simulate; print(simulate(Plan.draw(5, 'flapping', hours=0.05)).fingerprint)"
 
 

@@ -42,6 +42,8 @@ __all__ = ["Producer"]
 PRODUCE_LANE = "produce"
 BY_NAME = 12
 METADATA_MAX_AGE_MS = 60_000
+BURST = 10
+"""Records at once, for many partitions: a flush of many logs is another thing than one of one."""
 
 
 class Producer(Client):
@@ -90,6 +92,12 @@ class Producer(Client):
             return
         if not self.is_alive or not self.is_sending:
             return
+        for _ in range(self._dice.choice((1, 1, 1, BURST))):
+            self._append()
+        self._handle(Woke())
+        self.later(1 + int(self._dice.expovariate(1 / self.every_ms)), self._write, None)
+
+    def _append(self) -> None:
         topic = self._dice.choice(self.topics)
         value = b"%s %d" % (self.name.encode(), self.sent)
         now_ms = self.now_ms
@@ -98,8 +106,6 @@ class Producer(Client):
             self.sent += 1
             batch, index = placed
             batch.told.append((index, partial(self._told, value)))
-        self._handle(Woke())
-        self.later(1 + int(self._dice.expovariate(1 / self.every_ms)), self._write, None)
 
     def _told(self, value: bytes, batch: Batch, index: int) -> None:
         if batch.error is None and batch.base_offset >= 0:
