@@ -1,6 +1,6 @@
 """Defects made on purpose, for the simulator: each is put into a copy of the sources, and some seed has to find it.
 
-    make mutants                             # after those of `mutants.py`
+    make sim-mutants                         # all of them
     python tests/sim_mutants.py flush read   # those whose words have one of these
 
 Each has SEEDS seeds of mixed workloads, ten simulated minutes each. What is printed: the seed, and which invariant.

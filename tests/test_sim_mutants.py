@@ -1,4 +1,4 @@
-"""The list of defects for the simulator fits the sources; `make mutants` runs them."""
+"""The list of defects for the simulator fits the sources; `make sim-mutants` runs them."""
 
 from __future__ import annotations
 
