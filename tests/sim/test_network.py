@@ -29,7 +29,7 @@ class Asker(Client):
 @pytest.fixture
 def asker() -> Asker:
     world = World(3, [], {}, jitter_ms=50)
-    world.machines[1].start()
+    world.machine.start()
     return Asker(world)
 
 
@@ -71,7 +71,7 @@ def test_a_wire_that_is_half_open_swallows_everything_until_the_client_gives_up(
 
 
 def test_a_process_that_dies_is_noticed_and_a_host_that_dies_is_not(asker: Asker) -> None:
-    machine = asker.world.machines[1]
+    machine = asker.world.machine
     asker.asks(0)
     passes(asker.world, 500)
     machine.kill()

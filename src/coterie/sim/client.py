@@ -108,16 +108,14 @@ class Client(Host):
             self.world.schedule.at(due_ms, self._look_at, (wire, due_ms))
 
     def _any_node(self) -> int:
-        machines = self.world.machines
-        if len(machines) == 1:
-            return next(iter(machines))
-        return self._dice.choice(list(machines))
+        numbers = self.world.machine.numbers
+        return numbers[0] if len(numbers) == 1 else self._dice.choice(numbers)
 
     def _open(self, node_id: int, lane: str) -> Wire:
         failures = self._failures.get(node_id, 0)
         pause_ms = min(RECONNECT_MS << min(failures - 1, 5), RECONNECT_MOST_MS) if failures else 0
         key = (node_id, lane)
-        wire = self._wires[key] = self.world.network.open(self, self.world.machines[node_id], key, pause_ms)
+        wire = self._wires[key] = self.world.network.open(self, self.world.machine, key, pause_ms)
         self.later(pause_ms + SETUP_TIMEOUT_MS, self._set_up, wire)
         return wire
 

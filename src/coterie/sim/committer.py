@@ -67,14 +67,16 @@ class Committer(Client):
             self._coordinator = None
         else:
             for one, error in zip(request.partitions, reply.errors, strict=True):
-                if error is ErrorCode.NONE:
+                if error is ErrorCode.NOT_COORDINATOR:
+                    self._coordinator = None
+                elif error is ErrorCode.NONE:
                     self.acknowledged[one.partition] = max(one.offset, self.acknowledged.get(one.partition, 0))
         self._again()
 
     def _fetched(self, _then: Any, reply: Any, _error: KafkaError | None) -> None:
-        if reply is None:
+        if reply is None or reply[0].error:
             self._coordinator = None
-        elif not reply[0].error:
+        else:
             found = {one.partition: one.offset for one in reply[0].partitions}
             for partition, offset in self.acknowledged.items():
                 if found.get(partition, -1) < offset:

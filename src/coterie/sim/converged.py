@@ -68,7 +68,7 @@ class Converged:
 
     def _missing_in(self, group_id: str, consumers: list[Consumer]) -> str:
         world = self._world
-        limit = next(iter(world.machines.values())).settings.group_max_size
+        limit = world.machine.settings.group_max_size
         well = [one for one in consumers if one.member.stage is Stage.STABLE and one.member.rejoin_reason is None]
         if len(well) < min(len(consumers), limit):
             others = [one for one in consumers if one not in well]

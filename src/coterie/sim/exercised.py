@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from coterie.apis import by_key
+from coterie.broker.facts import LeadersChanged
 from coterie.facts import Cause, Fact, RoundStarted
 from coterie.group import State
 from coterie.sim.machine import Link, Machine
@@ -70,3 +71,5 @@ class Exercised(Observer):
     def tell(self, _machine: Machine, fact: Fact) -> None:
         if type(fact) is RoundStarted:
             self.account.causes[str(fact.cause)] += 1
+        elif type(fact) is LeadersChanged:
+            self.account.counts["leaders change"] += 1

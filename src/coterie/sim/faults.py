@@ -14,21 +14,12 @@ from coterie.sim.world import World
 __all__ = ["FAULTS", "draw_fault"]
 
 
-def _machine(world: World, number: int) -> Machine:
-    return world.machines[number]
-
-
 def _client(world: World, seat: str) -> Client | None:
     return world.consumers.get(seat) or world.producers.get(seat) or world.clients.get(seat)
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfBroker(Fault):
-    broker: int = 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ambush(OfBroker):
+class Ambush(Fault):
     waits: bool = False
     """For the moment at which something is on its way to the disk."""
 
@@ -39,7 +30,7 @@ class Ambush(OfBroker):
         machine.power_up()
 
     def begin(self, world: World) -> Undo:
-        machine = _machine(world, self.broker)
+        machine = world.machine
         is_over = False
 
         def strike(_about: object = None) -> None:
@@ -72,25 +63,25 @@ class PowerLost(Ambush):
         machine.lose_power()
 
 
-class BrokerRestarted(OfBroker):
+class BrokerRestarted(Fault):
     def begin(self, world: World) -> Undo:
-        machine = _machine(world, self.broker)
+        machine = world.machine
         machine.stop()
         return machine.start
 
 
-class BrokerPaused(OfBroker):
+class BrokerPaused(Fault):
     def begin(self, world: World) -> Undo | None:
-        machine = _machine(world, self.broker)
-        if machine.node is None or machine.is_paused:
+        machine = world.machine
+        if machine.cluster is None or machine.is_paused:
             return None
         machine.pause()
         return machine.resume
 
 
-class DiskFull(OfBroker):
+class DiskFull(Fault):
     def begin(self, world: World) -> Undo:
-        disk = _machine(world, self.broker).disk
+        disk = world.machine.disk
         disk.is_full = True
 
         def undo() -> None:
@@ -110,11 +101,11 @@ class DiskFails(Ambush):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiskSlow(OfBroker):
+class DiskSlow(Fault):
     times: int = 100
 
     def begin(self, world: World) -> Undo:
-        machine = _machine(world, self.broker)
+        machine = world.machine
         machine.slow_disk, machine.was_slow = self.times, True
 
         def undo() -> None:
@@ -123,18 +114,21 @@ class DiskSlow(OfBroker):
         return undo
 
 
-class CoordinatorMoves(OfBroker):
-    """Every partition of groups goes elsewhere and comes back when it was read again (C4)."""
+@dataclass(frozen=True, kw_only=True)
+class NodeStops(Fault):
+    """In order: what it leads and coordinates goes to the others, if there are any, and comes back with it (C4)."""
+
+    node: int
 
     def begin(self, world: World) -> Undo:
-        machine = _machine(world, self.broker)
-        machine.lose_groups()
-        return machine.gain_groups
+        nodes = world.machine.nodes
+        nodes.stop(self.node)
+        return lambda: nodes.start(self.node)
 
 
-class BrokerCutOff(OfBroker):
+class BrokerCutOff(Fault):
     def begin(self, world: World) -> Undo:
-        name = _machine(world, self.broker).name
+        name = world.machine.name
         world.network.cut(name)
         return lambda: world.network.mend(name)
 
@@ -217,15 +211,15 @@ class Crashed(OfClient):
 _SHORT = (100, 1_000, 5_000)
 _LONG = (1_000, 8_000, 30_000, 70_000)
 
-_Draw = Callable[[Random, int, Sequence[str]], Fault]
+_Draw = Callable[[Random, int, Sequence[str], int], Fault]
 
 
 def _of_client(kind: Callable[..., Fault], spans: Sequence[int]) -> _Draw:
-    return lambda dice, at_ms, seats: kind(at_ms=at_ms, seat=dice.choice(seats), for_ms=_span(dice, spans))
+    return lambda dice, at_ms, seats, _nodes: kind(at_ms=at_ms, seat=dice.choice(seats), for_ms=_span(dice, spans))
 
 
 def _of_broker(kind: Callable[..., Fault], spans: Sequence[int]) -> _Draw:
-    return lambda dice, at_ms, _seats: kind(at_ms=at_ms, for_ms=_span(dice, spans))
+    return lambda dice, at_ms, _seats, _nodes: kind(at_ms=at_ms, for_ms=_span(dice, spans))
 
 
 def _span(dice: Random, spans: Sequence[int]) -> int:
@@ -233,7 +227,7 @@ def _span(dice: Random, spans: Sequence[int]) -> int:
 
 
 def _ambush(kind: Callable[..., Fault], spans: Sequence[int]) -> _Draw:
-    return lambda dice, at_ms, _seats: kind(at_ms=at_ms, for_ms=_span(dice, spans), waits=dice.random() < 0.6)
+    return lambda dice, at_ms, _seats, _nodes: kind(at_ms=at_ms, for_ms=_span(dice, spans), waits=dice.random() < 0.6)
 
 
 FAULTS: dict[str, _Draw] = {
@@ -242,25 +236,27 @@ FAULTS: dict[str, _Draw] = {
     "BrokerRestarted": _of_broker(BrokerRestarted, _SHORT),
     "BrokerPaused": _of_broker(BrokerPaused, _LONG),
     "BrokerCutOff": _of_broker(BrokerCutOff, _LONG),
-    "CoordinatorMoves": _of_broker(CoordinatorMoves, _SHORT),
+    "NodeStops": lambda dice, at_ms, _seats, nodes: NodeStops(
+        at_ms=at_ms, for_ms=_span(dice, _SHORT), node=dice.randint(1, nodes)
+    ),
     "DiskFull": _of_broker(DiskFull, _LONG),
     "DiskFails": _ambush(DiskFails, _SHORT),
-    "DiskSlow": lambda dice, at_ms, _seats: DiskSlow(
+    "DiskSlow": lambda dice, at_ms, _seats, _nodes: DiskSlow(
         at_ms=at_ms, for_ms=_span(dice, _LONG), times=dice.choice((10, 100, 1_000))
     ),
     "CutOff": _of_client(CutOff, _LONG),
     "ConnectionsLost": _of_client(ConnectionsLost, (1,)),
     "HalfOpen": _of_client(HalfOpen, (1,)),
     "Paused": _of_client(Paused, _LONG),
-    "SlowLink": lambda dice, at_ms, seats: SlowLink(
+    "SlowLink": lambda dice, at_ms, seats, _nodes: SlowLink(
         at_ms=at_ms, seat=dice.choice(seats), for_ms=_span(dice, _LONG), by_ms=dice.choice((50, 500, 4_000))
     ),
-    "Crashed": lambda dice, at_ms, seats: Crashed(
+    "Crashed": lambda dice, at_ms, seats, _nodes: Crashed(
         at_ms=at_ms, seat=dice.choice(seats), for_ms=_span(dice, _LONG), loses_power=dice.random() < 0.5
     ),
 }
 
 
-def draw_fault(dice: Random, at_ms: int, seats: Sequence[str]) -> Fault:
+def draw_fault(dice: Random, at_ms: int, seats: Sequence[str], nodes: int) -> Fault:
     """A power cut is the hardest test there is, and comes three times as often as anything else."""
-    return FAULTS[dice.choice([*FAULTS, "PowerLost", "PowerLost"])](dice, at_ms, seats)
+    return FAULTS[dice.choice([*FAULTS, "PowerLost", "PowerLost"])](dice, at_ms, seats, nodes)

@@ -1,28 +1,31 @@
-"""A machine with a broker on it: does for `broker.node.Node` what `broker/server.py` does on asyncio.
+"""A machine with a broker on it: does for `broker.cluster.Cluster` what `broker/server.py` does on asyncio.
 
-One disk, one thread that waits for it. It can be killed, lose its power, be stopped and started, and pause.
+One process, whose nodes have an address each (`nodes.py`); one disk, a thread that waits for it, and one for what takes
+long. It can be killed, lose its power, be stopped and started, and pause.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from coterie.broker.calls import Close, Connection, Do, Effect, Flush, Send, Work
-from coterie.broker.groups import read_groups
+from coterie.broker.calls import Close, Connection, Do, Effect, Flush, Send, Toil, Work
+from coterie.broker.cluster import Cluster
 from coterie.broker.node import Node
 from coterie.broker.quick_heartbeat import HEARTBEAT, QuickHeartbeat
 from coterie.broker.settings import Settings
+from coterie.coordinator import Shard
 from coterie.errors import CoterieError, MalformedError
 from coterie.group.effects import Tell
 from coterie.sim.dice import fresh_ids
 from coterie.sim.disk import Disk, PowerCut
 from coterie.sim.host import Clock, Host
 from coterie.sim.network import Wire
+from coterie.sim.nodes import Nodes
 from coterie.wire.frames import FrameCutter
-from coterie.wire.offsets_topic import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from coterie.sim.world import World
@@ -31,12 +34,14 @@ __all__ = ["Link", "Machine"]
 
 SWEEP_MS = 60_000
 TRY_AGAIN_MS = 1_000
+TOIL_STEPS, TOIL_MS = 1, 20
+"""Of long work so much is done at a time, and so long it rests then: everybody else has a turn in between."""
 
 
 class Link:
     """The broker's end of a wire."""
 
-    __slots__ = ("connection", "cutter", "heard_ms", "node", "quick", "wire")
+    __slots__ = ("connection", "cutter", "heard_ms", "is_read", "node", "quick", "wire")
 
     def __init__(self, node: Node, wire: Wire, now_ms: int) -> None:
         self.node = node
@@ -45,15 +50,18 @@ class Link:
         self.cutter = FrameCutter(node.settings.socket_request_max_bytes)
         self.quick = QuickHeartbeat()
         self.heard_ms = now_ms
+        self.is_read = True
+        """A node that stops looks at nothing more."""
 
 
 class Machine(Host):
-    def __init__(self, world: World, number: int, settings: Settings, clock: Clock) -> None:
-        super().__init__(world, f"b{number}", clock)
-        self.number = number
+    def __init__(self, world: World, settings: Settings, clock: Clock, nodes: int) -> None:
+        super().__init__(world, "b1", clock)
         self.settings = settings
+        self.numbers = range(settings.node_id, settings.node_id + nodes)
+        self.nodes = Nodes(self)
         self.disk = Disk(world.dice.of(f"{self.name}/disk"))
-        self.node: Node | None = None
+        self.cluster: Cluster | None = None
         self.has_power = True
         self.links: dict[Link, None] = {}
         self.slow_disk = 1
@@ -62,6 +70,9 @@ class Machine(Host):
         self._fresh_id = fresh_ids(world.dice.of(f"{self.name}/ids"))
         self._disk_dice = world.dice.of(f"{self.name}/latency")
         self._jobs: deque[Flush | Work] = deque()
+        self._toil: Toil | None = None
+        self.toils = 0
+        """How much long work has ended."""
         self._alarm_ms: int | None = None
         self._ambush: Callable[[object], None] | None = None
 
@@ -69,27 +80,31 @@ class Machine(Host):
 
     def start(self, _about: object = None) -> None:
         """A supervisor: what cannot be opened now is tried again."""
-        if self.node is not None or not self.has_power:
+        if self.cluster is not None or not self.has_power:
             return
         now_ms = self.now_ms
         try:
-            node = Node(self.disk, self.settings, now_ms, fresh_id=self._fresh_id, sync=True)
-            node.endpoint = (self.name, 9092)
-            effects = node.start(now_ms)
+            cluster = Cluster(
+                self.disk, self.settings, now_ms, fresh_id=self._fresh_id, sync=True, nodes=len(self.numbers)
+            )
+            for number, node in cluster.nodes.items():
+                node.endpoint = (self.name, 9091 + number)
+            effects = cluster.start(now_ms)
         except (CoterieError, OSError) as error:
             self.disk.killed()
             if not (self.disk.is_failing or self.disk.is_full):
                 self.world.fails("recovery", f"{self.name} cannot open its data: {error}")
             self.later(TRY_AGAIN_MS, self.start, None)
             return
-        self.node = node
+        self.cluster = cluster
+        self.nodes.began()
         self.world.broker_began(self)
         self._perform(effects)
-        self.later(SWEEP_MS, self._sweep, node)
+        self.later(SWEEP_MS, self._sweep, cluster)
 
     def kill(self) -> None:
         """The process is gone, the system goes on: its files are all there, its connections are closed."""
-        if self.node is None:
+        if self.cluster is None:
             return
         under_way = self._jobs[0] if self._jobs else None
         self._ended()
@@ -104,7 +119,7 @@ class Machine(Host):
             return
         self.has_power = False
         under_way = self._jobs[0] if self._jobs else None
-        if self.node is not None:
+        if self.cluster is not None:
             self._ended()
         self._stops_within(under_way)
         self.disk.crash()
@@ -123,8 +138,9 @@ class Machine(Host):
         self.start()
 
     def _ended(self) -> None:
-        self.node = None
+        self.cluster = None
         self._jobs.clear()
+        self._toil = None
         self._alarm_ms = None
         self.forget_missed()
         self.is_paused = False
@@ -139,15 +155,16 @@ class Machine(Host):
 
     def stop(self) -> None:
         """In order: who waits is answered, what was written made durable, the directory left clean."""
-        node = self.node
-        if node is None or self.is_paused:
+        cluster = self.cluster
+        if cluster is None or self.is_paused:
             self.kill()
             return
-        self._drain(node)
-        self._perform(node.stop(self.now_ms))
-        self._drain(node)
+        cluster.cleaner.stop()
+        self._drain(cluster)
+        self._perform(cluster.stop(self.now_ms))
+        self._drain(cluster)
         try:
-            node.directory.close()
+            cluster.directory.close()
         except CoterieError as error:
             if not (self.disk.is_failing or self.disk.is_full):
                 self.world.fails("recovery", f"{self.name} cannot close its data: {error}")
@@ -156,60 +173,28 @@ class Machine(Host):
         for link in self._take_links():
             self.world.network.drop(link.wire)
 
-    def _drain(self, node: Node) -> None:
+    def _drain(self, cluster: Cluster) -> None:
         """What is on its way to the disk is there. The rest of the world waits: a stop takes no time here."""
-        while self._jobs:
-            self._job_ended((node, self._jobs[0]))
+        while self._jobs or self._toil is not None:
+            if self._jobs:
+                self._job_ended((cluster, self._jobs[0]))
+            else:
+                self._toil_goes_on((cluster, self._toil))
 
-    def lose_groups(self) -> None:
-        """Somebody else coordinates from now on: whoever waits is told, and everything about groups is forgotten."""
-        node = self.node
-        if node is not None:
-            for partition in list(node.coordinator.shards):
-                node.follow(node.coordinator.lose(partition, self.now_ms), self.now_ms)
-            self._perform(node.ring(self.now_ms))
-
-    def gain_groups(self, _about: object = None) -> None:
-        """And back again. A new coordinator reads what is durable: so it waits until all is."""
-        node = self.node
-        if node is None:
-            return  # it reads everything when it starts
-        if self.is_paused:
-            self.misses(self.gain_groups, None)
-            return
-        topic = node.directory.topics.get(OFFSETS_TOPIC)
-        lost = [at for at in range(topic.partitions if topic else 0) if at not in node.coordinator.shards]
-        logs = {at: node.directory.logs[OFFSETS_TOPIC, at] for at in lost}
-        if not all(log.is_in_order and log.durable_end == log.log_end for log in logs.values()):
-            self.later(200, self._gain_again, node)
-            return
-        for partition, log in logs.items():
-            read_groups(log, node.coordinator.gain(partition))
-        self.later(self._disk_dice.randint(0, 300), self._loaded, (node, lost))
-
-    def _gain_again(self, node: Node) -> None:
-        if node is self.node:
-            self.gain_groups()
-
-    def _loaded(self, about: tuple[Node, list[int]]) -> None:
-        if self.is_paused:
-            self.misses(self._loaded, about)
-            return
-        node, partitions = about
-        if node is self.node:
-            for partition in partitions:
-                if partition not in node.coordinator.shards:
-                    node.follow(node.coordinator.loaded(partition, self.now_ms), self.now_ms)
-            self.world.broker_began(self)
-            self._perform(node.ring(self.now_ms))
+    def shards(self) -> Iterator[tuple[Node, int, Shard]]:
+        """Of all groups that have a coordinator now: who it is, which partition, and its groups."""
+        if self.cluster is not None:
+            for node in self.cluster.nodes.values():
+                for partition, shard in node.coordinator.shards.items():
+                    yield node, partition, shard
 
     # --- connections --------------------------------------------------------------------------------------------------
 
     def accepts(self, wire: Wire) -> Link | None:
         """The system does, even while the process pauses."""
-        if self.node is None:
+        if self.cluster is None or not self.nodes.listens(wire.key[0]):
             return None
-        link = Link(self.node, wire, self.now_ms)
+        link = Link(self.cluster.nodes[wire.key[0]], wire, self.now_ms)
         self.links[link] = None
         return link
 
@@ -219,13 +204,13 @@ class Machine(Host):
             return
         link, data = about
         node, connection = link.node, link.connection
-        if node is not self.node or connection.is_closed:
+        if node.cluster is not self.cluster or connection.is_closed or not link.is_read:
             return
         link.heard_ms = now_ms = self.now_ms
         try:
             frames = link.cutter.feed(data)
         except MalformedError as error:
-            self._drop(connection, str(error))
+            self.drop(connection, str(error))
             return
         for frame in frames:
             self.world.request_arrived(self, link, frame)
@@ -235,7 +220,7 @@ class Machine(Host):
                     self.world.network.answer(link.wire, answer)
                     continue
             self._perform(node.received(connection, frame, now_ms))
-        self._keep_alarm(node)
+        self._keep_alarm(node.cluster)
 
     def loses(self, about: tuple[Link, str]) -> None:
         if self.is_paused:
@@ -246,47 +231,51 @@ class Machine(Host):
             link.node.disconnected(link.connection)
             link.wire.link = None
 
-    def _drop(self, connection: Connection, why: str) -> None:
-        if not connection.is_closed and self.node is not None:
-            self.node.disconnected(connection)
-            self.links.pop(connection.link, None)
-            self.world.dropped(self, connection.link.wire, why)
-            self.world.network.drop(connection.link.wire)
+    def drop(self, connection: Connection, why: str) -> None:
+        if not connection.is_closed:
+            link: Link = connection.link
+            link.node.disconnected(connection)
+            self.links.pop(link, None)
+            self.world.dropped(self, link.wire, why)
+            self.world.network.drop(link.wire)
 
-    def _sweep(self, node: Node) -> None:
+    def _sweep(self, cluster: Cluster) -> None:
         """Who has said nothing for too long, and waits for nothing, is probably not there."""
-        if node is not self.node:
+        if cluster is not self.cluster:
             return
-        idle_ms = node.settings.connections_max_idle_ms
+        idle_ms = cluster.settings.connections_max_idle_ms
         now_ms = self.now_ms
         for link in list(self.links):
             if link.connection.call is None and now_ms - link.heard_ms > idle_ms:
-                self._drop(link.connection, "nothing was heard for long")
-        self.later(SWEEP_MS, self._sweep, node)
+                self.drop(link.connection, "nothing was heard for long")
+        self.later(SWEEP_MS, self._sweep, cluster)
 
     # --- effects ------------------------------------------------------------------------------------------------------
 
     def _perform(self, effects: Sequence[Effect]) -> None:
-        node = self.node
-        assert node is not None
+        cluster = self.cluster
+        assert cluster is not None
         while True:
             for effect in effects:
                 kind = type(effect)
                 if kind is Send:
                     self._send(effect)  # type: ignore[arg-type]
                 elif kind is Flush or kind is Work:
-                    self._on_disk(node, effect)  # type: ignore[arg-type]
+                    self._on_disk(cluster, effect)  # type: ignore[arg-type]
+                elif kind is Toil:
+                    self._toil = effect  # type: ignore[assignment]
+                    self.later(TOIL_MS, self._toil_goes_on, (cluster, effect))
                 elif kind is Tell:
                     self.world.tell(self, effect.fact)  # type: ignore[union-attr]
                 elif kind is Close:
-                    self._drop(effect.connection, effect.why)  # type: ignore[union-attr]
+                    self.drop(effect.connection, effect.why)  # type: ignore[union-attr]
                 else:
                     assert isinstance(effect, Do)
-                    self.later(5, self._chore, (node, effect.work))
-            if not node.ready:
+                    self.later(5, self._chore, (cluster, effect.work))
+            if not cluster.ready:
                 break
-            effects = node.go_on(self.now_ms)
-        self._keep_alarm(node)
+            effects = cluster.go_on(self.now_ms)
+        self._keep_alarm(cluster)
 
     def _send(self, effect: Send) -> None:
         connection = effect.connection
@@ -294,29 +283,29 @@ class Machine(Host):
             data = effect.data
             self.world.network.answer(connection.link.wire, data if isinstance(data, bytes) else b"".join(data))
 
-    def _run(self, what: str, event: Callable[[int], Sequence[Effect]]) -> None:
+    def run(self, what: str, event: Callable[[int], Sequence[Effect]]) -> None:
         """A mistake of ours is told, and the broker goes on, as on asyncio; the world will have none."""
-        assert self.node is not None
+        assert self.cluster is not None
         now_ms = self.now_ms
         try:
             effects = event(now_ms)
         except Exception:  # noqa: BLE001
-            effects = self.node.rescue(what, now_ms)
+            effects = self.cluster.rescue(what, now_ms)
         self._perform(effects)
 
-    def _keep_alarm(self, node: Node) -> None:
-        next_ms = node.coordinator.timers.next_ms()
+    def _keep_alarm(self, cluster: Cluster) -> None:
+        next_ms = cluster.next_ms()
         if next_ms != self._alarm_ms:
             self._alarm_ms = next_ms
             if next_ms is not None:
-                self.at(next_ms, self._ring, (node, next_ms))
+                self.at(next_ms, self._ring, (cluster, next_ms))
 
-    def _ring(self, about: tuple[Node, int]) -> None:
+    def _ring(self, about: tuple[Cluster, int]) -> None:
         if self.is_paused:
             self.misses(self._ring, about)
-        elif about == (self.node, self._alarm_ms):
+        elif about == (self.cluster, self._alarm_ms):
             self._alarm_ms = None
-            self._run("a timer", about[0].ring)
+            self.run("a timer", about[0].ring)
 
     def ambush(self, strike: Callable[[object], None]) -> None:
         """To be done the next time that something is on its way to the disk, before it is there."""
@@ -324,22 +313,22 @@ class Machine(Host):
 
     # --- the disk -----------------------------------------------------------------------------------------------------
 
-    def _on_disk(self, node: Node, effect: Flush | Work) -> None:
+    def _on_disk(self, cluster: Cluster, effect: Flush | Work) -> None:
         self._jobs.append(effect)
         if len(self._jobs) == 1:
-            self._begin_job(node)
+            self._begin_job(cluster)
 
-    def _begin_job(self, node: Node) -> None:
+    def _begin_job(self, cluster: Cluster) -> None:
         took_ms = 1 + int(self._disk_dice.expovariate(1 / self.world.disk_ms))
         took_ms *= self.slow_disk
-        self.later(took_ms, self._job_ended, (node, self._jobs[0]))
+        self.later(took_ms, self._job_ended, (cluster, self._jobs[0]))
         if self._ambush is not None:
             strike, self._ambush = self._ambush, None
             self.later(int(self._disk_dice.random() * took_ms), strike, None)
 
-    def _job_ended(self, about: tuple[Node, Flush | Work]) -> None:
-        node, job = about
-        if node is not self.node or not self._jobs or self._jobs[0] is not job:
+    def _job_ended(self, about: tuple[Cluster, Flush | Work]) -> None:
+        cluster, job = about
+        if cluster is not self.cluster or not self._jobs or self._jobs[0] is not job:
             return
         if self.is_paused:
             self.misses(self._job_ended, about)
@@ -347,11 +336,32 @@ class Machine(Host):
         ended = job.run()
         self._jobs.popleft()
         if self._jobs:
-            self._begin_job(node)
-        self._run("what follows work of the disk", lambda now_ms: node.disk_ended(ended, now_ms))
+            self._begin_job(cluster)
+        self.run("what follows work of the disk", lambda now_ms: cluster.disk_ended(ended, now_ms))
 
-    def _chore(self, about: tuple[Node, Any]) -> None:
-        node, work = about
-        if node is self.node:
+    def _toil_goes_on(self, about: tuple[Cluster, Toil | None]) -> None:
+        cluster, toil = about
+        if cluster is not self.cluster or toil is None or toil is not self._toil:
+            return
+        if self.is_paused:
+            self.misses(self._toil_goes_on, about)
+            return
+        done = 0
+
+        def rest() -> None:
+            nonlocal done
+            done += 1
+
+        ended = Toil(islice(toil.steps, TOIL_STEPS), toil.then, toil.is_wanted).run(rest)
+        if done == TOIL_STEPS:
+            self.later(TOIL_MS, self._toil_goes_on, about)
+            return
+        self._toil = None
+        self.toils += 1
+        self.run("what follows long work", lambda now_ms: cluster.toil_ended(ended, now_ms))
+
+    def _chore(self, about: tuple[Cluster, Any]) -> None:
+        cluster, work = about
+        if cluster is self.cluster:
             with suppress(OSError):
                 work()

@@ -17,6 +17,8 @@ __all__ = ["Plan"]
 MINUTE_MS = 60_000
 LENGTH_MS = 10 * MINUTE_MS
 LEAST_FAULTS, MOST_FAULTS = 5, 12
+SOON_COMPACTED = {"coterie.offsets.roll.bytes": 8_192, "log.cleaner.delete.retention.ms": 60_000}
+"""As after days: groups' logs of several segments, compacted again and again, deletions gone."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Plan:
     drift_ppm: int = 0
     disk_ms: int = 2
     """What a sync takes, on average."""
+    nodes: int = 1
     dropped: frozenset[int] = field(default_factory=frozenset)
     """Steps that are left out, by number."""
 
@@ -71,11 +74,13 @@ class Plan:
             "drift_ppm": throw.choice((0, 0, 200, 5_000)),
             "disk_ms": throw.choice((2, 20, 200)),
         }
+        scene.nodes = throw.choice((1, 3))
+        scene.settings |= throw.choice(({}, SOON_COMPACTED))
         WORKLOADS[name](scene)
         luck = dice.of("faults")
         many = luck.randint(LEAST_FAULTS, MOST_FAULTS) * max(1, length_ms // LENGTH_MS) if faults is None else faults
         seats = [*scene.seats, "p"]
-        wrong = [draw_fault(luck, luck.randint(FIRST_MS, length_ms), seats) for _ in range(many)]
+        wrong = [draw_fault(luck, luck.randint(FIRST_MS, length_ms), seats, scene.nodes) for _ in range(many)]
         steps = sorted([*scene.steps, *wrong], key=lambda step: step.at_ms)
         return cls(
             seed,
@@ -87,6 +92,7 @@ class Plan:
             scene.settings,
             scene.every_ms,
             **knobs,
+            nodes=scene.nodes,
             dropped=frozenset(drop),
         )
 
@@ -103,8 +109,8 @@ class Plan:
 
     def lines(self) -> Iterator[str]:
         yield (
-            f"seed {self.seed}: {self.workload}, {self.members} members, {self.length_ms / MINUTE_MS:g} minutes, "
-            f"{len(self.kept)} of {len(self.steps)} steps, {self.faults} faults"
+            f"seed {self.seed}: {self.workload}, {self.members} members, {self.nodes} nodes, "
+            f"{self.length_ms / MINUTE_MS:g} minutes, {len(self.kept)} of {len(self.steps)} steps, {self.faults} faults"
         )
         yield (
             f"topics {self.topics}, a record every {self.every_ms} ms, network {self.delay_ms} to "

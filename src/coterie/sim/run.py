@@ -83,6 +83,7 @@ class Run:
             skew_ms=plan.skew_ms,
             drift_ppm=plan.drift_ppm,
             disk_ms=plan.disk_ms,
+            nodes=plan.nodes,
         )
         self.story = next(one for one in self.world.observers if isinstance(one, Story))
         self.account = next(one for one in self.world.observers if isinstance(one, Exercised)).account
@@ -91,8 +92,7 @@ class Run:
 
     def play(self) -> None:
         world, plan = self.world, self.plan
-        for machine in world.machines.values():
-            machine.start()
+        world.machine.start()
         schedule = world.schedule
         for name, partitions in plan.topics.items():
             schedule.at(TOPICS_MS, lambda about: world.admin.create_topic(*about), (name, partitions))
@@ -140,9 +140,7 @@ class Run:
             self.world.crash(consumer)
         for consumer in self.world.consumers.values():
             consumer.behave()
-        for machine in self.world.machines.values():
-            machine.has_power = True
-            machine.start()
+        self.world.machine.power_up()
 
 
 def simulate(plan: Plan, watch: Sequence[Callable[[World], Observer]] = ()) -> Outcome:
@@ -159,6 +157,7 @@ def simulate(plan: Plan, watch: Sequence[Callable[[World], Observer]] = ()) -> O
     account = run.account
     account.simulated_ms = world.schedule.now_ms
     account.events = world.schedule.steps
+    account.counts["long work"] = world.machine.toils
     for one in world.observers:
         if hasattr(one, "count"):
             account.counts[one.name] += one.count

@@ -19,6 +19,7 @@ __all__ = [
     "Fault",
     "GrowTopic",
     "Leave",
+    "MoveCoordinator",
     "Replace",
     "Step",
     "Subscribe",
@@ -115,6 +116,15 @@ class DeleteGroup(Step):
 
     def begin(self, world: World) -> None:
         world.admin.delete_group(self.group_id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoveCoordinator(Step):
+    group_id: str
+    node: int
+
+    def begin(self, world: World) -> None:
+        world.machine.nodes.move_coordinator(self.group_id, self.node)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,18 @@ from types import MappingProxyType
 from coterie.assignors import Assignor, CooperativeSticky, Range, RoundRobin, Sticky
 from coterie.sim.consumer import Habits
 from coterie.sim.dice import Random
-from coterie.sim.steps import Come, Commit, CreateTopic, DeleteGroup, GrowTopic, Leave, Replace, Step, Subscribe
+from coterie.sim.steps import (
+    Come,
+    Commit,
+    CreateTopic,
+    DeleteGroup,
+    GrowTopic,
+    Leave,
+    MoveCoordinator,
+    Replace,
+    Step,
+    Subscribe,
+)
 
 __all__ = ["WORKLOADS", "Scene"]
 
@@ -48,6 +59,7 @@ class Scene:
     seats: list[str] = field(default_factory=list)
     every_ms: int = 700
     """How often a producer sends a record."""
+    nodes: int = 1
 
     def time(self) -> int:
         return self.dice.randint(FIRST_MS, self.length_ms)
@@ -210,6 +222,23 @@ def expiring_offsets(scene: Scene) -> None:
     scene.steps += [DeleteGroup(at_ms=at_ms + offset, group_id="g") for offset in (500, 6_000, 9_000)]
 
 
+def moving_coordinators(scene: Scene) -> None:
+    """Groups are moved between three nodes, at times while they are being read, and somebody joins meanwhile."""
+    scene.nodes = 3
+    for group_id in ("g", "h"):
+        scene.group(group_id=group_id)
+    scene.steps.append(Commit(at_ms=FIRST_MS, group_id="simple", topic="t", partitions=4, every_ms=800))
+    for _ in range(12):
+        at_ms, group_id = scene.time(), scene.dice.choice(("g", "h", "simple"))
+        for _ in range(scene.dice.choice((1, 1, 2))):
+            scene.steps.append(MoveCoordinator(at_ms=at_ms, group_id=group_id, node=scene.dice.randint(1, 3)))
+            at_ms += scene.dice.choice((1, 30, 500))
+        if group_id != "simple" and scene.dice.random() < 0.5:
+            seat = f"x{at_ms}"
+            scene.come(seat, at_ms, group_id=group_id)
+            scene.leave(seat, at_ms + scene.dice.choice((100, 4_000, 20_000)))
+
+
 WORKLOADS: MappingProxyType[str, Callable[[Scene], None]] = MappingProxyType(
     {
         "steady": steady,
@@ -224,5 +253,6 @@ WORKLOADS: MappingProxyType[str, Callable[[Scene], None]] = MappingProxyType(
         "over-the-limit": over_the_limit,
         "several-groups": several_groups,
         "expiring-offsets": expiring_offsets,
+        "moving-coordinators": moving_coordinators,
     }
 )

@@ -1,4 +1,4 @@
-"""A world: virtual time, a network, machines with brokers, clients; and those who watch.
+"""A world: virtual time, a network, a machine with a broker, clients; and those who watch.
 
 Everything that happens passes through here once, by name, and is handed to each observer that wants to know of it.
 """
@@ -14,6 +14,7 @@ from coterie.client.words import TopicPartition
 from coterie.errors import KafkaError
 from coterie.facts import Fact
 from coterie.group import Group
+from coterie.log import PartitionLog
 from coterie.messages import OffsetCommit
 from coterie.sim.admin import Admin
 from coterie.sim.client import Asked, Client
@@ -47,7 +48,7 @@ class World:
         disk_ms: int = 2,
         nodes: int = 1,
     ) -> None:
-        """`nodes` is the seam for clusters of several: clients already ask for whom the metadata names."""
+        """There is one machine; the broker on it has so many nodes."""
         self.seed = seed
         self.disk_ms = disk_ms
         self.dice = Dice(seed)
@@ -56,10 +57,7 @@ class World:
         self._clock_dice = self.dice.of("clocks")
         self._skew_ms, self._drift_ppm = skew_ms, drift_ppm
         self._began_ms = EPOCH_MS + self._clock_dice.randrange(10**9)
-        self.machines = {
-            number: Machine(self, number, Settings.of({"node.id": number, **settings}), self._clock(f"b{number}"))
-            for number in range(1, nodes + 1)
-        }
+        self.machine = Machine(self, Settings.of({"node.id": 1, **settings}), self._clock("b1"), nodes)
         self.consumers: dict[str, Consumer] = {}
         """Those that are alive, by name. A name that comes back is another process."""
         self.displaced: list[Consumer] = []
@@ -139,13 +137,15 @@ class World:
 
     def group(self, group_id: str) -> Group | None:
         """As its coordinator has it, if there is one now."""
-        for machine in self.machines.values():
-            if machine.node is not None:
-                coordinator = machine.node.coordinator
-                shard = coordinator.shards.get(coordinator.partition_of(group_id))
-                if shard is not None and group_id in shard.groups:
-                    return shard.groups[group_id]
+        for _, _, shard in self.machine.shards():
+            group = shard.groups.get(group_id)
+            if group is not None:
+                return group
         return None
+
+    def log(self, where: TopicPartition) -> PartitionLog | None:
+        """Of a partition, whoever leads it."""
+        return self.machine.cluster.log(*where) if self.machine.cluster is not None else None
 
     # --- what happens -------------------------------------------------------------------------------------------------
 

@@ -52,14 +52,11 @@ class AcknowledgedIsKept(Observer):
 
     def _log_of(self, where: TopicPartition) -> dict[int, bytes | None]:
         found: dict[int, bytes | None] = {}
-        for machine in self.world.machines.values():
-            log = machine.node.log(*where) if machine.node is not None else None
-            if log is None:
-                continue
-            at = log.log_start
-            while at < log.log_end:
-                data = log.read(at, 1 << 20, log.log_end)
-                for position, header in batches(data):
-                    at = header.next_offset
-                    found.update({record.offset: record.value for record in records(data, header, position)})
+        log = self.world.log(where)
+        at = log.log_start if log is not None else 0
+        while log is not None and at < log.log_end:
+            data = log.read(at, 1 << 20, log.log_end)
+            for position, header in batches(data):
+                at = header.next_offset
+                found.update({record.offset: record.value for record in records(data, header, position)})
         return found

@@ -72,8 +72,5 @@ class EveryRecordIsProcessed(Observer):
         return self._of(group_id, *where).done >= self.end_of(where)
 
     def end_of(self, where: TopicPartition) -> int:
-        for machine in self.world.machines.values():
-            log = machine.node.log(*where) if machine.node is not None else None
-            if log is not None:
-                return log.log_end
-        return 0
+        log = self.world.log(where)
+        return log.log_end if log is not None else 0

@@ -69,16 +69,16 @@ class CommitsAreKept(Observer):
         self._compare(machine, "after the broker came back")
 
     def sample(self) -> None:
-        for machine in self.world.machines.values():
-            self._compare(machine, "now")
+        self._compare(self.world.machine, "now")
 
     def _compare(self, machine: Machine, when: str) -> None:
-        node = machine.node
-        if node is None:
+        cluster = machine.cluster
+        if cluster is None:
             return
+        shards = {partition: shard for _, partition, shard in machine.shards()}
         for key, told in self.told.items():
             group_id, topic, partition = key
-            shard = node.coordinator.shards.get(node.coordinator.partition_of(group_id))
+            shard = shards.get(cluster.partition_of(group_id))
             if shard is None:
                 continue
             group = shard.groups.get(group_id)

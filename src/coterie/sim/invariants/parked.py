@@ -36,16 +36,15 @@ class NobodyIsForgotten(Observer):
             self._turned_away.discard(fact.group_id)
 
     def sample(self) -> None:
-        for machine in self.world.machines.values():
-            self._look(machine)
+        self._look(self.world.machine)
 
     def ended(self) -> None:
         self.sample()
 
     def _look(self, machine: Machine) -> None:
-        if machine.node is None or machine.is_paused:
+        if machine.cluster is None or machine.is_paused:
             return
-        for shard in machine.node.coordinator.shards.values():
+        for _, _, shard in machine.shards():
             for group in shard.groups.values():
                 is_waiting = group.state is State.PREPARING_REBALANCE and not group.in_initial_delay
                 if is_waiting and group.everybody_joined() and group.group_id not in self._turned_away:
@@ -56,8 +55,7 @@ class NobodyIsForgotten(Observer):
             if call is None or call.route.api.name not in _OF_GROUPS:
                 continue
             if waiting is None:
-                shards = machine.node.coordinator.shards.values()
-                waiting = {id(_call(token)) for shard in shards for token in shard.waiting_tokens()}
+                waiting = {id(_call(token)) for _, _, shard in machine.shards() for token in shard.waiting_tokens()}
             if id(call) not in waiting and not _may_be_forgotten(link, call):
                 self.fails(f"{call.route.api.name} of {link.wire.client.name} is answered by nobody")
 

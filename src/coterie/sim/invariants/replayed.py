@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from coterie.broker.facts import LeadersChanged
 from coterie.broker.groups import read_groups
 from coterie.broker.node import Node
 from coterie.coordinator import Replay, Shard
@@ -37,15 +38,17 @@ class ReplayIsTheSame(Observer):
             self._lost.add(fact.group_id)
         elif kind is AssignmentStored:
             self._lost.discard(fact.group_id)
+        elif kind is LeadersChanged:
+            self._read_to.clear()
 
     def broker_began(self, _machine: Machine) -> None:
         self._read_to.clear()
 
     def sample(self) -> None:
-        for machine in self.world.machines.values():
-            if machine.node is not None and not machine.disk.is_failing:
-                for partition, shard in machine.node.coordinator.shards.items():
-                    self._compare(machine.node, partition, shard)
+        machine = self.world.machine
+        if not machine.disk.is_failing:
+            for node, partition, shard in machine.shards():
+                self._compare(node, partition, shard)
 
     def ended(self) -> None:
         self._read_to.clear()

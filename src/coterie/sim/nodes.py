@@ -1,0 +1,104 @@
+"""The nodes of a machine's broker stop, start and hand over to each other: what `broker/server.py` does for that.
+
+Whoever wants it is an operator who insists: what could not be done is tried again, one thing after the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coterie.broker.cluster import Cluster
+from coterie.errors import CoterieError
+
+if TYPE_CHECKING:
+    from coterie.sim.machine import Machine
+
+__all__ = ["Nodes"]
+
+AGAIN_MS = 1_000
+LOOK_MS, LOOKS = 50, 4
+"""So often it is looked whether a node that stops has answered everybody; then its connections are closed."""
+
+
+class Nodes:
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._silent: set[int] = set()
+        """Who does not listen."""
+        self._stopping: set[int] = set()
+
+    def began(self) -> None:
+        """The process has: all of them are up."""
+        self._silent.clear()
+        self._stopping.clear()
+
+    def listens(self, number: int) -> bool:
+        return number not in self._silent
+
+    def stop(self, number: int) -> None:
+        """Its partitions go to the others; whoever waits at it is answered, and its connections are closed."""
+        machine, cluster = self._machine, self._machine.cluster
+        if cluster is None:
+            return
+        if machine.is_paused:
+            machine.misses(self.stop, number)
+            return
+
+        def done(error: CoterieError | None) -> None:
+            if error is None:
+                machine.later(0, self._close, (cluster, number, LOOKS))
+            else:
+                self._stopping.discard(number)
+
+        self._stopping.add(number)
+        machine.run("a change of leaders", lambda now_ms: cluster.stop_node(number, done, now_ms))
+
+    def _close(self, about: tuple[Cluster, int, int]) -> None:
+        cluster, number, looks = about
+        machine = self._machine
+        if cluster is not machine.cluster:
+            return
+        if machine.is_paused:
+            machine.misses(self._close, about)
+            return
+        self._silent.add(number)
+        links = [link for link in machine.links if link.node.node_id == number]
+        for link in links:
+            link.is_read = False
+        if looks and any(link.connection.call is not None for link in links):
+            machine.later(LOOK_MS, self._close, (cluster, number, looks - 1))
+            return
+        for link in links:
+            machine.drop(link.connection, f"node {number} stops")
+        self._stopping.discard(number)
+
+    def start(self, number: int) -> None:
+        """It listens where it did before, and its partitions come back to it."""
+        machine, cluster = self._machine, self._machine.cluster
+        if cluster is None:
+            return  # all are up when it begins
+        if machine.is_paused:
+            machine.misses(self.start, number)
+            return
+        if number in self._stopping:
+            machine.later(AGAIN_MS, self.start, number)
+            return
+        if number in cluster.leadership.up:
+            return
+
+        def done(error: CoterieError | None) -> None:
+            if error is not None:
+                self._silent.add(number)
+                machine.later(AGAIN_MS, self.start, number)
+
+        self._silent.discard(number)
+        machine.run("a change of leaders", lambda now_ms: cluster.start_node(number, done, now_ms))
+
+    def move_coordinator(self, group_id: str, number: int) -> None:
+        """If that node is up; nobody insists."""
+        machine, cluster = self._machine, self._machine.cluster
+        if cluster is not None and not machine.is_paused:
+            machine.run(
+                "a change of leaders",
+                lambda now_ms: cluster.move_coordinator(group_id, number, lambda _error: None, now_ms),
+            )
