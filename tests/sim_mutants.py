@@ -123,6 +123,20 @@ MUTANTS = [
     Mutant("a retry that is due is forgotten", "client/member/membership.py", "        member.is_backing_off = False", "        pass"),
     Mutant("the producer's place is not taken anew after a refusal", "client/batching.py",
            "            if queue.may_move():", "            if False:"),
+    Mutant("a coordinator that a group was taken from goes on", "broker/leadership.py",
+           "nodes[was].follow(nodes[was].coordinator.lose(number, now_ms), now_ms)", "pass", "moving-coordinators"),
+    Mutant("groups that move are not read", "broker/group_loads.py",
+           "if load.offset < load.log.log_end:", "if False:", "moving-coordinators"),
+    Mutant("a group that moved on is loaded all the same", "broker/group_loads.py",
+           "if not node.coordinator.is_loading(load.partition, load.replay):", "if False:", "moving-coordinators"),
+    Mutant("compaction takes the last record of a key", "log/survivors.py",
+           "latest.get(name_of(record.key), -1) <= record.offset", "latest.get(name_of(record.key), -1) < record.offset"),
+    Mutant("a swap that a crash has interrupted stays so", "log/swapping.py",
+           "    bases = offsets_of(names, LOG + SWAP)", "    bases: list[int] = []"),
+    Mutant("compacted segments are not synced", "log/compacting.py",
+           "        segment.write_indexes()\n        segment.later().run()", "        segment.write_indexes()"),
+    Mutant("the journal brings back what was compacted", "broker/cleaning.py",
+           "if cluster.directory.recovery_point(this.key) < this.plan.bound:", "if False:"),
 ]  # fmt: skip
 
 
