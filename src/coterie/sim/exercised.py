@@ -65,7 +65,9 @@ class Exercised(Observer):
     def request_arrived(self, _machine: Machine, link: Link, frame: bytes) -> None:
         name = _NAMES.get(frame[1])
         if name is not None:
-            group = self.world.group(link.wire.client.group_id)
+            group_id, coordinator = link.wire.client.group_id, link.node.coordinator
+            shard = coordinator.shards.get(coordinator.partition_of(group_id))
+            group = shard.groups.get(group_id) if shard is not None else None
             self.account.cells[name, group.state if group is not None else State.DEAD] += 1
 
     def tell(self, _machine: Machine, fact: Fact) -> None:

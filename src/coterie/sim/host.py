@@ -17,21 +17,21 @@ _MILLION = 1_000_000
 class Clock:
     """Says another time than its neighbours' and runs a little faster or slower, but never back."""
 
-    __slots__ = ("_ahead_ms", "_ppm")
+    __slots__ = ("ahead_ms", "ppm")
 
     def __init__(self, ahead_ms: int, ppm: int = 0) -> None:
-        self._ahead_ms = ahead_ms
-        self._ppm = ppm
+        self.ahead_ms = ahead_ms
+        self.ppm = ppm
 
     def local(self, world_ms: int) -> int:
-        return world_ms + self._ahead_ms + (world_ms * self._ppm // _MILLION if self._ppm else 0)
+        return world_ms + self.ahead_ms + (world_ms * self.ppm // _MILLION if self.ppm else 0)
 
     def world(self, local_ms: int) -> int:
         """The first moment of the world at which this clock says so, or later."""
-        elapsed = local_ms - self._ahead_ms
-        if not self._ppm:
+        elapsed = local_ms - self.ahead_ms
+        if not self.ppm:
             return elapsed
-        guess = elapsed * _MILLION // (_MILLION + self._ppm)
+        guess = elapsed * _MILLION // (_MILLION + self.ppm)
         while self.local(guess) >= local_ms:
             guess -= 1
         while self.local(guess) < local_ms:
@@ -44,19 +44,24 @@ class Host:
         self.world = world
         self.name = name
         self.clock = clock
+        self._schedule = world.schedule
         self.is_paused = False
         self._missed: deque[tuple[Callable[[Any], None], Any]] = deque()
 
     @property
     def now_ms(self) -> int:
         """By its own clock."""
-        return self.clock.local(self.world.schedule.now_ms)
+        clock = self.clock
+        if clock.ppm:
+            return clock.local(self._schedule.now_ms)
+        return self._schedule.now_ms + clock.ahead_ms  # asked for in every event
 
     def later(self, ms: int, act: Callable[[Any], None], about: Any) -> None:
-        self.world.schedule.after(ms, act, about)
+        schedule = self._schedule
+        schedule.at(schedule.now_ms + ms, act, about)
 
     def at(self, local_ms: int, act: Callable[[Any], None], about: Any) -> None:
-        schedule = self.world.schedule
+        schedule = self._schedule
         schedule.at(max(self.clock.world(local_ms), schedule.now_ms), act, about)
 
     def misses(self, act: Callable[[Any], None], about: Any) -> None:

@@ -139,7 +139,7 @@ class Network:
 
     def _arrives(self, about: tuple[Wire, bytes]) -> None:
         wire, data = about
-        if self._waits(wire, self._arrives, about):
+        if (wire.is_dead or wire.is_cut or wire.held) and self._waits(wire, self._arrives, about):
             return
         if wire.link is not None:
             wire.machine.receives((wire.link, data))
@@ -181,7 +181,9 @@ class Network:
 
     def _returns(self, about: tuple[Wire, bytes]) -> None:
         wire = about[0]
-        if wire.is_open and not self._waits(wire, self._returns, about):
+        if wire.is_open:
+            if (wire.is_dead or wire.is_cut or wire.held) and self._waits(wire, self._returns, about):
+                return
             wire.client.hears(about)
 
     def drop(self, wire: Wire) -> None:

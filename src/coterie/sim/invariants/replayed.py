@@ -18,7 +18,7 @@ from coterie.wire.offsets_topic import OFFSETS_TOPIC
 __all__ = ["ReplayIsTheSame"]
 
 _IN_A_ROUND = (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE)
-_GROWTH = 1.25
+_GROWTH = 1.5
 """A log is read again when it has grown so much: reading it all the time would take longer the longer a run is."""
 
 
