@@ -131,12 +131,8 @@ MUTANTS = [
            "if not node.coordinator.is_loading(load.partition, load.replay):", "if False:", "moving-coordinators"),
     Mutant("compaction takes the last record of a key", "log/survivors.py",
            "latest.get(name_of(record.key), -1) <= record.offset", "latest.get(name_of(record.key), -1) < record.offset"),
-    Mutant("a swap that a crash has interrupted stays so", "log/swapping.py",
-           "    bases = offsets_of(names, LOG + SWAP)", "    bases: list[int] = []"),
     Mutant("compacted segments are not synced", "log/compacting.py",
            "        segment.write_indexes()\n        segment.later().run()", "        segment.write_indexes()"),
-    Mutant("the journal brings back what was compacted", "broker/cleaning.py",
-           "if cluster.directory.recovery_point(this.key) < this.plan.bound:", "if False:"),
 ]  # fmt: skip
 
 

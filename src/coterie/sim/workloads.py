@@ -230,9 +230,9 @@ def moving_coordinators(scene: Scene) -> None:
     scene.steps.append(Commit(at_ms=FIRST_MS, group_id="simple", topic="t", partitions=4, every_ms=800))
     for _ in range(12):
         at_ms, group_id = scene.time(), scene.dice.choice(("g", "h", "simple"))
-        for _ in range(scene.dice.choice((1, 1, 2))):
+        for _ in range(scene.dice.choice((1, 1, 4))):
             scene.steps.append(MoveCoordinator(at_ms=at_ms, group_id=group_id, node=scene.dice.randint(1, 3)))
-            at_ms += scene.dice.choice((1, 30, 500))
+            at_ms += scene.dice.choice((1, 15, 60, 250))
         if group_id != "simple" and scene.dice.random() < 0.5:
             seat = f"x{at_ms}"
             scene.come(seat, at_ms, group_id=group_id)
