@@ -19,7 +19,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: venv ## the main job end to end: a broker, a group, everything that can happen to it, and the account (ARGS="--keep")
-	@sh tools/java.sh
+	@case '$(ARGS)' in *--no-spark*) ;; *) sh tools/java.sh ;; esac
 	@$(BIN)/coterie demo $(ARGS)
 
 venv: .venv/installed ## .venv with the package and its tools; .venv/bin/coterie runs

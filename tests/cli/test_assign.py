@@ -103,9 +103,18 @@ def test_assignors_are_compared_side_by_side() -> None:
     table = rows(out)
     assert code == 0
     assert list(dict.fromkeys(name for name, _ in table)) == ["range", "roundrobin", "sticky", "cooperative-sticky"]
-    assert table["range", "now"] == ["4", "32", "0", "0 of 8", "1"]
+    assert table["range", "now"] == ["4", "32", "0", "-", "1"]
     assert table["roundrobin", "now"][2] == "4"  # it deals in turn, and so takes half of what everyone has
-    assert table["sticky", "then"] == ["3 to 4", "34", "1", "0 of 10", "1"]
+    assert table["sticky", "then"] == ["3 to 4", "34", "1", "-", "1"]
+
+
+def test_racks_are_counted_where_there_are_some() -> None:
+    case = json.loads(CASE)
+    case["racks"] = {"t0": [["a"], ["a"], ["b"], ["b"]]}
+    for member, rack in zip(case["members"], "ab", strict=True):
+        member["rack"] = rack
+    _, out, _ = call("--compare", given=json.dumps(case))
+    assert rows(out)["range", "now"][3] == "4 of 8"
 
 
 def test_a_group_that_owns_nothing_starts_from_each_assignors_own_answer() -> None:

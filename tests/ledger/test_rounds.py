@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -154,3 +155,19 @@ def test_the_ledger_keeps_the_last_rounds_of_each_group_and_ignores_what_it_does
 def test_facts_can_be_folded_in_one_go(group: Story) -> None:
     group.stable("a")
     assert fold(group.world.facts) == group.rounds
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (None, ""),
+        ("topics changed", "topics changed"),
+        ("need to re-join with the given member-id: a-1", ""),  # everybody says so (KIP-394)
+        ("need to revoke partitions and re-join", "what it gave up in the last round is to be had in this one"),
+    ],
+)
+def test_a_reason_is_told_without_what_clients_say_as_a_matter_of_course(
+    group: Story, said: str | None, told: str
+) -> None:
+    group.stable("a")
+    assert replace(group.rounds[-1], reason=said).told_reason == told

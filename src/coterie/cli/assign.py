@@ -98,13 +98,13 @@ def _compare(chosen: list[Assignor], case: Case, leaving: list[str], joining: li
         held: dict[str, Owned] = dict(owned)
         start = holding(case, held)
         assignment, rounds = run(one, start)
-        table.add_row(one.name, "now", *_cells(score(assignment, held, start), rounds))
+        table.add_row(one.name, "now", *_cells(score(assignment, held, start), rounds, start))
         if after is not case:
             if not any(map(len, held.values())):
                 held = dict(assignment)
             start = holding(after, held)
             assignment, rounds = run(one, start)
-            table.add_row("", "then", *_cells(score(assignment, held, start), rounds))
+            table.add_row("", "then", *_cells(score(assignment, held, start), rounds, start))
     Console(width=None if sys.stdout.isatty() else 120).print(table)
 
 
@@ -122,8 +122,9 @@ def _what_if(case: Case, leaving: list[str], joining: list[str], growing: list[s
     return case
 
 
-def _cells(result: Score, rounds: int) -> list[str]:
+def _cells(result: Score, rounds: int, case: Case) -> list[str]:
     loads = f"{result.lightest} to {result.heaviest}" if result.lightest != result.heaviest else f"{result.lightest}"
     if result.unread:
         loads += f" ({result.unread} unread)"
-    return [loads, str(result.squares), str(result.moves), f"{result.matches} of {result.partitions}", str(rounds)]
+    matches = f"{result.matches} of {result.partitions}" if any(topic.racks for topic in case.topics.values()) else "-"
+    return [loads, str(result.squares), str(result.moves), matches, str(rounds)]

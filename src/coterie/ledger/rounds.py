@@ -23,6 +23,13 @@ class Outcome(StrEnum):
     LOST = "lost with its coordinator"
 
 
+_REASONS = {
+    "need to re-join with the given member-id": "",  # how everybody joins who has no id yet (KIP-394)
+    "need to revoke partitions and re-join": "what it gave up in the last round is to be had in this one",
+}
+"""What clients say as a matter of course, in other words."""
+
+
 @dataclass(slots=True)
 class Round:
     group_id: str
@@ -51,6 +58,12 @@ class Round:
     """Partitions whose owner stayed the same."""
     unowned_ms: int = 0
     """Partition-milliseconds without an owner that this round ended; one partition for one second is 1 000."""
+
+    @property
+    def told_reason(self) -> str:
+        """The reason for people: without the ids in it, and without what says nothing."""
+        said = (self.reason or "").partition(": ")[0]
+        return _REASONS.get(said, said)
 
     @property
     def last_to_join(self) -> str | None:

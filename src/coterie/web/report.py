@@ -119,7 +119,7 @@ def _row(number: int, one: Round, first_ms: int, names: Names) -> str:
     member = names.of(one.culprit) if one.culprit else ""
     late = one.last_to_join
     waited = f"<br><span class='faint'>last to join: {escape(names.of(late))}</span>" if late and one.waits_for else ""
-    reason = f"<br><span class='faint'>{escape(one.reason)}</span>" if one.reason else ""
+    reason = f"<br><span class='faint'>{escape(one.told_reason)}</span>" if one.told_reason else ""
     lost = "".join(
         f"<br><span class='faint'>{escape(names.of(member_id))}: {escape(why)}</span>"
         for member_id, why in one.dropped.items()

@@ -70,5 +70,4 @@ def account(rounds: Sequence[Round], told: Sequence[Fact], promises: Sequence[Pr
 
 
 def _why(one: Round) -> str:
-    """The client's own words, if it gave any, without the ids in them."""
-    return f": {one.reason.partition(': ')[0]}" if one.reason else ""
+    return f": {one.told_reason}" if one.told_reason else ""
