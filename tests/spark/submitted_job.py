@@ -22,6 +22,7 @@ def main(address: str, topic: str, folder: str) -> None:
                 "kafka.bootstrap.servers": address,
                 "subscribe": topic,
                 "groupId": "g",
+                "kafka.session.timeout.ms": "600000",  # longer than the test waits: who is gone has left
                 "startingOffsets": "earliest",
                 "checkpointLocation": checkpoint,
             }
