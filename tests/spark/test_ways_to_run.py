@@ -100,12 +100,7 @@ def test_through_spark_connect_names_are_enough(connect: str, topic: Topic, tmp_
     assert topic.committed("g") == 200
     assert copies.records() == 207
     copies.close()
-    try:
-        until(lambda: topic.members("g") == 0, 20)  # it has left: its session lasts longer than that
-    except AssertionError:
-        pytest.xfail(
-            "through Connect a query that has ended sometimes leaves only when its session ends: a known defect"
-        )
+    until(lambda: topic.members("g") == 0, 60)  # it has left: its session lasts longer than that
 
 
 def test_a_query_is_started_from_a_thread_and_from_a_running_loop(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,8 +24,8 @@ class Ambush(Fault):
     waits: bool = False
     """For the moment at which something is on its way to the disk."""
 
-    def strike(self, machine: Machine) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def strike(self, machine: Machine) -> None: ...
 
     def mend(self, machine: Machine) -> None:
         machine.power_up()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ __all__ = ["Reader"]
 FETCH_LANE, OFFSETS_LANE = "fetch", "offsets"
 
 
-class Reader(Client):
+class Reader(Client, ABC):
     def __init__(
         self, world: World, name: str, clock: Clock, settings: FetchSettings, versions: dict[str, int]
     ) -> None:
@@ -38,17 +39,17 @@ class Reader(Client):
 
     # what the other half does
 
+    @abstractmethod
     def wake(self) -> None:
         """There may be records to take."""
-        raise NotImplementedError
 
+    @abstractmethod
     def look_again(self) -> None:
         """The metadata may be news."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ask_committed(self, wish: AskCommitted) -> None:
         """How far has the group come?"""
-        raise NotImplementedError
 
     # what this half does
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -29,12 +30,12 @@ Undo = Callable[[], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class Step(ABC):
     at_ms: int
 
+    @abstractmethod
     def begin(self, world: World) -> Undo | None:
         """What ends it, if it has an end."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         said = " ".join(f"{name}={value}" for name, value in vars(self).items() if name not in {"at_ms", "habits"})
