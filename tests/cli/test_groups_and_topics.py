@@ -107,6 +107,15 @@ def test_a_topic_from_its_making_to_its_end(shell: Shell) -> None:
     assert shell.run("topics", "delete", "made", "--if-exists") == (0, "", "")
 
 
+def test_where_there_is_nothing_that_is_said() -> None:
+    with coterie.Broker() as empty:
+        shell = Shell(empty.bootstrap_servers)
+        assert shell.run("topics", "list") == (0, "", "there are no topics: coterie topics create NAME makes one\n")
+        assert shell.run("groups", "list") == (0, "", "there are no groups of consumers\n")
+        assert shell.run("groups", "list", "--state", "Stable") == (0, "", "there are no such groups\n")
+        assert shell.run("topics", "list", "-o", "json")[:2] == (0, "[]\n")
+
+
 def test_what_worked_is_shown_beside_what_did_not(shell: Shell) -> None:
     code, out, said = shell.run("topics", "describe", "orders", "nope", "-o", "csv")
     assert code == 1 and out.splitlines() == ["TOPIC,PARTITION,LEADER,REPLICAS,ISR", "orders,0,1,1,1", "orders,1,1,1,1"]

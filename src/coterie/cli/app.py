@@ -114,7 +114,7 @@ def serve(
 def assign(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", help="range, roundrobin, sticky, cooperative-sticky, or yours."),
+        typer.Argument(metavar="[NAME...]", help="range, roundrobin, sticky, cooperative-sticky, or yours."),
     ] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Show several assignors side by side.")] = False,
     case: Annotated[str | None, typer.Option("--case", help="With --compare: its id; otherwise the first.")] = None,
@@ -157,7 +157,7 @@ def assign(
 
 @app.command()
 def consume(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC")],
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.")],
     group: Annotated[str | None, typer.Option("--group", "-g", help="Be a member of this group, and commit.")] = None,
     start: Annotated[
         str, typer.Option("--from", "-o", metavar="WHERE", help="beginning, end, OFFSET, -N (the last N), or @TIME.")

@@ -36,7 +36,8 @@ def list_all(admin: Admin, *, states: Sequence[str], types: Sequence[str], every
         for group in admin.list_groups(states=_split(states), types=_split(types))
         if everything or group.protocol_type in OF_CONSUMERS
     ]
-    return Rows(("GROUP", "TYPE", "STATE"), rows)
+    notes = [] if rows else ["there are no such groups" if states or types else "there are no groups of consumers"]
+    return Rows(("GROUP", "TYPE", "STATE"), rows, notes)
 
 
 def describe(admin: Admin, group_ids: Sequence[str], *, verbose: bool) -> Rows:

@@ -12,7 +12,9 @@ from coterie.cli.options import Ask, asks_a_cluster
 __all__ = ["groups_app"]
 
 groups_app = typer.Typer(
-    no_args_is_help=True, help="Consumer groups of any Kafka cluster: who is in them, how far behind, and from where."
+    no_args_is_help=True,
+    help="Consumer groups of any Kafka cluster: who is in them, how far behind, and from where.\n\n"
+    "Try it: coterie groups describe orders",
 )
 
 Group = Annotated[str, typer.Argument(metavar="GROUP")]

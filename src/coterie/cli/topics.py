@@ -29,6 +29,8 @@ CONFIG = ("TOPIC", "CONFIG", "VALUE", "SOURCE")
 
 def list_all(admin: Admin, *, internal: bool, long: bool) -> Rows:
     names = [topic.name for topic in admin.list_topics(include_internal=internal)]
+    if not names:
+        return Rows(("TOPIC",), [], ["there are no topics: coterie topics create NAME makes one"])
     if not long:
         return Rows(("TOPIC",), [(name,) for name in names])
     return _long(admin, names)

@@ -11,7 +11,8 @@ from coterie.cli.options import Ask, asks_a_cluster
 __all__ = ["topics_app"]
 
 topics_app = typer.Typer(
-    no_args_is_help=True, help="Topics of any Kafka cluster: list, create, describe, alter, delete."
+    no_args_is_help=True,
+    help="Topics of any Kafka cluster: list, create, describe, alter, delete.\n\nTry it: coterie topics list --long",
 )
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.")]

@@ -19,7 +19,7 @@ from coterie.group.heartbeat import heartbeat
 from coterie.group.join_group import creation_written, join_group, join_precheck, static_member_written
 from coterie.group.join_phase import join_phase_due
 from coterie.group.leave_group import leave_group
-from coterie.group.lifecycle import empty_written, loaded, restore, unload
+from coterie.group.lifecycle import UNLOADED, empty_written, loaded, restore, unload
 from coterie.group.offset_commit import offset_commit, offsets_written, transaction_ended
 from coterie.group.offset_delete import offset_delete, tombstones_written, topics_deleted
 from coterie.group.offset_expiry import expiry_due
@@ -43,6 +43,7 @@ from coterie.messages import (
 
 __all__ = [
     "RULES",
+    "UNLOADED",
     "Effects",
     "Group",
     "GroupSettings",

@@ -14,7 +14,10 @@ from coterie.group.states import DEAD, EMPTY, STABLE, enter, resume
 from coterie.group.write_errors import error_for_client
 from coterie.messages import CommittedOffset, JoinedGroup, LeftGroup, Protocol, StoredGroup, SyncedGroup
 
-__all__ = ["empty_written", "loaded", "restore", "unload"]
+__all__ = ["UNLOADED", "empty_written", "loaded", "restore", "unload"]
+
+UNLOADED = "its coordinator moved or stopped"
+"""Why such a group is dead here: its records are not, and whoever leads the partition next has it back."""
 
 
 def empty_written(group: Group, event: EmptyWritten, now_ms: int) -> Effects:
@@ -36,7 +39,7 @@ def unload(group: Group, now_ms: int) -> Effects:
             effects.append(Reply(member.parked_sync, SyncedGroup(ErrorCode.NOT_COORDINATOR)))
             member.parked_sync = None
     enter(group, DEAD, now_ms)
-    effects.append(Tell(GroupDied(now_ms, group.group_id, "its coordinator moved")))
+    effects.append(Tell(GroupDied(now_ms, group.group_id, UNLOADED)))
     return effects
 
 

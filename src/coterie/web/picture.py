@@ -14,9 +14,10 @@ from coterie.web.names import Names
 
 __all__ = ["STYLE", "colour_of", "picture"]
 
-WIDTH, LEFT, RIGHT, TOP, BELOW = 960, 110, 16, 30, 28
+WIDTH, LEFT, RIGHT, TOP, BELOW = 960, 110, 16, 30, 46
 ROW, BAR, LABEL = 22, 16, 18
 SVG = "http://www.w3.org/2000/svg"
+KEY = "a bar: who owned the partition; grey: nobody did; a dashed line: a round began, numbered as in the account"
 HUES = (210, 25, 145, 285, 50, 345, 180, 100, 255, 0)
 """Neighbours in this list are easy to tell apart."""
 
@@ -91,7 +92,7 @@ def _axis(scale: _Scale, bottom: int) -> list[str]:
         x = scale.x(scale.first_ms + tick)
         parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{TOP - 4}" y2="{bottom}"/>')
         parts.append(f'<text class="tick" x="{x}" y="{bottom + 16}" text-anchor="middle">{_seconds(tick)}</text>')
-    return parts
+    return [*parts, f'<text class="tick" x="{LEFT}" y="{bottom + 36}">{KEY}</text>']
 
 
 def _bar(one: Interval, y: int, scale: _Scale, index: int, names: Names) -> str:

@@ -20,6 +20,12 @@ __all__ = ["Section", "report"]
 
 COLUMNS = ("", "began", "cause", "member", "generation", "join", "sync", "moved", "kept", "without owner", "outcome")
 
+WITHOUT_OWNER = (
+    "Without owner: partition-seconds from the moment nobody owned a partition to the round that gave it an owner. "
+    "A member that died without a word owns what it had until its session ends, and a group without members has no "
+    "round to count them in: neither is in this figure."
+)
+
 _STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c2330; --faint: #667085; --line: #e1e5eb; --card: #f6f7f9; }
 @media (prefers-color-scheme: dark) {
@@ -102,7 +108,8 @@ def _group(group: str, rounds: Sequence[Round], intervals: Sequence[Interval], n
         *(f"<th>{column}</th>" for column in COLUMNS),
         "</tr></thead><tbody>",
         *(_row(number, one, rounds[0].began_ms, names) for number, one in enumerate(rounds, 1)),
-        "</tbody></table></div></section>",
+        "</tbody></table></div>",
+        f"<p class='faint'>{WITHOUT_OWNER}</p></section>",
     ]
 
 

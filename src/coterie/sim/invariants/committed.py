@@ -12,6 +12,7 @@ from typing import Any
 from coterie.apis import offset_commit
 from coterie.errors import ErrorCode
 from coterie.facts import Fact, GroupDied, OffsetsDeletedFact, OffsetsExpired, OffsetsStored
+from coterie.group import UNLOADED
 from coterie.messages import OffsetCommit
 from coterie.sim.client import Asked, Client
 from coterie.sim.machine import Machine
@@ -20,7 +21,6 @@ from coterie.sim.world import World
 
 __all__ = ["CommitsAreKept"]
 
-MOVED = "its coordinator moved"
 Key = tuple[str, str, int]
 
 
@@ -50,7 +50,7 @@ class CommitsAreKept(Observer):
         elif kind is OffsetsExpired or kind is OffsetsDeletedFact:
             for topic, partition in fact.partitions:  # type: ignore[attr-defined]
                 self.told.pop((fact.group_id, topic, partition), None)
-        elif kind is GroupDied and fact.why != MOVED:  # type: ignore[attr-defined]
+        elif kind is GroupDied and fact.why != UNLOADED:  # type: ignore[attr-defined]
             for key in [key for key in self.told if key[0] == fact.group_id]:
                 del self.told[key]
 
