@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,8 @@ def test_a_copy_for_the_tasks_has_no_driver(topic: Topic, tmp_path: Path) -> Non
     """Spark pickles a reader of its own for them: joining there would be a ghost in the group."""
     query = Query(topic, tmp_path)
     query.run()
-    copied = StreamReader.__new__(StreamReader)
-    copied.__dict__.update(query.reader.__getstate__())
+    copied = pickle.loads(pickle.dumps(query.reader))
+    assert isinstance(copied, StreamReader)
     assert copied._driver is None
+    assert copied._options == query.reader._options
     query.stop()

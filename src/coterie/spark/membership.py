@@ -190,18 +190,20 @@ class Seat:
 
     async def end(self) -> None:
         """In order: commit what is durable, leave what is not to the others, say goodbye."""
-        until_ms = clock_ms() + LEAVE_MS
         try:
             if self._holdings.broken is None and self._member.is_in_group:
-                is_done = self._look_for_the_batch()
-                await self._flush(until_ms)
-                given_up = self._holdings.given_up()
-                if is_done is False and given_up and not self._member.is_alone:
-                    await within(LEAVE_MS, self._member.commit_now(given_up))
+                await within(LEAVE_MS, self._settle_up())
         except CoterieError as error:
             log.warning("leaving group %s: %s", self._group_id, error)
         finally:
-            await self._member.leave(until_ms)
+            await self._member.leave(clock_ms() + LEAVE_MS)
+
+    async def _settle_up(self) -> None:
+        is_done = self._look_for_the_batch()
+        await self._flush(None)
+        given_up = self._holdings.given_up()
+        if is_done is False and given_up and not self._member.is_alone:
+            await self._member.commit_now(given_up)
 
 
 class _Member(Engine):

@@ -6,12 +6,8 @@ the tasks. So nothing is connected, and no group joined, before Spark asks for a
 
 from __future__ import annotations
 
-import atexit
 import os
-import signal
 from collections.abc import Iterator, MutableMapping, Sequence
-from contextlib import suppress
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -28,6 +24,7 @@ from pyspark.sql.types import StructType
 from coterie.client.background import Background, background
 from coterie.settings import SettingsError
 from coterie.spark.alone import Alone
+from coterie.spark.farewell import Farewell
 from coterie.spark.options import SinkOptions, SourceOptions, Use
 from coterie.spark.plan import Plan, Span
 from coterie.spark.planning import Slice, slices
@@ -115,10 +112,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._driver: Alone | Seat | None = None
         self._background: Background | None = None
+        self._farewell = Farewell(self._end)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[type[StreamReader], tuple[SourceOptions]]:
         """For the tasks, which need the options alone."""
-        return {"_options": self._options, "_driver": None, "_background": None}
+        return StreamReader, (self._options,)
 
     @property
     def driver(self) -> Alone | Seat:
@@ -126,7 +124,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._driver is None:
             self._background = background()
             self._driver = self._background.run(_driver(self._options))
-            _before_the_end(self.stop)
+            self._farewell.before_the_end()
         return self._driver
 
     def initialOffset(self) -> dict[str, Any]:
@@ -166,10 +164,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Comes a batch late and never for the last one: what is durable is seen in latestOffset instead."""
 
     def stop(self) -> None:
+        """Spark seldom calls it and ends the process instead: a member that does not leave makes others wait."""
+        self._farewell.say()
+
+    def _end(self) -> None:
         """Also from within a signal, so that it takes no lock that the main thread may hold."""
-        driver, self._driver = self._driver, None
-        if driver is not None and self._background is not None:
-            self._background.run(driver.end())
+        if self._driver is not None and self._background is not None:
+            self._background.run(self._driver.end())
 
 
 async def _driver(options: SourceOptions) -> Alone | Seat:
@@ -179,18 +180,3 @@ async def _driver(options: SourceOptions) -> Alone | Seat:
     from coterie.spark.membership import Seat
 
     return Seat(options, query)
-
-
-def _before_the_end(stop: Any) -> None:
-    """Spark ends the process with SIGTERM and seldom calls stop(): a member that does not leave makes others wait."""
-    atexit.register(stop)
-
-    def ended(_signal: int, _frame: FrameType | None) -> None:
-        try:
-            stop()
-        finally:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    with suppress(ValueError):  # not the main thread: atexit it is
-        signal.signal(signal.SIGTERM, ended)
