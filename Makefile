@@ -13,7 +13,7 @@ SEED ?=
 KEEP ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo venv test style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim sim-mutants
+.PHONY: help demo venv test style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,11 +82,8 @@ pipeline-soak: venv ## the pipeline of tables on a live Apache Kafka; killed ten
 clients-go: venv ## members by franz-go and kafka-go; needs Go, and a minute to build them
 	COTERIE_GO_CLIENTS=1 $(BIN)/pytest tests/clients/test_go.py
 
-mutants: venv ## break each rule on purpose, in a copy: some test must notice (ONLY="10 11" for some rules)
-	$(BIN)/python tests/mutants.py $(ONLY)
-
-sim-mutants: venv ## break the shipped code on purpose, in a copy: some of 100 seeds must find each defect
-	$(BIN)/python tests/sim_mutants.py
+mutants: venv ## defects put into a copy one by one: a test or one of 100 seeds must notice each (ONLY="10 11" rules, ONLY=sim, JOBS=)
+	PYTHONPATH=tests $(BIN)/python -m mutants --jobs $(JOBS) $(ONLY)
 
 bench: venv ## the group coordinators of Coterie and Apache Kafka side by side; needs Java, takes 20 minutes
 	$(BIN)/python bench/next_to_kafka.py --json bench/results/next_to_kafka.json

@@ -329,6 +329,9 @@ def sim(
     faults: Annotated[
         int | None, typer.Option(min=0, help="How much goes wrong by itself.", show_default="by the seed")
     ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, max=9, help="Nodes of the broker.", show_default="by the seed")
+    ] = None,
     drop: Annotated[
         str | None, typer.Option(metavar="NUMBERS", help="Leave these steps out, as a shrunk failure says.")
     ] = None,
@@ -356,6 +359,7 @@ def sim(
         hours=hours,
         members=members,
         faults=faults,
+        nodes=nodes,
         drop=drop,
         story=story,
         jobs=jobs,

@@ -40,6 +40,7 @@ def sim(
     hours: float | None,
     members: int | None,
     faults: int | None,
+    nodes: int | None,
     drop: str | None,
     story: bool,
     jobs: int,
@@ -52,6 +53,7 @@ def sim(
         hours=hours,
         members=members,
         faults=faults,
+        nodes=nodes,
         drop=parse_numbers(drop) if drop else (),
     )
     if len(numbers) == 1:
@@ -62,7 +64,7 @@ def sim(
     failures = 0
     began, cpu = time.perf_counter(), os.times()  # noqa: TID251  how long it took is no part of what is simulated
     said = began
-    for done, outcome in enumerate(_outcomes(draw, numbers, jobs), 1):
+    for done, outcome in enumerate(_outcomes(draw, numbers, jobs, story=story), 1):
         account.add(outcome.account)
         if not outcome.held:
             failures += 1
@@ -89,20 +91,24 @@ def sim(
         raise typer.Exit(1)
 
 
-def _outcomes(draw: partial[Plan], numbers: list[int], jobs: int) -> Iterator[Outcome]:
+def _outcomes(draw: partial[Plan], numbers: list[int], jobs: int, *, story: bool) -> Iterator[Outcome]:
+    run = partial(_run, draw, story=story)
     if jobs == 1 or len(numbers) == 1:
-        yield from (_run(draw, number) for number in numbers)
+        yield from map(run, numbers)
         return
     with ProcessPoolExecutor(jobs) as pool:
-        yield from _in_order(pool.map(partial(_run, draw), numbers, chunksize=4))
+        yield from _in_order(pool.map(run, numbers, chunksize=4))
 
 
 def _in_order(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
     yield from outcomes
 
 
-def _run(draw: partial[Plan], seed: int) -> Outcome:
-    return simulate(draw(seed))
+def _run(draw: partial[Plan], seed: int, *, story: bool) -> Outcome:
+    outcome = simulate(draw(seed))
+    if outcome.held and not story:
+        outcome.steps = ()  # it would travel between processes for nothing
+    return outcome
 
 
 def _report(failed: Outcome, *, shrinks: bool) -> None:

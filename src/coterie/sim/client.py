@@ -28,19 +28,21 @@ SETUP_TIMEOUT_MS = 10_000
 RECONNECT_MS, RECONNECT_MOST_MS = 50, 1_000
 API_TIMEOUT_MS = 60_000
 RETRY_MS = 100
+_CORRELATION_AT = 8
 
 Done = Callable[[Any, Any, KafkaError | None], None]
 """Called once with what the asker gave, and the answer or an error."""
 
 
 class Asked:
-    __slots__ = ("correlation_id", "done", "due_ms", "module", "request", "sent_ms", "then", "version")
+    __slots__ = ("correlation_id", "done", "due_ms", "is_flexible", "module", "request", "sent_ms", "then", "version")
 
     def __init__(
         self,
         correlation_id: int,
         module: ModuleType,
         version: int,
+        is_flexible: bool,
         request: Any,
         sent_ms: int,
         due_ms: int,
@@ -50,6 +52,7 @@ class Asked:
         self.correlation_id = correlation_id
         self.module = module
         self.version = version
+        self.is_flexible = is_flexible
         self.request = request
         self.sent_ms = sent_ms
         self.due_ms = due_ms
@@ -69,6 +72,8 @@ class Client(Host):
         self._wires: dict[tuple[int, str], Wire] = {}
         self._failures: dict[int, int] = {}
         self._dice = world.dice.of(f"{name}/choices")
+        self._network = world.network
+        self.tag = name.encode()
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -87,25 +92,28 @@ class Client(Host):
         if node_id == ANY:
             node_id = self._any_node()
         wire = self._wires.get((node_id, lane)) or self._open(node_id, lane)
-        row = module.API
-        version = min(at_most, self.versions.get(row.name, 1 << 15), row.versions[-1])
-        if request is wire.last_request:
-            body = wire.last_body
-        else:
-            body = module.write_request(request, version)
-            wire.last_request, wire.last_body = request, body
+        if request is not wire.last_request and request != wire.last_request:
+            wire.last_request, wire.said = request, self._say(module, request, at_most)
+        version, is_flexible, before, after = wire.said
         wire.last_id = correlation_id = wire.last_id + 1
-        frame = request_frame(row.key, version, correlation_id, self.client_id, body, flexible=version >= row.flexible)
-        now_ms = self.world.schedule.now_ms
+        frame = before + correlation_id.to_bytes(4, "big") + after
+        now_ms = self._schedule.now_ms
         due_ms = now_ms + timeout_ms
-        wire.asked.append(Asked(correlation_id, module, version, request, now_ms, due_ms, done, then))
+        wire.asked.append(Asked(correlation_id, module, version, is_flexible, request, now_ms, due_ms, done, then))
         if wire.is_ready:
-            self.world.network.send(wire, frame)
+            self._network.send(wire, frame)
         else:
             wire.unsent.append(frame)
         if not now_ms < wire.alarm_ms <= due_ms:
             wire.alarm_ms = due_ms
-            self.world.schedule.at(due_ms, self._look_at, (wire, due_ms))
+            self._schedule.at(due_ms, self._look_at, (wire, due_ms))
+
+    def _say(self, module: ModuleType, request: Any, at_most: int) -> tuple[int, bool, bytes, bytes]:
+        row = module.API
+        version = min(at_most, self.versions.get(row.name, 1 << 15), row.versions[-1])
+        body = module.write_request(request, version)
+        frame = request_frame(row.key, version, 0, self.client_id, body, flexible=version >= row.flexible)
+        return version, row.has_flexible_response_header(version), frame[:_CORRELATION_AT], frame[_CORRELATION_AT + 4 :]
 
     def _any_node(self) -> int:
         numbers = self.world.machine.numbers
@@ -142,14 +150,14 @@ class Client(Host):
             return
         asked = wire.asked.popleft()
         frame = data[4:]
-        row = asked.module.API
-        found, at = read_response_header(frame, flexible=row.has_flexible_response_header(asked.version))
+        found, at = read_response_header(frame, flexible=asked.is_flexible)
         if found != asked.correlation_id:
             self.world.fails(
                 "order of answers", f"{self.name} was answered {found}, and had asked {asked.correlation_id}"
             )
         answer = asked.module.read_response(frame, at, asked.version)
-        self.world.answered(self, asked, answer, data)
+        for hears in self.world.on_answered:
+            hears(self, asked, answer, data)
         asked.done(asked.then, answer, None)
 
     # --- losing -------------------------------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ class Consumer(Reader):
         self.errors: list[Exception] = []
         self.owned: frozenset[TopicPartition] = frozenset()
         self.seat = name
-        self._armed: dict[str, tuple[int, Any]] = {}
+        self._armed: dict[str, effects.Arm] = {}
         self._events: deque[Any] = deque()
         self._is_handling = False
         self._calls: deque[effects.CallListener] = deque()
@@ -304,15 +304,18 @@ class Consumer(Reader):
         if not self.is_alive:
             return
         queue = self._events
-        queue.append(event)
         if self._is_handling:
+            queue.append(event)
             return
         self._is_handling = True
         member, perform, now_ms = self.member, self._perform, self.now_ms
         try:
-            while queue:
-                for effect in member.handle(queue.popleft(), now_ms):
+            while True:
+                for effect in member.handle(event, now_ms):
                     perform[type(effect)](effect)
+                if not queue:
+                    break
+                event = queue.popleft()
         finally:
             self._is_handling = False
         if self.fetcher.is_hungry:
@@ -363,20 +366,18 @@ class Consumer(Reader):
             self.disconnect(effect.node.id, lane)
 
     def _arm(self, effect: effects.Arm) -> None:
-        self._armed[effect.key] = (effect.at_ms, effect.then)
-        self.at(effect.at_ms, self._ring, effect.key)
+        self._armed[effect.key] = effect
+        self.at(effect.at_ms, self._ring, effect)
 
     def _disarm(self, effect: effects.Disarm) -> None:
         self._armed.pop(effect.key, None)
 
-    def _ring(self, key: str) -> None:
+    def _ring(self, armed: effects.Arm) -> None:
         if self.is_paused:
-            self.misses(self._ring, key)
-            return
-        armed = self._armed.get(key)
-        if armed is not None and armed[0] <= self.now_ms:
-            del self._armed[key]
-            self.tell(armed[1])
+            self.misses(self._ring, armed)
+        elif self._armed.get(armed.key) is armed:
+            del self._armed[armed.key]
+            self.tell(armed.then)
 
     def _hold(self, effect: effects.HoldPartitions) -> None:
         self.world.held(self, effect.partitions)

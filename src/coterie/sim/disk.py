@@ -12,9 +12,12 @@ from collections.abc import Iterator
 from random import Random  # noqa: TID251  the type alone: the dice come in
 
 from coterie.log.files import File, Lock, Sync, parent_of
+from coterie.log.layout import SWAP
 from coterie.wire.buffer import Buffer
 
 __all__ = ["Disk", "PowerCut"]
+
+_STEPS_OF_A_SWAP = 8
 
 
 class PowerCut(BaseException):
@@ -71,6 +74,8 @@ class Disk:
         """What power cuts took."""
         self.steps_left: int | None = None
         """How often names or durability change until the power is cut; None: it stays."""
+        self.waits_for_swap = False
+        """It is cut soon after a compacted segment begins to take the place of others."""
 
     # --- trouble ------------------------------------------------------------------------------------------------------
 
@@ -183,6 +188,9 @@ class Disk:
             raise FileNotFoundError(errno.ENOENT, "no such file or directory", old)
         if old == new:
             return
+        if self.waits_for_swap and SWAP in (old[-len(SWAP) :], new[-len(SWAP) :]):
+            self.waits_for_swap = False
+            self.steps_left = self._dice.randint(0, _STEPS_OF_A_SWAP)
         source, old_name = self._parent(old)
         target, new_name = self._parent(new)
         replaced = target.entries.get(new_name)

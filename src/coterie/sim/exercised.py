@@ -61,6 +61,7 @@ class Exercised(Observer):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.account = Account(runs=1)
+        self._cells = self.account.cells
 
     def request_arrived(self, _machine: Machine, link: Link, frame: bytes) -> None:
         name = _NAMES.get(frame[1])
@@ -68,7 +69,7 @@ class Exercised(Observer):
             group_id, coordinator = link.wire.client.group_id, link.node.coordinator
             shard = coordinator.shards.get(coordinator.partition_of(group_id))
             group = shard.groups.get(group_id) if shard is not None else None
-            self.account.cells[name, group.state if group is not None else State.DEAD] += 1
+            self._cells[name, group.state if group is not None else State.DEAD] += 1
 
     def tell(self, _machine: Machine, fact: Fact) -> None:
         if type(fact) is RoundStarted:

@@ -64,6 +64,23 @@ class PowerLost(Ambush):
         machine.lose_power()
 
 
+@dataclass(frozen=True, kw_only=True)
+class SwapInterrupted(Fault):
+    """It dies while a compacted segment takes the place of others, which is done in steps (`log/swapping.py`)."""
+
+    loses_power: bool = False
+
+    def begin(self, world: World) -> Undo:
+        machine = world.machine
+        machine.ambush_swap(machine.lose_power if self.loses_power else machine.kill)
+
+        def undo() -> None:
+            machine.ambush_swap(None)
+            machine.power_up()
+
+        return undo
+
+
 class BrokerRestarted(Fault):
     def begin(self, world: World) -> Undo:
         machine = world.machine
@@ -234,6 +251,9 @@ def _ambush(kind: Callable[..., Fault], spans: Sequence[int]) -> _Draw:
 FAULTS: dict[str, _Draw] = {
     "BrokerKilled": _ambush(BrokerKilled, _LONG),
     "PowerLost": _ambush(PowerLost, _LONG),
+    "SwapInterrupted": lambda dice, at_ms, _seats, _nodes: SwapInterrupted(
+        at_ms=at_ms, for_ms=_span(dice, _LONG[2:]), loses_power=dice.random() < 0.5
+    ),
     "BrokerRestarted": _of_broker(BrokerRestarted, _SHORT),
     "BrokerPaused": _of_broker(BrokerPaused, _LONG),
     "BrokerCutOff": _of_broker(BrokerCutOff, _LONG),
@@ -258,6 +278,7 @@ FAULTS: dict[str, _Draw] = {
 }
 
 
-def draw_fault(dice: Random, at_ms: int, seats: Sequence[str], nodes: int) -> Fault:
+def draw_fault(dice: Random, at_ms: int, seats: Sequence[str], nodes: int, *, compacts: bool) -> Fault:
     """A power cut is the hardest test there is, and comes three times as often as anything else."""
-    return FAULTS[dice.choice([*FAULTS, "PowerLost", "PowerLost"])](dice, at_ms, seats, nodes)
+    names = [name for name in FAULTS if compacts or name != "SwapInterrupted"]
+    return FAULTS[dice.choice([*names, "PowerLost", "PowerLost"])](dice, at_ms, seats, nodes)

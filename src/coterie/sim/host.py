@@ -61,8 +61,10 @@ class Host:
         schedule.at(schedule.now_ms + ms, act, about)
 
     def at(self, local_ms: int, act: Callable[[Any], None], about: Any) -> None:
-        schedule = self._schedule
-        schedule.at(max(self.clock.world(local_ms), schedule.now_ms), act, about)
+        schedule, clock = self._schedule, self.clock
+        at_ms = clock.world(local_ms) if clock.ppm else local_ms - clock.ahead_ms
+        now_ms = schedule.now_ms
+        schedule.at(max(at_ms, now_ms), act, about)
 
     def misses(self, act: Callable[[Any], None], about: Any) -> None:
         """What happens to it during a pause is noticed when the pause is over."""

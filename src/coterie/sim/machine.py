@@ -75,6 +75,9 @@ class Machine(Host):
         """How much long work has ended."""
         self._alarm_ms: int | None = None
         self._ambush: Callable[[object], None] | None = None
+        self._strikes_in_swap: Callable[[], None] | None = None
+        self.swaps_cut = 0
+        """How often it died while a compacted segment took its place."""
 
     # --- coming and going ---------------------------------------------------------------------------------------------
 
@@ -90,12 +93,16 @@ class Machine(Host):
             for number, node in cluster.nodes.items():
                 node.endpoint = (self.name, 9091 + number)
             effects = cluster.start(now_ms)
+        except PowerCut:  # what a crash interrupted was about to be finished
+            self._dies_in_swap()
+            return
         except (CoterieError, OSError) as error:
             self.disk.killed()
             if not (self.disk.is_failing or self.disk.is_full):
                 self.world.fails("recovery", f"{self.name} cannot open its data: {error}")
             self.later(TRY_AGAIN_MS, self.start, None)
             return
+        self.disk.steps_left = None
         self.cluster = cluster
         self.nodes.began()
         self.world.broker_began(self)
@@ -159,6 +166,7 @@ class Machine(Host):
         if cluster is None or self.is_paused:
             self.kill()
             return
+        self.ambush_swap(None)
         cluster.cleaner.stop()
         self._drain(cluster)
         self._perform(cluster.stop(self.now_ms))
@@ -213,14 +221,16 @@ class Machine(Host):
             self.drop(connection, str(error))
             return
         for frame in frames:
-            self.world.request_arrived(self, link, frame)
+            for hears in self.world.on_arrived:
+                hears(self, link, frame)
             if frame.startswith(HEARTBEAT) and not (connection.call or connection.waiting):
                 answer = link.quick.answer(node, frame, now_ms)
                 if answer is not None:
                     self.world.network.answer(link.wire, answer)
                     continue
             self._perform(node.received(connection, frame, now_ms))
-        self._keep_alarm(node.cluster)
+        if node.cluster.next_ms() != self._alarm_ms:
+            self._keep_alarm(node.cluster)
 
     def loses(self, about: tuple[Link, str]) -> None:
         if self.is_paused:
@@ -311,6 +321,18 @@ class Machine(Host):
         """To be done the next time that something is on its way to the disk, before it is there."""
         self._ambush = strike
 
+    def ambush_swap(self, strike: Callable[[], None] | None) -> None:
+        """To be done in the middle of the next swap of compacted segments; None: no more."""
+        self._strikes_in_swap = strike
+        self.disk.waits_for_swap = strike is not None
+
+    def _dies_in_swap(self) -> None:
+        self._jobs.clear()  # the one that was under way has done its part
+        self.disk.killed()
+        self.swaps_cut += 1
+        assert self._strikes_in_swap is not None
+        self._strikes_in_swap()
+
     # --- the disk -----------------------------------------------------------------------------------------------------
 
     def _on_disk(self, cluster: Cluster, effect: Flush | Work) -> None:
@@ -333,7 +355,12 @@ class Machine(Host):
         if self.is_paused:
             self.misses(self._job_ended, about)
             return
-        ended = job.run()
+        try:
+            ended = job.run()
+        except PowerCut:
+            self._dies_in_swap()
+            return
+        self.disk.steps_left = None
         self._jobs.popleft()
         if self._jobs:
             self._begin_job(cluster)

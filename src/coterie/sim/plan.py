@@ -40,6 +40,8 @@ class Plan:
     nodes: int = 1
     dropped: frozenset[int] = field(default_factory=frozenset)
     """Steps that are left out, by number."""
+    asked: str = ""
+    """What of the rest was not drawn but asked for, in the words of the command."""
 
     @classmethod
     def draw(
@@ -50,6 +52,7 @@ class Plan:
         hours: float | None = None,
         members: int | None = None,
         faults: int | None = None,
+        nodes: int | None = None,
         drop: Collection[int] = (),
     ) -> Self:
         """What is not given is drawn. `faults` 0: nothing goes wrong by itself."""
@@ -74,13 +77,18 @@ class Plan:
             "drift_ppm": throw.choice((0, 0, 200, 5_000)),
             "disk_ms": throw.choice((2, 20, 200)),
         }
-        scene.nodes = throw.choice((1, 3))
+        drawn_nodes = throw.choice((1, 3))
+        scene.nodes = drawn_nodes if nodes is None else nodes
         scene.settings |= throw.choice(({}, SOON_COMPACTED))
         WORKLOADS[name](scene)
         luck = dice.of("faults")
         many = luck.randint(LEAST_FAULTS, MOST_FAULTS) * max(1, length_ms // LENGTH_MS) if faults is None else faults
         seats = [*scene.seats, "p"]
-        wrong = [draw_fault(luck, luck.randint(FIRST_MS, length_ms), seats, scene.nodes) for _ in range(many)]
+        compacts = SOON_COMPACTED.items() <= scene.settings.items()
+        wrong = [
+            draw_fault(luck, luck.randint(FIRST_MS, length_ms), seats, scene.nodes, compacts=compacts)
+            for _ in range(many)
+        ]
         steps = sorted([*scene.steps, *wrong], key=lambda step: step.at_ms)
         return cls(
             seed,
@@ -94,6 +102,9 @@ class Plan:
             **knobs,
             nodes=scene.nodes,
             dropped=frozenset(drop),
+            asked="".join(
+                f" --{name} {value}" for name, value in (("faults", faults), ("nodes", nodes)) if value is not None
+            ),
         )
 
     def without(self, numbers: Collection[int]) -> Self:

@@ -19,6 +19,7 @@ from coterie.sim.plan import Plan
 from coterie.sim.steps import Fault, Step, Undo
 from coterie.sim.story import Story
 from coterie.sim.world import World
+from coterie.stories import grid
 
 __all__ = ["Outcome", "simulate"]
 
@@ -34,11 +35,16 @@ class Outcome:
     plan: Plan
     account: Account
     fingerprint: str
-    story: str
+    steps: Sequence[grid.Step]
+    """The last few thousand things that happened."""
     broken: str | None = None
     """Which invariant, if one did not hold."""
     what: str = ""
     at_ms: int = 0
+
+    @property
+    def story(self) -> str:
+        return grid.show(self.steps)
 
     @property
     def held(self) -> bool:
@@ -49,7 +55,7 @@ class Outcome:
         plan = self.plan
         drop = f" --drop {','.join(map(str, sorted(plan.dropped)))}" if plan.dropped else ""
         hours = f"{plan.length_ms / 3_600_000:.6g}"
-        what = f"--workload {plan.workload} --hours {hours} --members {plan.members}"
+        what = f"--workload {plan.workload} --hours {hours} --members {plan.members}{plan.asked}"
         return f"coterie sim --seed {plan.seed} {what}{drop}"
 
     def report(self, last: int = 60) -> str:
@@ -158,7 +164,10 @@ def simulate(plan: Plan, watch: Sequence[Callable[[World], Observer]] = ()) -> O
     account.simulated_ms = world.schedule.now_ms
     account.events = world.schedule.steps
     account.counts["long work"] = world.machine.toils
+    account.counts["swaps interrupted"] = world.machine.swaps_cut
     for one in world.observers:
         if hasattr(one, "count"):
             account.counts[one.name] += one.count
-    return Outcome(plan, account, run.story.fingerprint, run.story.show(), broken, what or "", world.schedule.now_ms)
+    return Outcome(
+        plan, account, run.story.fingerprint, tuple(run.story.steps), broken, what or "", world.schedule.now_ms
+    )

@@ -14,12 +14,16 @@ Act = Callable[[Any], None]
 class Schedule:
     def __init__(self) -> None:
         self.now_ms = 0
-        self.steps = 0
         self._heap: list[tuple[int, int, Act, Any]] = []
         self._count = 0
 
     def __len__(self) -> int:
         return len(self._heap)
+
+    @property
+    def steps(self) -> int:
+        """So much has happened."""
+        return self._count - len(self._heap)
 
     def at(self, at_ms: int, act: Act, about: Any) -> None:
         """`act(about)` at that time. Nothing can be taken back: whoever acts looks whether it is still wanted."""
@@ -36,6 +40,5 @@ class Schedule:
             at_ms, _, act, about = heappop(heap)
             if at_ms > self.now_ms:  # noqa: PLR1730  the hot loop
                 self.now_ms = at_ms
-            self.steps += 1
             act(about)
         self.now_ms = until_ms

@@ -15,7 +15,7 @@ from coterie.sim.machine import Link, Machine
 from coterie.sim.network import Wire
 from coterie.sim.observer import Observer
 from coterie.sim.world import World
-from coterie.stories.grid import Step, show
+from coterie.stories.grid import Step
 from coterie.stories.words import in_words
 
 __all__ = ["Story"]
@@ -31,6 +31,7 @@ _TOLD = {
 _SAYS = {row.key: _TOLD[row.name] for row in by_key.values() if row.name in _TOLD}
 _KEPT = 4_000
 _WIDEST = 100
+_TOGETHER = 3_000
 
 
 class Story(Observer):
@@ -40,15 +41,23 @@ class Story(Observer):
         super().__init__(world)
         self.steps: deque[Step] = deque(maxlen=_KEPT)
         self._hash = blake2b(digest_size=12)
+        self._unhashed: list[bytes] = []
 
     @property
     def fingerprint(self) -> str:
         """Of every byte that arrived anywhere, with its time, and of all that befell the world."""
+        self._hash_now()
         return self._hash.hexdigest()
 
-    def show(self, last: int | None = None) -> str:
-        steps = list(self.steps)
-        return show(steps if last is None else steps[-last:])
+    def _note(self, who: bytes, what: bytes) -> None:
+        unhashed = self._unhashed
+        unhashed += (self.world.schedule.now_ms.to_bytes(8, "big"), who, what)
+        if len(unhashed) > _TOGETHER:
+            self._hash_now()
+
+    def _hash_now(self) -> None:
+        self._hash.update(b"".join(self._unhashed))
+        self._unhashed.clear()
 
     def _row(self, who: str, says: str, hears: str, group_id: str = "") -> None:
         group = self.world.group(group_id) if group_id else None
@@ -57,18 +66,18 @@ class Story(Observer):
 
     def request_arrived(self, _machine: Machine, link: Link, frame: bytes) -> None:
         client = link.wire.client
-        self._hash.update(b"%d %b" % (self.world.schedule.now_ms, client.name.encode()) + frame)
+        self._note(client.tag, frame)
         says = _SAYS.get(frame[1])
         if says is not None:
             self._row(client.name, says, "-", client.group_id)
 
     def answered(self, client: Client, asked: Asked, answer: Any, data: bytes) -> None:
-        self._hash.update(b"%d %b" % (self.world.schedule.now_ms, client.name.encode()) + data)
-        row = asked.module.API
-        if asked.module is heartbeat:
+        self._note(client.tag, data)
+        module = asked.module
+        if module is heartbeat:
             if answer is not ErrorCode.NONE:
                 self._row(client.name, "", f"beat: {answer.name}", client.group_id)
-        elif row.key in _SAYS:
+        elif module.API.key in _SAYS:
             first = answer[0] if isinstance(answer, list) else answer
             said = in_words(first[1] if isinstance(first, tuple) else first)
             self._row("", "", f"{client.name}: {said}"[:_WIDEST], client.group_id)
@@ -99,5 +108,5 @@ class Story(Observer):
         self.happened(machine.name, "is gone")
 
     def happened(self, who: str, what: str) -> None:
-        self._hash.update(f"{self.world.schedule.now_ms} {who} {what}".encode())
+        self._note(who.encode(), what.encode())
         self._row(who, f"({what})", "")

@@ -223,15 +223,16 @@ def expiring_offsets(scene: Scene) -> None:
 
 
 def moving_coordinators(scene: Scene) -> None:
-    """Groups are moved between three nodes, at times while they are being read, and somebody joins meanwhile."""
-    scene.nodes = 3
+    """Groups are moved between nodes, at times while they are being read, and somebody joins meanwhile."""
+    if scene.nodes == 1:
+        scene.nodes = 3
     for group_id in ("g", "h"):
         scene.group(group_id=group_id)
     scene.steps.append(Commit(at_ms=FIRST_MS, group_id="simple", topic="t", partitions=4, every_ms=800))
     for _ in range(12):
         at_ms, group_id = scene.time(), scene.dice.choice(("g", "h", "simple"))
         for _ in range(scene.dice.choice((1, 1, 4))):
-            scene.steps.append(MoveCoordinator(at_ms=at_ms, group_id=group_id, node=scene.dice.randint(1, 3)))
+            scene.steps.append(MoveCoordinator(at_ms=at_ms, group_id=group_id, node=scene.dice.randint(1, scene.nodes)))
             at_ms += scene.dice.choice((1, 15, 60, 250))
         if group_id != "simple" and scene.dice.random() < 0.5:
             seat = f"x{at_ms}"

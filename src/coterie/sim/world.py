@@ -22,7 +22,7 @@ from coterie.sim.committer import Committer
 from coterie.sim.consumer import Consumer, Habits
 from coterie.sim.dice import Dice
 from coterie.sim.host import Clock
-from coterie.sim.machine import Link, Machine
+from coterie.sim.machine import Machine
 from coterie.sim.network import Network, Wire
 from coterie.sim.observer import HOOKS, Broken, Observer
 from coterie.sim.producer import Producer
@@ -75,7 +75,8 @@ class World:
             ]
             for hook in HOOKS
         }
-        self._arrived, self._answered = self._on["request_arrived"], self._on["answered"]
+        self.on_arrived, self.on_answered = self._on["request_arrived"], self._on["answered"]
+        """Those that are called for every packet; who has it calls them."""
 
     def _clock(self, name: str) -> Clock:
         dice = self.dice.of(f"clock/{name}")
@@ -155,14 +156,6 @@ class World:
 
     def fails(self, name: str, what: str) -> None:
         raise Broken(name, what)
-
-    def request_arrived(self, machine: Machine, link: Link, frame: bytes) -> None:
-        for hears in self._arrived:
-            hears(machine, link, frame)
-
-    def answered(self, client: Client, asked: Asked, answer: Any, data: bytes) -> None:
-        for hears in self._answered:
-            hears(client, asked, answer, data)
 
     def timed_out(self, client: Client, wire: Wire, asked: Asked) -> None:
         self._each("timed_out", client, wire, asked)

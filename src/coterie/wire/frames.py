@@ -165,7 +165,7 @@ def read_response_header(frame: bytes, *, flexible: bool) -> tuple[int, int]:
     """The correlation id and where the body begins."""
     try:
         (correlation_id,) = _CORRELATION.unpack_from(frame)
-        at = read_tags(frame, 4)[1] if flexible else 4
+        at = 4 if not flexible else 5 if not frame[4] else read_tags(frame, 4)[1]
     except (struct_error, IndexError):
         raise MalformedError(f"a frame of {len(frame)} bytes ends within its response header") from None
     if at > len(frame):

@@ -1,38 +1,12 @@
-"""Defects made on purpose: each breaks one rule in a copy of the sources, and a test has to notice.
-
-    make mutants                    # all of them; ends with 'N passed, M failed'
-    make mutants ONLY="10 11"       # those of these rules
-
-A mutant that survives is a rule nobody tests. The list is data: what is broken, where, and how.
-"""
+"""Rules broken on purpose, a row each, by the number of the rule in docs/semantics.md: a test has to notice."""
 
 from __future__ import annotations
 
-import argparse
-import os
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
-from dataclasses import dataclass
-from pathlib import Path
+from mutants.mutant import Mutant
 
-ROOT = Path(__file__).parent.parent
-TESTS = ["tests/group", "tests/coordinator/test_coordinator.py", "tests/ledger/test_rounds.py", "tests/stories"]
-MEMBER_TESTS = ["tests/client/member"]
+__all__ = ["RULES"]
 
-
-@dataclass(frozen=True)
-class Mutant:
-    rule: str
-    what: str
-    file: str
-    old: str
-    new: str
-
-
-MUTANTS = [
+RULES = [
     Mutant("C1", "mask the sign away", "coordinator/coordinator.py",
            "(0 if value == -(1 << 31) else abs(value))", "(value & 0x7FFFFFFF)"),
     Mutant("C2", "serve other kinds of key", "coordinator/coordinator.py", "if key_type != _GROUP_KEY:", "if key_type < 0:"),
@@ -180,52 +154,3 @@ MUTANTS = [
     Mutant("M14", "a listener's error ends the round", "client/member/listening.py",
            "        effects += _failed(member, event, event.error, now_ms)", "        return _failed(member, event, event.error, now_ms)"),
 ]  # fmt: skip
-
-
-def mutate(source: Path, mutant: Mutant) -> None:
-    path = source / "coterie" / mutant.file
-    text = path.read_text()
-    if text.count(mutant.old) != 1:
-        raise SystemExit(f"{mutant.file}: {mutant.old!r} stands there {text.count(mutant.old)} times, not once")
-    path.write_text(text.replace(mutant.old, mutant.new))
-
-
-def caught_by(mutant: Mutant) -> str | None:
-    """The first test that fails with the mutant in place; None if all pass."""
-    with tempfile.TemporaryDirectory() as scratch:
-        source = Path(scratch) / "src"
-        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-        mutate(source, mutant)
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
-        command += [
-            "--timeout",
-            "20",
-            "--timeout-method",
-            "signal",
-            *(MEMBER_TESTS if mutant.rule.startswith("M") else TESTS),
-        ]  # some mutants never end
-        env = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
-        run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-    if run.returncode == 0:
-        return None
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", run.stdout, re.MULTILINE)
-    return failed[1] if failed else run.stdout.strip().splitlines()[-1]
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rules", nargs="*", help="only mutants of these rules")
-    wanted = parser.parse_args().rules
-    survivors = 0
-    chosen = [mutant for mutant in MUTANTS if not wanted or mutant.rule in wanted]
-    for number, mutant in enumerate(chosen, 1):
-        caught = caught_by(mutant)
-        survivors += caught is None
-        verdict = f"caught by {caught}" if caught else "SURVIVED"
-        print(f"[{number}/{len(chosen)}] rule {mutant.rule}, {mutant.what}: {verdict}", flush=True)
-    print(f"{len(chosen) - survivors} passed, {survivors} failed")
-    return 1 if survivors else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
