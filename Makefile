@@ -115,8 +115,9 @@ bench-clients: venv ## producing and consuming 1 M records, next to kafka-python
 bench-pipeline: venv ## CPU per million records of __consumer_offsets decoded in Spark, 1 M and 10 M, and memory
 	$(BIN)/python bench/pipeline.py --json bench/results/pipeline.json
 
-docs: venv ## print the generated pages of docs/ anew from the code
+docs: venv ## print the generated pages of docs/ anew from the code, and build all of them into build/docs/index.html
 	$(BIN)/python docs/generate.py
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
 
 clean: ## remove what the other targets made
 	rm -rf .venv .venv-spark-4.0 build dist src/*.egg-info src/coterie/wire/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -6,6 +6,8 @@ import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from cli_page import cli
+from coterie.apis.__main__ import page as apis
 from coterie.broker.ignored import IGNORED
 from coterie.broker.settings import SETTINGS, Part
 from coterie.broker.sources import ALIASES
@@ -20,6 +22,8 @@ from coterie.settings.setting import Setting
 from coterie.spark.options import OPTIONS, Use
 from coterie.spark.schemas import TABLES as TABLES_OF_GROUPS
 from coterie.spark.schemas import spark_type
+from facts_page import facts_page
+from state_picture import state_picture
 
 HERE = Path(__file__).parent
 SHORT = {
@@ -42,10 +46,11 @@ def states() -> str:
         "",
         "Made from `coterie.group.states` by `make docs`; the rules behind it are in [semantics.md](semantics.md).",
         "",
-        "```mermaid",
-        "stateDiagram-v2",
-        *(f"    {state} --> {target}" for state in State for target in State if target in NEXT[state]),
-        "```",
+        "![Which state may follow which](states.svg)",
+        "",
+        "| from | to |",
+        "|---|---|",
+        *(f"| {state} | {', '.join(target for target in State if target in NEXT[state])} |" for state in State),
         "",
         "## What each state answers",
         "",
@@ -198,15 +203,12 @@ def _life() -> str:
     apis = member_states.Api
     codes = sorted({code for table in member_states.ON_ERROR.values() for code in table}, key=lambda code: code.name)
     lines = [
-        "```mermaid",
-        "stateDiagram-v2",
-        "    [*] --> Unjoined",
-        *(f"    {stage} --> {target}" for stage in stages for target in stages if target in member_states.NEXT[stage]),
-        "```",
-        "",
-        "| stage | the member |",
-        "|---|---|",
-        *(f"| {stage} | {doing} |" for stage, doing in member_states.DOING.items()),
+        "| stage | the member | what may follow |",
+        "|---|---|---|",
+        *(
+            f"| {stage} | {doing} | {', '.join(one for one in stages if one in member_states.NEXT[stage])} |"
+            for stage, doing in member_states.DOING.items()
+        ),
         "",
         ABOUT_ERRORS,
         "",
@@ -300,7 +302,11 @@ def tables() -> str:
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
+    "apis.md": apis,
+    "cli.md": cli,
+    "facts.md": facts_page,
     "states.md": states,
+    "states.svg": state_picture,
     "settings.md": settings,
     "client-settings.md": client_settings,
     "member.md": member,

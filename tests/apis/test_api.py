@@ -1,14 +1,11 @@
-"""The table of APIs, and the page made from it."""
+"""The table of APIs."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
 from apis.oracle import served
 from coterie.apis import APIS, FIRST_FLEXIBLE, Api, api_versions, by_key
-from coterie.apis.__main__ import page
 from coterie.errors import ErrorCode
 
 KAFKA_4_3_1 = {
@@ -100,9 +97,3 @@ def test_a_feature_of_level_0_is_kept_from_clients_that_stumble_over_it() -> Non
     for version, told in ((3, features[1:]), (4, features)):
         body = api_versions.write_response(response, version)
         assert api_versions.read_response(body, 0, version).supported_features == told
-
-
-def test_the_page_is_made_from_the_table() -> None:
-    """If this fails: python -m coterie.apis > docs/apis.md"""
-    path = Path(__file__).parents[2] / "docs" / "apis.md"
-    assert path.read_text() == page()

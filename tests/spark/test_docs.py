@@ -1,4 +1,6 @@
-"""The queries of docs/pipeline.md, as they stand there: on tables that have to answer them."""
+"""Pages that start Spark are played with the session that is there; the queries of docs/pipeline.md also on tables that
+have to answer them.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,13 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from coterie.spark.schemas import TABLES
+from docs.blocks import blocks_of, needs_spark, pages
+from docs.playing import play
 
+PAGES = {page.name: blocks for page in pages() if needs_spark(blocks := list(blocks_of(page)))}
 PAGE = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text()
 DAY_MS = 86_400_000
 
@@ -20,6 +26,14 @@ DAY_MS = 86_400_000
 def query(language: str) -> str:
     (block,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
     return str(block)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("name", PAGES)
+def test_what_a_page_shows_happens(name: str, spark: SparkSession, tmp_path: Path) -> None:
+    play(PAGES[name], tmp_path)
+    for query in spark.streams.active:
+        query.stop()
 
 
 @pytest.fixture

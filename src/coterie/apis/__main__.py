@@ -1,4 +1,4 @@
-"""`python -m coterie.apis > docs/apis.md`: the page about the APIs, made from the table."""
+"""`python -m coterie.apis` prints the page about the APIs, made from the table; `make docs` writes it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ __all__ = ["page"]
 HEAD = """\
 # APIs
 
-What Coterie speaks, in the versions of Apache Kafka 4.3.1. Made from `src/coterie/apis/api.py` by
-`python -m coterie.apis > docs/apis.md`.
+What Coterie speaks, in the versions of Apache Kafka 4.3.1. Made from `coterie.apis.api` by `make docs`.
 
 | Key | API | Versions | Flexible from | Missing |
 |---:|---|---|---|---|

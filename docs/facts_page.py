@@ -1,0 +1,58 @@
+"""The page about facts, printed from `coterie.facts`: each with its fields, in the words of the code."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+
+from coterie import facts
+
+__all__ = ["facts_page"]
+
+HEAD = """# Facts
+
+Made from `coterie.facts` by `make docs`. A fact is something that happened to a group, with its time. `coterie serve` \
+prints them on stderr (`--log json`: as JSON, `--log all`: with every commit), keeps them in the topic \
+`__coterie_facts`, and the ledger folds them into rounds. In a test: `Broker(on_fact=...)`.
+
+Every fact has `at_ms` (milliseconds since 1970, by the broker's clock) and `group_id`.
+"""
+CAUSES = """## Why a round starts
+
+Every `RoundStarted` has exactly one cause. The rules are in [section 12](semantics.md#12-what-starts-a-round) of the \
+law.
+
+| cause | in words |
+|---|---|"""
+
+
+def facts_page() -> str:
+    lines = [HEAD, CAUSES]
+    lines += [f"| `{cause.name}` | {cause.value} |" for cause in facts.Cause]
+    lines += ["", "## All of them", ""]
+    for node in ast.parse(inspect.getsource(facts)).body:
+        if isinstance(node, ast.ClassDef) and node.name in facts.__all__ and node.name not in {"Cause", "Fact"}:
+            lines += _fact(node)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _fact(node: ast.ClassDef) -> Iterator[str]:
+    yield from (f"### {node.name}", "")
+    about = ast.get_docstring(node)
+    if about:
+        yield from (" ".join(about.split()), "")
+    fields = list(_fields(node))
+    if fields:
+        yield from ("| field | type | |", "|---|---|---|", *fields, "")
+
+
+def _fields(node: ast.ClassDef) -> Iterator[str]:
+    """A string right behind a field is what there is to say about it."""
+    for here, behind in zip(node.body, [*node.body[1:], None], strict=True):
+        if isinstance(here, ast.AnnAssign) and isinstance(here.target, ast.Name):
+            about = ""
+            if isinstance(behind, ast.Expr) and isinstance(behind.value, ast.Constant):
+                about = str(behind.value.value)
+            kind = ast.unparse(here.annotation).replace("|", "\\|")
+            yield f"| `{here.target.id}` | `{kind}` | {about} |"
