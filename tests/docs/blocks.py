@@ -61,7 +61,7 @@ def blocks_of(page: Path) -> Iterator[Block]:
             continue  # for the generator: a table of contents
         elif token.type in {"fence", "code_block"}:
             assert token.map is not None
-            where = str(page.relative_to(ROOT))
+            where = str(page.relative_to(ROOT) if page.is_relative_to(ROOT) else page)
             yield Block(where, token.map[0] + 1, token.info.strip(), token.content, **marks)
             marks = {}
         elif token.type != "html_inline" and not token.type.endswith("_close"):
