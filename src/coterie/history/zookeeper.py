@@ -1,0 +1,142 @@
+"""A real ZooKeeper, started and stopped by us: the server that is among pyspark's own jars. It needs Java.
+
+with ZooKeeper(directory) as zookeeper:
+    client = KazooClient(zookeeper.address)
+
+It listens on a free port of 127.0.0.1 and keeps everything in the directory it is given.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from coterie.errors import CoterieError
+
+__all__ = ["ZooKeeper", "why_not"]
+
+HOST = "127.0.0.1"
+PATIENCE_S, PAUSE_S = 60.0, 0.05
+MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
+FLAGS = (
+    "-Xmx256m",
+    "-XX:TieredStopAtLevel=1",  # nothing here runs long enough for more
+    "-XX:+UseSerialGC",
+    "-Dzookeeper.4lw.commands.whitelist=mntr",
+    "-Dzookeeper.admin.enableServer=false",
+)
+
+
+def why_not() -> str | None:
+    """Why there can be no ZooKeeper on this machine, if so."""
+    if _java() is None:
+        return "ZooKeeper needs Java, and there is none on the PATH and none in JAVA_HOME"
+    if _jars() is None:
+        return "ZooKeeper is taken from pyspark's jars, and pyspark is not here: pip install 'coterie[history]'"
+    if find_spec("kazoo") is None:
+        return "the client of ZooKeeper is kazoo, and it is not here: pip install 'coterie[history]'"
+    return None
+
+
+def _java() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java", path=f"{home}/bin" if home else None)
+
+
+def _jars() -> Path | None:
+    found = find_spec("pyspark")
+    if found is None or not found.submodule_search_locations:
+        return None
+    jars = Path(found.submodule_search_locations[0]) / "jars"
+    return jars if any(jars.glob("zookeeper-*.jar")) else None
+
+
+class ZooKeeper:
+    def __init__(self, directory: Path, *, tick_ms: int = 500) -> None:
+        """`tick_ms`: sessions last from two to twenty ticks."""
+        reason = why_not()
+        if reason is not None:
+            raise CoterieError(reason)
+        self._directory = directory
+        self._tick_ms = tick_ms
+        self._log = directory / "zookeeper.log"
+        self.port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def __enter__(self) -> Self:
+        java, jars = _java(), _jars()
+        assert java is not None
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self.port = _free_port()
+        settings = {
+            "tickTime": self._tick_ms,
+            "dataDir": self._directory / "data",
+            "clientPort": self.port,
+            "clientPortAddress": HOST,
+            "maxClientCnxns": 0,
+        }
+        config = self._directory / "zookeeper.cfg"
+        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603  the Java that is here
+                [java, *FLAGS, "-cp", f"{jars}/*", MAIN, str(config)], stdout=log, stderr=log, start_new_session=True
+            )
+        try:
+            self._wait()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()  # nothing of it is wanted any more
+            self._process.wait()
+            self._process = None
+
+    def _wait(self) -> None:
+        assert self._process is not None
+        give_up = time.monotonic() + PATIENCE_S  # noqa: TID251  this is the real world
+        while "zk_server_state" not in self.says("mntr"):  # before, it listens and serves nobody
+            if self._process.poll() is not None or time.monotonic() > give_up:  # noqa: TID251
+                raise CoterieError(f"ZooKeeper did not start: {self._log.read_text(errors='replace')[-1_500:]}")
+            time.sleep(PAUSE_S)
+
+    def says(self, word: str) -> str:
+        """Its answer to one of its four-letter words; empty if it does not listen."""
+        with suppress(OSError), socket.create_connection((HOST, self.port), timeout=5) as line:
+            line.sendall(word.encode())
+            parts = []
+            while part := line.recv(65_536):
+                parts.append(part)
+            return b"".join(parts).decode()
+        return ""
+
+    def counts(self) -> dict[str, int]:
+        """What it counts itself (`mntr`): zk_sum_node_children_watch_count is how many watches of children rang."""
+        rows = (line.split("\t") for line in self.says("mntr").splitlines())
+        return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,171 @@
+"""The port on a real ZooKeeper answers as its model does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
+
+import pytest
+
+from coterie.history.ensemble import Ensemble
+from coterie.history.kazoo_registry import KazooRegistry
+from coterie.history.registry import (
+    ANY_SESSION,
+    Answered,
+    Ask,
+    Changed,
+    Children,
+    Create,
+    Delete,
+    Get,
+    Node,
+    Operation,
+    Puts,
+    SessionBegan,
+    Trouble,
+)
+from coterie.history.zookeeper import ZooKeeper
+from coterie.sim.dice import Dice
+from coterie.sim.schedule import Schedule
+
+pytestmark = pytest.mark.xdist_group("zookeeper")
+WAIT_S = 20.0
+
+
+class Asker(Protocol):
+    session: int
+
+    def answer(self, operation: Operation, session: int | None = None) -> Answered: ...
+    def next_event(self) -> Any: ...
+    def end(self) -> None: ...
+    def counted(self, what: str) -> int: ...
+
+
+class OnModel:
+    def __init__(self, ensemble: Ensemble) -> None:
+        self._schedule = ensemble.schedule
+        self._heard: list[Any] = []
+        self._client = ensemble.client("a", self._heard.append)
+        self._client.connect()
+        self.session = self.next_event().number
+
+    def next_event(self) -> Any:
+        self._schedule.run(self._schedule.now_ms + 200)
+        return self._heard.pop(0)
+
+    def answer(self, operation: Operation, session: int | None = None) -> Answered:
+        self._client.ask(Ask(operation, self.session if session is None else session))
+        found: Answered = self.next_event()
+        return found
+
+    def end(self) -> None:
+        self._client.close()
+        self._schedule.run(self._schedule.now_ms + 200)
+
+    def counted(self, what: str) -> int:
+        return self._client.counts[what]
+
+
+class OnZooKeeper:
+    def __init__(self, address: str) -> None:
+        self._heard: SimpleQueue[Any] = SimpleQueue()
+        self._registry = KazooRegistry(address, self._heard.put, session_timeout_ms=4_000)
+        self._registry.connect()
+        self._is_open = True
+        self.session = self.next_event().number
+
+    def next_event(self) -> Any:
+        try:
+            return self._heard.get(timeout=WAIT_S)
+        except Empty:
+            raise AssertionError(f"nothing was heard in {WAIT_S} s") from None
+
+    def answer(self, operation: Operation, session: int | None = None) -> Answered:
+        self._registry.ask(Ask(operation, self.session if session is None else session))
+        found: Answered = self.next_event()
+        return found
+
+    def end(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._registry.close()
+
+    def counted(self, what: str) -> int:
+        return self._registry.counts[what]
+
+
+@pytest.fixture(params=["model", "zookeeper"])
+def somebody(request: pytest.FixtureRequest) -> Iterator[Callable[[], Asker]]:
+    """Makes a client of one and the same ensemble."""
+    with ExitStack() as opened:
+        if request.param == "model":
+            ensemble = Ensemble(Schedule(), Dice(1).of("x"), session_timeout_ms=4_000, lags_ms=(2, 9))
+            yield lambda: OnModel(ensemble)
+            return
+        zookeeper: ZooKeeper = request.getfixturevalue("zookeeper")
+
+        def make() -> OnZooKeeper:
+            made = OnZooKeeper(zookeeper.address)
+            opened.callback(made.end)
+            return made
+
+        yield make
+
+
+def test_a_node_is_made_once_read_and_deleted_once(somebody: Callable[[], Asker]) -> None:
+    one = somebody()
+    create, get, delete = Create("/contract/once/x", b"1"), Get("/contract/once/x"), Delete("/contract/once/x")
+    assert one.answer(get).value is None
+    assert one.answer(create).value is True
+    assert one.answer(create).value is False
+    assert one.answer(get).value == Node(b"1", 0)
+    assert one.answer(delete).value is True
+    assert one.answer(delete).value is False
+
+
+def test_a_watch_of_children_rings_once_and_is_counted(somebody: Callable[[], Asker]) -> None:
+    one, two = somebody(), somebody()
+    look = Children("/contract/watch/ids")
+    assert one.answer(look).value == []
+    assert one.answer(look).value == [], "set twice, it rings once"
+    two.answer(Create("/contract/watch/ids/b", b""))
+    assert one.next_event() == Changed("/contract/watch/ids")
+    two.answer(Create("/contract/watch/ids/a", b""))
+    assert one.answer(look).value == ["a", "b"]
+    assert (one.counted("notifications"), one.counted("looks"), two.counted("writes")) == (1, 3, 2)
+
+
+def test_what_is_ephemeral_goes_when_its_session_is_closed(somebody: Callable[[], Asker]) -> None:
+    one, two = somebody(), somebody()
+    one.answer(Create("/contract/gone/x", b""))
+    one.answer(Create("/contract/gone/y", b"", is_ephemeral=False))
+    one.end()
+    assert two.answer(Children("/contract/gone", watch=False)).value == ["y"]
+
+
+def test_offsets_are_put_where_there_were_none_and_a_guard_lets_pass_only_who_saw_the_last(
+    somebody: Callable[[], Asker],
+) -> None:
+    one = somebody()
+    guard = "/contract/guard/assignment"
+    assert one.answer(Create(guard, b"", is_ephemeral=False)).value is True
+    version = one.answer(Get(guard)).value.version
+    offsets = {"/contract/guard/offsets/t/0": b"5", "/contract/guard/offsets/t/1": b"6"}
+    assert one.answer(Puts(offsets, (guard, version))).value is True
+    assert one.answer(Get("/contract/guard/offsets/t/1")).value.data == b"6"
+    assert one.answer(Puts({guard: b"next"}, (guard, version))).value is True
+    assert one.answer(Puts({"/contract/guard/offsets/t/0": b"9"}, (guard, version))).value is False
+    assert one.answer(Get("/contract/guard/offsets/t/0")).value.data == b"5"
+
+
+def test_what_names_a_session_that_is_over_is_not_done_and_any_session_will_do(somebody: Callable[[], Asker]) -> None:
+    one = somebody()
+    assert one.answer(Create("/contract/over/x", b""), session=one.session + 7).trouble is Trouble.EXPIRED
+    assert one.answer(Puts({"/contract/over/y": b""}), session=ANY_SESSION).value is True
+    assert one.answer(Children("/contract/over", watch=False)).value == ["y"]
+
+
+def test_a_session_has_a_number(somebody: Callable[[], Asker]) -> None:
+    assert somebody().session == 1 or SessionBegan(1) != SessionBegan(2)

@@ -1,0 +1,59 @@
+"""What coordinator and members say to each other, as lines."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.errors import MalformedError
+from coterie.history.server_words import (
+    Commit,
+    HasStopped,
+    Hello,
+    Message,
+    Refused,
+    Start,
+    Stop,
+    read_message,
+    write_message,
+)
+
+NUMBERS = st.integers(0, 1 << 40)
+OFFSETS = st.dictionaries(st.tuples(st.text(), st.integers(0, 1000)), NUMBERS)
+MESSAGES: st.SearchStrategy[Message] = st.one_of(
+    st.builds(Hello, st.text(), st.text(), NUMBERS),
+    st.builds(Stop, NUMBERS),
+    st.builds(Refused, NUMBERS),
+    st.builds(HasStopped, NUMBERS, OFFSETS),
+    st.builds(Start, NUMBERS, OFFSETS),
+    st.builds(Commit, NUMBERS, OFFSETS),
+)
+
+
+@given(MESSAGES)
+def test_what_is_written_is_read_back_and_is_one_line(message: Message) -> None:
+    line = write_message(message)
+    assert read_message(line) == message
+    assert line.count(b"\n") == 1 and line.endswith(b"\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"hello\n",
+        b"[]\n",
+        b"null\n",
+        b"{}\n",
+        b'{"kind": "Shout"}\n',
+        b'{"kind": "Stop"}\n',
+        b'{"kind": "Stop", "generation": 1, "more": 2}\n',
+        b'{"kind": "Start", "generation": 1, "offsets": 7}\n',
+        b'{"kind": "Start", "generation": 1, "offsets": [[1]]}\n',
+        b"\xff\xfe\n",
+    ],
+)
+def test_what_is_no_message_is_called_so(line: bytes) -> None:
+    with pytest.raises(MalformedError, match="not a message"):
+        read_message(line)
