@@ -92,9 +92,7 @@ class Actor:
 
 
 class Bench:
-    def __init__(
-        self, seed: int = 1, *, partitions: int = 6, lags_ms: Sequence[int] = (5, 20), brokers: int = 1
-    ) -> None:
+    def __init__(self, seed: int = 1, *, partitions: int = 6, lags_ms: Sequence[int] = (5, 20)) -> None:
         self.schedule = Schedule()
         self.ensemble = Ensemble(
             self.schedule, Dice(seed).of("ensemble"), session_timeout_ms=SESSION_MS, lags_ms=lags_ms

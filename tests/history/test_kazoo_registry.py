@@ -23,7 +23,6 @@ from coterie.history.registry import (
     Node,
     Operation,
     Puts,
-    SessionBegan,
     Trouble,
 )
 from coterie.history.zookeeper import ZooKeeper
@@ -165,7 +164,3 @@ def test_what_names_a_session_that_is_over_is_not_done_and_any_session_will_do(s
     assert one.answer(Create("/contract/over/x", b""), session=one.session + 7).trouble is Trouble.EXPIRED
     assert one.answer(Puts({"/contract/over/y": b""}), session=ANY_SESSION).value is True
     assert one.answer(Children("/contract/over", watch=False)).value == ["y"]
-
-
-def test_a_session_has_a_number(somebody: Callable[[], Asker]) -> None:
-    assert somebody().session == 1 or SessionBegan(1) != SessionBegan(2)

@@ -20,9 +20,9 @@ from coterie.history.server_words import (
 )
 
 NUMBERS = st.integers(0, 1 << 40)
-OFFSETS = st.dictionaries(st.tuples(st.text(), st.integers(0, 1000)), NUMBERS)
+OFFSETS = st.dictionaries(st.tuples(st.text(max_size=5), st.integers(0, 1000)), NUMBERS, max_size=4)
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
-    st.builds(Hello, st.text(), st.text(), NUMBERS),
+    st.builds(Hello, st.text(max_size=9), st.text(max_size=9), NUMBERS),
     st.builds(Stop, NUMBERS),
     st.builds(Refused, NUMBERS),
     st.builds(HasStopped, NUMBERS, OFFSETS),

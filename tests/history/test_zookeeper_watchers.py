@@ -109,7 +109,7 @@ def test_whoever_was_away_writes_its_old_offsets_over_newer_ones() -> None:
     other.commit({("t", 0): 50})
     bench.run(1_000)
     away.zookeeper.mend()
-    seen = []
+    seen: list[bytes] = []
     for _ in range(100):
         bench.run(1)
         node = bench.ensemble.leader.tree.get("/consumers/g/offsets/t/0")
