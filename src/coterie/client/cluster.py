@@ -180,11 +180,11 @@ class Cluster:
         age_s = asyncio.get_running_loop().time() - learned_at
         return age_s * 1000 >= self.settings.metadata_max_age_ms
 
-    async def leader(self, topic: str, partition: int) -> int:
+    async def leader(self, topic: str, partition: int, *, timeout_ms: float | None = None) -> int:
         """The node that leads a partition, by one look. A retriable error if there is none at the moment."""
         found = self.metadata.leader(topic, partition)
         if found == NO_LEADER or not self.knows(topic):
-            found = (await self.refresh([topic])).leader(topic, partition)
+            found = (await self.refresh([topic], timeout_ms=timeout_ms)).leader(topic, partition)
         if found != NO_LEADER:
             return found
         what = f"looking for the leader of {topic}-{partition}"

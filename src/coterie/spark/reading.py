@@ -141,7 +141,7 @@ class _Fetcher:
         while True:
             error: KafkaError | None = None
             try:
-                found = await self._ask(cluster, position)
+                found = await self._ask(cluster, position, until_ms)
                 if found.next_offset > position:
                     return found
             except KafkaError as raised:
@@ -162,9 +162,10 @@ class _Fetcher:
                     cluster.expire()
                 await cluster.pause(failures)
 
-    async def _ask(self, cluster: Cluster, position: int) -> _Fetched:
+    async def _ask(self, cluster: Cluster, position: int, until_ms: int) -> _Fetched:
         piece, settings = self._piece, self._settings
-        leader = await cluster.leader(piece.topic, piece.partition)
+        patience_ms = max(until_ms - clock_ms(), 1)
+        leader = await cluster.leader(piece.topic, piece.partition, timeout_ms=patience_ms)
         asked = fetch.Partition(partition=piece.partition, fetch_offset=position, max_bytes=self._bytes)
         request = fetch.Request(
             max_wait_ms=settings.fetch_max_wait_ms,
