@@ -59,14 +59,22 @@ def show(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the tables are.")],
     group: Annotated[str | None, typer.Option("--group", "-g", help="Only this group.")] = None,
     last: Annotated[int, typer.Option("--last", "-n", min=1, help="At most so many, the latest.")] = 50,
+    all_columns: Annotated[
+        bool, typer.Option("--all-columns", help="Every column, in full, however wide; JSON and CSV always have them.")
+    ] = False,
+    both: Annotated[
+        bool, typer.Option("--both", help="Of a round that the broker observed, also what the log tells of it.")
+    ] = False,
     output: Output = OutputChoice.table,
 ) -> None:
-    """Print a table. No Spark is started.
+    """Print a table. No Spark is started. Times are UTC; in JSON and CSV, milliseconds since 1970.
+
+    For eyes there is a choice of columns that fits the terminal. What was left out is said on stderr.
 
     Try it: coterie pipeline show health --out groups
 
     Try it: coterie pipeline show rounds --out groups --group orders -o json | jq '.[].cause'
     """
-    from coterie.cli.pipeline import show_table
+    from coterie.cli.pipeline_show import show_table
 
-    show_table(table, out, group=group, last=last, output=output)
+    show_table(table, out, group=group, last=last, output=output, all_columns=all_columns, both=both)

@@ -6,16 +6,17 @@ import csv
 import json
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
 
-__all__ = ["Cell", "Rows", "show"]
+__all__ = ["Cell", "Rows", "fitted", "show"]
 
 Cell = str | int | None
 """None: there is nothing to say; a table shows `-`, as Kafka's tools do."""
 
 _GAP = "  "
+_CUT = "…"
 
 
 @dataclass(slots=True)
@@ -31,6 +32,26 @@ class Rows:
 def show(found: Rows, output: str, stream: TextIO | None = None) -> None:
     stream = stream or sys.stdout
     {"table": _table, "json": _json, "csv": _csv}[output](found, stream)
+
+
+def fitted(found: Rows, width: int, wordy: Collection[str]) -> Rows:
+    """As a table not wider than that, if cutting the wordy columns is enough: the widest first, none below its heading.
+
+    What is cut ends in `…`.
+    """
+    texts = [[_shown(cell) for cell in row] for row in found.rows]
+    widths = [max(map(len, column)) for column in zip(found.columns, *texts, strict=True)]
+    too_much = sum(widths) + len(_GAP) * (len(widths) - 1) - width
+    for _ in range(too_much):
+        spare = [(widths[at], at) for at, name in enumerate(found.columns) if name in wordy and widths[at] > len(name)]
+        if not spare:
+            break
+        widths[max(spare)[1]] -= 1
+    rows = [
+        [cell if len(cell) <= wide else cell[: wide - 1] + _CUT for cell, wide in zip(row, widths, strict=True)]
+        for row in texts
+    ]
+    return Rows(found.columns, rows, found.notes, found.errors)
 
 
 def _table(found: Rows, stream: TextIO) -> None:

@@ -19,7 +19,7 @@ from coterie.cli.demo.plot import Plot, acts
 from coterie.cli.demo.promises import Promise, check, put_out
 from coterie.cli.demo.show import Show, account
 from coterie.cli.demo.stage import Stage
-from coterie.cli.pipeline import read_table
+from coterie.cli.pipeline_show import read_table
 from coterie.errors import CoterieError
 from coterie.web.report import Section, report
 

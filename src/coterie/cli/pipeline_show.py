@@ -1,0 +1,212 @@
+"""`coterie pipeline show`: prints a table. For eyes a choice of columns that fits, for programs everything."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from coterie.cli.connected import CommandError
+from coterie.cli.pipeline import NO_SPARK, fail
+from coterie.cli.rows import Cell, Rows, fitted, show
+from coterie.errors import CoterieError
+
+if TYPE_CHECKING:
+    from coterie.spark.schemas import Table
+
+__all__ = ["FOR_EYES", "read_table", "show_table"]
+
+FOR_EYES: Mapping[str, Sequence[str]] = {
+    "commits": ("commit_ms", "group_id", "topic", "partition", "offset", "metadata", "tombstone"),
+    "generations": ("log_ms", "group_id", "generation", "protocol", "assignor", "members", "settled", "note"),
+    "ownership": ("group_id", "topic", "partition", "member_id", "began_ms", "ended_ms", "ended_by"),
+    "owners": ("group_id", "topic", "partition", "member_id", "began_ms", "first_generation"),
+    "rounds": (
+        *("ended_ms", "group_id", "generation", "evidence", "cause", "culprit"),
+        *("duration_ms", "unowned_ms"),
+    ),
+    "lag": (
+        *("group_id", "topic", "partition", "at_ms", "committed", "log_end"),
+        *("records_behind", "seconds_behind", "seconds_from"),
+    ),
+    "health": ("group_id", "state", "members", "records_behind", "seconds_behind", "rounds_last_hour", "verdict"),
+    "skipped": ("kind", "reason", "records", "log_topic", "log_partition", "first_offset", "last_offset"),
+}
+"""Of each table what is asked for most; all of it is one option away."""
+WORDY = frozenset({"CAUSE", "CULPRIT", "MEMBER_ID", "METADATA", "NOTE", "REASON", "VERDICT"})
+"""What may be cut to fit: numbers, times and names that one would type again may not."""
+WIDTH = 120
+"""Of whoever has no terminal."""
+
+_TIMES = ("log_ms", "ended_ms", "at_ms", "began_ms")
+"""By the first of these that a table has, its rows are early or late."""
+_PLACE = ("group_id", "topic", "partition")
+_BY_PLACE = frozenset({"lag", "owners", "health"})
+"""Read a group at a time; the others tell what happened, in its order."""
+_SPANS = frozenset({"duration_ms", "held_ms", "unowned_ms"})
+"""Milliseconds that are no point in time."""
+_SAME_ROUND_MS = 60_000
+"""So far apart may two accounts of a round end; a group that was deleted begins its generations anew."""
+_GROUPS_NAMED = 20
+
+
+def show_table(
+    name: str, out: Path, *, group: str | None, last: int, output: str, all_columns: bool, both: bool
+) -> None:
+    try:
+        found = read_table(name, out, group=group, last=last, both=both)
+    except ImportError as missing:
+        fail(f"{missing}: {NO_SPARK}")
+    except CoterieError as error:
+        fail(str(error))
+    notes = list(found.notes)
+    if output == "table":
+        wanted = found.columns if all_columns else FOR_EYES[name]
+        rows = [[_for_eyes(column, cell) for column, cell in row.items()] for row in _picked(found, wanted)]
+        shown = Rows([_heading(column) for column in wanted], rows)
+        if not all_columns:
+            shown = fitted(shown, shutil.get_terminal_size((WIDTH, 0)).columns, WORDY)
+            if len(wanted) < len(found.columns) and rows:
+                notes.append(f"{len(wanted)} of {len(found.columns)} columns; --all-columns shows all, and in full")
+    else:
+        as_text = _as_it_is if output == "json" else _as_text
+        shown = Rows(found.columns, [[as_text(cell) for cell in row] for row in found.rows])
+    show(shown, output)
+    for note in notes:
+        typer.echo(note, err=True)
+
+
+def _picked(found: Rows, wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for row in found.rows:
+        cells = dict(zip(found.columns, row, strict=True))
+        yield {column: cells[column] for column in wanted}
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_table(name: str, out: Path, *, group: str | None = None, last: int | None = None, both: bool = True) -> Rows:
+    """The latest rows, all columns; `both`: of a round that was observed, what was derived of it, too."""
+    import pyarrow.compute as pc
+
+    from coterie.spark.schemas import TABLES
+
+    table = TABLES.get(name)
+    if table is None:
+        nearest = get_close_matches(name, TABLES, n=1)
+        hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(TABLES)}"
+        raise CommandError(f"there is no table {name}: {hint}")
+    if not out.is_dir():
+        raise CommandError(f"there is no directory {out}: run `coterie pipeline groups --out {out}` first")
+    columns = [column.name for column in table.columns]
+    if group is not None and "group_id" not in columns:
+        raise CommandError(f"{name} is not by group: leave --group out")
+    found = _dataset(table, out).to_table(filter=None if group is None else pc.field("group_id") == group)
+    notes = []
+    if not found.num_rows:
+        if group is not None:
+            _check_that_there_is(group, out)
+        notes.append(f"{name} has no rows" + (f" for group {group!r}" if group is not None else ""))
+    if name == "rounds" and not both:
+        told_twice = _told_twice(found)
+        found = found.filter([not each for each in told_twice])
+        if any(told_twice):
+            notes.append(f"without {sum(told_twice)} derived rows of rounds that were observed; --both shows them")
+    place = [column for column in _PLACE if column in columns]
+    time = [column for column in _TIMES if column in columns][:1]
+    found = found.sort_by([(column, "ascending") for column in (*time, *place)]) if time or place else found
+    if last is not None and found.num_rows > last:
+        notes.append(f"the last {last} of {found.num_rows} rows; --last shows more")
+        found = found.slice(found.num_rows - last)
+    if name in _BY_PLACE:
+        found = found.sort_by([(column, "ascending") for column in (*place, *time)])
+    return Rows(columns, [list(row.values()) for row in found.to_pylist()], notes)
+
+
+def _dataset(table: Table, out: Path) -> Any:
+    import pyarrow.dataset as ds
+
+    folders = sorted((out / table.name).glob("batch=*"), key=lambda each: int(each.name.removeprefix("batch=")))
+    if table.is_snapshot:
+        folders = folders[-1:]
+    files = [str(file) for folder in folders for file in sorted(folder.glob("*.parquet"))]
+    return ds.dataset(files, schema=table.arrow, format="parquet")
+
+
+def _check_that_there_is(group: str, out: Path) -> None:
+    """A group without rows in one table may have some in another; one without any is a mistake."""
+    from coterie.spark.schemas import TABLES
+
+    by_group = [table for table in TABLES.values() if "group_id" in table.arrow.names]
+    groups: set[str] = set()
+    for table in by_group:
+        for batch in _dataset(table, out).to_batches(columns=["group_id"]):
+            groups.update(batch.column(0).unique().to_pylist())
+    if group in groups:
+        return
+    near = get_close_matches(group, groups, n=_GROUPS_NAMED)
+    named = [*near, *sorted(groups.difference(near))][:_GROUPS_NAMED]
+    more = f" and {len(groups) - len(named)} more" if len(groups) > len(named) else ""
+    there = f"groups there are: {', '.join(named)}{more}" if groups else "there is no group at all"
+    raise CommandError(f"no rows for group {group!r}; {there}")
+
+
+def _told_twice(rounds: Any) -> list[bool]:
+    """Which rows are derived of a round that was also observed."""
+    rows = rounds.select(["evidence", "group_id", "generation", "ended_ms"]).to_pylist()
+    observed: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+    for row in rows:
+        if row["evidence"] == "observed" and row["ended_ms"] is not None:
+            observed[row["group_id"], row["generation"]].append(row["ended_ms"])
+    return [
+        row["evidence"] == "derived"
+        and row["generation"] is not None
+        and row["ended_ms"] is not None
+        and _is_near(row["ended_ms"], observed.get((row["group_id"], row["generation"]), ()))
+        for row in rows
+    ]
+
+
+def _is_near(at_ms: int, others: Iterable[int]) -> bool:
+    return any(abs(at_ms - other) <= _SAME_ROUND_MS for other in others)
+
+
+# --- cells ------------------------------------------------------------------------------------------------------------
+
+
+def _is_time(column: str) -> bool:
+    return column.endswith("_ms") and column not in _SPANS
+
+
+def _heading(column: str) -> str:
+    return f"{column.removesuffix('_ms').upper()} (UTC)" if _is_time(column) else column.upper()
+
+
+def _for_eyes(column: str, value: Any) -> Cell:
+    if value is not None and _is_time(column):
+        return _time(value)
+    if isinstance(value, list):
+        return ",".join(value) if all(isinstance(one, str) for one in value) else f"{len(value)}"
+    return value if isinstance(value, str | int | None) else f"{value:.1f}"
+
+
+def _time(ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.") + f"{ms % 1000:03}"
+    except (ValueError, OverflowError, OSError):  # a commit may say any number
+        return str(ms)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _as_text(value: Any) -> Cell:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
