@@ -278,7 +278,10 @@ def _settle(admin: Admin, members: list[Member], count: int) -> None:
     """They read to the end, and stop in order."""
     ends_at = time.monotonic() + 180
     while _committed(admin) < count:
-        assert time.monotonic() < ends_at, f"{_committed(admin)} of {count} are committed after three minutes"
+        assert time.monotonic() < ends_at, (
+            f"{_committed(admin)} of {count} are committed after three minutes: "
+            f"{admin.list_group_offsets(GROUP)} {admin.describe_groups([GROUP])}"
+        )
         time.sleep(1)
     for member in members:
         member.stop()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from threading import Event
+from time import monotonic  # noqa: TID251  a stop takes real time
 
 import pytest
 
 from coterie.client.consumer import Consumer
 from coterie.client.words import OffsetAndMetadata
 from coterie.errors import KafkaError
+from coterie.spark import membership
 from coterie.spark.claims import Note
 from coterie.spark.errors import FencedQueryError
 from spark.standin import Query, sinks
@@ -361,3 +363,16 @@ def test_what_is_kept_is_read_on_while_a_round_waits_for_somebody_else(topic: To
 def _state(topic: Topic) -> str:
     (found,) = topic.admin.describe_groups(["g"]).values()
     return "" if isinstance(found, KafkaError) else found.state
+
+
+def test_a_stop_without_a_broker_ends_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is told to go goes, with a commit that nobody answers: it had the time of a request, and of another."""
+    monkeypatch.setattr(membership, "LEAVE_MS", 200)
+    with Topic.on_a_broker() as topic:
+        topic.write(40)
+        query = Query(topic, tmp_path, "g")
+        until(query.trigger)
+        assert topic.committed("g") == 0  # the batch is durable, and the next trigger would commit it
+    began = monotonic()
+    query.stop()
+    assert monotonic() - began < 15
