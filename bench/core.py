@@ -47,9 +47,11 @@ class Driver:
             if isinstance(effect, Reply):
                 self.answers[effect.token] = effect.answer
             elif isinstance(effect, Append):
-                effect.then.base_offset = self.written
-                self.written += len(effect.records)
-                todo.extend(self.shard.handle(effect.then, now_ms))
+                batch = effect.batch()
+                assert batch is not None
+                batch.then.base_offset = self.written
+                self.written += len(batch.records)
+                todo.extend(self.shard.handle(batch.then, now_ms))
 
     def ring(self, now_ms: int) -> None:
         for event in self.timers.due(now_ms):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coterie.coordinator import Append, Coordinator, CoordinatorSettings, find_coordinator, partition_of
+from coterie.coordinator import Append, Batch, Coordinator, CoordinatorSettings, find_coordinator, partition_of
 from coterie.coordinator.coordinator import REFUSALS
 from coterie.errors import ErrorCode
 from coterie.facts import GroupLoaded, RecordsSkipped
@@ -117,6 +117,12 @@ def test_a_list_fails_as_a_whole_while_anything_is_read() -> None:
     assert ask(coordinator, ListGroups(1)) == GroupsListed(ErrorCode.NONE, [])
 
 
+def taken(append: Append) -> Batch:
+    batch = append.batch()
+    assert batch is not None
+    return batch
+
+
 def serve(
     coordinator: Coordinator, event: Any, log: dict[int, list[tuple[bytes, bytes | None]]], now_ms: int
 ) -> list[Any]:
@@ -127,9 +133,10 @@ def serve(
         effect = todo.pop(0)
         if isinstance(effect, Append):
             partition = log.setdefault(effect.partition, [])
-            effect.then.base_offset = len(partition)
-            partition += effect.records
-            todo += coordinator.handle(effect.then, now_ms)
+            batch = taken(effect)
+            batch.then.base_offset = len(partition)
+            partition += batch.records
+            todo += coordinator.handle(batch.then, now_ms)
         else:
             out.append(effect)
     return out
@@ -175,12 +182,12 @@ def test_an_append_of_an_earlier_life_is_not_mistaken_for_one_of_this() -> None:
     coordinator.gain(0)
     coordinator.loaded(0, 0)
     commit = OffsetCommit("old", "g", "", None, -1, [CommitPartition("t", 0, 1)])
-    (old,) = [effect for effect in coordinator.handle(commit, 0) if isinstance(effect, Append)]
+    (old,) = [taken(effect) for effect in coordinator.handle(commit, 0) if isinstance(effect, Append)]
     coordinator.lose(0, 0)
     coordinator.gain(0)
     coordinator.loaded(0, 0)
     again = OffsetCommit("new", "g", "", None, -1, [CommitPartition("t", 0, 2)])
-    (new,) = [effect for effect in coordinator.handle(again, 0) if isinstance(effect, Append)]
+    (new,) = [taken(effect) for effect in coordinator.handle(again, 0) if isinstance(effect, Append)]
     assert coordinator.handle(old.then, 0) == []
     assert [effect.token for effect in coordinator.handle(new.then, 0) if isinstance(effect, Reply)] == ["new"]
 

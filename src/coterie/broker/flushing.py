@@ -36,6 +36,7 @@ class Flusher:
         """Whose last batches the journal has and the segments may not have."""
         self._journal_is_due = False
         self._mistaken = mistaken
+        self._writes: list[Callable[[int], None]] = []
         self.waiting: dict[PartitionLog, list[Waiter]] = {}
         self._under_way: dict[PartitionLog, list[Waiter]] = {}
         self._is_busy = False
@@ -58,6 +59,13 @@ class Flusher:
             self.settled.append((log, waiter))
         if log.is_sealing:  # as in Kafka a segment is flushed when the next one begins
             self.waiting.setdefault(log, [])
+
+    def before_next(self, write: Callable[[int], None], now_ms: int) -> None:
+        """`write` is called when the next flush begins, which makes durable what it writes; without `sync`, now."""
+        if self.sync:
+            self._writes.append(write)
+        else:
+            write(now_ms)
 
     def settle(self, now_ms: int) -> None:
         while self.settled:  # who is told may write more
@@ -84,7 +92,7 @@ class Flusher:
 
     @property
     def is_wanted(self) -> bool:
-        return bool(self.waiting) or self._journal_is_due
+        return bool(self._writes or self.waiting or self._journal_is_due)
 
     def start(self, now_ms: int) -> Flush | None:
         """The next flush, unless one is under way or there is nothing to flush."""
@@ -92,6 +100,7 @@ class Flusher:
         small: list[tuple[PartitionLog, JournalTarget]] = []
         empties = False
         while self.is_wanted and not self._is_busy:
+            self._write_all(now_ms)
             waiting, self.waiting = self.waiting, {}
             empties = self._is_busy = self._empties_journal()
             if empties:
@@ -111,6 +120,14 @@ class Flusher:
                 self._under_way[log] = waiters
                 self._is_busy = True
         return Flush(targets, FlushEnded(), self._journal, small, empties) if targets or small or empties else None
+
+    def _write_all(self, now_ms: int) -> None:
+        writes, self._writes = self._writes, []
+        for write in writes:
+            try:
+                write(now_ms)
+            except Exception:  # noqa: BLE001
+                self._mistaken("what was to be written before a flush")
 
     def _empties_journal(self) -> bool:
         journal, is_due = self._journal, self._journal_is_due

@@ -6,6 +6,7 @@ Nothing is decided here: which answer a request gets is in `coterie.group`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coterie.apis import (
@@ -21,7 +22,7 @@ from coterie.apis import (
     sync_group,
 )
 from coterie.broker.calls import Call, Gather
-from coterie.coordinator import Append, Replay
+from coterie.coordinator import Append, Batch, Replay
 from coterie.errors import ErrorCode
 from coterie.log import LogError, LogReadError, Origin, PartitionLog
 from coterie.messages import (
@@ -268,25 +269,32 @@ class GroupLogs:
         self._node = node
 
     def append(self, effect: Append, now_ms: int) -> None:
+        """Just before a flush: by then more has come that fits into the same batch."""
+        self._node.flusher.before_next(partial(self._write, effect), now_ms)
+
+    def _write(self, effect: Append, now_ms: int) -> None:
+        batch = effect.batch()
+        if batch is None:
+            return
         node = self._node
         log = node.log(OFFSETS_TOPIC, effect.partition)
         if log is None:
-            self._ended(effect, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
+            self._ended(batch, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
             return
         try:
-            if effect.producer_id is None:
-                effect.then.base_offset = log.append_own(effect.records, now_ms)
+            if batch.producer_id is None:
+                batch.then.base_offset = log.append_own(batch.records, now_ms)
             else:
-                effect.then.base_offset = log.append(_batch(effect, now_ms), now_ms, Origin.COORDINATOR).base_offset
+                batch.then.base_offset = log.append(_packed(batch, now_ms), now_ms, Origin.COORDINATOR).base_offset
         except LogError as error:
             node.tell_trouble(str(error), now_ms)
-            self._ended(effect, error.code, now_ms)
+            self._ended(batch, error.code, now_ms)
             return
-        node.wrote(log, lambda error, at_ms: self._ended(effect, error, at_ms))
+        node.wrote(log, partial(self._ended, batch))
 
-    def _ended(self, effect: Append, error: ErrorCode, now_ms: int) -> None:
-        effect.then.error = error
-        self._node.follow(self._node.coordinator.handle(effect.then, now_ms), now_ms)
+    def _ended(self, batch: Batch, error: ErrorCode, now_ms: int) -> None:
+        batch.then.error = error
+        self._node.follow(self._node.coordinator.handle(batch.then, now_ms), now_ms)
 
     def load(self, now_ms: int) -> None:
         """Read the node's groups back (C4). Nothing else is answered before this has ended."""
@@ -304,16 +312,16 @@ class GroupLogs:
             node.follow(node.coordinator.loaded(partition, now_ms), now_ms)
 
 
-def _batch(effect: Append, now_ms: int) -> bytearray:
+def _packed(batch: Batch, now_ms: int) -> bytearray:
     """Of a transaction, or the marker that ends one."""
-    assert effect.producer_id is not None
-    if effect.marker is not None:
-        marker = EndMarker(effect.marker, 0)
-        producer_id, producer_epoch = effect.producer_id, effect.producer_epoch
+    assert batch.producer_id is not None
+    if batch.marker is not None:
+        marker = EndMarker(batch.marker, 0)
+        producer_id, producer_epoch = batch.producer_id, batch.producer_epoch
         return build_marker(marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms)
     builder = BatchBuilder(NO_LIMIT)
-    builder.extend(effect.records, now_ms)
-    return builder.finish(producer_id=effect.producer_id, producer_epoch=effect.producer_epoch, is_transactional=True)
+    builder.extend(batch.records, now_ms)
+    return builder.finish(producer_id=batch.producer_id, producer_epoch=batch.producer_epoch, is_transactional=True)
 
 
 _READ_AT_ONCE = 1 << 20

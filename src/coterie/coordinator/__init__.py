@@ -7,7 +7,7 @@ Turns the effects of groups into appends, timers and replies, and records back i
 from __future__ import annotations
 
 from coterie.coordinator.coordinator import Coordinator, find_coordinator, partition_of
-from coterie.coordinator.effects import Append, Appended
+from coterie.coordinator.effects import Append, Appended, Batch
 from coterie.coordinator.replay import Replay
 from coterie.coordinator.settings import CoordinatorSettings
 from coterie.coordinator.shard import Shard
@@ -16,6 +16,7 @@ from coterie.coordinator.timers import Timers
 __all__ = [
     "Append",
     "Appended",
+    "Batch",
     "Coordinator",
     "CoordinatorSettings",
     "Replay",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from coterie.errors import ErrorCode
 from coterie.group.effects import Reply, Tell, Written
 
-__all__ = ["Append", "Appended", "ExpiryCheckDue", "MarkerWritten", "Outward", "WriteLate"]
+__all__ = ["Append", "Appended", "Batch", "ExpiryCheckDue", "MarkerWritten", "Outward", "WriteLate"]
 
 
 @dataclass(slots=True)
@@ -22,16 +22,27 @@ class Appended:
 
 
 @dataclass(slots=True)
-class Append:
-    """Write these to the partition as one batch, all or none, durably; then hand `then` back."""
+class Batch:
+    """Write these to the partition together, all or none, durably; then hand `then` back."""
 
-    partition: int
     records: Sequence[tuple[bytes, bytes | None]]
     then: Appended
     producer_id: int | None = None
     producer_epoch: int = -1
     marker: bool | None = None
     """Instead of records: the end of the producer's transaction. True is commit, False is abort."""
+
+
+@dataclass(slots=True)
+class Append:
+    """There is something to write to the partition; one of these at a time.
+
+    What it is, `batch` says once, when it is about to be written: all that comes until then is in it. None: nothing
+    any more, since the partition was lost.
+    """
+
+    partition: int
+    batch: Callable[[], Batch | None]
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from itertools import count
 from traceback import format_exc
 from typing import Any
 
-from coterie.coordinator.effects import Append, Appended, ExpiryCheckDue, MarkerWritten, Outward, WriteLate
+from coterie.coordinator.effects import Append, Appended, Batch, ExpiryCheckDue, MarkerWritten, Outward, WriteLate
 from coterie.coordinator.settings import CoordinatorSettings
 from coterie.coordinator.timers import Timers
 from coterie.errors import ErrorCode
@@ -75,6 +75,7 @@ class Shard:
         self.open_transactions: dict[int, dict[str, None]] = {}  # producer -> its groups, until the marker
         self._queue: deque[_Unwritten] = deque()
         self._under_way: list[_Unwritten] = []
+        self._is_asked = False  # an append was asked for and has not ended
         self._held: dict[str, list[Any]] = {}  # by group whose deletion is on its way to the log: what has come since
         self._is_unloaded = False
         self._tickets = tickets or count(1)  # never used twice, not even by the next shard of this partition
@@ -220,8 +221,13 @@ class Shard:
     # --- the log ------------------------------------------------------------------------------------------------------
 
     def _start_append(self, out: list[Outward]) -> None:
-        if self._under_way or not self._queue or self._is_unloaded:
-            return
+        if self._queue and not self._is_asked and not self._is_unloaded:
+            self._is_asked = True
+            out.append(Append(self.partition, self._next_batch))
+
+    def _next_batch(self) -> Batch | None:
+        if not self._queue:
+            return None  # unloaded meanwhile
         first = self._queue.popleft()
         batch, size = [first], first.size
         while self._queue and first.marker is None:
@@ -233,16 +239,8 @@ class Shard:
         self._under_way = batch
         self._ticket = next(self._tickets)
         producer_id, producer_epoch = first.producer or (None, -1)
-        out.append(
-            Append(
-                self.partition,
-                first.records if len(batch) == 1 else joined([item.records for item in batch]),
-                Appended(self.partition, self._ticket),
-                producer_id,
-                producer_epoch,
-                first.marker,
-            )
-        )
+        records = first.records if len(batch) == 1 else joined([item.records for item in batch])
+        return Batch(records, Appended(self.partition, self._ticket), producer_id, producer_epoch, first.marker)
 
     def _appended(self, event: Appended, out: list[Outward], now_ms: int) -> None:
         if event.ticket != self._ticket:
@@ -257,7 +255,7 @@ class Shard:
             except Exception:  # noqa: BLE001  a mistake of ours must not cost the others their answers
                 doing = f"the end of a write, {type(item.then).__name__}"
                 out.append(Tell(Mistake(now_ms, item.then.group_id, doing, format_exc())))
-        self._under_way = []
+        self._under_way, self._is_asked = [], False
 
     def _ended(self, item: _Unwritten, out: list[Outward], now_ms: int) -> None:
         then = item.then

@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from coterie.coordinator import Append, Appended, CoordinatorSettings, Replay, Shard, Timers
+from coterie.coordinator import Append, Batch, CoordinatorSettings, Replay, Shard, Timers
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Fact
 from coterie.group import Group
@@ -43,7 +43,7 @@ class World:
         self.replies: dict[int, Any] = {}
         self.lost_tokens: set[int] = set()
         """Tokens the rules never answer (10, 13); kept by whoever knows."""
-        self._appends: deque[Append] = deque()
+        self._appends: deque[Batch] = deque()
         self._tokens = 0
         self.timers: Timers[Any] = Timers()
         self.shard = Shard(0, self.settings, self.timers)
@@ -78,13 +78,13 @@ class World:
             self.end_write(error)
 
     def end_write(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        append = self._appends.popleft()
-        append.then.error = error
+        batch = self._appends.popleft()
+        batch.then.error = error
         if not error:
-            append.then.base_offset = len(self.log)
-            entries = [LogEntry(key, value, append.producer_id, append.marker) for key, value in append.records]
+            batch.then.base_offset = len(self.log)
+            entries = [LogEntry(key, value, batch.producer_id, batch.marker) for key, value in batch.records]
             self.log += entries
-        self._perform(self.shard.handle(append.then, self.now_ms))
+        self._perform(self.shard.handle(batch.then, self.now_ms))
 
     def move_coordinator(self) -> None:
         """The partition goes elsewhere and comes back: whoever waits is told, then the log is read again (C4)."""
@@ -118,8 +118,10 @@ class World:
                 self.facts.append(effect.fact)
                 self.ledger.tell(effect.fact)
             else:
-                assert isinstance(effect, Append) and isinstance(effect.then, Appended)
-                self._appends.append(effect)
+                assert isinstance(effect, Append)
+                batch = effect.batch()
+                assert batch is not None
+                self._appends.append(batch)
         if not self.holds_writes:
             self.end_writes()
 
