@@ -305,10 +305,11 @@ def test_a_fetch_is_read_the_same_in_either_way(
 
 @pytest.mark.parametrize("version", offset_fetch.API.versions)
 def test_fetched_offsets_are_the_same_as_columns_and_as_words(version: int) -> None:
-    columns = FetchedRows("orders", [3, 0], [CommittedOffset(7, 2), CommittedOffset(1 << 40)])
+    columns = FetchedRows.of_stored("orders", [3, 0], [CommittedOffset(7, 2), CommittedOffset(1 << 40)])
     answers = [[OffsetsFetched("g", ErrorCode.NONE, each)] for each in (columns, list(columns))]
     written = [offset_fetch.write_response(answer, version) for answer in answers]
     assert written[0] == written[1]
+    assert [offset_fetch.write_response(answer, version) for (answer,) in answers] == written
 
 
 @pytest.mark.parametrize("version", offset_commit.API.versions)

@@ -112,11 +112,29 @@ def test_all_that_is_written_during_a_flush_shares_the_next() -> None:
     world.flush()
     assert [client.answers for client in clients] == [1, 0, 0, 0, 0, 0]
     world.flush()
-    # The second commit is of a group whose first was under way, so it is in the next append of its partition.
-    assert [client.answers for client in clients] == [1, 1, 1, 1, 1, 0]
-    world.flush()
-    assert clients[5].committed() == [ErrorCode.NONE]
+    assert [client.answers for client in clients] == [1, 1, 1, 1, 1, 1]
     assert not world.flushes
+    assert clients[5].committed() == [ErrorCode.NONE]
+    assert clients[5].offsets_of("g") == {("t", 0): 2}
+
+
+def test_commits_that_come_while_their_log_is_flushed_are_in_its_next_batch() -> None:
+    """Three commits of one group: the first is alone, the others wait for its flush and are written together."""
+    world, client = ready()
+    more = [world.client(), world.client()]
+    log = world.cluster.log("__consumer_offsets", world.cluster.partition_of("g"))
+    assert log is not None
+    end = log.log_end
+    client.send_commit("g", {("t", 0): 1})
+    for number, each in enumerate(more, 2):
+        each.send_commit("g", {("t", 0): number})
+    assert log.log_end == end + 1
+    world.flush()
+    assert [each.answers for each in (client, *more)] == [1, 0, 0]
+    assert log.log_end == end + 3
+    world.flush()
+    assert [each.committed() for each in (client, *more)] == [[ErrorCode.NONE]] * 3
+    assert client.offsets_of("g") == {("t", 0): 3}
 
 
 def test_a_commit_the_disk_keeps_waiting_is_refused_in_time() -> None:

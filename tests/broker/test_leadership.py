@@ -230,19 +230,14 @@ def test_a_commit_that_waits_for_the_disk_is_told_to_ask_again_and_no_offset_com
     """C4: it may have been written or not; the new coordinator says which, when the disk has."""
     files = FaultyFiles()
     world = ready(files)
-    client, producer, there = world.of_coordinator("g"), world.of_leader("t"), elsewhere(world)
+    client, there = world.of_coordinator("g"), elsewhere(world)
     client.commit("g", {("t", 0): 1})
     world.auto = False
     world.move_coordinator("g", there)
-    producer.send_produce("t", b"a")
-    client.send_commit("g", {("t", 0): 2})  # written, and flushed when the flush before has ended
+    client.send_commit("g", {("t", 0): 2})  # written, and flushed when it is known who leads
     world.flush()  # who leads is kept
     assert client.committed() == [NOT_COORDINATOR]
     new = world.client(there)
-    assert new.commit("g", {("t", 0): 9}) == [LOADING]
-    world.flush()  # what was produced
-    assert producer.produced().base_offset == 0
-    world.flush()  # the leaders' epochs
     assert new.commit("g", {("t", 0): 9}) == [LOADING]
     files.refuses_sync = not well
     world.flush(ahead=9)
@@ -252,6 +247,22 @@ def test_a_commit_that_waits_for_the_disk_is_told_to_ask_again_and_no_offset_com
     world.advance(2_000)
     assert new.offsets_of("g") == {("t", 0): 2 if well else 1}
     assert new.commit("g", {("t", 0): 3}) == [NONE]
+
+
+def test_a_commit_that_was_not_written_when_the_coordinator_went_never_is(world: Three) -> None:
+    """C4: it waited for a flush to end, and is told to ask again."""
+    client, producer, there = world.of_coordinator("g"), world.of_leader("t"), elsewhere(world)
+    client.commit("g", {("t", 0): 1})
+    world.auto = False
+    world.move_coordinator("g", there)
+    producer.send_produce("t", b"a")
+    client.send_commit("g", {("t", 0): 2})
+    world.flush()  # who leads is kept
+    assert client.committed() == [NOT_COORDINATOR]
+    world.auto = True
+    world.flush_all()
+    assert producer.produced().base_offset == 0
+    assert world.client(there).offsets_of("g") == {("t", 0): 1}
 
 
 def test_while_groups_are_read_everybody_is_told_to_wait_but_heartbeats_are_believed(world: Three) -> None:

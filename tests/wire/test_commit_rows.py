@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coterie.errors import ErrorCode, MalformedError
 from coterie.messages import CommitPartition, CommittedOffset, FetchedOffset, OffsetRecord
-from coterie.wire.commit_rows import CommitRows, FetchedRows, OffsetRows, read_commit_rows
+from coterie.wire.commit_rows import CommitRows, FetchedRows, OffsetRows, StoredRows, read_commit_rows
 from coterie.wire.offsets_topic import write_record
 from coterie.wire.records import joined
 
@@ -79,13 +79,16 @@ def test_what_is_written_of_them_is_what_is_written_of_the_records(
 def test_what_is_stored_of_them_has_its_place_in_the_log(rows: list[tuple[int, int, int]], position: int) -> None:
     """Rule 22: of two offsets for one partition the later one counts, also within a commit."""
     found = committed(rows, "t", None, 7)
-    assert found.offsets() == [("t", number, offset) for number, offset, _ in rows]
+    told = [("t", number, offset) for number, offset, _ in rows]
+    heard = StoredRows(found.of)
+    assert heard == told and heard[-1] == told[-1] and len(heard) == len(told)
     expected = {}
     for at, record in enumerate(found, position):
         assert record.value is not None
         record.value.position = at
         expected[record.partition] = record.value
-    stored = found.stored(position)
+    found.position = position
+    stored = found.stored()
     assert stored == expected and list(stored) == list(expected)
     assert [value.position for value in stored.values()] == [value.position for value in expected.values()]
 
@@ -93,10 +96,14 @@ def test_what_is_stored_of_them_has_its_place_in_the_log(rows: list[tuple[int, i
 @given(rows=fields)
 def test_offsets_that_are_fetched_are_words_as_well(rows: list[tuple[int, int, int]]) -> None:
     stored = [CommittedOffset(offset, epoch) for _, offset, epoch in rows]
-    found = FetchedRows("t", [number for number, _, _ in rows], stored)
+    packed = b"".join(pack(">iqiBhB", number, offset, epoch, 1, 0, 0) for number, offset, epoch in rows)
     words = [FetchedOffset("t", number, ErrorCode.NONE, offset, epoch) for number, offset, epoch in rows]
-    assert found == words and found[0] == words[0] and len(found) == len(words)
-    assert found.packed() == b"".join(pack(">iqiBhB", number, offset, epoch, 1, 0, 0) for number, offset, epoch in rows)
+    for found in (
+        FetchedRows.of_stored("t", [number for number, _, _ in rows], stored),
+        FetchedRows.of_commit(committed(rows, "t", None, 7).of),
+    ):
+        assert found == words and found[0] == words[0] and len(found) == len(words)
+        assert found.packed == packed
 
 
 @pytest.mark.parametrize("group_id", ["g" * 40_000, "\ud800"])

@@ -19,7 +19,7 @@ from coterie.apis.fields import Int32, Int64, wire
 from coterie.errors import ErrorCode, MalformedError
 from coterie.messages import CommitPartition, OffsetCommit, OffsetsCommitted, Token
 from coterie.wire.commit_rows import read_commit_rows
-from coterie.wire.encoding import COMPACT, read_tags
+from coterie.wire.encoding import COMPACT, LONG_STRING, read_tags
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
 
@@ -119,19 +119,27 @@ def read_request(frame: bytes, at: int, version: int, token: Token) -> OffsetCom
 
 def _read_usual(frame: bytes, at: int, version: int, token: Token) -> OffsetCommit | None:
     """A commit as most are: one topic, no metadata. What is anything else, or wrong, is read with more care."""
-    read_string = COMPACT.read_string
     try:
-        group_id, at = read_string(frame, at)
-        (generation_id,) = _GENERATION.unpack_from(frame, at)
-        member_id, at = read_string(frame, at + 4)
-        instance_id, at = read_string(frame, at)
-        if frame[at] != 2:  # one topic
+        size = frame[at]
+        if not 0 < size < LONG_STRING:
             return None
-        topic, at = read_string(frame, at + 1)
-        count, at = COMPACT.read_length(frame, at)
-    except (*PAST_THE_END, MalformedError):
-        return None
-    if group_id is None or member_id is None or topic is None:
+        end = at + size
+        group_id = frame[at + 1 : end].decode()
+        (generation_id,) = _GENERATION.unpack_from(frame, end)
+        at = end + 4
+        size = frame[at]
+        if not 0 < size < LONG_STRING:
+            return None
+        end = at + size
+        member_id = frame[at + 1 : end].decode()
+        instance_id, at = COMPACT.read_string(frame, end)
+        size = frame[at + 1]
+        if frame[at] != 2 or not 0 < size < LONG_STRING:  # one topic
+            return None
+        end = at + 1 + size
+        topic = frame[at + 2 : end].decode()
+        count, at = COMPACT.read_length(frame, end)
+    except (*PAST_THE_END, UnicodeDecodeError, MalformedError):
         return None
     found = read_commit_rows(frame, at, count, topic, None, flexible=True)
     if found is None or frame[found[1] :] != b"\0\0":  # no tagged fields, of the topic and of the request

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from struct import Struct, unpack
 from uuid import UUID
 
@@ -17,7 +18,7 @@ from coterie.apis.fields import Int32, Int64, wire
 from coterie.errors import ErrorCode, MalformedError
 from coterie.messages import FetchedOffset, OffsetFetch, OffsetsFetched, Token
 from coterie.wire.commit_rows import MOST_ROWS, FetchedRows
-from coterie.wire.encoding import COMPACT, Encoding
+from coterie.wire.encoding import COMPACT, LONG_STRING, Encoding
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
 
@@ -104,22 +105,26 @@ _USUAL_ENDS = {b"\0\0\0\0": False, b"\0\0\1\0": True}
 def _read_usual(frame: bytes, at: int, version: int) -> tuple[str, tuple[str, Sequence[int]], bool] | None:
     """A request as most are: one group and one topic. What is anything else, or wrong, is left to the plain reader."""
     try:
-        if frame[at] != 2:  # one group
+        size = frame[at + 1]
+        if frame[at] != 2 or not 0 < size < LONG_STRING:  # one group
             return None
-        group_id, at = COMPACT.read_string(frame, at + 1)
+        end = at + 1 + size
+        group_id = frame[at + 2 : end].decode()
         if version >= 9:
-            _, at = COMPACT.read_string(frame, at)
-            at += 4
-        if frame[at] != 2:  # one topic
+            _, end = COMPACT.read_string(frame, end)
+            end += 4
+        size = frame[end + 1]
+        if frame[end] != 2 or not 0 < size < LONG_STRING:  # one topic
             return None
-        topic, at = COMPACT.read_string(frame, at + 1)
+        at = end + 1 + size
+        topic = frame[end + 2 : at].decode()
         count, at = COMPACT.read_length(frame, at)
         end = at + 4 * count
         require_stable = _USUAL_ENDS.get(frame[end:])
-        if not 0 <= count <= MOST_ROWS or require_stable is None or group_id is None or topic is None:
+        if not 0 <= count <= MOST_ROWS or require_stable is None:
             return None
         return group_id, (topic, list(unpack(f">{count}i", frame[at:end]))), require_stable
-    except (*PAST_THE_END, MalformedError):
+    except (*PAST_THE_END, UnicodeDecodeError, MalformedError):
         return None
 
 
@@ -184,7 +189,14 @@ def read_response(frame: bytes, at: int, version: int) -> list[OffsetsFetched]:
 # --- the answer, written out ------------------------------------------------------------------------------------------
 
 
-def write_response(replies: Sequence[OffsetsFetched], version: int) -> bytes:
+def write_response(replies: Sequence[OffsetsFetched] | OffsetsFetched, version: int) -> bytes:
+    """Of several groups, or of the one that was asked for."""
+    if isinstance(replies, OffsetsFetched):
+        if MANY <= version < BY_ID and type(replies.partitions) is FetchedRows and not replies.error:
+            rows = replies.partitions
+            before, after = _around(replies.group_id, rows.topic, len(rows))
+            return before + rows.packed + after
+        replies = (replies,)
     encoding = encoding_of(API, version)
     throttle_time = b"\0\0\0\0" if version >= 3 else b""
     if version >= MANY:
@@ -203,6 +215,14 @@ def write_response(replies: Sequence[OffsetsFetched], version: int) -> bytes:
     else:
         _append_topics(parts, _each_with_the_group_error(reply), encoding, version)
     return b"".join(parts)
+
+
+@lru_cache(maxsize=1024)
+def _around(group_id: str, topic: str, count: int) -> tuple[bytes, bytes]:
+    """Of an answer about one group and one topic in versions 8 and 9: all but the partitions. Who asks will again."""
+    group, name = COMPACT.string(group_id), COMPACT.string(topic)
+    before = (b"\0\0\0\0", COMPACT.length(1), group, COMPACT.length(1), name, COMPACT.length(count))
+    return b"".join(before), b"\0\0\0\0\0"  # no tagged fields, no error, no tagged fields of group and answer
 
 
 def _each_with_the_group_error(reply: OffsetsFetched) -> Sequence[FetchedOffset]:
@@ -227,7 +247,7 @@ def _append_topics(parts: list[bytes], entries: Sequence[FetchedOffset], encodin
     """One entry per topic, in the order in which the topics first appear."""
     if type(entries) is FetchedRows and encoding.flexible and version < BY_ID:
         name, length = encoding.string(entries.topic), encoding.length(len(entries))
-        parts += (encoding.length(1), name, length, entries.packed(), encoding.tags)
+        parts += (encoding.length(1), name, length, entries.packed, encoding.tags)
         return
     by_id = version >= BY_ID
     topics: dict[str | UUID | None, list[FetchedOffset]] = {}

@@ -92,6 +92,8 @@ class Cluster:
         self.ready: deque[tuple[Node, Connection]] = deque()
         """Whoever was answered and has more waiting: `go_on`, after the answer is sent."""
         self.out: list[Effect] = []
+        self.gathers_writes = False
+        """Flushes begin when `flush` is called, not with the event that wants one."""
         self.now_ms = now_ms
         """Of the event at hand."""
         first = settings.node_id
@@ -202,9 +204,14 @@ class Cluster:
     def next_ms(self) -> int | None:
         return self.timers.next_ms()
 
-    def take(self, now_ms: int) -> list[Effect]:
+    def flush(self, now_ms: int) -> list[Effect]:
+        """Whoever gathers writes has gathered enough."""
+        return self.take(now_ms, flushes=True)
+
+    def take(self, now_ms: int, *, flushes: bool = False) -> list[Effect]:
         """The effects of this event; and if nothing is being flushed or changed, what it wrote or asked for is, now."""
         self.now_ms = now_ms
+        flushes |= not self.gathers_writes
         flush = None
         while True:
             if self.changes.waiting:
@@ -213,7 +220,7 @@ class Cluster:
                     self.out.append(work)
             if self.flusher.settled:
                 self.flusher.settle(now_ms)
-            if flush is None and self.flusher.is_wanted:
+            if flushes and flush is None and self.flusher.can_start:
                 flush = self.flusher.start(now_ms)
             # Who waited for what was durable already may have asked for a change.
             if not (self.changes.waiting and self.changes.can_start):

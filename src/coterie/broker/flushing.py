@@ -91,15 +91,16 @@ class Flusher:
             self._journal_is_due = True
 
     @property
-    def is_wanted(self) -> bool:
-        return bool(self._writes or self.waiting or self._journal_is_due)
+    def can_start(self) -> bool:
+        """There is something to flush, and nothing is being flushed."""
+        return not self._is_busy and bool(self._writes or self.waiting or self._journal_is_due)
 
     def start(self, now_ms: int) -> Flush | None:
         """The next flush, unless one is under way or there is nothing to flush."""
         targets: list[tuple[PartitionLog, FlushTarget]] = []
         small: list[tuple[PartitionLog, JournalTarget]] = []
         empties = False
-        while self.is_wanted and not self._is_busy:
+        while self.can_start:
             self._write_all(now_ms)
             waiting, self.waiting = self.waiting, {}
             empties = self._is_busy = self._empties_journal()

@@ -152,6 +152,9 @@ def _described_size(answer: DescribedGroup) -> int:
 def _offset_fetch(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
     requests = offset_fetch.read_request(frame, at, call.version, call)
     if call.version < offset_fetch.BY_ID:
+        if len(requests) == 1:  # as nearly always
+            node.ask(requests[0], now_ms)
+            return
         _ask_each(node, call, requests, lambda answers: answers, now_ms, _offsets_size)
         return
     unknown = [_names_for_ids(node, request) for request in requests]

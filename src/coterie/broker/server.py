@@ -74,6 +74,7 @@ class Server:
         self._sums: asyncio.TimerHandle | None = None
         self._quiet = Quiet()
         self.turns = Turns()
+        self._flush_is_due = False
         self._under_way = 0
         """What threads have been asked for and not come back with."""
         self._idle = asyncio.Event()
@@ -114,6 +115,7 @@ class Server:
             raise
         try:
             server.perform(server.cluster.start(clock_ms()))
+            server.look_ahead()
             for each in server.ports:
                 await each.listener.start_serving()
         except BaseException:
@@ -133,7 +135,9 @@ class Server:
         allowed_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.guard = Guard(cluster.settings, allowed_files, lambda connection: int(connection.link.held), self.drop)
         cluster.room = self.guard.room
+        cluster.gathers_writes = True
         self._ready = cluster.ready
+        self._flusher = cluster.flusher
         self._next_ms = cluster.timers.next_ms
         for port, node in zip(self.ports, cluster.nodes.values(), strict=True):
             port.node = node
@@ -151,6 +155,7 @@ class Server:
         self.cluster.cleaner.stop()
         await self._all_written()  # commits and batches under way are answered as they end
         self.perform(self.cluster.stop(clock_ms()))
+        self.look_ahead()
         await self._all_written()
         await self._say_goodbye(self.ports)
         try:
@@ -297,6 +302,7 @@ class Server:
         except Exception:  # noqa: BLE001
             effects = self.cluster.rescue(what, now_ms)
         self.perform(effects)
+        self.look_ahead()
 
     def tell(self, fact: Fact) -> None:
         for each in self._quiet.hear(fact):
@@ -343,7 +349,6 @@ class Server:
                 break
             link = self._ready[0][1].link
             effects = self.cluster.go_on(clock_ms())
-        self.keep_alarm()
 
     def put_off(self, connection: Connection, frame: bytes) -> None:
         """To be looked at when the others have been."""
@@ -358,12 +363,17 @@ class Server:
             connection = queue.popleft()
             self._ready.append((connection.link.port.node, connection))
             self.perform(())
+        self.look_ahead()
         self.turns.worked(clock_ms())
         if queue:
             self._loop.call_soon(self._catch_up)
 
-    def keep_alarm(self) -> None:
-        """So that `_ring` is called when the next timer is due."""
+    def look_ahead(self) -> None:
+        """After what was done: a flush if one is wanted, and `_ring` when the next timer is due."""
+        if not self._flush_is_due and self._flusher.can_start:
+            self._flush_is_due = True
+            self._under_way += 1
+            self._loop.call_soon(self._flush)
         next_ms = self._next_ms()
         if next_ms != self._alarm_ms:
             self._set_alarm(next_ms)
@@ -390,6 +400,13 @@ class Server:
     def _ring(self) -> None:
         self._alarm = self._alarm_ms = None
         self.run("a timer", self.cluster.ring)
+
+    def _flush(self) -> None:
+        """When all that had arrived has been looked at: one flush for all of it."""
+        self._flush_is_due = False
+        self._under_way -= 1
+        self.run("a flush", self.cluster.flush)
+        self._idle.set()
 
     def _on_disk(self, effect: Flush | Work) -> None:
         self._under_way += 1

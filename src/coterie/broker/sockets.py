@@ -100,7 +100,7 @@ class Link(asyncio.Protocol):
                 continue
             server.perform(node.received(connection, frame, now_ms))
             server.turns.worked(clock_ms())
-        server.keep_alarm()
+        server.look_ahead()
         if connection.waiting:
             self.hold_back()
         if self._cutter.held:

@@ -22,6 +22,7 @@ from coterie.group.effects import (
 )
 from coterie.group.settings import GroupSettings
 from coterie.group.states import DEAD, State
+from coterie.group.stored_offsets import StoredOffsets
 from coterie.javahash import MIN_CAPACITY, capacity_for, map_order, spread
 from coterie.messages import (
     CommittedOffset,
@@ -116,7 +117,6 @@ class Group:
         "leader_id",
         "members",
         "newcomers",
-        "offsets",
         "parked_joins",
         "pending",
         "pending_offsets",
@@ -128,6 +128,7 @@ class Group:
         "state",
         "state_timestamp_ms",
         "static",
+        "stored",
         "subscribed_topics",
         "support",
         "unwritten_commits",
@@ -156,7 +157,7 @@ class Group:
         self.round_began_ms = 0
         self.writing_generation = -1  # whose assignment is on its way to the log
         self.subscribed_topics: frozenset[str] | None = None  # None: not known
-        self.offsets: dict[str, dict[int, CommittedOffset]] = {}
+        self.stored = StoredOffsets()
         self.pending_offsets: dict[int, dict[tuple[str, int], CommittedOffset]] = {}  # by producer, until the marker
         self.unwritten_commits: dict[int, OffsetsWritten] = {}  # on their way to the log, by identity
 
@@ -396,6 +397,11 @@ class Group:
         return [Arm(self.session_key(member.member_id), at_ms, SessionDue(self.group_id, member.member_id))]
 
     # --- offsets ------------------------------------------------------------------------------------------------------
+
+    @property
+    def offsets(self) -> dict[str, dict[int, CommittedOffset]]:
+        """By topic and partition."""
+        return self.stored.by_topic()
 
     def has_pending_offset(self, topic: str, partition: int) -> bool:
         return any((topic, partition) in offsets for offsets in self.pending_offsets.values())

@@ -11,6 +11,7 @@ from coterie.group.group import Group, Member
 from coterie.group.join_phase import start_round
 from coterie.group.settings import GroupSettings
 from coterie.group.states import DEAD, EMPTY, STABLE, enter, resume
+from coterie.group.stored_offsets import StoredOffsets
 from coterie.group.write_errors import error_for_client
 from coterie.messages import CommittedOffset, JoinedGroup, LeftGroup, Protocol, StoredGroup, SyncedGroup
 
@@ -54,7 +55,7 @@ def restore(
     """A group as its records have it: Stable with members, Empty without. `stored` is None for a simple group."""
     group = Group(group_id, settings)
     group.is_in_log = True
-    group.offsets = offsets
+    group.stored = StoredOffsets(offsets)
     group.pending_offsets = dict(pending_offsets)
     if stored is None:
         resume(group, EMPTY, now_ms)

@@ -24,7 +24,7 @@ from coterie.group.states import (
 )
 from coterie.group.write_errors import error_for_client
 from coterie.messages import CommitPartition, CommittedOffset, OffsetCommit, OffsetRecord, OffsetsCommitted
-from coterie.wire.commit_rows import CommitRows, OffsetRows
+from coterie.wire.commit_rows import CommitRows, OffsetRows, StoredRows
 
 __all__ = ["offset_commit", "offsets_written", "transaction_ended"]
 
@@ -132,8 +132,9 @@ def offsets_written(group: Group, event: OffsetsWritten, now_ms: int) -> Effects
         return _fail(group, event, now_ms)
     group.is_in_log = True
     if type(event.records) is OffsetRows:
-        offsets = event.records.offsets()
-        group.offsets.setdefault(event.records.of.topic, {}).update(event.records.stored(event.position))
+        event.records.position = event.position
+        group.stored.store(event.records)
+        offsets: Sequence[tuple[str, int, int]] = StoredRows(event.records.of)
     else:
         offsets = _stored(group, event)
     fact = OffsetsStored(now_ms, group.group_id, event.member_id, offsets, event.producer_id is not None)

@@ -42,7 +42,10 @@ def offset_fetch(group: Group, request: OffsetFetch, _now_ms: int) -> Effects:
 
 def _rows(group: Group, topic: str, partitions: Sequence[int]) -> FetchedRows | None:
     """All at once, if there is nothing to be said of any of them but its offset."""
+    committed = group.stored.last_commit(topic)
+    if committed is not None and committed.numbers == tuple(partitions):
+        return FetchedRows.of_commit(committed)
     stored_of = group.offsets.get(topic, _NOTHING).get
     stored = [each for each in map(stored_of, partitions) if each is not None and not each.metadata]
     plain = 0 < len(stored) == len(partitions) <= MOST_ROWS
-    return FetchedRows(topic, partitions, stored) if plain else None
+    return FetchedRows.of_stored(topic, partitions, stored) if plain else None

@@ -7,12 +7,10 @@ when somebody asks for one; properties hold all that is done with the columns eq
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import count as counting
-from itertools import repeat
 from struct import Struct
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from coterie.errors import ErrorCode
@@ -20,15 +18,17 @@ from coterie.messages import CommitPartition, CommittedOffset, FetchedOffset, Of
 from coterie.wire.offsets_topic import write_key, write_offset_value
 from coterie.wire.records import OffsetPairs
 
-__all__ = ["MOST_ROWS", "CommitRows", "FetchedRows", "OffsetRows", "read_commit_rows"]
+__all__ = ["MOST_ROWS", "CommitRows", "FetchedRows", "OffsetRows", "StoredRows", "read_commit_rows"]
 
-_ROW = "iqiH"  # partition, offset, leader epoch, and how a row without metadata ends
-_SIZE = 18
+_ROW = Struct(">iqixx")  # partition, offset, leader epoch, and how a row without metadata ends
+_SIZE = _ROW.size
 _ENDS = {
-    True: 0x0100,  # the length of no metadata, and that there are no tagged fields
-    False: 0,
+    True: b"\1\0",  # the length of no metadata, and that there are no tagged fields
+    False: b"\0\0",
 }
 """By whether it is flexible."""
+_FETCHED = Struct(">iqi4s")
+_FETCHED_END = b"\1\0\0\0"  # the length of no metadata, no error, no tagged fields
 _NO_METADATA = b"\x01"  # its length
 MOST_ROWS = 10_000
 """Partitions of a request that are treated so."""
@@ -54,19 +54,19 @@ class _Rows:
 class CommitRows(_Rows, Sequence[CommitPartition]):
     """Partitions of one topic as they were sent; that they exist is for whoever knows the topics to say."""
 
-    __slots__ = ("epochs", "numbers", "offsets", "rows", "topic", "topic_id")
+    __slots__ = ("numbers", "rows", "topic", "topic_id")
 
-    def __init__(self, topic: str, topic_id: UUID | None, rows: bytes, fields: tuple[int, ...]) -> None:
+    def __init__(self, topic: str, topic_id: UUID | None, rows: bytes, numbers: tuple[int, ...]) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.rows = rows
-        self.numbers, self.offsets, self.epochs = fields[::4], fields[1::4], fields[2::4]
+        self.numbers = numbers
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def __iter__(self) -> Iterator[CommitPartition]:
-        for partition, offset, leader_epoch in zip(self.numbers, self.offsets, self.epochs, strict=True):
+        for partition, offset, leader_epoch in _ROW.iter_unpack(self.rows):
             yield CommitPartition(self.topic, partition, offset, leader_epoch, "", self.topic_id)
 
     def __getitem__(self, index: Any) -> Any:
@@ -74,37 +74,36 @@ class CommitRows(_Rows, Sequence[CommitPartition]):
 
 
 class OffsetRows(_Rows, Sequence[OffsetRecord]):
-    """What is written of a commit at `at_ms`."""
+    """What is written of a commit at `at_ms`, in the log from `position` on."""
 
-    __slots__ = ("at_ms", "group_id", "of")
+    __slots__ = ("at_ms", "group_id", "of", "position")
 
     def __init__(self, group_id: str, of: CommitRows, at_ms: int) -> None:
         self.group_id = group_id
         self.of = of
         self.at_ms = at_ms
+        self.position = -1
 
     def __len__(self) -> int:
         return len(self.of)
 
     def __iter__(self) -> Iterator[OffsetRecord]:
-        for partition, value in zip(self.of.numbers, self._values(repeat(-1)), strict=True):
+        for partition, value in self._values():
             yield OffsetRecord(self.group_id, self.of.topic, partition, value)
 
     def __getitem__(self, index: Any) -> Any:
         return list(self)[index]
 
-    def _values(self, positions: Iterable[int]) -> Iterator[CommittedOffset]:
-        of = self.of
-        same = repeat(""), repeat(self.at_ms), repeat(None), repeat(of.topic_id)
-        return map(CommittedOffset, of.offsets, of.epochs, *same, positions)
+    def _values(self) -> Iterator[tuple[int, CommittedOffset]]:
+        at_ms, topic_id, position = self.at_ms, self.of.topic_id, self.position
+        step = 0 if position < 0 else 1
+        for partition, offset, leader_epoch in _ROW.iter_unpack(self.of.rows):
+            yield partition, CommittedOffset(offset, leader_epoch, "", at_ms, None, topic_id, position)
+            position += step
 
-    def offsets(self) -> list[tuple[str, int, int]]:
-        """Topic, partition, offset."""
-        return list(zip(repeat(self.of.topic), self.of.numbers, self.of.offsets, strict=False))
-
-    def stored(self, position: int) -> dict[int, CommittedOffset]:
-        """By partition, when they are in the log from `position` on; of two for one the later counts."""
-        return dict(zip(self.of.numbers, self._values(counting(position)), strict=True))
+    def stored(self) -> dict[int, CommittedOffset]:
+        """By partition; of two for one the later counts."""
+        return dict(self._values())
 
     def written(self) -> tuple[OffsetPairs, int]:
         """Key and value of each, and the bytes of all."""
@@ -126,43 +125,68 @@ def _value_end(at_ms: int, topic_id: UUID | None) -> bytes:
     return _NO_METADATA + write_offset_value(value, 4)[_VALUE_START:]
 
 
+class StoredRows(_Rows, Sequence[tuple[str, int, int]]):
+    """Topic, partition and offset of a commit, for whoever hears that it is stored."""
+
+    __slots__ = ("_of",)
+
+    def __init__(self, of: CommitRows) -> None:
+        self._of = of
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def __iter__(self) -> Iterator[tuple[str, int, int]]:
+        topic = self._of.topic
+        for partition, offset, _ in _ROW.iter_unpack(self._of.rows):
+            yield topic, partition, offset
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
+
+
 class FetchedRows(_Rows, Sequence[FetchedOffset]):
     """Offsets of one topic as a group has them: all are there, none with metadata."""
 
-    __slots__ = ("epochs", "numbers", "offsets", "topic")
+    __slots__ = ("packed", "topic")
 
-    def __init__(self, topic: str, numbers: Sequence[int], stored: Sequence[CommittedOffset]) -> None:
+    def __init__(self, topic: str, packed: bytes) -> None:
         self.topic = topic
-        self.numbers = numbers
-        self.offsets = [each.offset for each in stored]
-        self.epochs = [each.leader_epoch for each in stored]
+        self.packed = packed
+        """As in an answer of a flexible version."""
+
+    @classmethod
+    def of_commit(cls, rows: CommitRows) -> Self:
+        """What is asked for lies in the commit as it lies in the answer, but for the ends of its rows."""
+        parts = _parts(len(rows.numbers)).unpack(rows.rows)
+        return cls(rows.topic, _FETCHED_END.join(parts) + _FETCHED_END)
+
+    @classmethod
+    def of_stored(cls, topic: str, numbers: Sequence[int], stored: Sequence[CommittedOffset]) -> Self:
+        pack, rows = _FETCHED.pack, zip(numbers, stored, strict=True)
+        parts = [pack(number, each.offset, each.leader_epoch, _FETCHED_END) for number, each in rows]
+        return cls(topic, b"".join(parts))
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return len(self.packed) // _FETCHED.size
 
     def __iter__(self) -> Iterator[FetchedOffset]:
-        for partition, offset, leader_epoch in zip(self.numbers, self.offsets, self.epochs, strict=True):
+        for partition, offset, leader_epoch, _ in _FETCHED.iter_unpack(self.packed):
             yield FetchedOffset(self.topic, partition, ErrorCode.NONE, offset, leader_epoch)
 
     def __getitem__(self, index: Any) -> Any:
         return list(self)[index]
 
-    def packed(self) -> bytes:
-        """As in an answer of a flexible version."""
-        rows = len(self.numbers)
-        fields = [_NO_METADATA[0]] * (4 * rows)
-        fields[::4], fields[1::4], fields[2::4] = self.numbers, self.offsets, self.epochs
-        return _fetched_shape(rows).pack(*fields)
+
+@lru_cache(maxsize=1024)
+def _numbers(rows: int) -> Struct:
+    return Struct(">" + "i14x" * rows)
 
 
 @lru_cache(maxsize=1024)
-def _fetched_shape(rows: int) -> Struct:
-    return Struct(">" + "iqiBxxx" * rows)  # ..., the length of no metadata, no error, no tagged fields
-
-
-@lru_cache(maxsize=1024)
-def _shape(rows: int) -> Struct:
-    return Struct(">" + _ROW * rows)
+def _parts(rows: int) -> Struct:
+    """Each row without its end."""
+    return Struct("16s2x" * rows)
 
 
 def read_commit_rows(
@@ -172,8 +196,7 @@ def read_commit_rows(
     end = at + partitions * _SIZE
     if not 0 < partitions <= MOST_ROWS or end > len(frame):
         return None
-    rows = frame[at:end]
-    fields = _shape(partitions).unpack(rows)
-    if fields[3::4].count(_ENDS[flexible]) != partitions:
+    rows, ends = frame[at:end], _ENDS[flexible]
+    if rows[16::_SIZE] != ends[:1] * partitions or rows[17::_SIZE] != ends[1:] * partitions:
         return None
-    return CommitRows(topic, topic_id, rows, fields), end
+    return CommitRows(topic, topic_id, rows, _numbers(partitions).unpack(rows)), end

@@ -15,10 +15,13 @@ from typing import NamedTuple
 from coterie.errors import MalformedError
 from coterie.wire.buffer import MAX_STRING, uvarint
 
-__all__ = ["COMPACT", "OLD", "Encoding", "read_tags", "read_uvarint"]
+__all__ = ["COMPACT", "LONG_STRING", "OLD", "Encoding", "read_tags", "read_uvarint"]
 
 MAX_TAGS = 100
 """Of one message. Kafka's own have five or fewer; a stranger's million would be a million turns of a loop."""
+
+LONG_STRING = 0x80
+"""A compact string whose first byte is less than this has its length in that byte, with one added."""
 
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 _INT16S = [_INT16.pack(n) for n in range(0x80)]
