@@ -73,7 +73,13 @@ class Settings:
     offsets_topic_num_partitions: int = setting(
         GROUPS, 50, int32(1), "Partitions of __consumer_offsets; not to be changed once the topic is there."
     )
-    offsets_topic_segment_bytes: int = setting(GROUPS, 104_857_600, int32(1), "Segment size of __consumer_offsets.")
+    offsets_topic_segment_bytes: int = setting(
+        # Kafka takes less, and then never finds a coordinator: no topic may have smaller segments.
+        GROUPS,
+        104_857_600,
+        int32(1_048_576),
+        "Segment size of __consumer_offsets.",
+    )
     coterie_offsets_roll_bytes: int = setting(
         GROUPS,
         1_048_576,
