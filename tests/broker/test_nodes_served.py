@@ -15,7 +15,7 @@ from coterie import Broker
 from coterie.apis import metadata
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Fact, Mistake
-from coterie.log import DiskFiles, FlushTarget
+from coterie.log import Change, DiskFiles, FlushTarget
 
 pytestmark = pytest.mark.real_time
 
@@ -156,6 +156,31 @@ def test_stopping_and_starting_many_times_under_load_loses_nothing(tmp_path: Pat
         with Peer(addresses(broker)[leader - 1]) as client:
             assert [value for _, value in client.read_all("t")] == acknowledged
     assert len(acknowledged) >= 45
+
+
+def test_a_node_that_is_started_while_it_stops_is_up_and_listens(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is done whole before the next: when it was asked to start, it was still up."""
+    with Peer(addresses(broker)[0]) as peer:
+        peer.create("t", 3)
+    stops = threading.Event()
+    change = Change.run
+
+    def slowly(self: Change[object]) -> None:
+        stops.set()
+        time.sleep(0.2)
+        change(self)
+
+    monkeypatch.setattr(Change, "run", slowly)
+    stopping = threading.Thread(target=broker.stop_node, args=[2])
+    stopping.start()
+    stops.wait()
+    broker.start_node(2)
+    stopping.join()
+    with Peer(addresses(broker)[1]) as peer:
+        answer = peer.ask(metadata, metadata.Request(topics=[]))
+        assert [one.node_id for one in answer.brokers] == [1, 2, 3]
 
 
 def _produce_somewhere(broker: Broker, value: bytes, producer: tuple[int, int, int]) -> bool:

@@ -78,6 +78,8 @@ class Server:
         self._under_way = 0
         """What threads have been asked for and not come back with."""
         self._idle = asyncio.Event()
+        self._node_change = asyncio.Lock()
+        """Nodes stop and start one after the other: that a node is up and that it listens belong together."""
 
     @property
     def port(self) -> Port:
@@ -197,6 +199,10 @@ class Server:
 
     async def stop_node(self, node_id: int) -> None:
         """Its partitions go to the others; whoever waits at it is answered, and its connections are closed."""
+        async with self._node_change:
+            await self._stop_node(node_id)
+
+    async def _stop_node(self, node_id: int) -> None:
         await self._change(lambda done, now_ms: self.cluster.stop_node(node_id, done, now_ms))
         port = self._port_of(node_id)
         port.listener.close()
@@ -211,6 +217,10 @@ class Server:
 
     async def start_node(self, node_id: int) -> None:
         """It listens where it did before, and its partitions come back to it."""
+        async with self._node_change:
+            await self._start_node(node_id)
+
+    async def _start_node(self, node_id: int) -> None:
         port = self._port_of(node_id)
         if node_id not in self.cluster.leadership.up:  # else it is refused, in its turn
             await port.take()
