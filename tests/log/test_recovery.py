@@ -8,7 +8,7 @@ import pytest
 
 from broker.lossy import LossyFiles
 from coterie.errors import ErrorCode
-from coterie.log import Files, LogConfig, MemoryFiles, PartitionLog, RefusedError, rename_files
+from coterie.log import Files, LogConfig, LogReadError, MemoryFiles, PartitionLog, RefusedError, rename_files
 from coterie.log.layout import named
 from logs import SMALL, batch, cut, offsets_in, read_all, values_in
 
@@ -127,6 +127,28 @@ def test_whole_batches_behind_a_damaged_one_are_kept_in_a_file_beside(files: Fil
     log.append(batch(b"new"), NOW)
     log.release()
     assert [offset for offset, _ in read_all(opened(files, LogConfig()))] == [0, 1]
+
+
+@pytest.mark.parametrize("spoil", ["cut", "zeros"])
+def test_a_closed_segment_that_is_damaged_is_named_and_nothing_is_cut(files: Files, spoil: str) -> None:
+    """Whatever the disk has done to what was closed long ago: its owner is told where, and what can be done."""
+    written(files, 30)
+    size = files.size(FIRST)
+    if spoil == "cut":
+        truncated(files, FIRST, size - 1)
+    else:
+        overwrite(files, FIRST, 0, bytes(size))
+    for name in files.names("t-0"):
+        if name.endswith((".snapshot", ".index", "leader-epoch-checkpoint")):
+            files.delete(f"t-0/{name}")  # so that it has to be read
+    with pytest.raises(LogReadError, match=r"000\.log is damaged, though it was whole when it was closed") as raised:
+        opened(files, recovery_point=30)
+    assert "Bring it back from a copy; or move it" in str(raised.value)
+    assert "client" not in str(raised.value)
+    for name in files.names("t-0"):
+        if name.endswith(".log"):
+            files.delete(f"t-0/{name}")
+    assert opened(files).log_end == 0
 
 
 def test_segments_behind_a_tear_are_set_aside(files: Files) -> None:

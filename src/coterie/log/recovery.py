@@ -10,11 +10,13 @@ Then batches of the journal that continue the log are appended, as they were: th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from coterie.errors import MalformedError
 from coterie.log.config import LogConfig
 from coterie.log.epochs import LeaderEpochs
+from coterie.log.errors import LogReadError
 from coterie.log.files import File, Files, read_file
 from coterie.log.layout import INDEX, LEFTOVERS, LOG, SNAPSHOT, TIME_INDEX, join, named, offsets_of
 from coterie.log.producers import Producers
@@ -247,7 +249,8 @@ def _first_beyond(segments: list[Segment], recovery_point: int) -> int:
 def _check_indexes(sealed: list[Segment], recovery: Recovery) -> None:
     for segment in sealed:
         if not segment.indexes_look_right():
-            segment.rebuild_indexes()
+            with _whole(segment):
+                segment.rebuild_indexes()
             recovery.indexes_rebuilt.append(segment.path(INDEX))
 
 
@@ -270,8 +273,22 @@ def _replay(loaded: Loaded, segments: list[Segment], snapshot_at: int, *, epochs
     start = snapshot_at if epochs_known else 0
     for segment in segments:
         if segment.next_offset > start:
-            for found in segment.replay(max(start, segment.base_offset)):
-                loaded.note(found, is_news=found.header.base_offset >= snapshot_at)
+            with _whole(segment):
+                for found in segment.replay(max(start, segment.base_offset)):
+                    loaded.note(found, is_news=found.header.base_offset >= snapshot_at)
+
+
+@contextmanager
+def _whole(segment: Segment) -> Iterator[None]:
+    """It was synced to its end and closed: nothing of it is cut off without being asked."""
+    try:
+        yield
+    except BatchError as error:
+        raise LogReadError(
+            f"{segment.path(LOG)} is damaged, though it was whole when it was closed: {error}. Bring it back from a "
+            "copy; or move it and the segments after it elsewhere, and the log ends before it",
+            None,
+        ) from error
 
 
 def _recover(files: Files, loaded: Loaded, first_unsure: int, journaled: _Journaled) -> None:

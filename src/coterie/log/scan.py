@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from coterie.errors import MalformedError
 from coterie.log.files import File
-from coterie.wire.batch import HEADER_SIZE, BatchHeader, CorruptBatchError, check_sum, parse_header
+from coterie.wire.batch import HEADER_SIZE, BatchHeader, CorruptBatchError, OldMagicError, check_sum, parse_header
 from coterie.wire.records import EndMarker, marker_of
 
 __all__ = ["CHUNK", "Found", "contents", "headers", "whole_batches"]
@@ -28,7 +28,7 @@ def headers(file: File, at: int, end: int, chunk: int = CHUNK) -> Iterator[tuple
     while at < end:
         if at - data_at + HEADER_SIZE > len(data):
             data, data_at = file.pread(chunk, at), at
-        header = parse_header(data, at - data_at)
+        header = _header(data, at - data_at, at)
         yield at, header
         at += header.size
 
@@ -39,7 +39,7 @@ def whole_batches(file: File, at: int, end: int, *, verify: bool) -> Iterator[Fo
     while at < end:
         if at - data_at + HEADER_SIZE > len(data):
             data, data_at = file.pread(CHUNK, at), at
-        header = parse_header(data, at - data_at)
+        header = _header(data, at - data_at, at)
         if header.size > end - at:
             raise CorruptBatchError(f"the batch at byte {at} says it has {header.size} bytes; {end - at} are there")
         if header.last_offset_delta < 0:
@@ -63,11 +63,18 @@ def contents(file: File, end: int) -> Iterator[tuple[bytes, int, BatchHeader]]:
     while at < end:
         if at - data_at + HEADER_SIZE > len(data):
             data, data_at = file.pread(CHUNK, at), at
-        header = parse_header(data, at - data_at)
+        header = _header(data, at - data_at, at)
         if at - data_at + header.size > len(data):
             data, data_at = file.pread(max(CHUNK, min(header.size, end - at)), at), at
         yield data, at - data_at, header
         at += header.size
+
+
+def _header(data: bytes, at: int, position: int) -> BatchHeader:
+    try:
+        return parse_header(data, at)
+    except OldMagicError:  # nobody could have stored such a one here
+        raise CorruptBatchError(f"at byte {position} no batch begins") from None
 
 
 def _marker(data: bytes, header: BatchHeader, at: int) -> EndMarker | None:
