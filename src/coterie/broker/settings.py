@@ -187,7 +187,10 @@ class Settings:
     )
     coterie_max_producers: int = setting(LOG, 10_000, int32(1), "The producers a partition remembers at most.")
     coterie_max_decompressed_bytes: int = setting(
-        LOG, MAX_DECOMPRESSED, int32(1_048_576), "The most a batch that must be read may unpack to."
+        LOG,
+        MAX_DECOMPRESSED,
+        int32(1_048_576),
+        "The most a batch that must be read may unpack to; 16 MiB at most where a producer or a search waits for it.",
     )
     coterie_flush: str = setting(
         LOG, "sync", Word(("sync", "os")), "A write counts once it is on the disk, or once the system has it."

@@ -36,7 +36,7 @@ from coterie.log.retention import reasons_to_drop
 from coterie.log.segment import Segment, TimestampedOffset
 from coterie.log.snapshots import snapshot_later
 from coterie.log.survivors import LastOfProducer
-from coterie.log.validation import Origin, check_batches, too_large
+from coterie.log.validation import OPENED_AT_ONCE, Origin, check_batches, too_large
 from coterie.wire.batch import NO_TIMESTAMP, BatchHeader, TimestampType, stamp_time, writable
 from coterie.wire.buffer import Buffer
 from coterie.wire.records import build_placed_batch
@@ -388,7 +388,7 @@ class PartitionLog:
     def offset_for_timestamp(self, timestamp: int, up_to: int) -> TimestampedOffset | None:
         """The first record that is not older than `timestamp` and lies before `up_to`."""
         self._check_order()
-        limit = self.config.max_decompressed_bytes
+        limit = min(self.config.max_decompressed_bytes, OPENED_AT_ONCE)
         try:
             for segment in self._segments:
                 if segment.max_timestamp >= timestamp and segment.next_offset > self.log_start:
