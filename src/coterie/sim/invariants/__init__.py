@@ -10,12 +10,16 @@ from coterie.sim.invariants.causes import RoundsHaveCauses
 from coterie.sim.invariants.committed import CommitsAreKept
 from coterie.sim.invariants.cooperative import CooperativeMembersKeepReading
 from coterie.sim.invariants.fenced import FencedStaysFenced
+from coterie.sim.invariants.generations import OldGenerationsAreRefused
 from coterie.sim.invariants.growth import NothingGrows
 from coterie.sim.invariants.listeners import ListenersAreToldInTurn
 from coterie.sim.invariants.mistakes import NoMistakes
 from coterie.sim.invariants.one_owner import OneOwner
+from coterie.sim.invariants.order import RecordsComeInOrder
+from coterie.sim.invariants.owners_commit import OnlyOwnersCommit
 from coterie.sim.invariants.parked import NobodyIsForgotten
 from coterie.sim.invariants.replayed import ReplayIsTheSame
+from coterie.sim.invariants.sessions import SilentMembersGo
 
 __all__ = ["INVARIANTS"]
 
@@ -24,7 +28,11 @@ INVARIANTS = (
     AcknowledgedIsKept,
     CommitsAreKept,
     EveryRecordIsProcessed,
+    RecordsComeInOrder,
+    OnlyOwnersCommit,
     FencedStaysFenced,
+    OldGenerationsAreRefused,
+    SilentMembersGo,
     NobodyIsForgotten,
     RoundsHaveCauses,
     ReplayIsTheSame,

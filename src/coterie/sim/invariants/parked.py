@@ -49,6 +49,10 @@ class NobodyIsForgotten(Observer):
                 is_waiting = group.state is State.PREPARING_REBALANCE and not group.in_initial_delay
                 if is_waiting and group.everybody_joined() and group.group_id not in self._turned_away:
                     self.fails(f"everybody's join is parked, and {group.group_id} waits (rule 4)")
+                if group.state is State.PREPARING_REBALANCE and any(
+                    member.parked_sync is not None for member in group.members.values()
+                ):
+                    self.fails(f"a sync waits in {group.group_id}, which prepares a round (rule 13)")
         waiting: set[int] | None = None
         for link in machine.links:
             call = link.connection.call
