@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from coterie.facts import Fact, GroupLoaded, RoundStarted
 from coterie.sim import Plan, simulate
 from coterie.sim.consumer import Habits
-from coterie.sim.faults import NodeStops
+from coterie.sim.faults import NodeStops, SwapInterrupted
 from coterie.sim.machine import Machine
 from coterie.sim.observer import Observer
 from coterie.sim.steps import Come, MoveCoordinator
@@ -79,11 +81,32 @@ def test_a_node_that_is_down_refuses_and_closes_what_was_open() -> None:
     assert machine.nodes.listens(number) and machine.cluster.leadership.up == {1, 2, 3}
 
 
+COMPACTED: dict[str, object] = {"coterie.offsets.roll.bytes": 8_192, "offsets.topic.num.partitions": 1}
+
+
 def test_logs_are_compacted_meanwhile() -> None:
     drawn = Plan.draw(3, "several-groups", hours=0.05, faults=0)
     assert not simulate(replace(drawn, settings={})).account.counts["long work"]
-    outcome = simulate(
-        replace(drawn, settings={"coterie.offsets.roll.bytes": 8_192, "offsets.topic.num.partitions": 1})
-    )
+    outcome = simulate(replace(drawn, settings=COMPACTED))
     assert outcome.held, outcome.report()
     assert outcome.account.counts["long work"] > 5
+
+
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_a_broker_dies_within_the_steps_of_a_swap_and_finishes_it_when_it_comes_back(loses_power: bool) -> None:
+    """log/swapping.py: a crash at any moment leaves the log as it was or as it will be."""
+    drawn = Plan.draw(3, "several-groups", hours=0.1, faults=0)
+    cuts = tuple(
+        SwapInterrupted(at_ms=20_000 + 40_000 * number, for_ms=35_000, loses_power=loses_power) for number in range(8)
+    )
+    outcome = simulate(replace(drawn, steps=(*drawn.steps, *cuts), settings=COMPACTED))
+    assert outcome.held, outcome.report()
+    assert outcome.account.counts["swaps interrupted"] >= 2
+
+
+def test_as_many_nodes_as_are_asked_for_and_whoever_replays_it_has_them_too() -> None:
+    asked = Plan.draw(2, "moving-coordinators", hours=0.05, faults=0, nodes=5)
+    assert asked.nodes == 5 and Plan.draw(2, "moving-coordinators", nodes=1).nodes == 3, "it takes more than one"
+    outcome = simulate(asked)
+    assert outcome.held, outcome.report()
+    assert outcome.command.endswith("--faults 0 --nodes 5")

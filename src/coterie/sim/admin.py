@@ -55,6 +55,14 @@ class Admin(Client):
         )
 
     @property
+    def is_deleting(self) -> str | None:
+        """The group that it has asked to be deleted, and has not been answered yet."""
+        if self.wishes and self.wishes[0][0] is delete_groups:
+            group_id: str = self.wishes[0][1][0].group_id
+            return group_id
+        return None
+
+    @property
     def is_done(self) -> bool:
         return not self.wishes
 

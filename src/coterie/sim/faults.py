@@ -88,6 +88,31 @@ class BrokerRestarted(Fault):
         return machine.start
 
 
+@dataclass(frozen=True, kw_only=True)
+class PowerLostAfterRestart(Fault):
+    """What was left in order is trusted by whoever comes next: was it durable, too?"""
+
+    after_ms: int
+
+    def begin(self, world: World) -> Undo:
+        machine = world.machine
+        is_over = False
+
+        def strike(_about: object) -> None:
+            if not is_over:
+                machine.lose_power()
+
+        def undo() -> None:
+            nonlocal is_over
+            is_over = True
+            machine.power_up()
+
+        machine.stop()
+        machine.start()
+        world.schedule.after(self.after_ms, strike, None)
+        return undo
+
+
 class BrokerPaused(Fault):
     def begin(self, world: World) -> Undo | None:
         machine = world.machine
@@ -255,6 +280,9 @@ FAULTS: dict[str, _Draw] = {
         at_ms=at_ms, for_ms=_span(dice, _LONG[2:]), loses_power=dice.random() < 0.5
     ),
     "BrokerRestarted": _of_broker(BrokerRestarted, _SHORT),
+    "PowerLostAfterRestart": lambda dice, at_ms, _seats, _nodes: PowerLostAfterRestart(
+        at_ms=at_ms, for_ms=40_000, after_ms=_span(dice, (1_000, 5_000, 20_000))
+    ),
     "BrokerPaused": _of_broker(BrokerPaused, _LONG),
     "BrokerCutOff": _of_broker(BrokerCutOff, _LONG),
     "NodeStops": lambda dice, at_ms, _seats, nodes: NodeStops(

@@ -21,6 +21,7 @@ from coterie.sim.world import World
 
 __all__ = ["CommitsAreKept"]
 
+_CLOCKS_DIFFER = 0.9
 Key = tuple[str, str, int]
 
 
@@ -30,6 +31,7 @@ class CommitsAreKept(Observer):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.told: dict[Key, int] = {}
+        self._told_ms: dict[Key, int] = {}
         self._ever_told: dict[Key, set[int]] = {}
         self._on_the_way: dict[Key, Counter[int]] = {}
         self.count = 0
@@ -45,7 +47,7 @@ class CommitsAreKept(Observer):
                 key = (fact.group_id, topic, partition)
                 if not self._on_the_way.get(key, {}).get(offset):
                     self.fails(f"{offset} was stored for {key}, and nobody has sent that")
-                self.told[key] = offset
+                self.told[key], self._told_ms[key] = offset, self.world.schedule.now_ms
                 self._ever_told.setdefault(key, set()).add(offset)
         elif kind is OffsetsExpired or kind is OffsetsDeletedFact:
             for topic, partition in fact.partitions:  # type: ignore[attr-defined]
@@ -66,10 +68,18 @@ class CommitsAreKept(Observer):
                 self._on_the_way[key][one.offset] -= 1  # one that was refused may be stored later nevertheless
 
     def broker_began(self, machine: Machine) -> None:
+        for key in [key for key in self.told if self._may_be_gone(machine, key)]:
+            del self.told[key]
         self._compare(machine, "after the broker came back")
 
     def sample(self) -> None:
         self._compare(self.world.machine, "now")
+
+    def _may_be_gone(self, machine: Machine, key: Key) -> bool:
+        """It was being deleted, or had expired, and the broker died before it could say so."""
+        kept_ms = machine.settings.offsets_retention_minutes * 60_000
+        had_expired = self.world.schedule.now_ms - self._told_ms[key] > kept_ms * _CLOCKS_DIFFER
+        return key[0] == self.world.admin.is_deleting or had_expired
 
     def _compare(self, machine: Machine, when: str) -> None:
         cluster = machine.cluster
@@ -89,5 +99,5 @@ class CommitsAreKept(Observer):
             if found is None or not self._on_the_way[key][found] > 0:
                 self.fails(f"{key} had {told} committed, and has {found} {when}")
                 return
-            self.told[key] = found
+            self.told[key], self._told_ms[key] = found, self.world.schedule.now_ms
             self._ever_told[key].add(found)

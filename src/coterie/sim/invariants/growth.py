@@ -7,6 +7,10 @@ from coterie.sim.observer import Observer
 __all__ = ["NothingGrows"]
 
 _FOR_A_MEMBER, _FOR_A_GROUP, _FOR_A_SHARD, _FOR_A_BROKER = 1, 2, 2, 8
+_TOKENS_OF_A_MEMBER = 2
+"""A join and a sync."""
+_LEFT_BEHIND = 50
+"""Commits of connections that are gone, on their way to the disk."""
 _FOR_A_CLIENT = 60
 """Things that a client may have before it in the schedule: alarms that were set again, packets, timeouts."""
 
@@ -32,3 +36,6 @@ class NothingGrows(Observer):
         parked = sum(link.connection.call is not None for link in machine.links)
         if timers > wanted + parked + _FOR_A_BROKER + logs:
             self.fails(f"{timers} timers for {members} members of {len(groups)} groups")
+        tokens = sum(1 for shard in shards for _ in shard.waiting_tokens())
+        if tokens > _TOKENS_OF_A_MEMBER * members + parked + _LEFT_BEHIND:
+            self.fails(f"{tokens} requests are parked by {members} members, and {parked} connections wait")
