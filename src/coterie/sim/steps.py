@@ -123,9 +123,17 @@ class DeleteGroup(Step):
 class MoveCoordinator(Step):
     group_id: str
     node: int
+    in_a_round: bool = False
+    """It waits for the moment at which everybody has joined and nobody has an assignment yet."""
 
     def begin(self, world: World) -> None:
-        world.machine.nodes.move_coordinator(self.group_id, self.node)
+        def move(_about: object = None) -> None:
+            world.machine.nodes.move_coordinator(self.group_id, self.node)
+
+        if self.in_a_round:
+            world.when_joined(self.group_id, move)
+        else:
+            move()
 
 
 @dataclass(frozen=True, kw_only=True)

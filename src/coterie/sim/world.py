@@ -12,7 +12,7 @@ from coterie.broker.settings import Settings
 from coterie.client.member import effects
 from coterie.client.words import TopicPartition
 from coterie.errors import KafkaError
-from coterie.facts import Fact
+from coterie.facts import Fact, JoinPhaseCompleted
 from coterie.group import Group
 from coterie.log import PartitionLog
 from coterie.messages import OffsetCommit
@@ -31,7 +31,7 @@ from coterie.sim.schedule import Schedule
 __all__ = ["World"]
 
 EPOCH_MS = 1_700_000_000_000
-RESTART_MS = 3_000
+SOON_MS = 60
 
 
 class World:
@@ -68,6 +68,8 @@ class World:
         self.admin = Admin(self, "admin", self._clock("admin"))
         self.is_healing = False
         self._lives: dict[str, int] = {}
+        self._awaited: dict[str, list[Callable[[object], None]]] = {}
+        self._moment_dice = self.dice.of("moments")
         self.observers = [make(self) for make in observers]
         self._on = {
             hook: [
@@ -165,6 +167,13 @@ class World:
 
     def tell(self, machine: Machine, fact: Fact) -> None:
         self._each("tell", machine, fact)
+        if self._awaited and type(fact) is JoinPhaseCompleted and fact.group_id in self._awaited:
+            for act in self._awaited.pop(fact.group_id):
+                self.schedule.after(int(self._moment_dice.random() * SOON_MS), act, None)
+
+    def when_joined(self, group_id: str, act: Callable[[object], None]) -> None:
+        """Soon after the next join phase of that group has ended, while assignments are on their way."""
+        self._awaited.setdefault(group_id, []).append(act)
 
     def broker_began(self, machine: Machine) -> None:
         self._each("broker_began", machine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coterie.group import Group, Member
+from coterie.group.group import NEVER
 from coterie.sim.observer import Observer
 
 __all__ = ["SilentMembersGo"]
@@ -29,7 +30,7 @@ class SilentMembersGo(Observer):
             self.fails(
                 f"{member.member_id} of {group.group_id} is silent since {by_ms - member.deadline_ms} ms too long"
             )
-        if member.alarm_ms > member.deadline_ms:
+        if member.alarm_ms > member.deadline_ms or member.alarm_ms == NEVER:
             self.fails(f"{member.member_id} of {group.group_id} may be silent as long as it likes")
 
 
