@@ -251,6 +251,15 @@ class Crashed(OfClient):
         return undo
 
 
+class Awakened(OfClient):
+    """A copy of a member, as of now, wakes when its generation is over, and speaks."""
+
+    def begin(self, world: World) -> None:
+        consumer = world.consumers.get(self.seat)
+        if consumer is not None and consumer.member.has_generation:
+            world.zombie(consumer)
+
+
 _SHORT = (100, 1_000, 5_000)
 _LONG = (1_000, 8_000, 30_000, 70_000)
 
@@ -300,6 +309,7 @@ FAULTS: dict[str, _Draw] = {
     "SlowLink": lambda dice, at_ms, seats, _nodes: SlowLink(
         at_ms=at_ms, seat=dice.choice(seats), for_ms=_span(dice, _LONG), by_ms=dice.choice((50, 500, 4_000))
     ),
+    "Awakened": _of_client(Awakened, (1,)),
     "Crashed": lambda dice, at_ms, seats, _nodes: Crashed(
         at_ms=at_ms, seat=dice.choice(seats), for_ms=_span(dice, _LONG), loses_power=dice.random() < 0.5
     ),

@@ -27,6 +27,7 @@ from coterie.sim.network import Network, Wire
 from coterie.sim.observer import HOOKS, Broken, Observer
 from coterie.sim.producer import Producer
 from coterie.sim.schedule import Schedule
+from coterie.sim.zombie import Zombie
 
 __all__ = ["World"]
 
@@ -137,6 +138,16 @@ class World:
         committer = Committer(self, name, self._clock(name), group_id, topic, partitions, every_ms)
         self.clients[name] = committer
         committer.begin()
+
+    def zombie(self, of: Consumer) -> None:
+        """It is copied now, and wakes when the group has another generation."""
+        name = f"{of.name}-zombie{len(self.clients)}"
+        zombie = self.clients[name] = Zombie(self, name, self._clock(name), of)
+        self.when_joined(of.group_id, zombie.begin)
+
+    def forget(self, client: Client) -> None:
+        client.later(0, lambda _: client.ends(), None)
+        self.clients.pop(client.name, None)
 
     def group(self, group_id: str) -> Group | None:
         """As its coordinator has it, if there is one now."""
