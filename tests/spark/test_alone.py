@@ -6,9 +6,11 @@ import pickle
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import StructType
 
 from coterie.errors import CoterieError, KafkaError
 from coterie.spark.errors import DataLossError
+from coterie.spark.group_log import GroupLogSource
 from coterie.spark.source import StreamReader
 from spark.standin import Query
 from spark.topics import Topic
@@ -100,6 +102,13 @@ def test_a_topic_made_anew_is_noticed(topic: Topic, tmp_path: Path) -> None:
 def test_a_topic_that_never_was_is_named(topic: Topic, tmp_path: Path) -> None:
     with pytest.raises(KafkaError, match=r'topic "ordres".*does not have it'):
         Query(topic, tmp_path, subscribe="ordres").run()
+
+
+def test_a_copy_of_another_kind_of_reader_is_of_its_kind(topic: Topic) -> None:
+    """The pipeline's reads other columns."""
+    options = {"kafka.bootstrap.servers": topic.address, "subscribe": topic.name}
+    reader = GroupLogSource(options).streamReader(StructType())
+    assert type(pickle.loads(pickle.dumps(reader))) is type(reader) is not StreamReader
 
 
 def test_a_copy_for_the_tasks_has_no_driver(topic: Topic, tmp_path: Path) -> None:

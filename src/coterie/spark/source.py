@@ -116,7 +116,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __reduce__(self) -> tuple[type[StreamReader], tuple[SourceOptions]]:
         """For the tasks, which need the options alone."""
-        return StreamReader, (self._options,)
+        return type(self), (self._options,)
 
     @property
     def driver(self) -> Alone | Seat:
