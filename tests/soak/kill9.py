@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -23,6 +24,8 @@ from soak.workers import IdempotentProducer, Member, PlainProducer, SimpleCommit
 __all__ = ["Outcome", "kill_again_and_again"]
 
 PARTITIONS = 3
+NODES = (1, 3)
+"""Every other life has three: then leaders are elsewhere than in the life before."""
 SETTINGS = [
     "--set=group.initial.rebalance.delay.ms=0",
     "--set=offsets.topic.num.partitions=3",
@@ -51,23 +54,29 @@ def make_workers(seed: int) -> list[Worker]:
     ]
 
 
-def kill_again_and_again(data: Path, kills: int, seed: int, log: Path, flush: str = "sync") -> Outcome:
-    """Raises `AssertionError` at the first thing that is not as it was acknowledged."""
+def kill_again_and_again(
+    data: Path, kills: int, seed: int, log: Path, flush: str = "sync", nodes: Sequence[int] = NODES
+) -> Outcome:
+    """Raises `AssertionError` at the first thing that is not as it was acknowledged.
+
+    `nodes`: how many, in one life after another.
+    """
     dice = Random(seed)
     workers = make_workers(seed)
     outcome = Outcome()
     for life in range(kills + 1):
         began = time.perf_counter()
-        with Serving(data, *SETTINGS, "--flush", flush, log=log) as broker:
-            bootstrap = broker.ready()
+        count = str(nodes[life % len(nodes)])
+        with Serving(data, *SETTINGS, "--flush", flush, "--nodes", count, log=log) as broker:
+            bootstrap, *_ = broker.ready().split(",")
             outcome.start_s.append(time.perf_counter() - began)
-            with Peer(bootstrap) as peer:
-                if life == 0:
+            if life == 0:
+                with Peer(bootstrap) as peer:
                     peer.find_coordinator()
                     peer.create("plain", PARTITIONS)
                     peer.create("idempotent", PARTITIONS)
-                for worker in workers:
-                    worker.check(peer)
+            for worker in workers:
+                worker.check_at(bootstrap)
             if life < kills:
                 _live(broker, bootstrap, workers, dice.uniform(0.05, 0.5), outcome)
             else:
@@ -109,13 +118,12 @@ def _live(broker: Serving, bootstrap: str, workers: list[Worker], seconds: float
 
 def _read_all_again(bootstrap: str, workers: list[Worker]) -> None:
     """Once more from the start, also what earlier lives had been asked for."""
-    with Peer(bootstrap) as peer:
-        for worker in workers:
-            if isinstance(worker, PlainProducer):
-                before, worker.seen = worker.seen, {}
-                worker.told = dict(before)
-                worker.check(peer)
-                assert worker.seen == before
+    for worker in workers:
+        if isinstance(worker, PlainProducer):
+            before, worker.seen = worker.seen, {}
+            worker.told = dict(before)
+            worker.check_at(bootstrap)
+            assert worker.seen == before
 
 
 def main() -> None:
@@ -123,11 +131,12 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--flush", choices=["sync", "os"], default="sync")
+    parser.add_argument("--nodes", type=int, nargs="+", default=NODES, help="of one life after another: 1 3")
     options = parser.parse_args()
     print(f"seed {options.seed}, {options.kills} kills", flush=True)
     with tempfile.TemporaryDirectory() as directory:
         data, log = Path(directory, "data"), Path(directory, "log")
-        outcome = kill_again_and_again(data, options.kills, options.seed, log, options.flush)
+        outcome = kill_again_and_again(data, options.kills, options.seed, log, options.flush, options.nodes)
         size = sum(file.stat().st_size for file in data.rglob("*") if file.is_file())
     slowest = max(outcome.start_s)
     print(f"{outcome.kills} kills, {outcome.acknowledged} acknowledged and found again, {size / 2**20:.1f} MiB;")

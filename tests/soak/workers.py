@@ -12,7 +12,7 @@ from random import Random
 from threading import Event
 
 from broker.peer import Peer
-from coterie.apis import describe_groups, init_producer_id, leave_group
+from coterie.apis import describe_groups, init_producer_id, leave_group, metadata
 from coterie.errors import ErrorCode
 from coterie.messages import DescribeGroup, JoinedGroup, LeaveGroup, LeavingMember
 from logs import batch, values_in
@@ -31,11 +31,26 @@ class Worker(ABC):
     def run(self, bootstrap: str, stop: Event) -> None:
         """Until the broker dies or we are told to stop."""
         try:
-            with Peer(bootstrap) as peer:
+            with Peer(self._home(bootstrap)) as peer:
                 while not stop.is_set():
                     self.work(peer)
         except (ConnectionError, TimeoutError):
             pass  # it was killed; what was under way may have happened or not
+
+    def check_at(self, bootstrap: str) -> None:
+        with Peer(self._home(bootstrap)) as peer:
+            self.check(peer)
+
+    def _home(self, bootstrap: str) -> str:
+        """The address of the node to ask; any node knows."""
+        with Peer(bootstrap) as peer:
+            return self.find_node(peer)
+
+    def find_node(self, peer: Peer) -> str:
+        """Of the group that is called as the worker is."""
+        found = peer.find_coordinator(self.name)
+        assert found.error is ErrorCode.NONE, found
+        return f"{found.host}:{found.port}"
 
     @abstractmethod
     def work(self, peer: Peer) -> None: ...
@@ -58,6 +73,12 @@ class PlainProducer(Worker):
         self.under_way: deque[bytes] = deque()
         self.told: dict[int, bytes] = {}
         self.seen: dict[int, bytes] = {}
+
+    def find_node(self, peer: Peer) -> str:
+        answer = peer.ask(metadata, metadata.Request(topics=[metadata.Topic(name=self.topic)]))
+        (leader,) = [one.leader_id for one in answer.topics[0].partitions if one.partition == self.partition]
+        (address,) = [f"{one.host}:{one.port}" for one in answer.brokers if one.node_id == leader]
+        return address
 
     def work(self, peer: Peer) -> None:
         while len(self.under_way) < PIPELINED:
