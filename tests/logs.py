@@ -24,6 +24,7 @@ from coterie.wire.records import BatchRecord, build_batch, records
 
 __all__ = ["SMALL", "FaultyFiles", "batch", "compact", "cut", "offsets_in", "read_all", "take_in", "values_in"]
 
+NOW = 1_000
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=150)
 """Several batches a segment, several rows an index."""
 
@@ -38,6 +39,17 @@ def batch(
         return build_batch(content)
     producer_id, epoch, sequence = producer
     return build_batch(content, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+
+
+def opened(
+    files: Files, config: LogConfig = SMALL, *, log_start: int = 0, recovery_point: int = 0, clean: bool = False
+) -> PartitionLog:
+    return PartitionLog.open(files, "t-0", config, NOW, log_start=log_start, recovery_point=recovery_point, clean=clean)
+
+
+def fill(log: PartitionLog, count: int, size: int = 50) -> None:
+    for number in range(count):
+        log.append(batch(b"%d" % number + bytes(size)), NOW)
 
 
 def values_in(data: Buffer) -> list[tuple[int, bytes | None]]:

@@ -12,7 +12,7 @@ from coterie.coordinator import partition_of
 from coterie.errors import CoterieError
 from coterie.log import Files
 
-__all__ = ["Three"]
+__all__ = ["Three", "elsewhere", "ready"]
 
 
 class Three(World):
@@ -75,3 +75,16 @@ class Three(World):
     def described(self, node: int) -> metadata.Response:
         answer: metadata.Response = self.client(node).ask(metadata, metadata.Request(topics=None))
         return answer
+
+
+def ready(files: Files | None = None, *, sync: bool = True, **settings: Any) -> Three:
+    """Topic `t` of six partitions, and groups are served."""
+    world = Three(files, settings, sync=sync)
+    client = world.client()
+    client.find_coordinator()
+    client.create("t", 6)
+    return world
+
+
+def elsewhere(world: Three, group: str = "g") -> int:
+    return world.other_than(world.coordinator(group))

@@ -13,30 +13,28 @@ up to is the caller's choice (`--flush os` or `sync`).
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from operator import attrgetter
 from typing import Self
 
-from coterie.errors import ErrorCode, MalformedError
 from coterie.log.appended import Appended
 from coterie.log.changes import Change
 from coterie.log.compaction import Compactable, compactable, first_dirty_offset, is_worth_rolling
 from coterie.log.config import LogConfig
 from coterie.log.deleted import DeletedSegment
-from coterie.log.errors import LogReadError, LogWriteError, OffsetOutOfRangeError, RefusedError, writing
+from coterie.log.errors import LogReadError, LogWriteError, OffsetOutOfRangeError, writing
 from coterie.log.files import Files
 from coterie.log.flushing import Flushing, FlushTarget, JournalTarget, Sealing
 from coterie.log.journal import JournalPart
 from coterie.log.layout import LOG
 from coterie.log.placing import place
+from coterie.log.reading import find_timestamp, read_batches, slot_of
 from coterie.log.recovery import Loaded, Recovery, load, load_cut
 from coterie.log.retention import reasons_to_drop
 from coterie.log.segment import Segment, TimestampedOffset
 from coterie.log.snapshots import snapshot_later
 from coterie.log.survivors import LastOfProducer
-from coterie.log.validation import OPENED_AT_ONCE, Origin, check_batches, too_large
+from coterie.log.validation import Origin, check_batches, too_large
 from coterie.wire.batch import NO_TIMESTAMP, BatchHeader, TimestampType, stamp_time, writable
 from coterie.wire.buffer import Buffer
 from coterie.wire.records import build_placed_batch
@@ -366,40 +364,17 @@ class PartitionLog:
             raise OffsetOutOfRangeError(
                 f"{self.path} has offsets from {self.log_start} to before {self.log_end}, not {from_offset}"
             )
-        try:
-            for slot in range(self._slot_of(from_offset), len(self._segments)):
-                segment = self._segments[slot]
-                if segment.base_offset >= up_to:
-                    break
-                data = segment.read(from_offset, max_bytes, up_to)
-                if data or segment.next_offset >= up_to:
-                    return data
-        except OSError as error:
-            raise LogReadError.of(f"cannot read {self.path} at offset {from_offset}", error) from error
-        return b""  # compaction may leave a segment with nothing at or after the offset: the next one has it
+        return read_batches(self._segments, self.path, from_offset, max_bytes, up_to)
 
     def _check_order(self) -> None:
         if self._cut_to is not None:
             raise LogReadError(f"{self.path} cannot be read until it is cut back to offset {self._cut_to}", None)
 
-    def _slot_of(self, offset: int) -> int:
-        return max(bisect_right(self._segments, offset, key=attrgetter("base_offset")) - 1, 0)
-
     def offset_for_timestamp(self, timestamp: int, up_to: int) -> TimestampedOffset | None:
         """The first record that is not older than `timestamp` and lies before `up_to`."""
         self._check_order()
-        limit = min(self.config.max_decompressed_bytes, OPENED_AT_ONCE)
-        try:
-            for segment in self._segments:
-                if segment.max_timestamp >= timestamp and segment.next_offset > self.log_start:
-                    found = segment.find_timestamp(timestamp, self.log_start, limit)
-                    if found is not None:
-                        return found if found.offset < up_to else None
-        except OSError as error:
-            raise LogReadError.of(f"cannot look for a timestamp in {self.path}", error) from error
-        except MalformedError as error:  # records are not opened on append: a producer may have sent nonsense
-            raise RefusedError(ErrorCode.CORRUPT_MESSAGE, f"{self.path} has a batch without sense: {error}") from None
-        return None
+        found = find_timestamp(self._segments, self.path, self.config, timestamp, self.log_start)
+        return found if found is not None and found.offset < up_to else None
 
     def offset_of_latest_timestamp(self, up_to: int) -> TimestampedOffset | None:
         """The first record with the latest timestamp of the log."""
@@ -466,12 +441,12 @@ class PartitionLog:
 
     def has(self, segments: Sequence[Segment]) -> bool:
         """Whether these are still part of it, one after the other, and it can be changed."""
-        slot = self._slot_of(segments[0].base_offset)
+        slot = slot_of(self._segments, segments[0].base_offset)
         return self.is_in_order and self._segments[slot : slot + len(segments)] == list(segments)
 
     def replace(self, segments: Sequence[Segment], cleaned: Segment) -> None:
         """Read `cleaned` from now on, instead of segments that it has."""
-        slot = self._slot_of(segments[0].base_offset)
+        slot = slot_of(self._segments, segments[0].base_offset)
         self._segments[slot : slot + len(segments)] = [cleaned]
 
     def expire_producers(self, now_ms: int) -> list[int]:
