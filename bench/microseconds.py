@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import cProfile
+import gc
 import pstats
 import tempfile
 import time
@@ -193,6 +194,8 @@ def profiled(bench: Bench, action: Callable[[], None], functions: int) -> str:
 
 def measure(what: str, partitions: int, functions: int) -> str:
     with tempfile.TemporaryDirectory() as data:
+        gc.freeze()  # as in `coterie serve`: else a collection falls into one profile or the other
+        gc.set_threshold(100_000, 20, 50)
         bench = Bench(data)
         admin = Connection("127.0.0.1")
         bench.say(admin, find_coordinator, find_coordinator.Request(keys=["g"]), 1)
