@@ -116,8 +116,11 @@ class Client(Host):
         return version, row.has_flexible_response_header(version), frame[:_CORRELATION_AT], frame[_CORRELATION_AT + 4 :]
 
     def _any_node(self) -> int:
+        """As `client/cluster.py`: whom it could not reach it asks when nobody else is left."""
         numbers = self.world.machine.numbers
-        return numbers[0] if len(numbers) == 1 else self._dice.choice(numbers)
+        if len(numbers) == 1:
+            return numbers[0]
+        return self._dice.choice([one for one in numbers if one not in self._failures] or numbers)
 
     def _open(self, node_id: int, lane: str) -> Wire:
         failures = self._failures.get(node_id, 0)
