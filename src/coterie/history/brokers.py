@@ -22,7 +22,7 @@ from coterie.history.registry import (
     SessionBegan,
     SessionEnded,
 )
-from coterie.history.server_side import Coordinator
+from coterie.history.server_side import Asked, Coordinator
 from coterie.history.server_words import Hello
 from coterie.history.words import Effects, HangUp, Heard, Hung, Rang
 
@@ -53,6 +53,8 @@ class BrokerSeat:
         self._topics = topics or {}
         self._assignor = assignor
         self._session = ANY_SESSION
+        self._tenures = 0
+        """So many coordinators it has been."""
         self._on: Mapping[type, Callable[[Any, int], Effects]] = {
             SessionBegan: self._session_began,
             SessionEnded: self._session_ended,
@@ -68,7 +70,7 @@ class BrokerSeat:
 
     def _session_began(self, event: SessionBegan, _now_ms: int) -> Effects:
         self._session = event.number
-        return [Ask(Create(f"{BROKERS}/{self.broker_id}", self._address.encode()), self._session, self._registered)]
+        return [Ask(Create(f"{BROKERS}/{self.broker_id}", self._address.encode()), self._session)]
 
     def _session_ended(self, _event: SessionEnded, _now_ms: int) -> Effects:
         """Whatever it coordinated, somebody else does now."""
@@ -82,23 +84,28 @@ class BrokerSeat:
             return []
         if event.trouble is not None:
             return [event.ask]  # as long as there is a session, everything can be asked twice
-        then: Callable[[Any, int], Effects] = event.ask.about
-        return then(event.value, now_ms)
-
-    def _registered(self, _made: bool, _now_ms: int) -> Effects:
-        return self._look() if self._groups else []
+        about = event.ask.about
+        if isinstance(about, Asked):
+            one = self.coordinators.get(about.group_id)
+            if one is None or one.tenure != about.tenure:
+                return []
+            return one.answered(about, event.value, now_ms)
+        if isinstance(event.ask.operation, Create):
+            return self._look() if self._groups else []
+        return self._looked(event.value)
 
     def _look(self) -> Effects:
-        return [Ask(Children(BROKERS), self._session, self._looked)]
+        return [Ask(Children(BROKERS), self._session)]
 
-    def _looked(self, brokers: list[str], _now_ms: int) -> Effects:
+    def _looked(self, brokers: list[str]) -> Effects:
         effects: Effects = []
         for group_id in self._groups:
             is_ours = bool(brokers) and coordinator_of(group_id, brokers) == self.broker_id
             one = self.coordinators.get(group_id)
             if is_ours and one is None:
                 assert self._assignor is not None
-                one = Coordinator(group_id, self._address, self._session, self._topics, self._assignor)
+                self._tenures += 1
+                one = Coordinator(group_id, self._address, self._session, self._topics, self._assignor, self._tenures)
                 self.coordinators[group_id] = one
                 effects += one.begin()
             elif not is_ours and one is not None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from enum import Enum
-from functools import partial
+from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
 from coterie.assignors import Assignor, Topic
@@ -22,13 +22,9 @@ from coterie.history.server_words import Commit, HasStopped, Hello, Refused, Sta
 from coterie.history.shares import shares
 from coterie.history.words import Arm, Effects, HangUp, Heard, Hung, Offsets, Partition, Rang, Say
 
-__all__ = ["Coordinator", "State", "read_assignment"]
+__all__ = ["Asked", "Coordinator", "State", "read_assignment"]
 
 AGAIN, AGAIN_MS = "claim again", 200
-
-
-Then = Callable[[Any, int], Effects]
-"""What follows from an answer."""
 
 
 class State(Enum):
@@ -51,13 +47,49 @@ def write_assignment(generation: int, owners: Mapping[Partition, str]) -> bytes:
     return json.dumps({"generation": generation, "owners": rows}).encode()
 
 
-def _nothing(_value: Any, _now_ms: int) -> Effects:
-    return []
+class Step(Enum):
+    """What an answer is about."""
+
+    CLAIM = auto()
+    HOLDER = auto()
+    FIRST = auto()
+    LOAD = auto()
+    OFFSET = auto()
+    LOOK = auto()
+    WISH = auto()
+    LAST_OFFSETS = auto()
+    COMMIT = auto()
+    DECISION = auto()
+    CHECK = auto()
+    RESIGN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """With every question, and back with its answer. `tenure`: of which coordinator, of those a broker has had."""
+
+    group_id: str
+    tenure: int
+    step: Step
+    what: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    members: frozenset[str]
+    owners: Mapping[Partition, str]
+    data: bytes
 
 
 class Coordinator:
     def __init__(
-        self, group_id: str, address: str, session: int, topics: Mapping[str, Topic], assignor: Assignor
+        self,
+        group_id: str,
+        address: str,
+        session: int,
+        topics: Mapping[str, Topic],
+        assignor: Assignor,
+        tenure: int = 0,
     ) -> None:
         """For as long as that session lasts."""
         self.group_id = group_id
@@ -65,11 +97,13 @@ class Coordinator:
         self.generation = 0
         self.owners: dict[Partition, str] = {}
         self.rounds = 0
+        self.tenure = tenure
         self._address = address
         self._session = session
         self._topics = topics
         self._assignor = assignor
         self._paths = Paths(group_id)
+        self._partitions = [(name, one) for name, known in sorted(topics.items()) for one in range(known.partitions)]
         self._version = 0
         self._subscriptions: dict[str, list[str]] = {}
         """Of everybody who is there."""
@@ -87,6 +121,20 @@ class Coordinator:
             Heard: self._heard,
             Hung: self._hung,
         }
+        self._then: Mapping[Step, Callable[[Any, Any, int], Effects]] = {
+            Step.CLAIM: self._claimed,
+            Step.HOLDER: self._who_holds_it,
+            Step.FIRST: self._there_is_one,
+            Step.LOAD: self._loaded,
+            Step.OFFSET: self._found_offset,
+            Step.LOOK: self._looked,
+            Step.WISH: self._wants,
+            Step.LAST_OFFSETS: self._wrote_last_offsets,
+            Step.COMMIT: self._wrote_commit,
+            Step.DECISION: self._wrote_decision,
+            Step.CHECK: self._is_it_ours,
+            Step.RESIGN: lambda *_about: [],
+        }
         self._said: Mapping[type, Callable[[str, Any], Effects]] = {
             Hello: self._hello,
             HasStopped: self._has_stopped,
@@ -96,29 +144,29 @@ class Coordinator:
     def handle(self, event: Any, now_ms: int) -> Effects:
         return self._on[type(event)](event, now_ms)
 
+    def answered(self, asked: Asked, value: Any, now_ms: int) -> Effects:
+        return [] if self.state is State.REPLACED else self._then[asked.step](asked.what, value, now_ms)
+
+    def _ask(self, operation: Operation, step: Step, what: Any = None) -> Ask:
+        return Ask(operation, self._session, Asked(self.group_id, self.tenure, step, what))
+
     # --- becoming it --------------------------------------------------------------------------------------------------
 
     def begin(self) -> Effects:
-        return [self._ask(Create(self._paths.coordinator, self._address.encode()), self._claimed)]
+        return [self._ask(Create(self._paths.coordinator, self._address.encode()), Step.CLAIM)]
 
     def end(self) -> Effects:
         """The group belongs elsewhere: its members have to look for the one who has it."""
         held, self.state = self.state is not State.CLAIMING, State.REPLACED
         hang_up = [HangUp(one) for one in sorted(self._connected)]
-        return [*hang_up, Ask(Delete(self._paths.coordinator), self._session, _nothing)] if held else hang_up
+        return [*hang_up, self._ask(Delete(self._paths.coordinator), Step.RESIGN)] if held else hang_up
 
-    def _ask(self, operation: Operation, then: Then) -> Ask:
-        def if_still_ours(value: Any, now_ms: int) -> Effects:
-            return [] if self.state is State.REPLACED else then(value, now_ms)
-
-        return Ask(operation, self._session, if_still_ours)
-
-    def _claimed(self, is_ours: bool, _now_ms: int) -> Effects:
+    def _claimed(self, _what: None, is_ours: bool, _now_ms: int) -> Effects:
         if is_ours:
             return self._load()
-        return [self._ask(Get(self._paths.coordinator), self._who_holds_it)]
+        return [self._ask(Get(self._paths.coordinator), Step.HOLDER)]
 
-    def _who_holds_it(self, node: Node | None, now_ms: int) -> Effects:
+    def _who_holds_it(self, _what: None, node: Node | None, now_ms: int) -> Effects:
         """Ourselves, if the answer was lost. Otherwise that one has to see first that it is not its group any more."""
         if node is not None and node.data == self._address.encode():
             return self._load()
@@ -128,35 +176,29 @@ class Coordinator:
         if self.state is not State.CLAIMING:
             return []
         self.state = State.LOADING
-        first = Create(self._paths.assignment, write_assignment(0, {}), is_ephemeral=False)
-        return [self._ask(first, self._there_is_one)]
+        return [self._ask(Create(self._paths.assignment, write_assignment(0, {}), is_ephemeral=False), Step.FIRST)]
 
-    def _there_is_one(self, _made: bool, _now_ms: int) -> Effects:
-        return [self._ask(Get(self._paths.assignment), self._loaded)]
+    def _there_is_one(self, _what: None, _made: bool, _now_ms: int) -> Effects:
+        return [self._ask(Get(self._paths.assignment), Step.LOAD)]
 
-    def _loaded(self, node: Node, _now_ms: int) -> Effects:
+    def _loaded(self, _what: None, node: Node, _now_ms: int) -> Effects:
         self._version = node.version
         self.generation, self.owners = read_assignment(node.data)
-        every = [(topic, number) for topic, known in sorted(self._topics.items()) for number in range(known.partitions)]
-        left = len(every)
+        return [self._ask(Get(self._paths.offset(one)), Step.OFFSET, one) for one in self._partitions]
 
-        def found(one: Partition, node: Node | None, _now_ms: int) -> Effects:
-            nonlocal left
-            left -= 1
-            self._offsets[one] = read_offset(node.data) if node is not None else 0
-            return [] if left else self._look()
-
-        return [self._ask(Get(self._paths.offset(one)), partial(found, one)) for one in every]
+    def _found_offset(self, one: Partition, node: Node | None, _now_ms: int) -> Effects:
+        self._offsets[one] = read_offset(node.data) if node is not None else 0
+        return self._look() if len(self._offsets) == len(self._partitions) else []
 
     # --- who is there -------------------------------------------------------------------------------------------------
 
     def _look(self) -> Effects:
-        return [self._ask(Children(self._paths.ids), self._looked)]
+        return [self._ask(Children(self._paths.ids), Step.LOOK)]
 
-    def _looked(self, members: list[str], _now_ms: int) -> Effects:
+    def _looked(self, _what: None, members: list[str], _now_ms: int) -> Effects:
         self._subscriptions = {one: self._subscriptions.get(one, []) for one in members}
         unknown = [one for one, topics in self._subscriptions.items() if not topics]
-        asks = [self._ask(Get(self._paths.member(one)), partial(self._wants, one)) for one in unknown]
+        asks = [self._ask(Get(self._paths.member(one)), Step.WISH, one) for one in unknown]
         return [*asks] or self._consider()
 
     def _wants(self, member_id: str, node: Node | None, _now_ms: int) -> Effects:
@@ -185,39 +227,42 @@ class Coordinator:
         if self._still_reads:
             return []
         self.state = State.WRITING
-        return self._write(self._positions, self._decide) if self._positions else self._decide()
+        return self._write(self._positions, Step.LAST_OFFSETS) if self._positions else self._decide()
 
-    def _write(self, positions: Offsets, then: Callable[[], Effects]) -> Effects:
+    def _write(self, positions: Offsets, step: Step) -> Effects:
         values = {self._paths.offset(one): write_offset(at) for one, at in sorted(positions.items())}
+        return [self._ask(Puts(values, self._fence), step, positions)]
 
-        def written(is_done: bool, _now_ms: int) -> Effects:
-            if not is_done:
-                return self._is_replaced()
-            self._offsets.update(positions)
-            return then()
+    def _wrote_commit(self, positions: Offsets, is_done: bool, _now_ms: int) -> Effects:
+        if not is_done:
+            return self._is_replaced()
+        self._offsets.update(positions)
+        return []
 
-        return [self._ask(Puts(values, self._fence), written)]
+    def _wrote_last_offsets(self, positions: Offsets, is_done: bool, now_ms: int) -> Effects:
+        self._wrote_commit(positions, is_done, now_ms)
+        return self._decide() if is_done else []
 
     def _decide(self) -> Effects:
         self._positions = {}
-        subscriptions = dict(self._subscriptions)
-        given = shares(self._assignor, subscriptions, self._topics) if subscriptions else {}
+        given = shares(self._assignor, self._subscriptions, self._topics) if self._subscriptions else {}
         owners = {partition: member for member, mine in given.items() for partition in mine}
         data = write_assignment(self.generation + 1, owners)
+        decision = Decision(frozenset(self._subscriptions), owners, data)
+        return [self._ask(Puts({self._paths.assignment: data}, self._fence), Step.DECISION, decision)]
 
-        def written(_is_done: bool, _now_ms: int) -> Effects:
-            return [self._ask(Get(self._paths.assignment), is_it_ours)]  # also if the answer was lost, and it was done
+    def _wrote_decision(self, decision: Decision, _is_done: bool, _now_ms: int) -> Effects:
+        """Also if the answer was lost it may have been done."""
+        return [self._ask(Get(self._paths.assignment), Step.CHECK, decision)]
 
-        def is_it_ours(node: Node, _now_ms: int) -> Effects:
-            if node.data != data:
-                return self._is_replaced()
-            self.generation, self.owners, self._version = self.generation + 1, owners, node.version
-            self._assigned_to = set(subscriptions)
-            self.state = State.STABLE
-            start = [self._start(one) for one in sorted(self._connected & subscriptions.keys())]
-            return [*start, *self._consider()]
-
-        return [self._ask(Puts({self._paths.assignment: data}, self._fence), written)]
+    def _is_it_ours(self, decision: Decision, node: Node, _now_ms: int) -> Effects:
+        if node.data != decision.data:
+            return self._is_replaced()
+        self.generation, self.owners, self._version = self.generation + 1, dict(decision.owners), node.version
+        self._assigned_to = set(decision.members)
+        self.state = State.STABLE
+        start = [self._start(one) for one in sorted(self._connected & decision.members)]
+        return [*start, *self._consider()]
 
     @property
     def _fence(self) -> tuple[str, int]:
@@ -266,4 +311,4 @@ class Coordinator:
     def _commit(self, peer: str, message: Commit) -> Effects:
         if not self.owns(peer, message.generation, message.positions):
             return [Say(Refused(message.generation), peer)] if self.state is State.STABLE else []
-        return self._write(message.positions, list) if self.state in {State.STABLE, State.STOPPING} else []
+        return self._write(message.positions, Step.COMMIT) if self.state in {State.STABLE, State.STOPPING} else []
