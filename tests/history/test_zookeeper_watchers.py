@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from coterie.history.registry import SessionEnded
-from coterie.history.zookeeper_watchers import Phase
+from coterie.history.zookeeper_watchers import Phase, WatchingSettings
 from history.bench import SESSION_MS, Bench
 
 
-def settled(members: int, **more: int) -> Bench:
-    bench = Bench(partitions=more.pop("partitions", 6))
+def settled(members: int, partitions: int = 6) -> Bench:
+    bench = Bench(partitions=partitions)
     bench.broker("1")
     bench.run(200)
     for number in range(members):
-        bench.watching(f"c{number}", **more)
+        bench.watching(f"c{number}")
         bench.run(6_000)
     assert bench.is_shared_out()
     return bench
@@ -123,7 +123,7 @@ def test_a_claim_that_another_holds_is_a_conflict_and_all_is_given_up_until_late
     bench.ensemble.servers[0].lag_ms = 0
     only = bench.actors["c0"]
     only.zookeeper.cut()  # hears nothing of the newcomer, and its session goes on for a while
-    newcomer = bench.watching("c1", rebalance_backoff_ms=1_000)
+    newcomer = bench.watching("c1", settings=WatchingSettings(rebalance_backoff_ms=1_000))
     bench.run(500)
     machine = newcomer.machine
     assert machine.conflicts == 1 and machine.phase is Phase.BACKING_OFF and not machine.reads
@@ -137,7 +137,7 @@ def test_after_a_few_tries_it_gives_up_until_the_next_change() -> None:
     bench = settled(1)
     only = bench.actors["c0"]
     only.zookeeper.cut()
-    newcomer = bench.watching("c1", rebalance_max_retries=2, rebalance_backoff_ms=100)
+    newcomer = bench.watching("c1", settings=WatchingSettings(rebalance_max_retries=2, rebalance_backoff_ms=100))
     bench.run(1_000)
     assert newcomer.machine.has_given_up and newcomer.machine.phase is Phase.SETTLED and not newcomer.machine.reads
     bench.run(SESSION_MS + 3_000)  # c0's session ends: a change

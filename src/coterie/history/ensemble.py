@@ -58,6 +58,8 @@ class Ensemble:
         self._sessions: dict[int, tuple[ModelClient, int]] = {}
         """As the leader has them: whose, and until when it must be heard of."""
         self._last_session = self._last_ask = 0
+        self.decided: Callable[[Transaction], None] = lambda _what: None
+        """Called when the leader has decided on a change, and has it."""
 
     def client(self, name: str, post: Callable[[Any], None]) -> ModelClient:
         return ModelClient(self, name, post)
@@ -250,6 +252,7 @@ class Ensemble:
 
     def _commit(self, what: Transaction) -> None:
         self._apply((self.leader, what))
+        self.decided(what)
         for follower in self.servers[1:]:
             self._from_leader(follower, self._apply, (follower, what))
 
