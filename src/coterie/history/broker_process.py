@@ -14,11 +14,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from coterie.assignors import Topic, assignor
+from coterie.assignors import Topic
 from coterie.history.brokers import BrokerSeat
 from coterie.history.journal import Journal
 from coterie.history.lines import Listener
 from coterie.history.loop import Loop, Station
+from coterie.history.shares import strategy_of
 from coterie.history.words import HangUp, Say
 
 __all__ = ["BrokerProcess"]
@@ -34,7 +35,7 @@ class BrokerProcess:
         topics = {name: Topic(partitions) for name, partitions in told["topics"].items()}
         self._station = Station(
             self._loop,
-            BrokerSeat(told["broker"], self._listener.address, told["groups"], topics, assignor(told["strategy"])),
+            BrokerSeat(told["broker"], self._listener.address, told["groups"], topics, strategy_of(told["strategy"])),
             told["zookeeper"],
             session_timeout_ms=told["session_timeout_ms"],
             performs={Say: self._listener.say, HangUp: self._listener.hang_up},

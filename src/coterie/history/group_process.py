@@ -1,8 +1,8 @@
 """A member of today's design as a process of its own: the shipped consumer, and a journal like the others'.
 
-    python -m coterie.history.group_process '{"name": "c1", "strategy": "range", "group": "g", ...}'
+    python -m coterie.history.group_process '{"name": "c1", "strategies": ["range"], "group": "g", ...}'
 
-`strategy` may be `module:Class`: an assignor of the user's own, which no broker knows of.
+A strategy may be `module:Class`: an assignor of the user's own, which no broker knows of.
 """
 
 from __future__ import annotations
@@ -10,29 +10,19 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from coterie import Consumer
-from coterie.assignors import Assignor, assignor
 from coterie.client.words import TopicPartition
-from coterie.errors import CommitFailedError, KafkaError
-from coterie.history.journal import Journal
+from coterie.errors import CommitFailedError, KafkaError, RebalanceInProgressError
+from coterie.history.journal import COMMIT_MS, Journal, now_ms
+from coterie.history.shares import strategy_of
 from coterie.history.words import Partition
 
-__all__ = ["GroupProcess", "strategy_of"]
+__all__ = ["GroupProcess"]
 
 POLL_S = 0.05
-
-
-def strategy_of(name: str) -> Assignor:
-    """One of ours by its name, or `module:Class`."""
-    module, colon, kind = name.partition(":")
-    if not colon:
-        return assignor(name)
-    made: Assignor = getattr(import_module(module), kind)()
-    return made
 
 
 class GroupProcess:
@@ -61,12 +51,15 @@ class GroupProcess:
         )
 
     def run(self) -> None:
+        commit_ms = now_ms() + COMMIT_MS
         while not self._is_over:
             records = self._consumer.poll(POLL_S)
             if records:
                 self._journal.done([(record.partition, record.offset) for record in records])
                 for record in records:
                     self._done[TopicPartition(record.topic, record.partition)] = record.offset + 1
+            if now_ms() >= commit_ms:
+                commit_ms = now_ms() + COMMIT_MS
                 self._commit()
         self._commit()
         self._consumer.close()
@@ -78,6 +71,8 @@ class GroupProcess:
             self._consumer.commit(dict(self._done))
         except CommitFailedError:
             self._done.clear()  # we are out of the group: somebody else reads it
+        except RebalanceInProgressError:
+            return  # what is still ours after the round is committed then
         except KafkaError as error:
             if not error.retriable:
                 raise

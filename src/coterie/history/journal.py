@@ -14,7 +14,14 @@ from pathlib import Path
 
 from coterie.history.words import Partition
 
-__all__ = ["Journal", "Line", "done_by", "lines_of"]
+__all__ = ["COMMIT_MS", "Journal", "Line", "done_by", "lines_of", "now_ms"]
+
+COMMIT_MS = 500
+"""Whoever keeps a journal commits so often, whatever its design: so what is processed twice can be compared."""
+
+
+def now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000  # noqa: TID251  this is the real world
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +45,7 @@ class Journal:
         if reads == self._last and not is_news:
             return
         self._last = reads
-        now_ms = time.time_ns() // 1_000_000
-        self._reads.write(json.dumps({"at_ms": now_ms, "reads": sorted(reads), "counts": dict(counts)}) + "\n")
+        self._reads.write(json.dumps({"at_ms": now_ms(), "reads": sorted(reads), "counts": dict(counts)}) + "\n")
 
     def close(self) -> None:
         self._done.close()

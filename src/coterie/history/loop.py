@@ -5,24 +5,20 @@ Whoever has an event posts it, from any thread. What a machine wants done is don
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from coterie.history.journal import now_ms
 from coterie.history.kazoo_registry import KazooRegistry
 from coterie.history.registry import Ask
 from coterie.history.words import Arm, Machine, Rang
 
-__all__ = ["Loop", "Station", "now_ms"]
+__all__ = ["Loop", "Station"]
 
 Perform = Callable[[Any], None]
-
-
-def now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000  # noqa: TID251  this is the real world
 
 
 class Station:

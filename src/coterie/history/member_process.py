@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from coterie import Consumer
-from coterie.assignors import Topic, assignor
+from coterie.assignors import Topic
 from coterie.client.words import TopicPartition
-from coterie.history.journal import Journal
+from coterie.history.journal import COMMIT_MS, Journal, now_ms
 from coterie.history.lines import Line
-from coterie.history.loop import Loop, Station, now_ms
+from coterie.history.loop import Loop, Station
+from coterie.history.shares import strategy_of
 from coterie.history.told_member import ToldMember
 from coterie.history.words import CommitDue, Connect, Say, StartReading, Stopped, StopReading
 from coterie.history.zookeeper_watchers import WatchingConsumer, WatchingSettings
 
 __all__ = ["MemberProcess"]
 
-COMMIT_MS = 500
 POLL_S, TURN_MS = 0.02, 5
 
 
@@ -124,7 +124,7 @@ def _machine(told: dict[str, Any]) -> Any:
     if told["design"] == 2:
         return ToldMember(told["group"], told["name"], list(topics))
     settings = WatchingSettings(rebalance_backoff_ms=told["backoff_ms"])
-    return WatchingConsumer(told["group"], told["name"], list(topics), topics, assignor(told["strategy"]), settings)
+    return WatchingConsumer(told["group"], told["name"], list(topics), topics, strategy_of(told["strategy"]), settings)
 
 
 if __name__ == "__main__":

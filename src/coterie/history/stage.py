@@ -36,10 +36,11 @@ from coterie.history.zookeeper import ZooKeeper
 __all__ = ["GROUP", "TOPIC", "Stage"]
 
 TOPIC, GROUP = "t", "g"
+BROKER_NAME = "broker-"
 PATIENCE_S, PAUSE_S = 60.0, 0.05
 CALM_S = 0.3
 """Nothing has changed for so long: it is settled."""
-SESSION_MS = 3_000
+SESSION_MS = 2_000
 BROKER = {"group.initial.rebalance.delay.ms": 300, "group.min.session.timeout.ms": 1_000}
 MODULES = {1: "coterie.history.member_process", 2: "coterie.history.member_process", 3: "coterie.history.group_process"}
 
@@ -54,16 +55,21 @@ class Stage:
         strategies: Sequence[str] = ("range",),
         brokers: int = 2,
         rate: int = 200,
+        zookeeper: ZooKeeper | None = None,
     ) -> None:
-        """`strategies`: of the consumers, but under design 2 of the brokers, and there is one."""
+        """`strategies`: of the consumers, but under design 2 of the brokers, and there is one.
+
+        `zookeeper`: one that runs, if there is; everything is then kept under a node of its own.
+        """
         self.home = home
         self.design = design
         self.strategies = list(strategies)
         self.partitions = partitions
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.broker = Broker(None, BROKER, nodes=brokers)
-        self.zookeeper: ZooKeeper | None = None
-        self._brokers = [str(number) for number in range(1, brokers + 1)]
+        self._zookeeper = zookeeper
+        self._address = ""
+        self.brokers = [str(number) for number in range(1, brokers + 1)]
         self._rate = rate
         self._stops = threading.Event()
         self._stream = threading.Thread(target=self._produce, name="stream", daemon=True)
@@ -74,11 +80,12 @@ class Stage:
         with ExitStack() as opened:
             opened.enter_context(self.broker)
             if self.design != 3:
-                self.zookeeper = opened.enter_context(ZooKeeper(self.home / "zookeeper"))
+                zookeeper = self._zookeeper or opened.enter_context(ZooKeeper(self.home / "zookeeper"))
+                self._address = f"{zookeeper.address}/{self.home.name}"
             self.admin = opened.enter_context(Admin({"bootstrap.servers": self.broker.bootstrap_servers}))
             checked(self.admin.create_topics([NewTopic(TOPIC, self.partitions)]))
             opened.callback(self._end_all)
-            for broker in self._brokers:
+            for broker in self.brokers:
                 self.add_broker(broker)
             self._stream.start()
             self._opened = opened.pop_all()
@@ -99,7 +106,7 @@ class Stage:
         """What it says to ZooKeeper. Under design 3 there is nobody to say it to."""
         if self.design != 3:
             groups = [GROUP] if self.design == 2 else []
-            self._run(f"broker-{broker}", "coterie.history.broker_process", {"broker": broker, "groups": groups})
+            self._run(f"{BROKER_NAME}{broker}", "coterie.history.broker_process", {"broker": broker, "groups": groups})
 
     def _run(self, name: str, module: str, told: dict[str, Any]) -> None:
         everybody = {
@@ -107,7 +114,7 @@ class Stage:
             "group": GROUP,
             "topics": {TOPIC: self.partitions},
             "bootstrap": self.broker.bootstrap_servers,
-            "zookeeper": self.zookeeper.address if self.zookeeper is not None else "",
+            "zookeeper": self._address,
             "session_timeout_ms": SESSION_MS,
             "backoff_ms": 300,
             "strategy": self.strategies[0],
@@ -126,6 +133,14 @@ class Stage:
         process = self.processes.pop(name)
         process.send_signal(how)
         process.wait(PATIENCE_S)
+
+    def restart(self, name: str) -> None:
+        """In order, with the strategies that are to be had now."""
+        self.end(name)
+        if name.startswith(BROKER_NAME):
+            self.add_broker(name.removeprefix(BROKER_NAME))
+        else:
+            self.add(name)
 
     def signal(self, name: str, how: signal.Signals) -> None:
         self.processes[name].send_signal(how)
@@ -168,6 +183,15 @@ class Stage:
                     found.setdefault(one, []).append(name)
         return found
 
+    @property
+    def seats(self) -> list[str]:
+        """What brokers say to ZooKeeper, as processes."""
+        return [name for name in self.processes if name.startswith(BROKER_NAME)]
+
+    @property
+    def members(self) -> list[str]:
+        return [name for name in self.processes if not name.startswith(BROKER_NAME)]
+
     def counts(self) -> Counter[str]:
         """Of all processes together: asked and told so far."""
         return sum((Counter(lines[-1].counts) for lines in lines_of(self.home).values() if lines), Counter())
@@ -175,13 +199,16 @@ class Stage:
     def is_shared_out(self) -> bool:
         """Every partition has one reader, and everybody who can have one reads something."""
         owners = self.owners()
-        members = [name for name in self.processes if not name.startswith("broker-")]
         busy = {name for names in owners.values() for name in names}
         return (
             len(owners) == self.partitions
             and all(len(names) == 1 for names in owners.values())
-            and len(busy) == min(len(members), self.partitions)
+            and len(busy) == min(len(self.members), self.partitions)
         )
+
+    def has_all_but(self, name: str) -> bool:
+        """The others read everything, whatever this one believes."""
+        return len({one for one, names in self.owners().items() if names != [name]}) == self.partitions
 
     def settle(self) -> None:
         """Until it is so, and stays so for a while."""
