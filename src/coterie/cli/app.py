@@ -367,6 +367,50 @@ def sim(
     )
 
 
+@app.command("compare-designs")
+def compare_designs(
+    members: Annotated[
+        str, typer.Option(metavar="SIZES", help="Group sizes: 3,10,30. Seeds with faults are told with the first.")
+    ] = "3,10,30",
+    partitions: Annotated[int, typer.Option(min=1, max=1_000, help="Of the topic.")] = 60,
+    seed: Annotated[int, typer.Option(min=0, help="Of the story in which nothing goes wrong by itself.")] = 1,
+    seeds: Annotated[
+        str, typer.Option(metavar="FIRST-LAST", help="Of the stories with faults: 0-99, or 1,5,20-29.")
+    ] = "0-9",
+    real: Annotated[
+        bool, typer.Option("--real", help="Also with processes, on a real ZooKeeper and our broker. Needs Java.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Pictures (SVG): growth, owners, split-brain.")
+    ] = None,
+) -> None:
+    """Tell the three designs of consumer groups the same story: what does each make of it?
+
+    Design 1, ZooKeeper watchers: every consumer watches and decides alone. Design 2, server-side: a coordinator watches
+    and decides. Design 3, today's: the coordinator keeps the group, a member decides; eager and cooperative. In the
+    story n consumers share a topic, one joins, one dies, the broker that coordinates goes and comes, and at last there
+    is a new strategy. It is simulated: designs 1 and 2 on a model of ZooKeeper whose followers lag, design 3 with the
+    shipped broker and members.
+
+    Printed by change and group size: notifications and reads of ZooKeeper, messages between members and coordinator,
+    the time until everybody reads again, moments with two owners or none, partition-seconds without an owner. Then the
+    same story with faults, drawn from each seed: a consumer or a broker is paused, cut off, a follower lags; and the
+    first seed in which a partition had two owners.
+
+    With --real the counts are taken on a real ZooKeeper as well, records are read by real processes, one of which is
+    killed, and a new strategy is brought in: by a restart of the brokers, or by clients while the broker runs.
+
+    Try it: coterie compare-designs --members 3,10 --seeds 0-4 --out pictures
+
+    Try it: coterie compare-designs --members 4 --partitions 12 --seeds 6
+
+    Try it: coterie compare-designs --members 3,6,12 --seeds 0-2 --real
+    """
+    from coterie.cli.compare_designs import compare_designs as run
+
+    run(members, partitions, seed, seeds, real=real, out=out)
+
+
 @app.command()
 def report(
     data: Annotated[Path, typer.Argument(metavar="DIR", help="A data directory, of ours or of Apache Kafka's.")],

@@ -12,7 +12,7 @@ from html import escape
 from coterie.ledger import Interval, Round
 from coterie.web.names import Names
 
-__all__ = ["STYLE", "colour_of", "picture"]
+__all__ = ["LEFT", "RIGHT", "STYLE", "SVG", "TOP", "WIDTH", "Scale", "colour_of", "picture", "seconds"]
 
 WIDTH, LEFT, RIGHT, TOP, BELOW = 960, 110, 16, 30, 46
 ROW, BAR, LABEL = 22, 16, 18
@@ -45,14 +45,14 @@ def picture(intervals: Sequence[Interval], rounds: Sequence[Round], names: Names
     names = names or Names()
     times = [one.began_ms for one in intervals] + [one.ended_ms for one in intervals if one.ended_ms is not None]
     times += [one.began_ms for one in rounds] + [one.ended_ms for one in rounds if one.ended_ms is not None]
-    scale = _Scale(min(times), max(times))
+    scale = Scale(min(times), max(times))
     partitions = sorted({one.partition for one in intervals})
     rows = {partition: TOP + ROW * index for index, partition in enumerate(partitions)}
     owners = {name: index for index, name in enumerate(dict.fromkeys(names.of(one.owner) for one in intervals))}
     bottom = TOP + ROW * len(partitions)
     parts = [
         f'<svg class="picture" xmlns="{SVG}" viewBox="0 0 {WIDTH} {bottom + BELOW}" role="img">',
-        f"<title>Owners of {len(partitions)} partitions over {_seconds(scale.span_ms)}</title>",
+        f"<title>Owners of {len(partitions)} partitions over {seconds(scale.span_ms)}</title>",
         f"<style>{STYLE}</style>",
         *_axis(scale, bottom),
     ]
@@ -69,7 +69,7 @@ def picture(intervals: Sequence[Interval], rounds: Sequence[Round], names: Names
     return "\n".join([*parts, "</svg>"])
 
 
-class _Scale:
+class Scale:
     def __init__(self, first_ms: int, last_ms: int) -> None:
         self.first_ms = first_ms
         self.last_ms = last_ms
@@ -86,20 +86,20 @@ class _Scale:
         return range(0, self.span_ms + 1, step)
 
 
-def _axis(scale: _Scale, bottom: int) -> list[str]:
+def _axis(scale: Scale, bottom: int) -> list[str]:
     parts = []
     for tick in scale.ticks():
         x = scale.x(scale.first_ms + tick)
         parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{TOP - 4}" y2="{bottom}"/>')
-        parts.append(f'<text class="tick" x="{x}" y="{bottom + 16}" text-anchor="middle">{_seconds(tick)}</text>')
+        parts.append(f'<text class="tick" x="{x}" y="{bottom + 16}" text-anchor="middle">{seconds(tick)}</text>')
     return [*parts, f'<text class="tick" x="{LEFT}" y="{bottom + 36}">{KEY}</text>']
 
 
-def _bar(one: Interval, y: int, scale: _Scale, index: int, names: Names) -> str:
+def _bar(one: Interval, y: int, scale: Scale, index: int, names: Names) -> str:
     x, until_ms = scale.x(one.began_ms), scale.last_ms if one.ended_ms is None else one.ended_ms
     width = max(round(scale.x(until_ms) - x, 1), 0.5)
     name = escape(names.of(one.owner))
-    said = f"{name}: {_seconds(one.began_ms - scale.first_ms)} to {_seconds(until_ms - scale.first_ms)}"
+    said = f"{name}: {seconds(one.began_ms - scale.first_ms)} to {seconds(until_ms - scale.first_ms)}"
     who = f'<text class="who" x="{x + 4}" y="{y + BAR - 4}">{name}</text>' if width > 8 + 7 * len(name) else ""
     return (
         f'<g><title>{said}</title><rect class="bar" style="--hue:{colour_of(index)}" x="{x}" y="{y}" '
@@ -107,7 +107,7 @@ def _bar(one: Interval, y: int, scale: _Scale, index: int, names: Names) -> str:
     )
 
 
-def _mark(number: int | None, one: Round, scale: _Scale, bottom: int, names: Names) -> str:
+def _mark(number: int | None, one: Round, scale: Scale, bottom: int, names: Names) -> str:
     """Without a number where two would run into each other."""
     x = scale.x(one.began_ms)
     who = f", {names.of(one.culprit)}" if one.culprit else ""
@@ -122,5 +122,5 @@ def _fit(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def _seconds(ms: int) -> str:
+def seconds(ms: int) -> str:
     return f"{ms} ms" if ms < 1_000 and ms % 1_000 else f"{ms / 1_000:g} s"
