@@ -22,7 +22,9 @@ from coterie.settings.setting import Setting
 from coterie.spark.options import OPTIONS, Use
 from coterie.spark.schemas import TABLES as TABLES_OF_GROUPS
 from coterie.spark.schemas import spark_type
+from coverage_page import coverage
 from facts_page import facts_page
+from pictures import PICTURES
 from state_picture import state_picture
 
 HERE = Path(__file__).parent
@@ -304,6 +306,7 @@ def tables() -> str:
 PAGES: Mapping[str, Callable[[], str]] = {
     "apis.md": apis,
     "cli.md": cli,
+    "coverage.md": coverage,
     "facts.md": facts_page,
     "states.md": states,
     "states.svg": state_picture,
@@ -313,6 +316,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "differences.md": differences,
     "spark-options.md": spark_options,
     "tables.md": tables,
+    **PICTURES,
 }
 
 
