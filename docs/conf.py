@@ -15,6 +15,8 @@ myst_heading_anchors = 4
 
 html_theme = "furo"
 html_title = "Coterie"
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
 html_show_copyright = False
 html_show_sphinx = False
 html_copy_source = False

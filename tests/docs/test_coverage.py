@@ -36,8 +36,8 @@ def anchors_of(path: Path) -> set[str]:
 def missing(one: Section) -> list[str]:
     lost = [f"src/coterie/{name}" for name in one.code if not (ROOT / "src" / "coterie" / name).is_file()]
     for test in one.tests:
-        path, _, name = test.partition("::")
-        if name not in names_in(ROOT / "tests" / path):
+        file, _, name = test.partition("::")
+        if name not in names_in(ROOT / "tests" / file):
             lost.append(f"tests/{test}")
     page, _, anchor = one.page.partition("#")
     path = ROOT / "docs" / page
