@@ -53,7 +53,7 @@ def test_a_section_has_its_code_its_test_and_its_page(name: str) -> None:
         assert not one.code and not one.tests and not one.page, "either there is something to it or there is not"
         return
     assert one.code and one.tests and one.page, "each section has all three"
-    assert not missing(one)
+    assert not missing(one), "docs/coverage.toml names what is not there: if it has moved, say where to"
 
 
 def test_all_five_articles_are_there_and_no_section_twice() -> None:
@@ -81,4 +81,4 @@ def test_every_test_that_a_page_names_is_there(page: Path) -> None:
         if not (ROOT / "tests" / found[1]).is_file()
         or (found[2] and found[2] not in names_in(ROOT / "tests" / found[1]))
     ]
-    assert not lost
+    assert not lost, "the page names tests that are not there: if they have moved, say where to"
