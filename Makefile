@@ -47,7 +47,7 @@ imports: venv ## import contracts: which room may know which
 	$(BIN)/lint-imports
 
 tests: venv ## pytest, in random order, two processes; what is compiled, in plain Python as well
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 2
 	COTERIE_PURE=1 $(BIN)/pytest $(addprefix tests/wire/test_,records.py fetched.py arrow.py twins.py commit_rows.py)
 
 soak: venv ## kill -9 the broker 300 times under load, a million hostile frames, 10 000 connections (KILLS=, FRAMES=, CONNECTIONS=, SEED=)

@@ -6,9 +6,11 @@ COTERIE_HYPOTHESIS=soak looks longer, and elsewhere each time.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from coterie.stories import Story
 
@@ -22,18 +24,28 @@ settings.register_profile(
 settings.load_profile(os.environ.get("COTERIE_HYPOTHESIS", "default"))
 
 
-_ROOMS_WITH_ONE_START = ("spark", "clients")  # what they start, a session of Spark or a broker, is started once
+_ROOMS_WITH_ONE_START = ("spark", "clients", "history")  # a session of Spark, a broker, ZooKeeper: started once
+
+
+class Rooms(LoadScopeScheduling):  # type: ignore[misc]
+    """With `-n 2`, a file's tests run in one process, and so do those of a room that shares a start."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, *_ = nodeid.split("::")
+        _, room, *_ = file.split("/")
+        return room if room in _ROOMS_WITH_ONE_START else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Rooms:
+    """Most of what takes long waits, for sessions to expire and for Java to start, so two processes halve it."""
+    config.option.loadscopereorder = False
+    return Rooms(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `-n 2 --dist loadgroup`, a file's tests run in one process, and so do those of a room that shares a start.
-
-    Most of what takes long waits, for sessions to expire and for Java to start, so two processes halve it.
-    """
+    """What takes longest begins first, so that no process waits for the other in the end."""
     here = config.rootpath / "tests"
-    for item in items:
-        room, *_ = parts = item.path.relative_to(here).parts
-        item.add_marker(pytest.mark.xdist_group(room if room in _ROOMS_WITH_ONE_START else "/".join(parts)))
+    items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in _ROOMS_WITH_ONE_START)
 
 
 @pytest.fixture

@@ -29,7 +29,6 @@ from coterie.history.zookeeper import ZooKeeper
 from coterie.sim.dice import Dice
 from coterie.sim.schedule import Schedule
 
-pytestmark = pytest.mark.xdist_group("zookeeper")
 WAIT_S = 20.0
 
 

@@ -13,7 +13,6 @@ from coterie.history.tale import tale
 from coterie.history.zookeeper import ZooKeeper, why_not
 
 pytestmark = [
-    pytest.mark.xdist_group("zookeeper"),
     pytest.mark.real_time,
     pytest.mark.skipif(why_not() is not None, reason=str(why_not())),
 ]
