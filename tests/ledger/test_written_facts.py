@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from coterie import facts
 from coterie.errors import ErrorCode, MalformedError
 from coterie.facts import Cause, Fact, MemberLeft
-from coterie.ledger import read_fact, write_fact
+from coterie.ledger import plain, read_fact, write_fact
 
 KINDS = sorted(
     (kind for kind in vars(facts).values() if isinstance(kind, type) and issubclass(kind, Fact)),
@@ -37,6 +37,12 @@ def facts_of(kind: type[Fact]) -> st.SearchStrategy[Fact]:
 def test_every_kind_is_read_back_as_it_was_written(data: st.DataObject, kind: type[Fact]) -> None:
     fact = data.draw(facts_of(kind))
     assert _comparable(read_fact(write_fact(fact))) == _comparable(fact)
+
+
+@given(st.data(), st.sampled_from(KINDS))
+def test_what_is_written_out_for_speed_is_plain_json(data: st.DataObject, kind: type[Fact]) -> None:
+    fact = data.draw(facts_of(kind))
+    assert write_fact(fact) == json.dumps(plain(fact), separators=(",", ":")).encode()
 
 
 def _comparable(fact: Fact | None) -> object:

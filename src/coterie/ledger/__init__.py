@@ -10,7 +10,7 @@ from coterie.ledger.bookmarks import Bookmark
 from coterie.ledger.intervals import Interval, intervals_of
 from coterie.ledger.ownership import Move, Ownership
 from coterie.ledger.rounds import Ledger, Outcome, Round, fold
-from coterie.ledger.written_facts import plain, read_fact, write_fact
+from coterie.ledger.written_facts import field_names, plain, read_fact, write_fact
 
 __all__ = [
     "Bookmark",
@@ -20,6 +20,7 @@ __all__ = [
     "Outcome",
     "Ownership",
     "Round",
+    "field_names",
     "fold",
     "intervals_of",
     "plain",
