@@ -13,7 +13,7 @@ __all__ = ["facts_page"]
 HEAD = """# Facts
 
 Made from `coterie.facts` by `make docs`. A fact is something that happened to a group, with its time. `coterie serve` \
-prints them on stderr (`--log json`: as JSON, `--log all`: with every commit), keeps them in the topic \
+prints them on stderr (`--log json`: as JSON, `--log all`: with every commit and rejoin), keeps them in the topic \
 `__coterie_facts`, and the ledger folds them into rounds. In a test: `Broker(on_fact=...)`.
 
 Every fact has `at_ms` (milliseconds since 1970, by the broker's clock) and `group_id`.

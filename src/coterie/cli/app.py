@@ -79,7 +79,8 @@ def serve(
         Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Settings as a properties file.")
     ] = None,
     log: Annotated[
-        LogChoice, typer.Option(help="On stderr: what happens, with every commit, or as JSON lines.")
+        LogChoice,
+        typer.Option(help="On stderr: what happens; all: with every commit and rejoin; json: that, as JSON lines."),
     ] = LogChoice.text,
 ) -> None:
     """Run a broker that Kafka clients connect to.

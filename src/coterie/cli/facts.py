@@ -1,16 +1,20 @@
-"""Facts as lines: for people by default, as JSON for machines."""
+"""Facts as lines: for people by default, as JSON for machines.
+
+A storm of rounds tells thousands of facts a second, so what is told in one turn of the loop is one write.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import fields
 from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import islice
 from typing import Any, TextIO
 
-from coterie.facts import Fact, OffsetsStored
-from coterie.ledger import plain
+from coterie.facts import Fact, MemberRejoined, OffsetsStored
+from coterie.ledger import field_names, plain
 from coterie.log import DataDirectory
 
 __all__ = ["FactLog"]
@@ -18,21 +22,42 @@ __all__ = ["FactLog"]
 LONGEST = 300
 SHORTENED = 3
 """So many entries of a list or a mapping are shown to people."""
+FREQUENT = (OffsetsStored, MemberRejoined)
+"""What healthy members do all the time: there are thousands of them. A round says itself who was in it."""
 
 
 class FactLog:
-    def __init__(self, stream: TextIO, *, as_json: bool = False, shows_commits: bool = False) -> None:
+    def __init__(self, stream: TextIO, *, as_json: bool = False, shows_all: bool = False) -> None:
         self._stream = stream
         self._as_json = as_json
-        self._shows_commits = shows_commits or as_json
+        self._left_out = () if shows_all or as_json else FREQUENT
+        self._lines: list[str] = []
+        self.soon: Callable[[Callable[[], None]], object] | None = None
+        """Does what it is given when the turn of the loop is over; without it every line is written at once."""
 
     def tell(self, fact: Fact) -> None:
-        if isinstance(fact, OffsetsStored) and not self._shows_commits:
-            return  # there are thousands of them
-        self._write(json.dumps(plain(fact)) if self._as_json else _line(fact))
+        if type(fact) in self._left_out:
+            return
+        line = json.dumps(plain(fact)) if self._as_json else _line(fact)
+        self._lines.append(line)
+        if self.soon is None:
+            self.flush()
+        elif len(self._lines) == 1:
+            self.soon(self.flush)
 
     def note(self, text: str) -> None:
-        self._write(json.dumps({"note": text}) if self._as_json else f"coterie: {text}")
+        self._lines.append(json.dumps({"note": text}) if self._as_json else f"coterie: {text}")
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what was told: also to be called when the loop has ended."""
+        if not self._lines:
+            return
+        text = "\n".join(self._lines) + "\n"
+        self._lines.clear()
+        with suppress(OSError, ValueError):  # nobody reads it any more, or the disk is full: the broker goes on
+            self._stream.write(text)
+            self._stream.flush()
 
     def opened(self, directory: DataDirectory) -> None:
         """What was found in the data directory, if it is worth a word."""
@@ -44,28 +69,33 @@ class FactLog:
         for stray in directory.opening.strays:
             self.note(f"{stray} belongs to no topic; it was set aside")
 
-    def _write(self, line: str) -> None:
-        with suppress(OSError, ValueError):  # nobody reads it any more, or the disk is full: the broker goes on
-            self._stream.write(line + "\n")
-            self._stream.flush()
-
 
 def _line(fact: Fact) -> str:
-    at = datetime.fromtimestamp(fact.at_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
     said = [
-        f"{field.name.removesuffix('_id')}={_shown(getattr(fact, field.name))}"
-        for field in fields(fact)
-        if field.name not in {"at_ms", "group_id"} and getattr(fact, field.name) not in (None, "", (), [], {})
+        f"{name.removesuffix('_id')}={_shown(value)}"
+        for name in field_names(type(fact))
+        if name not in {"at_ms", "group_id"} and _says_something(value := getattr(fact, name))
     ]
     group = f" group={_tame(fact.group_id)}" if fact.group_id else ""
-    return f"{at} {type(fact).__name__}{group} {' '.join(said)}".rstrip()
+    return (
+        f"{_second(fact.at_ms // 1000)}.{fact.at_ms % 1000:03} {type(fact).__name__}{group} {' '.join(said)}".rstrip()
+    )
+
+
+@lru_cache(maxsize=8)
+def _second(at_s: int) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%H:%M:%S")
+
+
+def _says_something(value: Any) -> bool:
+    return value is not None and value not in ("", (), [], {})
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     if isinstance(value, Mapping):
-        return _shortened([f"{_shown(key)}:{_shown(one)}" for key, one in list(value.items())[:SHORTENED]], len(value))
+        return _shortened([f"{_shown(key)}:{_shown(one)}" for key, one in islice(value.items(), SHORTENED)], len(value))
     if isinstance(value, list | tuple):
         return _shortened([_shown(one) for one in value[:SHORTENED]], len(value))
     text = getattr(value, "name", None) if isinstance(value, int) and not isinstance(value, bool) else None

@@ -46,12 +46,15 @@ def serve(
         settings = Settings.load(properties=properties, environ=os.environ, sets=sets)
         listen, advertised = _addresses(settings, host, port, advertise)
         where = _data_directory(settings, data, memory=memory)
-        facts = FactLog(sys.stderr, as_json=log == "json", shows_commits=log == "all")
+        facts = FactLog(sys.stderr, as_json=log == "json", shows_all=log == "all")
         for ignored in settings.ignored:
             facts.note(str(ignored))
         raise_file_limit()
         chosen: Flush = flush or ("os" if settings.coterie_flush == "os" else "sync")
-        run_in_loop(_serve(settings, listen, advertised, where, chosen, nodes, facts))
+        try:
+            run_in_loop(_serve(settings, listen, advertised, where, chosen, nodes, facts))
+        finally:
+            facts.flush()  # what was told in the last turn of the loop
     except (CoterieError, OSError) as error:
         typer.echo(f"coterie: {error}", err=True)
         raise typer.Exit(1) from None
@@ -87,6 +90,7 @@ async def _serve(
     facts: FactLog,
 ) -> None:
     loop = asyncio.get_running_loop()
+    facts.soon = loop.call_soon
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop_or_quit, stop)
