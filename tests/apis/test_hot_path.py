@@ -19,10 +19,13 @@ from coterie.messages import (
     Heartbeat,
     JoinedGroup,
     JoinedMember,
+    JoinGroup,
     OffsetCommit,
     OffsetsCommitted,
     OffsetsFetched,
+    Protocol,
     SyncedGroup,
+    SyncGroup,
 )
 
 texts = st.one_of(st.sampled_from(["", "orders", "a" * 126, "a" * 127, "a" * 128, "größe" * 60]), st.text(max_size=20))
@@ -67,6 +70,84 @@ def test_a_prepared_answer_is_the_plain_one(error: ErrorCode) -> None:
 
 
 # --- JoinGroup, SyncGroup ---------------------------------------------------------------------------------------------
+
+ABOUT = {"fresh_id": "fresh", "client_id": "app", "client_host": "/10.0.0.1"}
+
+
+@given(
+    st.builds(
+        JoinGroup,
+        st.just("token"),
+        texts,
+        texts,
+        maybe_texts,
+        texts,
+        st.lists(st.builds(Protocol, texts, blobs), max_size=3),
+        int32s,
+        int32s,
+        st.just("fresh"),
+        reason=maybe_texts,
+    )
+)
+def test_a_join_is_read_fast_as_it_is_read_plainly(request: JoinGroup) -> None:
+    for version in join_group.API.versions:
+        frame = b"before" + join_group.write_request(request, version)
+        read = join_group.read_request(frame, 6, version, "token", **ABOUT)
+        assert read == join_group.read_request_plainly(frame, 6, version, "token", **ABOUT)
+        assert (read.member_id, read.protocols) == (request.member_id, request.protocols)
+        assert read.reason == (request.reason if version >= 8 else None)
+        for end in range(6, len(frame), 7):
+            with pytest.raises(MalformedError):
+                join_group.read_request(frame[:end], 6, version, "token", **ABOUT)
+
+
+@given(
+    st.builds(
+        SyncGroup,
+        st.just("token"),
+        texts,
+        texts,
+        maybe_texts,
+        int32s,
+        st.lists(st.tuples(texts, blobs), max_size=3),
+        maybe_texts,
+        maybe_texts,
+    )
+)
+def test_a_sync_is_read_fast_as_it_is_read_plainly(request: SyncGroup) -> None:
+    for version in sync_group.API.versions:
+        frame = b"before" + sync_group.write_request(request, version)
+        read = sync_group.read_request(frame, 6, version, "token")
+        assert read == sync_group.read_request_plainly(frame, 6, version, "token")
+        assert (read.member_id, read.assignments) == (request.member_id, request.assignments)
+        for end in range(6, len(frame), 7):
+            with pytest.raises(MalformedError):
+                sync_group.read_request(frame[:end], 6, version, "token")
+
+
+few_bytes = st.lists(st.sampled_from([0, 1, 2, 3, 0x7F, 0x80, 0xFF]), max_size=60).map(bytes) | st.binary(max_size=60)
+
+
+@given(few_bytes, st.sampled_from(join_group.API.versions))
+def test_bytes_that_are_no_join_are_refused_by_both_readers(frame: bytes, version: int) -> None:
+    outcomes: list[JoinGroup | None] = []
+    for read in (join_group.read_request, join_group.read_request_plainly):
+        try:
+            outcomes.append(read(frame, 0, version, "token", **ABOUT))
+        except MalformedError:
+            outcomes.append(None)
+    assert outcomes[0] == outcomes[1]
+
+
+@given(few_bytes, st.sampled_from(sync_group.API.versions))
+def test_bytes_that_are_no_sync_are_refused_by_both_readers(frame: bytes, version: int) -> None:
+    outcomes: list[SyncGroup | None] = []
+    for read in (sync_group.read_request, sync_group.read_request_plainly):
+        try:
+            outcomes.append(read(frame, 0, version, "token"))
+        except MalformedError:
+            outcomes.append(None)
+    assert outcomes[0] == outcomes[1]
 
 
 @given(

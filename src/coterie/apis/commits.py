@@ -11,42 +11,33 @@ from functools import lru_cache
 from struct import Struct, pack
 from uuid import UUID
 
+from coterie.apis.by_hand import read_count, read_text, too_many
 from coterie.apis.reading import MAX_ENTRIES
-from coterie.errors import MalformedError
 from coterie.messages import CommitPartition, OffsetsCommitted
 from coterie.wire.commit_rows import CommitRows, read_commit_rows
 from coterie.wire.encoding import Encoding, read_tags
 
-__all__ = ["read_text", "read_topics", "write_topics"]
+__all__ = ["read_topics", "write_topics"]
 
 _ZERO_UUID = bytes(16)
 _PARTITION_OFFSET_EPOCH = Struct(">iqi")
 _PARTITION_OFFSET = Struct(">iq")
 
 
-def read_text(frame: bytes, at: int, encoding: Encoding) -> tuple[str, int]:
-    text, end = encoding.read_string(frame, at)
-    if text is None:
-        raise MalformedError(f"the text at byte {at} is null, which is not allowed there")
-    return text, end
-
-
 def read_topics(
     frame: bytes, at: int, encoding: Encoding, *, by_id: bool, has_epoch: bool
 ) -> tuple[Sequence[CommitPartition], int]:
     partitions: list[CommitPartition] = []
-    topics, at = _read_count(frame, at, encoding)
-    if topics > MAX_ENTRIES:
-        raise _too_many()
+    topics, at = read_count(frame, at, encoding)
     for _ in range(topics):
         name, topic_id = "", None
         if by_id:
             topic_id, at = _read_id(frame, at)
         else:
             name, at = read_text(frame, at, encoding)
-        count, at = _read_count(frame, at, encoding)
+        count, at = read_count(frame, at, encoding)
         if count + len(partitions) > MAX_ENTRIES:
-            raise _too_many()
+            raise too_many()
         found = read_commit_rows(frame, at, count, name, topic_id, flexible=encoding.flexible) if has_epoch else None
         if found is None:
             at = _read_partitions(frame, at, encoding, count, (name, topic_id), partitions, has_epoch=has_epoch)
@@ -94,21 +85,6 @@ def _read_partitions(
             _, at = read_tags(frame, at)
         append(CommitPartition(name, partition, offset, leader_epoch, metadata, topic_id))
     return at
-
-
-def _read_count(frame: bytes, at: int, encoding: Encoding) -> tuple[int, int]:
-    count, at = encoding.read_length(frame, at)
-    if count < 0:
-        raise MalformedError(f"the list before byte {at} is null, which is not allowed there")
-    if count > len(frame) - at:
-        raise IndexError
-    return count, at
-
-
-def _too_many() -> MalformedError:
-    return MalformedError(
-        f"a commit lists more than {MAX_ENTRIES} entries, which is the most allowed; commit in several"
-    )
 
 
 def _read_id(frame: bytes, at: int) -> tuple[UUID | None, int]:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from struct import Struct
 
 from coterie.apis.api import api
-from coterie.apis.codec import codec, encoding_of
+from coterie.apis.by_hand import read_count, read_present_bytes, read_text
+from coterie.apis.codec import PAST_THE_END, codec, encoding_of, past_the_end
 from coterie.apis.fields import Int32, wire
 from coterie.errors import ErrorCode
 from coterie.messages import NO_GENERATION, JoinedGroup, JoinedMember, JoinGroup, Protocol, Token
-from coterie.wire.encoding import Encoding
+from coterie.wire.encoding import Encoding, read_tags
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
 
 API = api("JoinGroup")
 
 NEEDS_MEMBER_ID = 4
+HAS_INSTANCE = 5
 NULL_PROTOCOL_NAME = 7
+HAS_REASON = 8
 SKIPS_ASSIGNMENT = 9
 
 
@@ -34,16 +38,16 @@ class _Request:
     session_timeout_ms: Int32
     rebalance_timeout_ms: Int32 = wire(since=1, default=-1)
     member_id: str
-    instance_id: str | None = wire(since=5, default=None)
+    instance_id: str | None = wire(since=HAS_INSTANCE, default=None)
     protocol_type: str
     protocols: Sequence[_Protocol]
-    reason: str | None = wire(since=8, default=None)
+    reason: str | None = wire(since=HAS_REASON, default=None)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Member:
     member_id: str
-    instance_id: str | None = wire(since=5, default=None)
+    instance_id: str | None = wire(since=HAS_INSTANCE, default=None)
     metadata: bytes
 
 
@@ -55,7 +59,7 @@ class _Response:
     protocol_type: str | None = wire(since=7, default=None)
     protocol_name: str | None = wire(nullable=NULL_PROTOCOL_NAME)
     leader_id: str
-    skip_assignment: bool = wire(since=9, default=False)
+    skip_assignment: bool = wire(since=SKIPS_ASSIGNMENT, default=False)
     member_id: str
     members: Sequence[_Member] = ()
 
@@ -64,7 +68,65 @@ _read_request, _write_request = codec(API, _Request)
 _read_response, _write_response = codec(API, _Response)
 
 
+_TIMEOUTS = Struct(">ii")
+_TIMEOUT = Struct(">i")
+
+
 def read_request(
+    frame: bytes, at: int, version: int, token: Token, *, fresh_id: str, client_id: str, client_host: str
+) -> JoinGroup:
+    """The fields of `_Request`, one after the other: everybody sends one in every round."""
+    encoding = encoding_of(API, version)
+    flexible = encoding.flexible
+    instance_id = reason = None
+    try:
+        group_id, at = read_text(frame, at, encoding)
+        if version:
+            session_timeout_ms, rebalance_timeout_ms = _TIMEOUTS.unpack_from(frame, at)
+            at += 8
+        else:
+            (session_timeout_ms,) = _TIMEOUT.unpack_from(frame, at)
+            rebalance_timeout_ms = session_timeout_ms  # version 0 has none of its own (rule 4)
+            at += 4
+        member_id, at = read_text(frame, at, encoding)
+        if version >= HAS_INSTANCE:
+            instance_id, at = encoding.read_string(frame, at)
+        protocol_type, at = read_text(frame, at, encoding)
+        count, at = read_count(frame, at, encoding)
+        protocols = []
+        for _ in range(count):
+            name, at = read_text(frame, at, encoding)
+            metadata, at = read_present_bytes(frame, at, encoding)
+            if flexible:
+                _, at = read_tags(frame, at) if frame[at] else (None, at + 1)
+            protocols.append(Protocol(name, metadata))
+        if version >= HAS_REASON:
+            reason, at = encoding.read_string(frame, at)
+        if flexible:
+            _, at = read_tags(frame, at) if frame[at] else (None, at + 1)
+    except PAST_THE_END:
+        raise past_the_end(API, version, frame) from None
+    if at > len(frame):
+        raise past_the_end(API, version, frame)
+    return JoinGroup(
+        token,
+        group_id,
+        member_id,
+        instance_id,
+        protocol_type,
+        protocols,
+        session_timeout_ms,
+        rebalance_timeout_ms,
+        fresh_id,
+        client_id,
+        client_host,
+        reason,
+        version >= NEEDS_MEMBER_ID,
+        version >= SKIPS_ASSIGNMENT,
+    )
+
+
+def read_request_plainly(
     frame: bytes, at: int, version: int, token: Token, *, fresh_id: str, client_id: str, client_host: str
 ) -> JoinGroup:
     request = _read_request(frame, at, version)
@@ -124,22 +186,46 @@ _ERROR_GENERATION = Struct(">hi")
 
 def write_response(reply: JoinedGroup, version: int) -> bytes:
     encoding = encoding_of(API, version)
-    string = encoding.string
-    # No protocol is "" to old clients and null to new ones, whatever the rule said (semantics 2).
-    protocol_name = (reply.protocol_name or None) if version >= NULL_PROTOCOL_NAME else (reply.protocol_name or "")
-    parts = [
-        b"\0\0\0\0" if version >= 2 else b"",
-        _ERROR_GENERATION.pack(reply.error, reply.generation_id),
-        string(reply.protocol_type) if version >= 7 else b"",
-        string(protocol_name),
-        string(reply.leader_id),
-        (b"\1" if reply.skip_assignment else b"\0") if version >= SKIPS_ASSIGNMENT else b"",
-        string(reply.member_id),
-        encoding.length(len(reply.members)),
-    ]
-    _append_members(parts, reply.members, encoding, has_instance=version >= 5)
+    head = _head(
+        reply.error,
+        reply.generation_id,
+        reply.protocol_type,
+        reply.protocol_name,
+        reply.leader_id,
+        reply.skip_assignment,
+        version,
+    )
+    parts = [head, encoding.string(reply.member_id), encoding.length(len(reply.members))]
+    if reply.members:
+        _append_members(parts, reply.members, encoding, has_instance=version >= HAS_INSTANCE)
     parts.append(encoding.tags)
     return b"".join(parts)
+
+
+@lru_cache(maxsize=16)
+def _head(
+    error: ErrorCode,
+    generation_id: int,
+    protocol_type: str | None,
+    protocol_name: str | None,
+    leader_id: str,
+    skip_assignment: bool,
+    version: int,
+) -> bytes:
+    """What comes before the member's id is the same for all members, who are answered one after the other."""
+    string = encoding_of(API, version).string
+    # No protocol is "" to old clients and null to new ones, whatever the rule said (semantics 2).
+    name = (protocol_name or None) if version >= NULL_PROTOCOL_NAME else (protocol_name or "")
+    return b"".join(
+        (
+            b"\0\0\0\0" if version >= 2 else b"",
+            _ERROR_GENERATION.pack(error, generation_id),
+            string(protocol_type) if version >= NULL_PROTOCOL_NAME else b"",
+            string(name),
+            string(leader_id),
+            (b"\1" if skip_assignment else b"\0") if version >= SKIPS_ASSIGNMENT else b"",
+        )
+    )
 
 
 def _append_members(

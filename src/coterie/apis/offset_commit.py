@@ -13,8 +13,9 @@ from struct import Struct
 from uuid import UUID
 
 from coterie.apis.api import api
+from coterie.apis.by_hand import read_text
 from coterie.apis.codec import PAST_THE_END, codec, encoding_of, past_the_end
-from coterie.apis.commits import read_text, read_topics, write_topics
+from coterie.apis.commits import read_topics, write_topics
 from coterie.apis.fields import Int32, Int64, wire
 from coterie.errors import ErrorCode, MalformedError
 from coterie.messages import CommitPartition, OffsetCommit, OffsetsCommitted, Token

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from struct import Struct
 
 from coterie.apis.api import api
-from coterie.apis.codec import codec, encoding_of
+from coterie.apis.by_hand import read_count, read_present_bytes, read_text
+from coterie.apis.codec import PAST_THE_END, codec, encoding_of, past_the_end
 from coterie.apis.fields import Int32, wire
 from coterie.errors import ErrorCode
 from coterie.messages import SyncedGroup, SyncGroup, Token
+from coterie.wire.encoding import read_tags
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
 
 API = api("SyncGroup")
 
+HAS_INSTANCE = 3
 NEEDS_PROTOCOL = 5
 
 
@@ -30,9 +34,9 @@ class _Request:
     group_id: str
     generation_id: Int32
     member_id: str
-    instance_id: str | None = wire(since=3, default=None)
-    protocol_type: str | None = wire(since=5, default=None)
-    protocol_name: str | None = wire(since=5, default=None)
+    instance_id: str | None = wire(since=HAS_INSTANCE, default=None)
+    protocol_type: str | None = wire(since=NEEDS_PROTOCOL, default=None)
+    protocol_name: str | None = wire(since=NEEDS_PROTOCOL, default=None)
     assignments: Sequence[_Assignment] = ()
 
 
@@ -40,8 +44,8 @@ class _Request:
 class _Response:
     throttle_time_ms: Int32 = wire(since=1, default=0)
     error: ErrorCode
-    protocol_type: str | None = wire(since=5, default=None)
-    protocol_name: str | None = wire(since=5, default=None)
+    protocol_type: str | None = wire(since=NEEDS_PROTOCOL, default=None)
+    protocol_name: str | None = wire(since=NEEDS_PROTOCOL, default=None)
     assignment: bytes = b""
 
 
@@ -49,9 +53,52 @@ _read_request, _write_request = codec(API, _Request)
 _read_response, _write_response = codec(API, _Response)
 
 _ERROR = Struct(">h")
+_GENERATION = Struct(">i")
 
 
 def read_request(frame: bytes, at: int, version: int, token: Token) -> SyncGroup:
+    """The fields of `_Request`, one after the other: everybody sends one in every round."""
+    encoding = encoding_of(API, version)
+    flexible, read_string = encoding.flexible, encoding.read_string
+    instance_id = protocol_type = protocol_name = None
+    try:
+        group_id, at = read_text(frame, at, encoding)
+        (generation_id,) = _GENERATION.unpack_from(frame, at)
+        member_id, at = read_text(frame, at + 4, encoding)
+        if version >= HAS_INSTANCE:
+            instance_id, at = read_string(frame, at)
+        if version >= NEEDS_PROTOCOL:
+            protocol_type, at = read_string(frame, at)
+            protocol_name, at = read_string(frame, at)
+        count, at = read_count(frame, at, encoding)
+        assignments = []
+        for _ in range(count):
+            name, at = read_text(frame, at, encoding)
+            assignment, at = read_present_bytes(frame, at, encoding)
+            if flexible:
+                _, at = read_tags(frame, at) if frame[at] else (None, at + 1)
+            assignments.append((name, assignment))
+        if flexible:
+            _, at = read_tags(frame, at) if frame[at] else (None, at + 1)
+    except PAST_THE_END:
+        raise past_the_end(API, version, frame) from None
+    if at > len(frame):
+        raise past_the_end(API, version, frame)
+    needs_protocol = version >= NEEDS_PROTOCOL
+    return SyncGroup(
+        token,
+        group_id,
+        member_id,
+        instance_id,
+        generation_id,
+        assignments,
+        protocol_type,
+        protocol_name,
+        needs_protocol,
+    )
+
+
+def read_request_plainly(frame: bytes, at: int, version: int, token: Token) -> SyncGroup:
     request = _read_request(frame, at, version)
     return SyncGroup(
         token=token,
@@ -68,16 +115,16 @@ def read_request(frame: bytes, at: int, version: int, token: Token) -> SyncGroup
 
 def write_response(reply: SyncedGroup, version: int) -> bytes:
     encoding = encoding_of(API, version)
-    return b"".join(
-        (
-            b"\0\0\0\0" if version >= 1 else b"",
-            _ERROR.pack(reply.error),
-            encoding.string(reply.protocol_type) + encoding.string(reply.protocol_name) if version >= 5 else b"",
-            encoding.length(len(reply.assignment)),
-            reply.assignment,
-            encoding.tags,
-        )
-    )
+    head = _head(reply.error, reply.protocol_type, reply.protocol_name, version)
+    return b"".join((head, encoding.length(len(reply.assignment)), reply.assignment, encoding.tags))
+
+
+@lru_cache(maxsize=64)
+def _head(error: ErrorCode, protocol_type: str | None, protocol_name: str | None, version: int) -> bytes:
+    string = encoding_of(API, version).string
+    throttle_time = b"\0\0\0\0" if version >= 1 else b""
+    protocol = string(protocol_type) + string(protocol_name) if version >= NEEDS_PROTOCOL else b""
+    return throttle_time + _ERROR.pack(error) + protocol
 
 
 def write_request(request: SyncGroup, version: int) -> bytes:
