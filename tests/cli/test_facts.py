@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections import UserList
 from collections.abc import Callable
 
 from coterie.cli.facts import FactLog
@@ -41,6 +42,16 @@ class Stream(io.StringIO):
             raise BrokenPipeError
         self.writes += 1
         return super().write(text)
+
+
+def test_what_is_listed_may_be_any_sequence() -> None:
+    """A commit is told as it came, in columns."""
+    streams = [Stream(), Stream()]
+    stored = OffsetsStored(AT_MS, "g", "a", UserList([("orders", 0, 5)]), transactional=False)
+    FactLog(streams[0], shows_all=True).tell(stored)
+    FactLog(streams[1], as_json=True).tell(stored)
+    assert "offsets=[[orders, 0, 5]]" in streams[0].getvalue()
+    assert json.loads(streams[1].getvalue())["offsets"] == [["orders", 0, 5]]
 
 
 def test_a_line_has_its_time_its_kind_its_group_and_what_the_fact_says() -> None:

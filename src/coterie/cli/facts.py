@@ -6,7 +6,7 @@ A storm of rounds tells thousands of facts a second, so what is told in one turn
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -96,7 +96,7 @@ def _shown(value: Any) -> str:
         return f"<{len(value)} bytes>"
     if isinstance(value, Mapping):
         return _shortened([f"{_shown(key)}:{_shown(one)}" for key, one in islice(value.items(), SHORTENED)], len(value))
-    if isinstance(value, list | tuple):
+    if isinstance(value, Sequence) and not isinstance(value, str):
         return _shortened([_shown(one) for one in value[:SHORTENED]], len(value))
     text = getattr(value, "name", None) if isinstance(value, int) and not isinstance(value, bool) else None
     return _tame(str(text or value))

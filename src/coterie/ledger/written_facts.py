@@ -90,7 +90,7 @@ def _plain(value: Any) -> Any:
         return value.hex()
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(one) for one in value]
     if isinstance(value, ErrorCode):
         return value.name
