@@ -109,6 +109,8 @@ class Member:
 
 class Group:
     __slots__ = (
+        "_subscribed_topics",
+        "_subscriptions",
         "buckets",
         "generation_id",
         "group_id",
@@ -129,7 +131,6 @@ class Group:
         "state_timestamp_ms",
         "static",
         "stored",
-        "subscribed_topics",
         "support",
         "unwritten_commits",
         "writing_generation",
@@ -156,7 +157,8 @@ class Group:
         self.newcomers = False  # somebody new came during this wait of the initial delay (rule 5)
         self.round_began_ms = 0
         self.writing_generation = -1  # whose assignment is on its way to the log
-        self.subscribed_topics: frozenset[str] | None = None  # None: not known
+        self._subscriptions: set[bytes] | None = None  # of this generation, until they are read
+        self._subscribed_topics: frozenset[str] | None = None  # None: not known
         self.stored = StoredOffsets()
         self.pending_offsets: dict[int, dict[tuple[str, int], CommittedOffset]] = {}  # by producer, until the marker
         self.unwritten_commits: dict[int, OffsetsWritten] = {}  # on their way to the log, by identity
@@ -204,7 +206,9 @@ class Group:
     def vote(self) -> str:
         """Rule 8: each member votes for the first of its own names that all know; ties go by map order of the names."""
         everybody = len(self.members)
-        candidates = {name for name, count in self.support.items() if count == everybody}
+        candidates = [name for name, count in self.support.items() if count == everybody]
+        if len(candidates) == 1:
+            return candidates[0]
         votes: dict[str, int] = {}
         for member in self.in_map_order():
             name = next(protocol.name for protocol in member.protocols if protocol.name in candidates)
@@ -212,27 +216,28 @@ class Group:
         most = max(votes.values())
         return next(name for name in map_order(list(votes)) if votes[name] == most)
 
-    def read_subscriptions(self) -> frozenset[str] | None:
+    def note_subscriptions(self) -> None:
+        """What the members of this generation want; read when somebody asks, which is seldom."""
+        is_consumer = self.protocol_type == CONSUMER
+        name = self.protocol_name
+        self._subscriptions = {member.metadata(name) for member in self.members.values()} if is_consumer else None
+        self._subscribed_topics = None
+
+    @property
+    def subscribed_topics(self) -> frozenset[str] | None:
         """The topics somebody subscribes to, or None if the bytes do not say (rules 20, 24)."""
-        if self.protocol_type != CONSUMER:
-            return None
-        topics: set[str] = set()
-        seen: set[bytes] = set()  # members of a group mostly send the same bytes
-        for member in self.members.values():
-            metadata = member.metadata(self.protocol_name)
-            if metadata in seen:
-                continue
-            seen.add(metadata)
-            read = subscribed_topics(metadata)
-            if read is None:
-                return None
-            topics |= read
-        return frozenset(topics)
+        if self._subscriptions is not None:
+            read = [subscribed_topics(metadata) for metadata in self._subscriptions]
+            known = [topics for topics in read if topics is not None]
+            self._subscribed_topics = frozenset().union(*known) if len(known) == len(read) else None
+            self._subscriptions = None
+        return self._subscribed_topics
 
     def subscribes_to(self, topic: str) -> bool:
-        if self.subscribed_topics is None:
+        topics = self.subscribed_topics
+        if topics is None:
             return self.protocol_type == CONSUMER  # unknown: then every topic counts (rule 24)
-        return topic in self.subscribed_topics
+        return topic in topics
 
     def record(self, assignments: Mapping[str, bytes]) -> GroupRecord:
         """The group as it is written down (section 10); of each member only the selected protocol."""

@@ -83,7 +83,7 @@ def _begin_generation(group: Group, now_ms: int) -> Effects:
         group.leader_id = leader.member_id
     group.generation_id += 1
     group.protocol_name = group.vote()
-    group.subscribed_topics = group.read_subscriptions()
+    group.note_subscriptions()
     enter(group, COMPLETING, now_ms)
 
     effects: Effects = [Disarm(group.join_key())]
@@ -108,7 +108,7 @@ def _become_empty(group: Group, now_ms: int) -> Effects:
     group.generation_id += 1
     group.protocol_name = None
     group.leader_id = None
-    group.subscribed_topics = group.read_subscriptions()
+    group.note_subscriptions()
     enter(group, EMPTY, now_ms)
     return [
         Disarm(group.join_key()),

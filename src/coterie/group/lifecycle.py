@@ -79,7 +79,7 @@ def restore(
         member.is_restored = True
         group.add(member)
     resume(group, STABLE if group.members else EMPTY, stored.state_timestamp_ms)
-    group.subscribed_topics = group.read_subscriptions()
+    group.note_subscriptions()
     return group
 
 
