@@ -92,6 +92,8 @@ def _says_something(value: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
+    if type(value) is str:  # most are, and to ask whether one is a Mapping takes long
+        return _tame(value)
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     if isinstance(value, Mapping):
