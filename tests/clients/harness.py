@@ -40,6 +40,7 @@ QUICK: Mapping[str, str | int] = {
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 100,
     "offsets.topic.num.partitions": 4,
+    "connections.max.idle.ms": 3_600_000,  # one broker for all tests of the room, which may take longer than 10 minutes
 }
 
 

@@ -106,7 +106,7 @@ def soak(folder: Path, *, kills: int, seed: int, finish: Callable[[str, Path], N
 def submitted(bootstrap: str, out: Path) -> None:
     """To the end by spark-submit: the very command of docs/pipeline.md, on this machine instead of a cluster."""
     page = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text()
-    (command,) = re.findall(r"^    (spark-submit .*?\n)\n", page, re.DOTALL | re.MULTILINE)
+    (command,) = re.findall(r"^\$ (spark-submit .*?\n)```", page, re.DOTALL | re.MULTILINE)
     here = {"yarn": "'local[2]'", "kafka:9092": bootstrap, "hdfs:///groups": str(out), "--follow": "--once"}
     for theirs, ours in here.items():
         assert theirs in command, f"{theirs} is not in the command of the docs"
