@@ -72,7 +72,7 @@ def test_without_java_real_is_refused_before_anything_is_done(monkeypatch: pytes
 def test_without_what_it_needs_real_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, missing: str, said: str
 ) -> None:
-    monkeypatch.setattr(zookeeper, "_java", lambda: "java")
+    monkeypatch.setattr(zookeeper, "why_no_java", lambda _: None)
     monkeypatch.setattr(zookeeper, "find_spec", lambda name: None if name == missing else find_spec(name))
     code, _, err = call(*SMALL, "--real")
     assert code == 1 and said in err and "pip install 'coterie[history]'" in err

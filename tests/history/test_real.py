@@ -10,12 +10,9 @@ from coterie.history.account import Cost, Design
 from coterie.history.compare import play
 from coterie.history.real import herd, story
 from coterie.history.tale import tale
-from coterie.history.zookeeper import ZooKeeper, why_not
+from coterie.history.zookeeper import ZooKeeper
 
-pytestmark = [
-    pytest.mark.real_time,
-    pytest.mark.skipif(why_not() is not None, reason=str(why_not())),
-]
+pytestmark = pytest.mark.real_time
 SIZES = (3, 10)
 PARTITIONS = 24
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,22 +11,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from coterie.java import why_no_java
 from spark.topics import Topic
 
-NO_JAVA = "Spark needs Java 17 or later, and there is none on the PATH and none in JAVA_HOME"
-
-
-def has_java() -> bool:
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=f"{home}/bin" if home else None)
-    if java is None:
-        return False
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    version = said.partition('"')[2].partition(".")[0]
-    return version.isdigit() and int(version) >= 17
-
-
-needs_java = pytest.mark.skipif(not has_java(), reason=NO_JAVA)
+NO_JAVA = why_no_java("Spark", 17)
+needs_java = pytest.mark.skipif(NO_JAVA is not None, reason=str(NO_JAVA))
 
 QUIET = {
     "spark.ui.enabled": "false",
@@ -46,7 +33,7 @@ QUIET = {
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    if not has_java():
+    if NO_JAVA is not None:
         pytest.skip(NO_JAVA)
     os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers run whatever python3 is on the PATH
     folder = tmp_path_factory.mktemp("spark")

@@ -8,8 +8,6 @@ It listens on a free port of 127.0.0.1 and keeps everything in the directory it 
 
 from __future__ import annotations
 
-import os
-import shutil
 import socket
 import subprocess
 import time
@@ -20,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from coterie.errors import CoterieError
+from coterie.java import find_java, why_no_java
 
 __all__ = ["ZooKeeper", "why_not"]
 
@@ -37,18 +36,14 @@ FLAGS = (
 
 def why_not() -> str | None:
     """Why there can be no ZooKeeper on this machine, if so."""
-    if _java() is None:
-        return "ZooKeeper needs Java, and there is none on the PATH and none in JAVA_HOME"
+    no_java = why_no_java("ZooKeeper")
+    if no_java is not None:
+        return no_java
     if _jars() is None:
-        return "ZooKeeper is taken from pyspark's jars, and pyspark is not here: pip install 'coterie[history]'"
+        return "ZooKeeper is taken from pyspark's jars, and they are not here: pip install 'coterie[history]'"
     if find_spec("kazoo") is None:
         return "the client of ZooKeeper is kazoo, and it is not here: pip install 'coterie[history]'"
     return None
-
-
-def _java() -> str | None:
-    home = os.environ.get("JAVA_HOME")
-    return shutil.which("java", path=f"{home}/bin" if home else None)
 
 
 def _jars() -> Path | None:
@@ -76,7 +71,7 @@ class ZooKeeper:
         return f"{HOST}:{self.port}"
 
     def __enter__(self) -> Self:
-        java, jars = _java(), _jars()
+        java, jars = find_java(), _jars()
         assert java is not None
         self._directory.mkdir(parents=True, exist_ok=True)
         self.port = _free_port()

@@ -21,6 +21,7 @@ from coterie.cli.demo.show import Show, account
 from coterie.cli.demo.stage import Stage
 from coterie.cli.pipeline_show import read_table
 from coterie.errors import CoterieError
+from coterie.java import why_no_java
 from coterie.web.report import Section, report
 
 __all__ = ["demo"]
@@ -135,14 +136,8 @@ def _wait_for_interrupt(stage: Stage, plot: Plot) -> None:
 def _why_no_spark() -> str:
     if find_spec("pyspark") is None or find_spec("pyarrow") is None:
         return "pyspark is not installed (pip install 'coterie[spark]')"
-    java = shutil.which("java")
-    if java is None:
-        return "there is no Java on the PATH; Spark needs 17 or newer (on Debian: apt install openjdk-17-jre-headless)"
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
-    version = said.partition('"')[2].partition(".")[0]
-    if not version.isdigit() or int(version) < 17:
-        return f"Java is {version or 'of an unknown version'}; Spark needs 17 or newer"
-    return ""
+    no_java = why_no_java("Spark", 17)
+    return f"{no_java} (on Debian: apt install openjdk-17-jre-headless)" if no_java else ""
 
 
 def _interrupted(_signal: int, _frame: FrameType | None) -> NoReturn:

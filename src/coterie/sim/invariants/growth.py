@@ -13,8 +13,8 @@ _LEFT_BEHIND = 50
 """Commits of connections that are gone, on their way to the disk."""
 _FOR_A_CLIENT = 700
 """Things that a client may have before it in the schedule: alarms that were set again, packets, and the timeouts of
-connections that it gave up, which stay for 30 s: while a disk is full, it looks for another coordinator ten times a
-second, as Kafka's own client does."""
+connections that it gave up, which stay for 30 s: while a disk is full, its auto-commit is refused and tried again
+every retry.backoff.ms, which is ten times a second, as in Kafka's own client."""
 
 
 class NothingGrows(Observer):

@@ -1,0 +1,30 @@
+"""Java, where Spark's own launcher looks for it: in JAVA_HOME if that is set, else on the PATH."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+__all__ = ["find_java", "why_no_java"]
+
+
+def find_java() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java", path=f"{home}/bin" if home else None)
+
+
+def why_no_java(who: str, least: int = 0) -> str | None:
+    """Why `who`, which needs that version or a newer one, has no Java here; None if it has."""
+    java, wanted = find_java(), f"Java {least} or newer" if least else "Java"
+    if java is None:
+        home = os.environ.get("JAVA_HOME")
+        where = f"JAVA_HOME, {home}, has none" if home else "there is none on the PATH, and JAVA_HOME is not set"
+        return f"{who} needs {wanted}, and {where}"
+    if not least:
+        return None
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
+    version = said.partition('"')[2].partition('"')[0].partition(".")[0]
+    if version.isdigit() and int(version) >= least:
+        return None
+    return f"{who} needs {wanted}, and {java} is {version or 'of an unknown version'}"
