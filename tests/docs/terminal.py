@@ -46,7 +46,7 @@ class Terminal:
             said, _ = process.communicate(timeout=ENDS_WITHIN_S)
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)  # whatever it has started, too
-            process.wait()
+            process.communicate()  # and its pipe is closed
             raise
         assert process.returncode == 0, f"{command}\nended with {process.returncode}:\n{self._readable(said)}"
         return self._readable(said)
