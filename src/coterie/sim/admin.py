@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from coterie.apis import create_partitions, create_topics, delete_groups
+from coterie.apis import create_partitions, create_topics, delete_groups, find_coordinator
 from coterie.errors import ErrorCode, KafkaError
 from coterie.messages import DeleteGroup
 from coterie.sim.client import ANY, Client
@@ -74,7 +74,19 @@ class Admin(Client):
     def _ask(self, _about: object) -> None:
         module, request, _, says = self.wishes[0]
         self.world.happened(self.name, says)
-        self.ask(ANY, "", module, request, 30_000, self._done, None)
+        group_id = self.is_deleting
+        if group_id is None:
+            self.ask(ANY, "", module, request, 30_000, self._done, None)
+        else:  # looking for a coordinator is also what makes the topic in which groups are kept
+            wanted = find_coordinator.Request(keys=[group_id])
+            self.ask(ANY, "", find_coordinator, wanted, 30_000, self._found, None)
+
+    def _found(self, _then: Any, answer: find_coordinator.Response | None, error: KafkaError | None) -> None:
+        if error is not None or answer is None or answer.coordinators[0].error:
+            self.later(AGAIN_MS, self._ask, None)
+            return
+        module, request, _, _ = self.wishes[0]
+        self.ask(answer.coordinators[0].node_id, "", module, request, 30_000, self._done, None)
 
     def _done(self, _then: Any, answer: Any, error: KafkaError | None) -> None:
         code = self.wishes[0][2](answer) if error is None else error.code
