@@ -9,7 +9,7 @@ Nobody changes one after it was built.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -395,4 +395,3 @@ class GroupRecord:
 
 
 Record = OffsetRecord | GroupRecord
-Assignments = Mapping[str, bytes]

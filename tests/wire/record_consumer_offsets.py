@@ -22,7 +22,8 @@ from uuid import UUID
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from apache_kafka import ApacheKafka, java_command, run_java
-from coterie.wire import Reader
+from coterie.wire.batch import batches
+from coterie.wire.records import records as records_of
 from raw_kafka import RawConnection
 
 DATA = Path(__file__).parent / "data" / "consumer_offsets.jsonl"
@@ -220,25 +221,11 @@ def consume(bootstrap: str, group: str, *members: list[str]) -> None:
 
 
 def records(log: bytes) -> Iterator[tuple[int, bytes, bytes | None]]:
-    """Offset, key and value of each record in a segment of uncompressed batches (v2), control batches left out."""
-    segment = Reader(log, "segment")
-    while segment.remaining:
-        base_offset, size = segment.int64(), segment.int32()
-        batch = Reader(segment.take(size), f"batch at {base_offset}")
-        batch.take(4 + 1 + 4)  # leader epoch, magic, checksum
-        attributes = batch.int16()
-        assert not attributes & 0x07, "compressed"
-        batch.take(4 + 8 + 8 + 8 + 2 + 4)  # last offset, timestamps, producer id, epoch and sequence
-        for _ in range(batch.int32()):
-            record = Reader(batch.take(batch.varint()), "record")
-            record.take(1)
-            record.varlong()
-            offset = base_offset + record.varint()
-            key = bytes(record.take(record.varint()))
-            value_size = record.varint()
-            value = bytes(record.take(value_size)) if value_size >= 0 else None
-            if not attributes & 0x20:
-                yield offset, key, value
+    """Offset, key and value of each record in a segment, control batches left out."""
+    for at, header in batches(log):
+        if not header.is_control:
+            for record in records_of(log, header, at):
+                yield record.offset, record.key or b"", record.value
 
 
 def kafkas_words(log: Path) -> Iterator[tuple[int, dict[str, Any]]]:

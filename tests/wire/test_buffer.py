@@ -28,8 +28,6 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "int32": integers(32),
     "int64": integers(64),
     "uvarint": st.integers(0, 2**32 - 1),
-    "varint": integers(32),
-    "varlong": integers(64),
     "string": st.text(),
     "nullable_string": st.none() | st.text(),
     "compact_string": st.text(),
@@ -37,15 +35,12 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "binary": st.binary(),
     "nullable_binary": st.none() | st.binary(),
     "compact_binary": st.binary(),
-    "nullable_compact_binary": st.none() | st.binary(),
     "uuid": st.uuids(),
     "int32_array": st.lists(integers(32)),
     "tagged_fields": st.dictionaries(st.integers(0, 2**32 - 1), st.binary()),
 }
 SOME: dict[str, Any] = {
     "uvarint": 300,
-    "varint": -300,
-    "varlong": -300,
     "uuid": UUID(int=7),
     "int32_array": [1, 2],
     "tagged_fields": {3: b"three"},
@@ -81,8 +76,6 @@ def test_a_value_cut_short_is_malformed_wherever_it_is_cut(kind: str) -> None:
 # kio was written by others from Kafka's own schemas, and checked by them against Java.
 KIO: dict[str, tuple[Callable[..., None], st.SearchStrategy[Any]]] = {
     "uvarint": (kio.write_unsigned_varint, st.integers(0, 2**31 - 1)),
-    "varint": (kio.write_signed_varint, integers(32)),
-    "varlong": (kio.write_signed_varlong, integers(64)),
     "string": (kio.write_legacy_string, st.text()),
     "nullable_string": (kio.write_nullable_legacy_string, st.none() | st.text()),
     "compact_string": (kio.write_compact_string, st.text()),
@@ -135,12 +128,6 @@ def test_a_varint_of_more_than_32_bits_is_malformed(data: bytes) -> None:
         Reader(data).uvarint()
 
 
-def test_a_varlong_of_more_than_64_bits_is_malformed() -> None:
-    with pytest.raises(MalformedError, match="at most 64 bits"):
-        Reader(b"\xff" * 9 + b"\x02").varlong()
-    assert Reader(b"\xff" * 9 + b"\x01").varlong() == -(2**63)
-
-
 ABSURD = {
     "string": b"\x7f\xff",
     "compact_string": uvarint(2**32 - 1),
@@ -183,9 +170,6 @@ def test_any_bytes_give_a_value_or_are_malformed(data: bytes, kind: str) -> None
         ("int32", 2**31),
         ("int64", 2**63),
         ("uvarint", -1),
-        ("varint", 2**31),
-        ("varint", -(2**31) - 1),
-        ("varlong", 2**63),
         ("string", "x" * (MAX_STRING + 1)),
         ("nullable_string", "ä" * 16_384),
         ("int32_array", [0, 2**31]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,7 +19,6 @@ __all__ = [
     "Offsets",
     "Partition",
     "Rang",
-    "Reading",
     "Say",
     "StartReading",
     "StopReading",
@@ -36,14 +35,6 @@ class Machine(Protocol):
     """The one shape: an event and the time come in, effects go out."""
 
     def handle(self, event: Any, now_ms: int) -> Effects: ...
-
-
-class Reading(Machine, Protocol):
-    """A machine that has records read."""
-
-    @property
-    def reads(self) -> Collection[Partition]:
-        """What it has read at this moment."""
 
 
 # --- time and records -------------------------------------------------------------------------------------------------

@@ -42,7 +42,6 @@ __all__ = ["Consumer", "Habits", "User"]
 
 BY_NAME = 9
 NO_LIMIT = 1 << 15
-FETCH_LANE = "fetch"
 AFTER_AN_ERROR_MS = 500
 
 _APIS: Mapping[type, tuple[ModuleType, int]] = {

@@ -70,8 +70,6 @@ class Disk:
         self.is_failing = False
         self.refused = 0
         """How often it said no."""
-        self.lost_bytes = 0
-        """What power cuts took."""
         self.steps_left: int | None = None
         """How often names or durability change until the power is cut; None: it stays."""
         self.waits_for_swap = False
@@ -136,7 +134,6 @@ class Disk:
             return content
         kept = inode.safe + self._dice.choice((0, self._dice.randint(0, unsure), unsure))
         zeros = self._dice.randint(0, len(content) - kept) if self._dice.random() < 0.25 else 0
-        self.lost_bytes += len(content) - kept
         return content[:kept] + bytes(zeros)
 
     # --- the port -----------------------------------------------------------------------------------------------------

@@ -139,7 +139,6 @@ class Run:
 
     def _heal(self) -> None:
         self.world.happened("", "everything is mended")
-        self.world.is_healing = True
         for number in list(self._undos):
             self._end(number)
         for consumer in list(self.world.displaced):

@@ -67,7 +67,6 @@ class World:
         self.clients: dict[str, Client] = {}
         """Everybody else that speaks to brokers."""
         self.admin = Admin(self, "admin", self._clock("admin"))
-        self.is_healing = False
         self._lives: dict[str, int] = {}
         self._awaited: dict[str, list[Callable[[object], None]]] = {}
         self._moment_dice = self.dice.of("moments")

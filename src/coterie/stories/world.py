@@ -41,8 +41,6 @@ class World:
         self.facts: list[Fact] = []
         self.ledger = Ledger()
         self.replies: dict[int, Any] = {}
-        self.lost_tokens: set[int] = set()
-        """Tokens the rules never answer (10, 13); kept by whoever knows."""
         self._appends: deque[Batch] = deque()
         self._tokens = 0
         self.timers: Timers[Any] = Timers()

@@ -88,34 +88,20 @@ class Reader:
         if at < self._size and self._data[at] < 0x80:  # nearly every length there is
             self.position = at + 1
             return self._data[at]
-        return self._varint(32)
-
-    def varint(self) -> int:
-        """A signed int32, zigzag: 0, -1, 1, -2, ... are written 0, 1, 2, 3, ..."""
-        value = self._varint(32)
-        return (value >> 1) ^ -(value & 1)
-
-    def varlong(self) -> int:
-        """A signed int64, zigzag."""
-        value = self._varint(64)
-        return (value >> 1) ^ -(value & 1)
-
-    def _varint(self, bits: int) -> int:
         value = shift = 0
-        data, at = self._data, self.position
-        while shift < bits:
+        while shift < 32:
             if at >= self._size:
                 raise self.malformed("a varint that ends")
-            byte = data[at]
+            byte = self._data[at]
             at += 1
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
-                if value >> bits:
+                if value >> 32:
                     break
                 self.position = at
                 return value
             shift += 7
-        raise self.malformed(f"a varint of at most {bits} bits")
+        raise self.malformed("a varint of at most 32 bits")
 
     # --- text and bytes -----------------------------------------------------------------------------------------------
 
@@ -167,10 +153,6 @@ class Reader:
         length = self.uvarint()
         return bytes(self.take(length - 1)) if length else self._null("compact bytes")
 
-    def nullable_compact_binary(self) -> bytes | None:
-        length = self.uvarint()
-        return bytes(self.take(length - 1)) if length else None
-
     def uuid(self) -> UUID:
         return UUID(bytes=bytes(self.take(16)))
 
@@ -220,9 +202,6 @@ class Writer:
     def done(self) -> bytes:
         return b"".join(self._parts)
 
-    def raw(self, data: bytes) -> None:
-        self._parts.append(data)
-
     def int8(self, value: int) -> None:
         self._number(_INT8, value)
 
@@ -243,18 +222,6 @@ class Writer:
 
     def uvarint(self, value: int) -> None:
         self._parts.append(uvarint(value))
-
-    def varint(self, value: int) -> None:
-        self._zigzag(value, 32)
-
-    def varlong(self, value: int) -> None:
-        self._zigzag(value, 64)
-
-    def _zigzag(self, value: int, bits: int) -> None:
-        zigzag = (value << 1) ^ (value >> bits - 1)
-        if zigzag >> bits:
-            raise MalformedError(f"{value} does not fit into {bits} bits")
-        self._parts.append(uvarint(zigzag))
 
     def string(self, value: str) -> None:
         data = value.encode()
@@ -280,9 +247,6 @@ class Writer:
 
     def compact_binary(self, value: bytes) -> None:
         self._parts += uvarint(len(value) + 1), value
-
-    def nullable_compact_binary(self, value: bytes | None) -> None:
-        self.uvarint(0) if value is None else self.compact_binary(value)
 
     def uuid(self, value: UUID) -> None:
         self._parts.append(value.bytes)
