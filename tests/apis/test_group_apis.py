@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apis.plain import read_commit
 from coterie.apis import (
     delete_groups,
     describe_groups,
@@ -235,7 +236,7 @@ def test_a_commit_is_read_the_same_in_either_way(
         body[damage[0] % len(body)] = damage[1]
     frame = b"head" + bytes(body[: len(body) - cut])
     outcomes = []
-    for read in (offset_commit.read_request, offset_commit.read_request_plainly):
+    for read in (offset_commit.read_request, read_commit):
         try:
             outcomes.append(repr(read(frame, 4, version, TOKEN)))
         except MalformedError:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apis.plain import read_commit, read_join, read_sync
 from coterie.apis import heartbeat, join_group, offset_commit, offset_fetch, sync_group, txn_offset_commit
 from coterie.apis.codec import codec
 from coterie.errors import ErrorCode, MalformedError
@@ -93,7 +94,7 @@ def test_a_join_is_read_fast_as_it_is_read_plainly(request: JoinGroup) -> None:
     for version in join_group.API.versions:
         frame = b"before" + join_group.write_request(request, version)
         read = join_group.read_request(frame, 6, version, "token", **ABOUT)
-        assert read == join_group.read_request_plainly(frame, 6, version, "token", **ABOUT)
+        assert read == read_join(frame, 6, version, "token", **ABOUT)
         assert (read.member_id, read.protocols) == (request.member_id, request.protocols)
         assert read.reason == (request.reason if version >= 8 else None)
         for end in range(6, len(frame), 7):
@@ -118,7 +119,7 @@ def test_a_sync_is_read_fast_as_it_is_read_plainly(request: SyncGroup) -> None:
     for version in sync_group.API.versions:
         frame = b"before" + sync_group.write_request(request, version)
         read = sync_group.read_request(frame, 6, version, "token")
-        assert read == sync_group.read_request_plainly(frame, 6, version, "token")
+        assert read == read_sync(frame, 6, version, "token")
         assert (read.member_id, read.assignments) == (request.member_id, request.assignments)
         for end in range(6, len(frame), 7):
             with pytest.raises(MalformedError):
@@ -131,7 +132,7 @@ few_bytes = st.lists(st.sampled_from([0, 1, 2, 3, 0x7F, 0x80, 0xFF]), max_size=6
 @given(few_bytes, st.sampled_from(join_group.API.versions))
 def test_bytes_that_are_no_join_are_refused_by_both_readers(frame: bytes, version: int) -> None:
     outcomes: list[JoinGroup | None] = []
-    for read in (join_group.read_request, join_group.read_request_plainly):
+    for read in (join_group.read_request, read_join):
         try:
             outcomes.append(read(frame, 0, version, "token", **ABOUT))
         except MalformedError:
@@ -142,7 +143,7 @@ def test_bytes_that_are_no_join_are_refused_by_both_readers(frame: bytes, versio
 @given(few_bytes, st.sampled_from(sync_group.API.versions))
 def test_bytes_that_are_no_sync_are_refused_by_both_readers(frame: bytes, version: int) -> None:
     outcomes: list[SyncGroup | None] = []
-    for read in (sync_group.read_request, sync_group.read_request_plainly):
+    for read in (sync_group.read_request, read_sync):
         try:
             outcomes.append(read(frame, 0, version, "token"))
         except MalformedError:
@@ -210,14 +211,14 @@ def test_a_commit_is_read_fast_as_it_is_read_plainly(request: OffsetCommit) -> N
     for version in offset_commit.API.versions:
         frame = b"before" + offset_commit.write_request(request, version)
         read = offset_commit.read_request(frame, 6, version, "token")
-        assert read == offset_commit.read_request_plainly(frame, 6, version, "token")
+        assert read == read_commit(frame, 6, version, "token")
         assert [p.offset for p in read.partitions] == [p.offset for p in request.partitions]
 
 
 @given(st.binary(max_size=60), st.sampled_from(offset_commit.API.versions))
 def test_bytes_that_are_no_commit_are_refused_by_both_readers(frame: bytes, version: int) -> None:
     outcomes: list[OffsetCommit | None] = []
-    for read in (offset_commit.read_request, offset_commit.read_request_plainly):
+    for read in (offset_commit.read_request, read_commit):
         try:
             outcomes.append(read(frame, 0, version, "token"))
         except MalformedError:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.kafka_record import OTHER_BOUNDS, OTHER_DEFAULTS, RECORD
-from coterie.broker.ignored import IGNORED, why_ignored
+from coterie.broker.ignored import IGNORED
 from coterie.broker.settings import SETTINGS, Settings
 from coterie.broker.sources import ALIASES
 from coterie.coordinator import CoordinatorSettings
@@ -19,6 +19,7 @@ from coterie.group import GroupSettings
 from coterie.log import LogConfig
 from coterie.settings.kinds import Number, Ratio, Word, Words, text_of
 from coterie.settings.setting import SettingsError
+from coterie.settings.sources import matching
 from coterie.wire.batch import TimestampType
 
 KAFKA: dict[str, list[str | None]] = RECORD["definitions"]["broker"]
@@ -71,8 +72,8 @@ def test_differences_from_kafka_are_all_about_settings_there_are() -> None:
 def test_every_setting_of_kafka_is_taken_or_ignored_for_a_reason() -> None:
     """A file made for Kafka 4.3.1 starts us, whatever is in it."""
     known = SETTINGS.keys() | ALIASES.keys()
-    assert not [name for name in KAFKA if name not in known and not why_ignored(name)]
-    assert not [name for name in known if why_ignored(name)], "taken or ignored, not both"
+    assert not [name for name in KAFKA if name not in known and not matching(name, IGNORED)]
+    assert not [name for name in known if matching(name, IGNORED)], "taken or ignored, not both"
 
 
 def test_every_name_that_is_ignored_is_kafkas_or_was() -> None:

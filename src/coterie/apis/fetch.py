@@ -84,11 +84,6 @@ class Request:
     forgotten_topics: Sequence[ForgottenTopic] = wire(since=7, default=())
     rack_id: str = wire(since=11, default="")
 
-    @property
-    def is_of_a_follower(self) -> bool:
-        """A broker asks with its own id; a consumer has none. The id moved to a tagged field in version 15."""
-        return (self.replica_state.replica_id if self.replica_state else self.replica_id) >= 0
-
 
 @dataclass(slots=True, kw_only=True)
 class EpochEnd:

@@ -64,7 +64,7 @@ class _Response:
     members: Sequence[_Member] = ()
 
 
-_read_request, _write_request = codec(API, _Request)
+_write_request = codec(API, _Request)[1]
 _read_response, _write_response = codec(API, _Response)
 
 
@@ -123,29 +123,6 @@ def read_request(
         reason,
         version >= NEEDS_MEMBER_ID,
         version >= SKIPS_ASSIGNMENT,
-    )
-
-
-def read_request_plainly(
-    frame: bytes, at: int, version: int, token: Token, *, fresh_id: str, client_id: str, client_host: str
-) -> JoinGroup:
-    request = _read_request(frame, at, version)
-    return JoinGroup(
-        token=token,
-        group_id=request.group_id,
-        member_id=request.member_id,
-        instance_id=request.instance_id,
-        protocol_type=request.protocol_type,
-        protocols=[Protocol(protocol.name, protocol.metadata) for protocol in request.protocols],
-        session_timeout_ms=request.session_timeout_ms,
-        # Version 0 has no rebalance timeout of its own (rule 4).
-        rebalance_timeout_ms=request.rebalance_timeout_ms if version else request.session_timeout_ms,
-        fresh_id=fresh_id,
-        client_id=client_id,
-        client_host=client_host,
-        reason=request.reason,
-        needs_member_id=version >= NEEDS_MEMBER_ID,
-        can_skip_assignment=version >= SKIPS_ASSIGNMENT,
     )
 
 

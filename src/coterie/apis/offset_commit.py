@@ -75,7 +75,7 @@ class _Response:
     topics: Sequence[_CommittedTopic]
 
 
-_read_request, _write_request = codec(API, _Request)
+_write_request = codec(API, _Request)[1]
 _read_response, _write_response = codec(API, _Response)
 
 
@@ -147,24 +147,6 @@ def _read_usual(frame: bytes, at: int, version: int, token: Token) -> OffsetComm
         return None
     knows = version >= KNOWS_GROUP_ID_NOT_FOUND
     return OffsetCommit(token, group_id, member_id, instance_id, generation_id, found[0], None, None, -1, knows)
-
-
-def read_request_plainly(frame: bytes, at: int, version: int, token: Token) -> OffsetCommit:
-    request = _read_request(frame, at, version)
-    return OffsetCommit(
-        token=token,
-        group_id=request.group_id,
-        member_id=request.member_id,
-        instance_id=request.instance_id,
-        generation_id=request.generation_id,
-        partitions=[
-            CommitPartition(topic.name, p.partition, p.offset, p.leader_epoch, p.metadata, topic.topic_id)
-            for topic in request.topics
-            for p in topic.partitions
-        ],
-        retention_ms=None if request.retention_ms == NO_RETENTION else request.retention_ms,
-        knows_group_id_not_found=version >= KNOWS_GROUP_ID_NOT_FOUND,
-    )
 
 
 def write_response(reply: OffsetsCommitted, version: int) -> bytes:

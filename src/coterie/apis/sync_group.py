@@ -49,7 +49,7 @@ class _Response:
     assignment: bytes = b""
 
 
-_read_request, _write_request = codec(API, _Request)
+_write_request = codec(API, _Request)[1]
 _read_response, _write_response = codec(API, _Response)
 
 _ERROR = Struct(">h")
@@ -95,21 +95,6 @@ def read_request(frame: bytes, at: int, version: int, token: Token) -> SyncGroup
         protocol_type,
         protocol_name,
         needs_protocol,
-    )
-
-
-def read_request_plainly(frame: bytes, at: int, version: int, token: Token) -> SyncGroup:
-    request = _read_request(frame, at, version)
-    return SyncGroup(
-        token=token,
-        group_id=request.group_id,
-        member_id=request.member_id,
-        instance_id=request.instance_id,
-        generation_id=request.generation_id,
-        assignments=[(entry.member_id, entry.assignment) for entry in request.assignments],
-        protocol_type=request.protocol_type,
-        protocol_name=request.protocol_name,
-        needs_protocol=version >= NEEDS_PROTOCOL,
     )
 
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from coterie.settings.sources import matching
-
-__all__ = ["IGNORED", "why_ignored"]
+__all__ = ["IGNORED"]
 
 IGNORED: Mapping[str, Sequence[str]] = {
     "the process is its own controller": (
@@ -128,7 +126,3 @@ IGNORED: Mapping[str, Sequence[str]] = {
     ),
     "it is Confluent's own": ("confluent.*",),
 }
-
-
-def why_ignored(name: str) -> str | None:
-    return matching(name, IGNORED)
