@@ -24,8 +24,9 @@ from uuid import uuid4
 import coterie
 from coterie.apis import by_key, create_topics, find_coordinator, heartbeat, join_group, offset_commit, offset_fetch
 from coterie.apis import sync_group as sync_group_api
-from coterie.broker.calls import Connection, Flush, Send, Work
+from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
+from coterie.broker.effects import Flush, Send, Work
 from coterie.broker.settings import Settings
 from coterie.log import DiskFiles
 from coterie.messages import CommitPartition, Heartbeat, JoinGroup, OffsetCommit, OffsetFetch, Protocol, SyncGroup

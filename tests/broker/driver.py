@@ -8,8 +8,9 @@ from typing import Any
 from uuid import UUID
 
 from broker.speaker import Speaker
-from coterie.broker.calls import Close, Connection, Do, Effect, Flush, Send, Toil, Work
+from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
+from coterie.broker.effects import Close, Do, Effect, Flush, Send, Toil, Work
 from coterie.broker.facts import ConnectionDropped, Trouble
 from coterie.broker.node import Node
 from coterie.broker.settings import Settings

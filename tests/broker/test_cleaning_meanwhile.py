@@ -9,7 +9,7 @@ import pytest
 
 from broker.driver import World
 from broker.keyed_topic import EAGER, KeyedTopic
-from coterie.broker.calls import Toil, ToilEnded
+from coterie.broker.effects import Toil, ToilEnded
 from coterie.broker.upkeep import check_retention
 from coterie.errors import ErrorCode
 from coterie.log import MemoryFiles

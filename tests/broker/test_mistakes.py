@@ -12,7 +12,7 @@ import coterie
 from broker.driver import World
 from broker.peer import Peer
 from coterie.apis import create_topics, heartbeat, join_group
-from coterie.broker.calls import Close
+from coterie.broker.effects import Close
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Fact, Mistake
 from coterie.group.effects import Effects, OffsetsWritten, Tell

@@ -6,7 +6,7 @@ import pytest
 
 from broker.driver import World
 from coterie.apis import api_versions, heartbeat, leave_group, metadata
-from coterie.broker.calls import Close, Send
+from coterie.broker.effects import Close, Send
 from coterie.errors import ErrorCode
 from coterie.facts import Mistake
 from coterie.group.effects import Tell

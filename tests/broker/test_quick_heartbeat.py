@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from broker.driver import Client, World
 from coterie.apis import heartbeat
-from coterie.broker.calls import Connection, Send
+from coterie.broker.calls import Connection
+from coterie.broker.effects import Send
 from coterie.broker.quick_heartbeat import HEARTBEAT, QuickHeartbeat
 from coterie.errors import ErrorCode
 from coterie.messages import Heartbeat

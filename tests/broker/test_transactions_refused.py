@@ -3,8 +3,9 @@ from __future__ import annotations
 from uuid import UUID
 
 from coterie.apis import find_coordinator
-from coterie.broker.calls import Connection, Send
+from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
+from coterie.broker.effects import Send
 from coterie.broker.facts import TransactionRefused
 from coterie.broker.settings import Settings
 from coterie.errors import ErrorCode

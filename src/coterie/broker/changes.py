@@ -11,7 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from coterie.broker.calls import Call, Work, WorkEnded
+from coterie.broker.calls import Call
+from coterie.broker.effects import Work, WorkEnded
 from coterie.log import Change, LogError
 
 __all__ = ["Changes", "Judge", "Step"]

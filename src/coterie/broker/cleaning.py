@@ -14,8 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from coterie.broker.calls import Toil, ToilEnded
 from coterie.broker.changes import Step
+from coterie.broker.effects import Toil, ToilEnded
 from coterie.errors import MalformedError
 from coterie.log import (
     Change,

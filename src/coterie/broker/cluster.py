@@ -14,9 +14,10 @@ from traceback import format_exc
 from typing import Any
 from uuid import UUID
 
-from coterie.broker.calls import Call, Close, Connection, Do, Effect, FlushEnded, Toil, ToilEnded, WorkEnded
+from coterie.broker.calls import Call, Connection
 from coterie.broker.changes import Changes
 from coterie.broker.cleaning import CleanDue, Cleaner
+from coterie.broker.effects import Close, Do, Effect, FlushEnded, Toil, ToilEnded, WorkEnded
 from coterie.broker.facts import Trouble
 from coterie.broker.fetch import FetchDue, Fetches
 from coterie.broker.flushing import Flusher, Waiter

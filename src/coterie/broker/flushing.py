@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 
-from coterie.broker.calls import Flush, FlushEnded
+from coterie.broker.effects import Flush, FlushEnded
 from coterie.errors import ErrorCode
 from coterie.log import FlushTarget, Journal, JournalTarget, PartitionLog
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from coterie.apis import FIRST_FLEXIBLE, by_key
 from coterie.apis.api_versions import API as API_VERSIONS
 from coterie.apis.api_versions import refuse_version
-from coterie.broker.calls import Call, Connection, Effect, Gather, Route, Send
+from coterie.broker.calls import Call, Connection, Gather, Route
 from coterie.broker.changes import Step
+from coterie.broker.effects import Effect, Send
 from coterie.broker.group_loads import GroupLoads
 from coterie.broker.groups import GroupLogs
 from coterie.broker.handlers import HANDLERS

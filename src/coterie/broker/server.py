@@ -14,21 +14,10 @@ from contextlib import suppress
 from traceback import format_exc
 from typing import Any
 
-from coterie.broker.calls import (
-    Close,
-    Connection,
-    Do,
-    Effect,
-    Flush,
-    FlushEnded,
-    Send,
-    Toil,
-    ToilEnded,
-    Work,
-    WorkEnded,
-)
+from coterie.broker.calls import Connection
 from coterie.broker.clock import clock_ms
 from coterie.broker.cluster import Cluster
+from coterie.broker.effects import Close, Do, Effect, Flush, FlushEnded, Send, Toil, ToilEnded, Work, WorkEnded
 from coterie.broker.facts import ConnectionDropped, Trouble
 from coterie.broker.guard import Guard
 from coterie.broker.leadership import Done

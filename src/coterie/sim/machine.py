@@ -12,8 +12,9 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from coterie.broker.calls import Close, Connection, Do, Effect, Flush, Send, Toil, Work
+from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
+from coterie.broker.effects import Close, Do, Effect, Flush, Send, Toil, Work
 from coterie.broker.node import Node
 from coterie.broker.quick_heartbeat import HEARTBEAT, QuickHeartbeat
 from coterie.broker.settings import Settings
