@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from coterie.broker.calls import Connection
+from coterie.apis import by_key, heartbeat
+from coterie.broker.calls import WAITING_BYTES, Call, Connection, Route
 from coterie.broker.facts import ConnectionDropped, FactsLeftOut, Trouble
 from coterie.broker.guard import LITTLE, SPARE_FILES, Guard
 from coterie.broker.quiet import MOST, PERIOD_MS, Quiet
@@ -15,6 +16,7 @@ from coterie.broker.turns import LARGE, TURN_MS, Turns
 from coterie.facts import GroupDied
 
 MIB = 1 << 20
+ROUTE = Route(by_key[heartbeat.API.key], heartbeat, print)
 
 
 class Crowd:
@@ -74,6 +76,28 @@ def test_files_are_left_for_the_logs() -> None:
 def test_an_override_is_an_address_and_a_count(text: str) -> None:
     with pytest.raises(SettingsError, match=r"max\.connections\.per\.ip\.overrides"):
         Settings.of({"max.connections.per.ip.overrides": text})
+
+
+def test_who_is_silent_and_waits_for_nothing_is_sent_away_and_who_never_finishes() -> None:
+    crowd = Crowd({"connections.max.idle.ms": 1_000})
+    connection = crowd.comes()
+    assert crowd.guard.silence_of(connection, silent_ms=1_000, arriving_ms=1_000) is None
+    assert "nothing was heard for 1000 ms" in str(crowd.guard.silence_of(connection, silent_ms=1_001, arriving_ms=0))
+    assert "one request took more" in str(crowd.guard.silence_of(connection, silent_ms=0, arriving_ms=1_001))
+    connection.call = Call(connection, ROUTE, 4, 1)
+    assert crowd.guard.silence_of(connection, silent_ms=1_001, arriving_ms=0) is None
+
+
+def test_what_waits_is_counted_in_requests_and_in_bytes_and_forgotten_as_a_whole() -> None:
+    connection = Connection("10.0.0.1")
+    for frame in (b"one", b"three"):
+        connection.put_off(frame)
+    assert connection.waits_with_more_than(0.5, 3) and not connection.waits_with_more_than(1, 2)
+    assert (connection.next_waiting(), connection.waiting_bytes) == (b"one", 5)
+    connection.put_off(bytes(WAITING_BYTES))
+    assert connection.waits_with_more_than(1, 100)
+    connection.forget_waiting()
+    assert not connection.waiting and not connection.waits_with_more_than(0, 100)
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

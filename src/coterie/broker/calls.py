@@ -14,6 +14,9 @@ from coterie.apis import Api
 
 __all__ = ["Call", "Connection", "Gather", "Route"]
 
+WAITING_BYTES = 1 << 20
+"""Of requests that stand behind the one under way: with more, or more requests, we stop reading for a while."""
+
 
 class Connection:
     """One client's stream. `link` belongs to whoever carries the bytes; the node never looks at it."""
@@ -30,6 +33,23 @@ class Connection:
         self.is_full = False
         """Its client does not read what we send: nothing more is answered until it does."""
         self.is_closed = False
+
+    def put_off(self, frame: bytes) -> None:
+        self.waiting.append(frame)
+        self.waiting_bytes += len(frame)
+
+    def next_waiting(self) -> bytes:
+        frame = self.waiting.popleft()
+        self.waiting_bytes -= len(frame)
+        return frame
+
+    def forget_waiting(self) -> None:
+        self.waiting.clear()
+        self.waiting_bytes = 0
+
+    def waits_with_more_than(self, share: float, most: int) -> bool:
+        """With more than a share of what may wait: of `most` requests, or of the bytes."""
+        return len(self.waiting) > share * most or self.waiting_bytes > share * WAITING_BYTES
 
 
 class Route:

@@ -272,8 +272,7 @@ class Cluster:
             self.fetches.advanced(log)
 
     def close(self, connection: Connection, why: str) -> None:
-        connection.waiting.clear()
-        connection.waiting_bytes = 0
+        connection.forget_waiting()
         self.out.append(Close(connection, why))
 
     def toil(self, toil: Toil) -> None:

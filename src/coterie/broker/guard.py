@@ -62,6 +62,15 @@ class Guard:
             )
         return None
 
+    def silence_of(self, connection: Connection, silent_ms: int, arriving_ms: int) -> str | None:
+        """Who has said nothing for too long, and waits for nothing, is probably not there; nor who never finishes."""
+        idle_ms = self._settings.connections_max_idle_ms
+        if connection.call is None and silent_ms > idle_ms:
+            return f"nothing was heard for {idle_ms} ms (connections.max.idle.ms)"
+        if arriving_ms > idle_ms:
+            return f"one request took more than {idle_ms} ms (connections.max.idle.ms)"
+        return None
+
     def came(self, connection: Connection) -> None:
         self._count += 1
         self._hosts[connection.host] += 1

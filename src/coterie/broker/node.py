@@ -71,14 +71,10 @@ class Node:
 
     def received(self, connection: Connection, frame: bytes, now_ms: int) -> list[Effect]:
         if connection.call is not None or connection.is_full or connection.waiting:
-            self.put_off(connection, frame)
+            connection.put_off(frame)
             return []
         self._dispatch(connection, frame, now_ms)
         return self._take(now_ms)
-
-    def put_off(self, connection: Connection, frame: bytes) -> None:
-        connection.waiting.append(frame)
-        connection.waiting_bytes += len(frame)
 
     def drained(self, connection: Connection, now_ms: int) -> list[Effect]:
         """The client reads again: what waited behind its last answer is looked at."""
@@ -89,9 +85,7 @@ class Node:
     def go_on(self, connection: Connection, now_ms: int) -> None:
         """Look at a request that waited."""
         if connection.waiting and connection.call is None and not connection.is_full and not connection.is_closed:
-            frame = connection.waiting.popleft()
-            connection.waiting_bytes -= len(frame)
-            self._dispatch(connection, frame, now_ms)
+            self._dispatch(connection, connection.next_waiting(), now_ms)
 
     def _is_ready(self, connection: Connection) -> None:
         if connection.waiting:
@@ -100,8 +94,7 @@ class Node:
     def disconnected(self, connection: Connection) -> None:
         """Nobody is removed from a group for that (rule 9); a parked fetch has lost its reader."""
         connection.is_closed = True
-        connection.waiting.clear()
-        connection.waiting_bytes = 0
+        connection.forget_waiting()
         if connection.call is not None:
             self.fetches.forget(connection.call)
 

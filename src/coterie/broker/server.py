@@ -267,16 +267,15 @@ class Server:
         link.port.node.disconnected(link.connection)
 
     def _close_silent(self) -> None:
-        """Every now and then: who has said nothing for too long, and waits for nothing, is probably not there."""
+        """Every now and then."""
         idle_ms = self.cluster.settings.connections_max_idle_ms
         if idle_ms < 0:
             return
         now_ms = clock_ms()
         for link in self.links:
-            if link.connection.call is None and now_ms - link.heard_ms > idle_ms:
-                self.drop(link.connection, f"nothing was heard for {idle_ms} ms (connections.max.idle.ms)")
-            elif link.request_since_ms and now_ms - link.request_since_ms > idle_ms:
-                self.drop(link.connection, f"one request took more than {idle_ms} ms (connections.max.idle.ms)")
+            why = self.guard.silence_of(link.connection, now_ms - link.heard_ms, link.arriving_ms(now_ms))
+            if why is not None:
+                self.drop(link.connection, why)
         self._sweep = self._loop.call_later(min(max(idle_ms / 4_000, 0.05), 60), self._close_silent)
 
     def drop(self, connection: Connection, why: str) -> None:
@@ -351,7 +350,7 @@ class Server:
 
     def put_off(self, connection: Connection, frame: bytes) -> None:
         """To be looked at when the others have been."""
-        connection.link.port.node.put_off(connection, frame)
+        connection.put_off(frame)
         if not self.turns.queue:
             self._loop.call_soon(self._catch_up)
         self.turns.queue.append(connection)

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Link", "Port", "address_text"]
 
-WAITING_BYTES = 1 << 20
-"""Of requests that stand behind the one under way: with more, or more requests, we stop reading for a while."""
 WRITE_BUFFER = 1 << 20
 LARGE_ANSWER = 256 << 10
 """Such a one is held as a whole until the system has taken its last byte."""
@@ -118,24 +116,24 @@ class Link(asyncio.Protocol):
         unsent = max(self.unsent, self.transport.get_write_buffer_size()) if connection.is_full else 0
         return self._cutter.held + connection.waiting_bytes + unsent
 
+    def arriving_ms(self, now_ms: int) -> int:
+        """For how long a request has been arriving."""
+        return now_ms - self.request_since_ms if self.request_since_ms else 0
+
     def weigh(self) -> None:
         self._is_weighed = self._server.guard.weigh(self.connection)
 
     def hold_back(self) -> None:
         """Reading stops while too much waits; the client's own buffers fill up and it has to slow down."""
-        connection = self.connection
-        too_much = len(connection.waiting) > self._server.max_waiting or connection.waiting_bytes > WAITING_BYTES
-        if too_much and not self._is_paused:
+        if not self._is_paused and self.connection.waits_with_more_than(1, self._server.max_waiting):
             self._is_paused = True
             self.transport.pause_reading()
             self._server.held_back.add(self)
 
     def read_on(self) -> None:
         connection = self.connection
-        few = (
-            len(connection.waiting) <= self._server.max_waiting // 2 and connection.waiting_bytes <= WAITING_BYTES // 2
-        )
-        if self._is_paused and few and not connection.is_closed:
+        still_many = connection.waits_with_more_than(0.5, self._server.max_waiting)
+        if self._is_paused and not still_many and not connection.is_closed:
             self._is_paused = False
             self._server.held_back.discard(self)
             self.transport.resume_reading()
