@@ -7,10 +7,10 @@ from typing import Any
 
 from broker.driver import Client, World
 from coterie.apis import metadata
-from coterie.broker.groups import OFFSETS_TOPIC
 from coterie.coordinator import partition_of
 from coterie.errors import CoterieError
 from coterie.log import Files
+from coterie.wire.offsets_topic import OFFSETS_TOPIC
 
 __all__ = ["Three", "elsewhere", "ready"]
 

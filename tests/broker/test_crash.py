@@ -15,12 +15,12 @@ from broker.speaker import list_request
 from coterie.apis import delete_records, describe_groups, list_offsets
 from coterie.broker import flushing
 from coterie.broker.cleaning import CleanDue
-from coterie.broker.groups import OFFSETS_TOPIC
 from coterie.broker.upkeep import checkpoint
 from coterie.errors import ErrorCode
 from coterie.log import LogConfig
 from coterie.log.journal import JOURNAL_FILE
 from coterie.messages import DescribeGroup, JoinedGroup
+from coterie.wire.offsets_topic import OFFSETS_TOPIC
 
 SMALL_SEGMENTS = 700
 SMALL = LogConfig(segment_bytes=SMALL_SEGMENTS, index_interval_bytes=100)

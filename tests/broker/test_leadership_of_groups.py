@@ -11,10 +11,10 @@ from coterie.apis import (
     describe_groups,
     list_groups,
 )
-from coterie.broker.groups import OFFSETS_TOPIC
 from coterie.errors import ErrorCode
 from coterie.facts import GroupLoaded, MemberExpired
 from coterie.messages import DescribeGroup, ListGroups
+from coterie.wire.offsets_topic import OFFSETS_TOPIC
 from logs import FaultyFiles
 
 NONE, NOT_COORDINATOR, LOADING = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

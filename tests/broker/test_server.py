@@ -17,8 +17,9 @@ import pytest
 from broker.peer import Peer, Serving
 from coterie import Broker
 from coterie.apis import api_versions, describe_cluster, heartbeat, join_group, offset_fetch
+from coterie.broker.clock import clock_ms
 from coterie.broker.facts import ConnectionDropped, Trouble
-from coterie.broker.server import Server, clock_ms
+from coterie.broker.server import Server
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Fact
 from coterie.messages import Heartbeat, OffsetFetch

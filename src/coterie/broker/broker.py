@@ -17,8 +17,9 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from uuid import UUID, uuid4  # noqa: TID251  the dice of the real world are thrown here
 
-from coterie.broker.cluster import MAX_NODES, Cluster
-from coterie.broker.server import Server, clock_ms, run_in_loop
+from coterie.broker.clock import clock_ms
+from coterie.broker.cluster import Cluster, check_nodes
+from coterie.broker.server import Server, run_in_loop
 from coterie.broker.settings import Settings
 from coterie.errors import CoterieError
 from coterie.facts import Fact
@@ -65,8 +66,7 @@ class Broker:
         """`nodes` of them, as clients see it: each has a port of its own (with `port`, from there on) and leads its
         share of the partitions. There is one copy of each log.
         """
-        if not 1 <= nodes <= MAX_NODES:
-            raise CoterieError(f"{nodes} nodes; a broker has 1 to {MAX_NODES} of them")
+        check_nodes(nodes)
         self._nodes = nodes
         self._data = data
         self._settings = settings if isinstance(settings, Settings) else Settings.of(settings or {})

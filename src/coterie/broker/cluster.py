@@ -22,7 +22,6 @@ from coterie.broker.facts import Trouble
 from coterie.broker.fetch import FetchDue, Fetches
 from coterie.broker.flushing import Flusher, Waiter
 from coterie.broker.group_loads import LoadDue
-from coterie.broker.groups import OFFSETS_TOPIC
 from coterie.broker.kept_facts import FactsDue, KeptFacts
 from coterie.broker.leadership import Done, Leadership
 from coterie.broker.node import Node
@@ -45,11 +44,17 @@ from coterie.errors import CoterieError
 from coterie.facts import Fact, Mistake
 from coterie.group.effects import Tell
 from coterie.log import DataDirectory, Files, LogConfig, PartitionLog, Topic
+from coterie.wire.offsets_topic import OFFSETS_TOPIC
 
-__all__ = ["MAX_NODES", "Cluster"]
+__all__ = ["Cluster", "check_nodes"]
 
 MAX_NODES = 100
 """Each has a port of its own; a mistyped number must not take all there are."""
+
+
+def check_nodes(count: int) -> None:
+    if not 1 <= count <= MAX_NODES:
+        raise CoterieError(f"{count} nodes; a broker has 1 to {MAX_NODES} of them")
 
 
 class Cluster:
@@ -64,8 +69,7 @@ class Cluster:
         nodes: int = 1,
     ) -> None:
         """`fresh_id` are the dice: ids of members, topics and the cluster. Nodes are numbered from `node.id` on."""
-        if not 1 <= nodes <= MAX_NODES:
-            raise CoterieError(f"{nodes} nodes; a broker has 1 to {MAX_NODES} of them")
+        check_nodes(nodes)
         self.files = files
         self.settings = settings
         self.fresh_id = fresh_id

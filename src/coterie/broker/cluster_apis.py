@@ -16,13 +16,13 @@ from coterie.apis import (
 from coterie.broker.calls import Call
 from coterie.broker.changes import Step
 from coterie.broker.facts import TransactionRefused
-from coterie.broker.groups import OFFSETS_TOPIC
 from coterie.broker.placement import NOBODY
 from coterie.broker.topic_changes import Made, TopicError, ensure_from
 from coterie.coordinator import find_coordinator as node_for
 from coterie.errors import ErrorCode
 from coterie.log import LogError
 from coterie.wire.frames import client_id_of
+from coterie.wire.offsets_topic import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from coterie.broker.node import Node

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["HANDLERS", "FetchDue", "Fetches"]
 
 READ_COMMITTED = 1
+NOT_SAID = -1
 _FULL_FETCH_EPOCHS = (-1, 0)
 _TELLS_LEADERS = 16
 """The first version whose answers say who leads, if it is not who was asked."""
@@ -200,9 +201,6 @@ def leader_epoch_error(epoch: int, log: PartitionLog) -> ErrorCode:
     if epoch in (NOT_SAID, log.leader_epoch):
         return ErrorCode.NONE
     return ErrorCode.FENCED_LEADER_EPOCH if epoch < log.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
-
-
-NOT_SAID = -1
 
 
 def _fetch(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:

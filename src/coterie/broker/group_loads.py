@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from coterie.broker.changes import Step
-from coterie.broker.groups import read_some
+from coterie.broker.group_logs import read_some
 from coterie.coordinator import Replay
 from coterie.errors import ErrorCode, MalformedError
 from coterie.log import Change, LogError, LogReadError, PartitionLog

@@ -18,7 +18,7 @@ from coterie.broker.calls import Call, Connection, Gather, Route
 from coterie.broker.changes import Step
 from coterie.broker.effects import Effect, Send
 from coterie.broker.group_loads import GroupLoads
-from coterie.broker.groups import GroupLogs
+from coterie.broker.group_logs import GroupLogs
 from coterie.broker.handlers import HANDLERS
 from coterie.broker.placement import Partition
 from coterie.broker.settings import Settings

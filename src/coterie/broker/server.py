@@ -23,12 +23,12 @@ from coterie.broker.guard import Guard
 from coterie.broker.leadership import Done
 from coterie.broker.pace import Pace
 from coterie.broker.quiet import PERIOD_MS, Quiet
-from coterie.broker.sockets import Link, Port, address_text
+from coterie.broker.sockets import Link, Port
 from coterie.broker.turns import TURN_MS, Turns
 from coterie.errors import CoterieError
 from coterie.facts import Fact
 
-__all__ = ["Server", "address_text", "clock_ms"]
+__all__ = ["Server", "run_in_loop"]
 
 STOP_GRACE_S = 5.0
 _FLUSHES_TO_WAIT_FOR = 4

@@ -18,7 +18,6 @@ from coterie.broker.alter_configs import tidy
 from coterie.broker.calls import Call
 from coterie.broker.changes import Step
 from coterie.broker.configs import TOPIC, Refusal, describe
-from coterie.broker.groups import OFFSETS_TOPIC
 from coterie.broker.placement import Partition, Place
 from coterie.broker.replicas import TopicError, check_replication_factor, replica_home
 from coterie.errors import ErrorCode
@@ -26,6 +25,7 @@ from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.log import LogError, PartitionLog, Topic, remove_directory
 from coterie.log.topics import is_legal_name
 from coterie.messages import TopicsDeleted
+from coterie.wire.offsets_topic import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from coterie.broker.cluster import Cluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coterie.broker.facts import LeadersChanged
-from coterie.broker.groups import read_groups
+from coterie.broker.group_logs import read_groups
 from coterie.broker.node import Node
 from coterie.coordinator import Replay, Shard
 from coterie.facts import AssignmentFailed, AssignmentStored, Fact, WriteFailed
