@@ -6,7 +6,8 @@ import pytest
 
 from coterie.assignors import Range, RoundRobin
 from coterie.history.brokers import coordinator_of
-from coterie.history.server_side import Coordinator, State, read_assignment
+from coterie.history.paths import read_assignment
+from coterie.history.server_side import Coordinator, State
 from history.bench import SESSION_MS, Actor, Bench
 
 

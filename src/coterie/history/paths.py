@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from coterie.history.words import Partition
 
-__all__ = ["BROKERS", "Paths", "read_broker", "read_offset", "read_topics", "write_offset", "write_topics"]
+__all__ = [
+    "BROKERS",
+    "Paths",
+    "read_assignment",
+    "read_broker",
+    "read_offset",
+    "read_topics",
+    "write_assignment",
+    "write_offset",
+    "write_topics",
+]
 
 BROKERS = "/brokers/ids"
 
@@ -48,6 +58,17 @@ def write_offset(offset: int) -> bytes:
 
 def read_offset(data: bytes) -> int:
     return int(data)
+
+
+def read_assignment(data: bytes) -> tuple[int, dict[Partition, str]]:
+    """Design 2: the generation, and who owns what in it."""
+    said = json.loads(data)
+    return said["generation"], {(topic, number): owner for topic, number, owner in said["owners"]}
+
+
+def write_assignment(generation: int, owners: Mapping[Partition, str]) -> bytes:
+    rows = [[topic, number, owner] for (topic, number), owner in sorted(owners.items())]
+    return json.dumps({"generation": generation, "owners": rows}).encode()
 
 
 def read_broker(data: bytes) -> str:

@@ -10,8 +10,7 @@ from coterie.history.account import Account, Design
 from coterie.history.backwards import Backwards
 from coterie.history.model_world import GROUP, SESSION_MS, Actor, ModelWorld
 from coterie.history.owning import Owning
-from coterie.history.paths import Paths, read_offset
-from coterie.history.server_side import read_assignment
+from coterie.history.paths import Paths, read_assignment, read_offset
 from coterie.history.tale import BROKERS, FOLLOWERS, Act, Do, Tale
 from coterie.history.tree import Closed, Put, Transaction
 from coterie.history.words import Partition

@@ -9,20 +9,19 @@ a coordinator that was replaced and does not know it yet can tell members what i
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
 from coterie.assignors import Assignor, Topic
-from coterie.history.paths import Paths, read_offset, read_topics, write_offset
+from coterie.history.paths import Paths, read_assignment, read_offset, read_topics, write_assignment, write_offset
 from coterie.history.registry import Ask, Changed, Children, Create, Delete, Get, Node, Operation, Puts
 from coterie.history.server_words import Commit, HasStopped, Hello, Refused, Start, Stop
 from coterie.history.shares import shares
 from coterie.history.words import Arm, Effects, HangUp, Heard, Hung, Offsets, Partition, Rang, Say
 
-__all__ = ["Asked", "Coordinator", "State", "read_assignment"]
+__all__ = ["Asked", "Coordinator", "State"]
 
 AGAIN, AGAIN_MS = "claim again", 200
 
@@ -34,17 +33,6 @@ class State(Enum):
     WRITING = "writes offsets and the new generation"
     STABLE = "has told everybody"
     REPLACED = "somebody else coordinates this group"
-
-
-def read_assignment(data: bytes) -> tuple[int, dict[Partition, str]]:
-    """The generation, and who owns what in it."""
-    said = json.loads(data)
-    return said["generation"], {(topic, number): owner for topic, number, owner in said["owners"]}
-
-
-def write_assignment(generation: int, owners: Mapping[Partition, str]) -> bytes:
-    rows = [[topic, number, owner] for (topic, number), owner in sorted(owners.items())]
-    return json.dumps({"generation": generation, "owners": rows}).encode()
 
 
 class Step(Enum):
