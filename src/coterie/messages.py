@@ -16,6 +16,8 @@ from uuid import UUID
 from coterie.errors import ErrorCode
 
 __all__ = [
+    "CONSUMER",
+    "MAX_REASON",
     "NO_GENERATION",
     "CommitPartition",
     "CommittedOffset",
@@ -59,6 +61,10 @@ Token = Hashable
 """What a reply is addressed to. Opaque here; only the broker's node knows which connection and version it means."""
 
 NO_GENERATION = -1
+CONSUMER = "consumer"
+"""The protocol type of consumers; Connect and others use their own, and their bytes are not looked into."""
+MAX_REASON = 255
+"""Characters a client says of why it joins or leaves (KIP-800)."""
 
 
 # --- requests -------------------------------------------------------------------------------------------------------

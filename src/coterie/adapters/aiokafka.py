@@ -18,8 +18,8 @@ from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
 from coterie.adapters.seat import Seat, assign, resolve
 from coterie.assignors import Assignor, Member, Topic
-from coterie.assignors.user_data import NO_GENERATION
 from coterie.errors import CoterieError
+from coterie.messages import NO_GENERATION
 from coterie.wire.subscription import Assignment, write_assignment, write_subscription
 
 __all__ = ["CooperativeNotSupportedError", "adapt"]

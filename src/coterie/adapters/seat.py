@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from coterie.assignors import Assignment, Assignor, Member, Owned, Topic, assignor
-from coterie.assignors.user_data import NO_GENERATION
+from coterie.messages import NO_GENERATION
 from coterie.wire.subscription import Subscription
 
 __all__ = ["Seat", "assign", "resolve"]

@@ -12,6 +12,9 @@ from coterie.errors import ErrorCode
 
 __all__ = [
     "API",
+    "EARLIEST",
+    "LATEST",
+    "MAX_TIMESTAMP",
     "ListedPartition",
     "ListedTopic",
     "Partition",
@@ -25,6 +28,9 @@ __all__ = [
 ]
 
 API = api("ListOffsets")
+
+EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
+"""Instead of a time: the first record there is, behind the last one, the one with the latest time (KIP-734)."""
 
 
 @dataclass(slots=True, kw_only=True)

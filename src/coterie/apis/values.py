@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from coterie.apis.fields import Int32
 
-__all__ = ["NOT_ASKED", "Leader", "NodeEndpoint"]
+__all__ = ["NOT_ASKED", "READ_COMMITTED", "READ_UNCOMMITTED", "Leader", "NodeEndpoint"]
+
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""Isolation levels of a reader."""
 
 NOT_ASKED = -(1 << 31)
 """Authorized operations of somebody who did not ask for them."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from coterie.assignors.cases import Case, CaseError
 from coterie.assignors.model import Assignment, Assignor, Member, Owned, Topic
-from coterie.assignors.user_data import NO_GENERATION, read_owned
+from coterie.assignors.user_data import read_owned
+from coterie.messages import NO_GENERATION
 
 __all__ = ["MAX_ROUNDS", "Score", "grow", "holding", "join", "leave", "owned_in", "run", "score"]
 

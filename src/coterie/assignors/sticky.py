@@ -15,7 +15,8 @@ from coterie.assignors.model import Assignment, Assignor, Member, Owned, Topic
 from coterie.assignors.order import by_id, java_sorted
 from coterie.assignors.racks import racks_differ, racks_matter, topic_racks
 from coterie.assignors.unequal import assign_unequal
-from coterie.assignors.user_data import NO_GENERATION, OwnedReader, write_owned
+from coterie.assignors.user_data import OwnedReader, write_owned
+from coterie.messages import NO_GENERATION
 
 __all__ = ["Sticky", "stick"]
 

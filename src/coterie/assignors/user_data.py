@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 from struct import Struct, error
 
 from coterie.assignors.model import Owned
+from coterie.messages import NO_GENERATION
 
-__all__ = ["NO_GENERATION", "OwnedReader", "read_generation", "read_owned", "write_generation", "write_owned"]
-
-NO_GENERATION = -1
+__all__ = ["OwnedReader", "read_generation", "read_owned", "write_generation", "write_owned"]
 
 _INT32 = Struct(">i")
 _INT16 = Struct(">h")

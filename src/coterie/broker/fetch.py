@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from coterie.apis import fetch
 from coterie.apis.fetch import FetchedPartition, FetchedTopic, Partition, Request, Response
+from coterie.apis.values import READ_COMMITTED
 from coterie.broker.calls import Call
 from coterie.broker.redirect import endpoints_of, leader_of
 from coterie.errors import ErrorCode
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["HANDLERS", "FetchDue", "Fetches"]
 
-READ_COMMITTED = 1
 NOT_SAID = -1
 _FULL_FETCH_EPOCHS = (-1, 0)
 _TELLS_LEADERS = 16

@@ -8,9 +8,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from coterie.apis import delete_records, list_offsets, offset_for_leader_epoch
+from coterie.apis.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+from coterie.apis.values import READ_COMMITTED
 from coterie.broker.calls import Call
 from coterie.broker.changes import Step
-from coterie.broker.fetch import READ_COMMITTED, leader_epoch_error
+from coterie.broker.fetch import leader_epoch_error
 from coterie.broker.topic_changes import is_internal
 from coterie.errors import ErrorCode
 from coterie.log import LogError, OffsetOutOfRangeError, PartitionLog
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HANDLERS"]
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
+EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -4, -5, -6
 HIGH_WATERMARK = -1
 
 

@@ -12,6 +12,7 @@ from re import Pattern
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from coterie.apis import list_offsets
 from coterie.client.arguments import (
     OffsetAndTimestamp,
     Offsets,
@@ -29,7 +30,7 @@ from coterie.client.fetching import Fetcher
 from coterie.client.listening import Listener, Told, listener_of
 from coterie.client.member import effects, events
 from coterie.client.polled import Records
-from coterie.client.resets import EARLIEST, EARLIEST_TIMESTAMP, LATEST, LATEST_TIMESTAMP, Reset
+from coterie.client.resets import EARLIEST, LATEST, Reset
 from coterie.client.settings import ConsumerSettings
 from coterie.client.words import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, RequestTimedOutError
@@ -314,7 +315,7 @@ class AsyncConsumer:
         partitions: Iterable[PartitionLike],
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> dict[TopicPartition, int]:
-        return await self._ends(partitions, EARLIEST_TIMESTAMP, timeout)
+        return await self._ends(partitions, list_offsets.EARLIEST, timeout)
 
     async def end_offsets(
         self,
@@ -322,7 +323,7 @@ class AsyncConsumer:
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> dict[TopicPartition, int]:
         """Where the next record will be; with read_committed, where the first open transaction begins."""
-        return await self._ends(partitions, LATEST_TIMESTAMP, timeout)
+        return await self._ends(partitions, list_offsets.LATEST, timeout)
 
     async def _ends(
         self, partitions: Iterable[PartitionLike], timestamp: int, timeout_s: float | None

@@ -33,7 +33,7 @@ __all__ = ["Engine", "WakeupError"]
 
 log = logging.getLogger("coterie.consumer")
 
-BY_NAME = 9
+BY_NAME = offset_commit.BY_ID - 1
 """OffsetCommit and OffsetFetch name topics by id from version 10 on; names are what members speak of."""
 
 _APIS: dict[type, ModuleType] = {

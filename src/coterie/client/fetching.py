@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from coterie.apis import fetch
+from coterie.apis.values import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.client.fetch_errors import ON_ERROR, Do, NoOffsetForPartitionError, OffsetOutOfRangeError, corrupt
 from coterie.client.fetch_wishes import (
     AskCommitted,
@@ -41,7 +42,6 @@ from coterie.wire.records import Record
 
 __all__ = ["Fetcher", "NotAssignedError"]
 
-READ_COMMITTED = 1
 WITHOUT_SESSION = -1
 
 
@@ -336,7 +336,7 @@ class Fetcher:
             max_wait_ms=settings.fetch_max_wait_ms,
             min_bytes=settings.fetch_min_bytes,
             max_bytes=settings.fetch_max_bytes,
-            isolation_level=READ_COMMITTED if settings.read_committed else 0,
+            isolation_level=READ_COMMITTED if settings.read_committed else READ_UNCOMMITTED,
             session_epoch=WITHOUT_SESSION,
             topics=list(topics.values()),
             rack_id=settings.client_rack,

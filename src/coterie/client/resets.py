@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from coterie.apis import list_offsets
 from coterie.client.durations import duration_ms
 
-__all__ = ["EARLIEST", "EARLIEST_TIMESTAMP", "LATEST", "LATEST_TIMESTAMP", "NO_RESET", "Reset", "parse_reset"]
-
-EARLIEST_TIMESTAMP, LATEST_TIMESTAMP = -2, -1
+__all__ = ["EARLIEST", "LATEST", "NO_RESET", "Reset", "parse_reset"]
 
 
 class Reset(NamedTuple):
@@ -20,7 +19,7 @@ class Reset(NamedTuple):
         """What ListOffsets is asked for."""
         if self.back_ms is not None:
             return max(now_ms - self.back_ms, 0)
-        return EARLIEST_TIMESTAMP if self.name == "earliest" else LATEST_TIMESTAMP
+        return list_offsets.EARLIEST if self.name == "earliest" else list_offsets.LATEST
 
 
 EARLIEST = Reset("earliest")

@@ -25,6 +25,7 @@ from coterie.group.states import DEAD, State
 from coterie.group.stored_offsets import StoredOffsets
 from coterie.javahash import MIN_CAPACITY, capacity_for, map_order, spread
 from coterie.messages import (
+    CONSUMER,
     CommittedOffset,
     GroupRecord,
     JoinedGroup,
@@ -37,10 +38,7 @@ from coterie.messages import (
 )
 from coterie.wire.subscription import subscribed_topics
 
-__all__ = ["CONSUMER", "NEVER", "Group", "Member"]
-
-CONSUMER = "consumer"
-"""The protocol type of consumers; Connect and others use their own, and their bytes are not looked into."""
+__all__ = ["NEVER", "Group", "Member"]
 
 NEVER = 1 << 62
 _SESSION, _JOIN, _SYNC = "session", "join", "sync"

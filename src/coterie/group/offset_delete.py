@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from coterie.errors import ErrorCode
 from coterie.facts import OffsetsDeletedFact, OffsetsExpired, WriteFailed
 from coterie.group.effects import Effects, Persist, Reply, Tell, TombstonesWritten
-from coterie.group.group import CONSUMER, Group
+from coterie.group.group import Group
 from coterie.group.states import ON_OFFSET_DELETE, Do
 from coterie.group.write_errors import error_for_client
-from coterie.messages import DeletedPartition, OffsetDelete, OffsetRecord, OffsetsDeleted, TopicsDeleted
+from coterie.messages import CONSUMER, DeletedPartition, OffsetDelete, OffsetRecord, OffsetsDeleted, TopicsDeleted
 
 __all__ = ["offset_delete", "tombstones", "tombstones_written", "topics_deleted"]
 

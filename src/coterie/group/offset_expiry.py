@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from coterie.group.delete_group import end_group
 from coterie.group.effects import Effects, ExpiryDue, Persist, TombstonesWritten
-from coterie.group.group import CONSUMER, Group
+from coterie.group.group import Group
 from coterie.group.offset_delete import tombstones
 from coterie.group.states import EMPTY, STABLE
-from coterie.messages import CommittedOffset
+from coterie.messages import CONSUMER, CommittedOffset
 
 __all__ = ["expiry_due"]
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from coterie.apis.list_offsets import EARLIEST, LATEST  # in Spark's JSON they are the same
 from coterie.client.words import TopicPartition
 from coterie.errors import MalformedError
 
@@ -31,8 +32,6 @@ __all__ = [
     "settled",
 ]
 
-EARLIEST, LATEST = -2, -1
-"""In Spark's JSON and in Kafka's ListOffsets alike."""
 NO_OFFSET = -1
 """What ListOffsets answers for a time that no record has reached."""
 

@@ -13,11 +13,9 @@ from coterie.errors import MalformedError
 from coterie.wire.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, TimestampType, pack_header
 from coterie.wire.buffer import Buffer, uvarint
 from coterie.wire.compression import compress, decompress
-from coterie.wire.records import MAX_DECOMPRESSED, Record, read_records
+from coterie.wire.records import MAX_DECOMPRESSED, MAX_OFFSET, Record, read_records
 
 __all__ = ["OpenBatch", "emptied"]
-
-_NO_END = (1 << 63) - 1
 
 
 class OpenBatch:
@@ -29,7 +27,7 @@ class OpenBatch:
         if header.is_compressed:
             plain = decompress(header.compression, plain, limit)
         self._plain = bytes(plain)
-        self.records: list[Record] = read_records(self._plain, header, "", 0, -_NO_END, _NO_END)
+        self.records: list[Record] = read_records(self._plain, header, "", 0, -MAX_OFFSET, MAX_OFFSET)
 
     def keep(self, kept: Sequence[bool], horizon_ms: int | None = None) -> bytearray:
         """The batch with those records for which `kept` says so, one at least; `horizon_ms` is a new delete horizon."""

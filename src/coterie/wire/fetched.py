@@ -16,11 +16,9 @@ from coterie.errors import MalformedError
 from coterie.wire.batch import HEADER_SIZE, BatchHeader, CorruptBatchError, check_sum, parse_header
 from coterie.wire.buffer import Buffer
 from coterie.wire.compression import Scratch, decompress
-from coterie.wire.records import MAX_DECOMPRESSED, Record, marker_of, read_records
+from coterie.wire.records import MAX_DECOMPRESSED, MAX_OFFSET, Record, marker_of, read_records
 
-__all__ = ["MAX_OFFSET", "FetchedBatches", "FetchedRecords"]
-
-MAX_OFFSET = (1 << 63) - 1
+__all__ = ["FetchedBatches", "FetchedRecords"]
 
 
 class FetchedBatches:

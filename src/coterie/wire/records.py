@@ -50,6 +50,7 @@ if not TYPE_CHECKING and os.environ.get("COTERIE_PURE", "0") in {"", "0"}:
 __all__ = [
     "IS_COMPILED",
     "MAX_DECOMPRESSED",
+    "MAX_OFFSET",
     "NO_LIMIT",
     "BatchBuilder",
     "BatchRecord",
@@ -77,7 +78,7 @@ MAX_DECOMPRESSED = 128 * 1024 * 1024
 IS_COMPILED = Record.__module__ == "coterie.wire._fast_records"
 """Whether records are read and written by `_fast_records.pyx`; COTERIE_PURE=1 in the environment says no."""
 
-_NO_END = (1 << 63) - 1
+MAX_OFFSET = (1 << 63) - 1
 NO_LIMIT = (1 << 31) - 1
 
 _MARKER_KEY, _MARKER_VALUE = Struct(">hh"), Struct(">hi")
@@ -109,7 +110,7 @@ def records(data: Buffer, header: BatchHeader, at: int = 0, limit: int = MAX_DEC
     The checksum is the caller's to check, once, where the bytes come in.
     """
     plain = decompress(header.compression, memoryview(data)[at + HEADER_SIZE : at + header.size], limit)
-    for each in read_records(plain, header, "", 0, -_NO_END, _NO_END):
+    for each in read_records(plain, header, "", 0, -MAX_OFFSET, MAX_OFFSET):
         yield BatchRecord(each.key, each.value, each.timestamp, list(each.headers), each.offset)
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from sys import intern
 
 from coterie.errors import MalformedError
+from coterie.messages import NO_GENERATION
 from coterie.wire.buffer import Buffer, Reader, Writer
 
 __all__ = [
-    "NO_GENERATION",
     "VERSIONS",
     "Assignment",
     "Subscription",
@@ -30,7 +30,6 @@ __all__ = [
 VERSIONS = range(4)
 """Of both messages alike: 1 brought owned partitions (KIP-429), 2 the generation (KIP-792), 3 the rack (KIP-881)."""
 
-NO_GENERATION = -1
 _SMALLEST_STRING = 2
 _SMALLEST_TOPIC = 6  # an empty name and no partitions
 

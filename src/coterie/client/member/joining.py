@@ -7,22 +7,20 @@ from coterie.client.member.errors import AssignorError, code_of, error_for
 from coterie.client.member.events import JoinAnswered
 from coterie.client.member.facts import GroupJoined
 from coterie.client.member.leading import lead
-from coterie.client.member.member import CONSUMER, Member
+from coterie.client.member.member import Member
 from coterie.client.member.rounds import fail_round, round_failed
 from coterie.client.member.states import Api
 from coterie.client.member.subscribing import watch
 from coterie.client.member.syncing import sync
 from coterie.client.member.timers import HEARTBEAT, start_heartbeats
 from coterie.errors import ErrorCode, KafkaError
-from coterie.messages import NO_GENERATION, JoinedGroup, JoinGroup, Protocol
+from coterie.messages import CONSUMER, MAX_REASON, NO_GENERATION, JoinedGroup, JoinGroup, Protocol
 from coterie.wire.subscription import Subscription, write_subscription
 
 __all__ = ["can_join", "join", "join_answered"]
 
 JOIN_TIMEOUT_LAPSE_MS = 5_000
 MAX_TIMEOUT_MS = 2**31 - 1
-MAX_REASON = 255
-"""KIP-800."""
 
 
 def can_join(member: Member) -> bool:

@@ -32,7 +32,7 @@ from coterie.client.member.states import IN_A_ROUND, Stage, enter
 from coterie.client.member.subscribing import subscribe, watch
 from coterie.client.member.timers import AUTO_COMMIT, CLOSE, HEARTBEAT, JOIN_RETRY, PREPARE
 from coterie.errors import KafkaError
-from coterie.messages import LeaveGroup, LeavingMember
+from coterie.messages import MAX_REASON, LeaveGroup, LeavingMember
 
 __all__ = [
     "can_go_on_leaving",
@@ -46,7 +46,6 @@ __all__ = [
     "unsubscribe_asked",
 ]
 
-MAX_REASON = 255
 _REASON = {
     UnsubscribeAsked: "the consumer unsubscribed from all topics",
     CloseAsked: "the consumer is being closed",

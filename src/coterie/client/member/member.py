@@ -27,10 +27,8 @@ from coterie.client.member.states import Stage
 from coterie.client.words import TopicPartition
 from coterie.messages import NO_GENERATION
 
-__all__ = ["CONSUMER", "Member"]
+__all__ = ["Member"]
 
-CONSUMER = "consumer"
-"""The protocol type (M12)."""
 _MOST_DOUBLINGS = 30
 
 

@@ -10,13 +10,13 @@ from coterie.client.member.errors import AssignorError, code_of, error_for
 from coterie.client.member.events import SyncAnswered
 from coterie.client.member.facts import AssignmentTaken
 from coterie.client.member.listening import call_listener
-from coterie.client.member.member import CONSUMER, Member
+from coterie.client.member.member import Member
 from coterie.client.member.rounds import fail_round, round_failed
 from coterie.client.member.states import Api, Stage, enter
 from coterie.client.member.subscribing import watch
 from coterie.client.words import TopicPartition
 from coterie.errors import ErrorCode, MalformedError
-from coterie.messages import SyncedGroup, SyncGroup
+from coterie.messages import CONSUMER, SyncedGroup, SyncGroup
 from coterie.wire.subscription import read_assignment
 
 __all__ = ["can_complete", "complete", "sync", "sync_answered"]
