@@ -23,7 +23,7 @@ from coterie.client.admin import (
     checked,
 )
 from coterie.client.words import OffsetAndMetadata, TopicPartition
-from coterie.errors import ErrorCode, KafkaError
+from coterie.errors import CoterieError, ErrorCode, KafkaError
 from coterie.messages import JoinedGroup
 from coterie.wire.subscription import Assignment, Subscription, write_assignment, write_subscription
 
@@ -178,7 +178,7 @@ def groups_live_and_die(admin: Admin, bootstrap: str) -> None:
     }
     checked(admin.delete_group_offsets("readers", [zero]))
     assert admin.list_group_offsets("readers") == {one: (7, -1, "")}
-    with pytest.raises(ValueError, match="an offset is 0 or more"):
+    with pytest.raises(CoterieError, match="an offset is 0 or more"):
         admin.alter_group_offsets("readers", {zero: OffsetAndMetadata(-1)})
     deleted = admin.delete_groups(["readers", "nope"])
     assert deleted["readers"] is None and code_of(deleted["nope"]) is ErrorCode.GROUP_ID_NOT_FOUND

@@ -58,6 +58,29 @@ def test_settings_are_checked_before_anything_else() -> None:
         Admin(AdminSettings.of(), client_id="x")
 
 
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda admin: admin.list_group_offsets(["readers"]), r"\['readers'\] is not the name of a group"),
+        (lambda admin: admin.list_group_offsets("readers", ["orders"]), "'orders' is not a partition"),
+        (lambda admin: admin.list_group_offsets("readers", "orders"), "is not a list of partitions"),
+        (lambda admin: admin.alter_group_offsets(None, {}), "None is not the name of a group"),
+        (lambda admin: admin.alter_group_offsets("readers", [("orders", 0)]), "which offset is for which partition"),
+        (lambda admin: admin.delete_group_offsets(7, []), "7 is not the name of a group"),
+        (lambda admin: admin.remove_members(["readers"]), "is not the name of a group"),
+        (lambda admin: admin.describe_groups("readers"), r"'readers' is one group.*\[\"readers\"\]"),
+        (lambda admin: admin.delete_groups([None]), "None is not the name of a group"),
+        (lambda admin: admin.describe_topics("orders"), "'orders' is one topic"),
+        (lambda admin: admin.delete_topics("orders"), "'orders' is one topic"),
+    ],
+)
+def test_what_is_not_what_was_asked_for_is_said_before_anybody_is_asked(
+    call: Callable[[Admin], object], words: str
+) -> None:
+    with Admin(bootstrap_servers="localhost:1") as admin, pytest.raises(CoterieError, match=words):
+        call(admin)
+
+
 def quick(peer: Peer, **more: object) -> AsyncAdmin:
     return AsyncAdmin(AdminSettings.of({"bootstrap.servers": peer.bootstrap, "retry.backoff.ms": 1, **more}))
 

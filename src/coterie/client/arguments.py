@@ -1,4 +1,4 @@
-"""What callers of a consumer hand in, in the forms they like, brought into one."""
+"""What callers of a consumer or an admin hand in, in the forms they like, brought into one."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from coterie.assignors import Assignor, assignor
 from coterie.client.settings import ConsumerSettings, check_mapping
 from coterie.client.words import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError
+from coterie.wire.records import MAX_OFFSET
 
 __all__ = [
     "OffsetAndTimestamp",
     "Offsets",
     "PartitionLike",
     "limit_of",
+    "name_of",
+    "names_of",
     "offsets_of",
     "partition_of",
     "partitions_of",
@@ -35,7 +38,7 @@ Offsets = (
 """A mapping does not vary with its keys, so that every way to write it down is named."""
 
 STRATEGY = "partition.assignment.strategy"
-MAX_PARTITION, MAX_OFFSET = 2**31 - 1, 2**63 - 1
+MAX_PARTITION = 2**31 - 1
 MAX_METADATA = 2**15 - 1
 """Bytes of a text on the wire; a broker that is sent more ends the connection. Its own limit is usually lower."""
 
@@ -46,6 +49,18 @@ class OffsetAndTimestamp(NamedTuple):
     offset: int
     timestamp: int
     leader_epoch: int = -1
+
+
+def name_of(one: str, what: str) -> str:
+    if not isinstance(one, str):
+        raise CoterieError(f"{one!r} is not the name of a {what}; give one name, as text")
+    return one
+
+
+def names_of(many: Iterable[str], what: str) -> list[str]:
+    if isinstance(many, str):
+        raise CoterieError(f'{many!r} is one {what}, and several may be given: give ["{many}"]')
+    return [name_of(one, what) for one in many]
 
 
 def partition_of(one: PartitionLike) -> TopicPartition:

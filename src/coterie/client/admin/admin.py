@@ -23,6 +23,7 @@ from coterie.client.admin.words import (
     TopicDescription,
     TopicListing,
 )
+from coterie.client.arguments import Offsets, PartitionLike
 from coterie.client.background import background
 from coterie.client.cluster import Cluster
 from coterie.client.settings import AdminSettings
@@ -154,16 +155,14 @@ class Admin:
         return self._run(self._admin.remove_members(group_id, members, reason=reason))
 
     def list_group_offsets(
-        self, group_id: str, places: Collection[TopicPartition] | None = None, *, require_stable: bool = False
+        self, group_id: str, places: Collection[PartitionLike] | None = None, *, require_stable: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError | None]:
         return self._run(self._admin.list_group_offsets(group_id, places, require_stable=require_stable))
 
-    def alter_group_offsets(
-        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> dict[TopicPartition, KafkaError | None]:
+    def alter_group_offsets(self, group_id: str, offsets: Offsets) -> dict[TopicPartition, KafkaError | None]:
         return self._run(self._admin.alter_group_offsets(group_id, offsets))
 
     def delete_group_offsets(
-        self, group_id: str, places: Collection[TopicPartition]
+        self, group_id: str, places: Collection[PartitionLike]
     ) -> dict[TopicPartition, KafkaError | None]:
         return self._run(self._admin.delete_group_offsets(group_id, places))

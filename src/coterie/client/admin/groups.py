@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
-from itertools import groupby
 
 from coterie.apis import (
     delete_groups,
@@ -15,13 +14,16 @@ from coterie.apis import (
     offset_delete,
     offset_fetch,
 )
-from coterie.client.admin.results import FOR_GROUPS, by_node, each
+from coterie.client.admin.results import FOR_GROUPS, by_node, by_topic, each, failure
 from coterie.client.admin.words import GroupDescription, GroupListing, MemberDescription, MemberToRemove
+from coterie.client.arguments import Offsets, PartitionLike, name_of, names_of, offsets_of, partitions_of
 from coterie.client.cluster import Cluster
 from coterie.client.metadata import Node
 from coterie.client.words import OffsetAndMetadata, TopicPartition
 from coterie.errors import ErrorCode, KafkaError, MalformedError
 from coterie.messages import (
+    CONSUMER,
+    MAX_REASON,
     NO_GENERATION,
     CommitPartition,
     DeleteGroup,
@@ -45,12 +47,8 @@ from coterie.wire.subscription import read_assignment, read_subscription
 __all__ = ["REMOVED", "GroupsAdmin"]
 
 REMOVED = "an operator removed it"
-LONGEST_REASON = 255
-BY_NAME = 9
+BY_NAME = offset_commit.BY_ID - 1
 """The last version of OffsetFetch and OffsetCommit that names topics; later ones want ids, which offsets outlive."""
-MANY = 3
-"""The first version of LeaveGroup with several members."""
-CONSUMER = "consumer"
 
 
 class GroupsAdmin:
@@ -78,6 +76,7 @@ class GroupsAdmin:
         return [one for _, one in sorted(found.items())]
 
     async def describe_groups(self, group_ids: Collection[str]) -> dict[str, GroupDescription | KafkaError]:
+        group_ids = names_of(group_ids, "group")
         coordinators: dict[str, Node] = {}
 
         async def place(group_id: str) -> int:
@@ -95,11 +94,12 @@ class GroupsAdmin:
 
     async def delete_groups(self, group_ids: Collection[str]) -> dict[str, KafkaError | None]:
         """With all their offsets; only groups without members."""
+        group_ids = names_of(group_ids, "group")
 
         async def ask(node_id: int, left: Sequence[str]) -> dict[str, KafkaError | None]:
             request = [DeleteGroup(None, group_id) for group_id in left]
             answer: list[tuple[str, ErrorCode]] = await self.cluster.send(node_id, delete_groups, request)
-            return {group_id: _error(error, f'deleting group "{group_id}"') for group_id, error in answer}
+            return {group_id: failure(error, f'deleting group "{group_id}"') for group_id, error in answer}
 
         return await each(
             self.cluster,
@@ -113,6 +113,7 @@ class GroupsAdmin:
         self, group_id: str, members: Collection[MemberToRemove] | None = None, *, reason: str = REMOVED
     ) -> dict[MemberToRemove, KafkaError | None]:
         """These, or all. The group rebalances; a member that lives will be back, unless it is static (KIP-800)."""
+        group_id = name_of(group_id, "group")
         if members is None:
             members = await self._all_members(group_id)
 
@@ -120,8 +121,8 @@ class GroupsAdmin:
             node_id = await self._coordinator(group_id)
             version = (await self.cluster.connection(node_id)).version_of(leave_group)
             results: dict[MemberToRemove, KafkaError | None] = {}
-            for some in [left] if version >= MANY else [[member] for member in left]:
-                leaving = [LeavingMember(*member, reason[:LONGEST_REASON]) for member in some]
+            for some in [left] if version >= leave_group.MANY else [[member] for member in left]:
+                leaving = [LeavingMember(*member, reason[:MAX_REASON]) for member in some]
                 answer: LeftGroup = await self.cluster.send(node_id, leave_group, LeaveGroup(None, group_id, leaving))
                 if answer.error:
                     raise KafkaError.of(answer.error, f"removing members of {_group(group_id)}")
@@ -129,7 +130,7 @@ class GroupsAdmin:
                 if len(codes) != len(some):
                     raise KafkaError(f"removing members of {_group(group_id)}: {len(codes)} answers to {len(some)}")
                 for member, code in zip(some, codes, strict=True):
-                    results[member] = _error(code, f"removing {_member(member)} of {_group(group_id)}")
+                    results[member] = failure(code, f"removing {_member(member)} of {_group(group_id)}")
             return results
 
         return await each(
@@ -155,10 +156,11 @@ class GroupsAdmin:
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     async def list_group_offsets(
-        self, group_id: str, places: Collection[TopicPartition] | None = None, *, require_stable: bool = False
+        self, group_id: str, places: Collection[PartitionLike] | None = None, *, require_stable: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError | None]:
         """What the group has committed, for these partitions or all it has; None where there is nothing."""
-        wanted = None if places is None else _by_topic(places)
+        group_id = name_of(group_id, "group")
+        wanted = None if places is None else _numbers(partitions_of(places))
 
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata | KafkaError | None]:
             node_id = await self._coordinator(group_id)
@@ -185,14 +187,13 @@ class GroupsAdmin:
 
         return await self.cluster.retry(attempt, what=f"offsets of {_group(group_id)}")
 
-    async def alter_group_offsets(
-        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> dict[TopicPartition, KafkaError | None]:
+    async def alter_group_offsets(self, group_id: str, offsets: Offsets) -> dict[TopicPartition, KafkaError | None]:
         """Only of a group without members: those would not hear of it, and commit their own."""
+        group_id, wanted = name_of(group_id, "group"), offsets_of(offsets)
 
         async def ask(left: Sequence[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
             node_id = await self._coordinator(group_id)
-            partitions = [_to_commit(place, offsets[place]) for place in sorted(left)]
+            partitions = [_to_commit(place, wanted[place]) for place in sorted(left)]
             request = OffsetCommit(None, group_id, "", None, NO_GENERATION, partitions)
             answer: OffsetsCommitted = await self.cluster.send(node_id, offset_commit, request, at_most=BY_NAME)
             return {
@@ -202,25 +203,26 @@ class GroupsAdmin:
 
         return await each(
             self.cluster,
-            offsets,
+            wanted,
             ask,
             what=lambda place: f"setting the offset of {_group(group_id)} for {place}",
             again=FOR_GROUPS,
         )
 
     async def delete_group_offsets(
-        self, group_id: str, places: Collection[TopicPartition]
+        self, group_id: str, places: Collection[PartitionLike]
     ) -> dict[TopicPartition, KafkaError | None]:
         """Of topics no member is subscribed to."""
+        group_id, wanted = name_of(group_id, "group"), partitions_of(places)
 
         async def ask(left: Sequence[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
             node_id = await self._coordinator(group_id)
-            request = OffsetDelete(None, group_id, _by_topic(left))
+            request = OffsetDelete(None, group_id, _numbers(left))
             answer: OffsetsDeleted = await self.cluster.send(node_id, offset_delete, request)
             if answer.error:
                 raise KafkaError.of(answer.error, f"deleting offsets of {_group(group_id)}")
             return {
-                TopicPartition(one.topic, one.partition): _error(
+                TopicPartition(one.topic, one.partition): failure(
                     one.error, f"deleting the offset of {_group(group_id)} for {one.topic}-{one.partition}"
                 )
                 for one in answer.partitions
@@ -228,7 +230,7 @@ class GroupsAdmin:
 
         return await each(
             self.cluster,
-            places,
+            wanted,
             ask,
             what=lambda place: f"deleting the offset of {_group(group_id)} for {place}",
             again=FOR_GROUPS,
@@ -243,28 +245,22 @@ def _member(member: MemberToRemove) -> str:
     return f'instance "{member.instance_id}"' if member.instance_id else f'member "{member.member_id}"'
 
 
-def _error(code: ErrorCode, what: str) -> KafkaError | None:
-    return KafkaError.of(code, what) if code else None
-
-
 def _not_set(code: ErrorCode, group_id: str, one: CommitPartition) -> KafkaError | None:
     """A stranger's commit to a group with members is refused as that of an unknown member (rule 20)."""
     said = "it has members, and offsets can be set only while it is Empty" if code in _HAS_MEMBERS else None
     what = f"setting the offset of {_group(group_id)} for {one.topic}-{one.partition}"
-    return KafkaError.of(code, what, said) if code else None
+    return failure(code, what, said)
 
 
-def _to_commit(place: TopicPartition, wanted: OffsetAndMetadata) -> CommitPartition:
-    if wanted.offset < 0:
-        raise ValueError(f"{place}: an offset is 0 or more, and {wanted.offset} is not; ask list_offsets for the ends")
-    return CommitPartition(place.topic, place.partition, wanted.offset, wanted.leader_epoch, wanted.metadata)
+def _numbers(places: Sequence[TopicPartition]) -> list[tuple[str, list[int]]]:
+    return [(name, [place.partition for place in its]) for name, its in by_topic(places)]
+
+
+def _to_commit(place: TopicPartition, at: OffsetAndMetadata) -> CommitPartition:
+    return CommitPartition(place.topic, place.partition, at.offset, at.leader_epoch, at.metadata)
 
 
 _HAS_MEMBERS = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS}
-
-
-def _by_topic(places: Collection[TopicPartition]) -> list[tuple[str, list[int]]]:
-    return [(name, [place.partition for place in its]) for name, its in groupby(sorted(places), lambda p: p.topic)]
 
 
 def _described(group: DescribedGroup, coordinator: Node) -> GroupDescription | KafkaError:

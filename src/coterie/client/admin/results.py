@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import TypeVar
 
 from coterie.client.cluster import Cluster
+from coterie.client.words import TopicPartition
 from coterie.errors import RETRIABLE, ConnectionLostError, ErrorCode, KafkaError, RequestTimedOutError
 
-__all__ = ["FOR_GROUPS", "FOR_PARTITIONS", "FOR_TOPICS", "by_node", "checked", "each"]
+__all__ = ["FOR_GROUPS", "FOR_PARTITIONS", "FOR_TOPICS", "by_node", "by_topic", "checked", "each", "failure"]
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -36,6 +39,10 @@ def checked(results: Mapping[K, T | KafkaError]) -> dict[K, T]:
             raise found
         values[key] = found
     return values
+
+
+def failure(code: ErrorCode, what: str, said: str | None = None) -> KafkaError | None:
+    return KafkaError.of(code, what, said) if code else None
 
 
 async def each(
@@ -105,6 +112,10 @@ async def by_node(
     for answer in answers:
         results.update(answer)
     return results
+
+
+def by_topic(places: Iterable[TopicPartition]) -> list[tuple[str, list[TopicPartition]]]:
+    return [(name, list(its)) for name, its in groupby(sorted(places), attrgetter("topic"))]
 
 
 async def _placed(place: Callable[[K], Awaitable[int]], item: K) -> int | KafkaError:

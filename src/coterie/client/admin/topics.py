@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -19,7 +17,8 @@ from coterie.apis import (
     incremental_alter_configs,
     list_offsets,
 )
-from coterie.client.admin.results import FOR_PARTITIONS, FOR_TOPICS, by_node, each
+from coterie.apis.values import READ_COMMITTED, READ_UNCOMMITTED
+from coterie.client.admin.results import FOR_PARTITIONS, FOR_TOPICS, by_node, by_topic, each, failure
 from coterie.client.admin.words import (
     ClusterDescription,
     ConfigChange,
@@ -35,6 +34,7 @@ from coterie.client.admin.words import (
     TopicDescription,
     TopicListing,
 )
+from coterie.client.arguments import names_of
 from coterie.client.cluster import Cluster
 from coterie.client.metadata import Node, Topic
 from coterie.client.words import TopicPartition
@@ -43,8 +43,6 @@ from coterie.errors import ErrorCode, KafkaError
 __all__ = ["TopicsAdmin"]
 
 T = TypeVar("T")
-
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 class TopicsAdmin:
@@ -62,6 +60,8 @@ class TopicsAdmin:
         ]
 
     async def describe_topics(self, names: Collection[str]) -> dict[str, TopicDescription | KafkaError]:
+        names = names_of(names, "topic")
+
         async def ask(left: Sequence[str]) -> dict[str, TopicDescription | KafkaError]:
             known = await self.cluster.refresh(left)
             return {name: _described(known.topics[name], known.nodes) for name in left if name in known.topics}
@@ -91,6 +91,8 @@ class TopicsAdmin:
         return await each(self.cluster, wanted, ask, what=lambda name: f'creating topic "{name}"', again=FOR_TOPICS)
 
     async def delete_topics(self, names: Collection[str]) -> dict[str, KafkaError | None]:
+        names = names_of(names, "topic")
+
         async def ask(left: Sequence[str]) -> dict[str, KafkaError | None]:
             request = delete_topics.Request(
                 topics=[delete_topics.Topic(name=name) for name in left],
@@ -98,7 +100,7 @@ class TopicsAdmin:
             )
             response: delete_topics.Response = await self._ask_controller(delete_topics, request)
             return {
-                gone.name: _error(gone.error, f'deleting topic "{gone.name}"', gone.message)
+                gone.name: failure(gone.error, f'deleting topic "{gone.name}"', gone.message)
                 for gone in response.responses
                 if gone.name is not None
             }
@@ -118,7 +120,7 @@ class TopicsAdmin:
             )
             response: create_partitions.Response = await self._ask_controller(create_partitions, request)
             return {
-                grown.name: _error(grown.error, f'adding partitions to topic "{grown.name}"', grown.message)
+                grown.name: failure(grown.error, f'adding partitions to topic "{grown.name}"', grown.message)
                 for grown in response.results
             }
 
@@ -142,7 +144,7 @@ class TopicsAdmin:
                     name=name,
                     partitions=[delete_records.Partition(partition=p.partition, offset=before[p]) for p in its],
                 )
-                for name, its in _by_topic(left)
+                for name, its in by_topic(left)
             ]
             request = delete_records.Request(topics=topics, timeout_ms=self.cluster.settings.request_timeout_ms)
             response: delete_records.Response = await self.cluster.send(node_id, delete_records, request)
@@ -175,7 +177,7 @@ class TopicsAdmin:
                     name=name,
                     partitions=[list_offsets.Partition(partition=p.partition, timestamp=wanted[p]) for p in its],
                 )
-                for name, its in _by_topic(left)
+                for name, its in by_topic(left)
             ]
             level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
             timeout_ms = self.cluster.settings.request_timeout_ms
@@ -259,7 +261,7 @@ class TopicsAdmin:
                 node_id, incremental_alter_configs, request
             )
             return {
-                _resource(one): _error(one.error, f"changing configs of {_resource(one)}", one.message)
+                _resource(one): failure(one.error, f"changing configs of {_resource(one)}", one.message)
                 for one in response.responses
             }
 
@@ -318,14 +320,6 @@ class TopicsAdmin:
             what=lambda node_id: f"log directories of node {node_id}",
             again=FOR_PARTITIONS,
         )
-
-
-def _error(code: ErrorCode, what: str, said: str | None = None) -> KafkaError | None:
-    return KafkaError.of(code, what, said) if code else None
-
-
-def _by_topic(places: Sequence[TopicPartition]) -> list[tuple[str, list[TopicPartition]]]:
-    return [(name, list(its)) for name, its in groupby(sorted(places), key=attrgetter("topic"))]
 
 
 def _new_topic(topic: NewTopic) -> create_topics.NewTopic:

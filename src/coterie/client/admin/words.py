@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
+from coterie.apis.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from coterie.client.metadata import Node
 from coterie.client.words import TopicPartition
 
@@ -34,9 +35,6 @@ __all__ = [
     "TopicDescription",
     "TopicListing",
 ]
-
-LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
-"""Instead of a time: behind the last record, the first one there is, the one with the latest time (KIP-734)."""
 
 
 # --- topics -----------------------------------------------------------------------------------------------------------
