@@ -18,7 +18,7 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-__all__ = ["LANGUAGES", "ROOT", "Block", "blocks_of", "needs_spark", "pages"]
+__all__ = ["LANGUAGES", "ROOT", "Block", "blocks_by_page", "blocks_of", "needs_spark", "pages"]
 
 ROOT = Path(__file__).parents[2]
 LANGUAGES = {
@@ -49,6 +49,11 @@ class Block:
 
 def pages() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks_by_page() -> dict[str, list[Block]]:
+    """By the path of the page: two may have the same name."""
+    return {str(page.relative_to(ROOT)): list(blocks_of(page)) for page in pages()}
 
 
 def blocks_of(page: Path) -> Iterator[Block]:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from docs.blocks import LANGUAGES, ROOT, Block, blocks_of, needs_spark, pages
+from docs.blocks import LANGUAGES, Block, blocks_by_page, needs_spark
 from docs.playing import play
 
-PAGES = {str(page.relative_to(ROOT)): list(blocks_of(page)) for page in pages()}
+PAGES = blocks_by_page()
 PLAYED_HERE = [name for name, blocks in PAGES.items() if blocks and not needs_spark(blocks)]
 
 

@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from coterie.spark.schemas import TABLES
-from docs.blocks import blocks_of, needs_spark, pages
+from docs.blocks import blocks_by_page, needs_spark
 from docs.playing import play
 
-PAGES = {page.name: blocks for page in pages() if needs_spark(blocks := list(blocks_of(page)))}
+PAGES = {name: blocks for name, blocks in blocks_by_page().items() if needs_spark(blocks)}
 PAGE = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text()
 DAY_MS = 86_400_000
 
