@@ -15,13 +15,12 @@ import coterie
 from broker.peer import Peer
 from client.consumers import QUICK, QUICK_BROKER, Heard, consumer_of, fill, on, read, took_s, until, values
 from coterie.assignors import Range
-from coterie.client.arguments import OffsetAndTimestamp
 from coterie.client.async_consumer import AsyncConsumer
 from coterie.client.consumer import ConcurrentUseError, Consumer
 from coterie.client.consuming import WakeupError
 from coterie.client.fetch_errors import NoOffsetForPartitionError
 from coterie.client.fetching import NotAssignedError
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.words import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from coterie.errors import CoterieError, RequestTimedOutError
 from coterie.settings.setting import SettingsError
 

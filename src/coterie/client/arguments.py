@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from re import Pattern
-from typing import NamedTuple
 
 from coterie.assignors import Assignor, assignor
 from coterie.client.settings import ConsumerSettings, check_mapping
@@ -13,7 +12,6 @@ from coterie.errors import CoterieError
 from coterie.wire.records import MAX_OFFSET
 
 __all__ = [
-    "OffsetAndTimestamp",
     "Offsets",
     "PartitionLike",
     "limit_of",
@@ -41,14 +39,6 @@ STRATEGY = "partition.assignment.strategy"
 MAX_PARTITION = 2**31 - 1
 MAX_METADATA = 2**15 - 1
 """Bytes of a text on the wire; a broker that is sent more ends the connection. Its own limit is usually lower."""
-
-
-class OffsetAndTimestamp(NamedTuple):
-    """The first record at or after a time."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int = -1
 
 
 def name_of(one: str, what: str) -> str:

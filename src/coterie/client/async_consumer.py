@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
 from inspect import isawaitable
 from re import Pattern
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from coterie.apis import list_offsets
 from coterie.client.arguments import (
-    OffsetAndTimestamp,
     Offsets,
     PartitionLike,
     limit_of,
@@ -24,7 +23,7 @@ from coterie.client.arguments import (
     settled,
     subscription_of,
 )
-from coterie.client.chores import clock_ms
+from coterie.client.clock import clock_ms
 from coterie.client.consuming import Engine
 from coterie.client.fetching import Fetcher
 from coterie.client.listening import Listener, Told, listener_of
@@ -32,11 +31,11 @@ from coterie.client.member import effects, events
 from coterie.client.polled import Records
 from coterie.client.resets import EARLIEST, LATEST, Reset
 from coterie.client.settings import ConsumerSettings
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.words import CommitCallback, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from coterie.errors import CoterieError, RequestTimedOutError
 from coterie.wire.records import Record
 
-__all__ = ["AsyncConsumer", "CommitCallback", "GroupMetadata"]
+__all__ = ["AsyncConsumer"]
 
 log = logging.getLogger("coterie.consumer")
 
@@ -47,17 +46,6 @@ CALM_MS = 100
 """So long after a full poll, polls only take the records that are there; what the member needs to know of a poll waits
 no longer than that."""
 AN_HOUR_S = 3600.0
-
-CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], None]
-
-
-class GroupMetadata(NamedTuple):
-    """Who this consumer is in its group."""
-
-    group_id: str
-    generation_id: int
-    member_id: str
-    group_instance_id: str | None
 
 
 class AsyncConsumer:

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from coterie.client.clock import clock_ms
 from coterie.errors import RequestTimedOutError
 
-__all__ = ["Chores", "clock_ms", "within"]
-
-_WALL_NS = time.time_ns() - time.monotonic_ns()  # noqa: TID251
-
-
-def clock_ms() -> int:
-    """The time of day when we were started, and how long it has been since: nobody can set it back."""
-    return (time.monotonic_ns() + _WALL_NS) // 1_000_000  # noqa: TID251
+__all__ = ["Chores", "within"]
 
 
 async def within(timeout_ms: float, asked: Coroutine[Any, Any, Any]) -> Any:

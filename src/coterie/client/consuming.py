@@ -18,7 +18,8 @@ from typing import Any
 from coterie.apis import heartbeat, join_group, leave_group, offset_commit, offset_fetch, sync_group
 from coterie.assignors import Assignor
 from coterie.assignors import Topic as AssignorTopic
-from coterie.client.chores import Chores, clock_ms, within
+from coterie.client.chores import Chores, within
+from coterie.client.clock import clock_ms
 from coterie.client.cluster import Cluster
 from coterie.client.listening import Listener
 from coterie.client.member import MemberSettings, Membership, effects, events

@@ -23,9 +23,10 @@ from weakref import WeakSet
 
 from coterie.client.background import background
 from coterie.client.batching import Batching
+from coterie.client.clock import clock_ms
 from coterie.client.delivery import AsyncDelivery, Delivery, OnDelivery, RecordMetadata, teller
 from coterie.client.partition_queue import Batch
-from coterie.client.sender import Sender, clock_ms
+from coterie.client.sender import Sender
 from coterie.client.settings import ProducerSettings
 from coterie.errors import CoterieError, ErrorCode, KafkaError
 from coterie.wire.records import Header

@@ -15,7 +15,8 @@ from typing import Any
 
 from coterie.apis import fetch
 from coterie.apis import list_offsets as list_offsets_api
-from coterie.client.chores import Chores, clock_ms, within
+from coterie.client.chores import Chores, within
+from coterie.client.clock import clock_ms
 from coterie.client.cluster import Cluster
 from coterie.client.fetch_wishes import (
     AskCommitted,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import random  # noqa: TID251  the dice of the real world are thrown here
-import time
 from collections.abc import Callable, Coroutine, Iterable
 from itertools import count
 from threading import Lock
@@ -37,6 +36,7 @@ from coterie.client.batching_events import (
     Unanswered,
     Woke,
 )
+from coterie.client.clock import clock_ms
 from coterie.client.cluster import Cluster
 from coterie.client.metadata import Metadata
 from coterie.client.partition_queue import Batch, Identity
@@ -45,15 +45,10 @@ from coterie.client.words import TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError
 from coterie.wire.batch import Compression
 
-__all__ = ["Sender", "clock_ms", "rules_of"]
+__all__ = ["Sender", "rules_of"]
 
 _FIRST_VERSION_WITH_IDS = 13
 _GZIP_DEFAULT = -1
-
-
-def clock_ms() -> int:
-    """For deadlines: it never jumps."""
-    return time.monotonic_ns() // 1_000_000  # noqa: TID251  the driver's own clock
 
 
 def rules_of(settings: ProducerSettings) -> BatchingRules:

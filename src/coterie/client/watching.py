@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 
 from coterie.assignors import Topic as AssignorTopic
-from coterie.client.chores import Chores, clock_ms
+from coterie.client.chores import Chores
+from coterie.client.clock import clock_ms
 from coterie.client.cluster import Cluster
 from coterie.client.metadata import Metadata, Topic
 from coterie.client.settings import ConsumerSettings

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from coterie.wire.records import Record
 
-__all__ = ["OffsetAndMetadata", "Record", "TopicPartition"]
+__all__ = [
+    "CommitCallback",
+    "GroupMetadata",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "Record",
+    "TopicPartition",
+]
 
 
 class TopicPartition(NamedTuple):
@@ -23,3 +31,23 @@ class OffsetAndMetadata(NamedTuple):
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
+
+
+CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], None]
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first record at or after a time."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int = -1
+
+
+class GroupMetadata(NamedTuple):
+    """Who a consumer is in its group."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None

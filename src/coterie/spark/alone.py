@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from coterie.client.chores import clock_ms
+from coterie.client.clock import clock_ms
 from coterie.client.words import TopicPartition
 from coterie.spark.errors import DataLossError
 from coterie.spark.looking import Looking

@@ -13,7 +13,8 @@ from typing import Any
 
 from coterie.apis import offset_commit
 from coterie.assignors import assignor
-from coterie.client.chores import clock_ms, within
+from coterie.client.chores import within
+from coterie.client.clock import clock_ms
 from coterie.client.consuming import BY_NAME, Engine
 from coterie.client.member import effects, events
 from coterie.client.member.effects import Listened

@@ -15,7 +15,7 @@ from coterie.apis import fetch
 from coterie.client.admin.results import checked
 from coterie.client.admin.topics import TopicsAdmin
 from coterie.client.background import background
-from coterie.client.chores import clock_ms
+from coterie.client.clock import clock_ms
 from coterie.client.cluster import Cluster
 from coterie.client.settings import ConsumerSettings
 from coterie.client.words import TopicPartition
