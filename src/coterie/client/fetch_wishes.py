@@ -5,12 +5,13 @@ Every wish comes back to `fetching.Fetcher` as one call: which, its docstring sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
 from coterie.apis import fetch
+from coterie.apis.values import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.client.places import Place
 from coterie.client.resets import LATEST, Reset
 from coterie.errors import KafkaError
@@ -25,11 +26,14 @@ __all__ = [
     "LeaderOf",
     "RefreshMetadata",
     "Wish",
+    "fetch_from",
 ]
+
+WITHOUT_SESSION = -1
 
 
 class FetchSettings(NamedTuple):
-    """Of Kafka's settings those that this file reads, under their names."""
+    """Of Kafka's settings those that a reader looks at, under their names."""
 
     auto_offset_reset: Reset = LATEST
     fetch_min_bytes: int = 1
@@ -101,3 +105,37 @@ class RefreshMetadata:
 
 
 Wish = Fetch | AskCommitted | AskOffsets | RefreshMetadata
+
+
+def fetch_from(node_id: int, readers: Iterable[tuple[Place, Leader]], settings: FetchSettings) -> Fetch:
+    """One fetch for all that is read at a node."""
+    topics: dict[str, fetch.Topic] = {}
+    places: dict[tuple[str, int], tuple[Place, int]] = {}
+    names: dict[UUID, str] = {}
+    for place, leader in readers:
+        name, partition = place.partition
+        if name not in topics:
+            topics[name] = fetch.Topic(topic=name, topic_id=leader.topic_id, partitions=[])
+            if leader.topic_id is not None:
+                names[leader.topic_id] = name
+        offset = place.next_fetch
+        wanted = fetch.Partition(
+            partition=partition,
+            current_leader_epoch=leader.epoch,
+            fetch_offset=offset,
+            max_bytes=settings.max_partition_fetch_bytes,
+        )
+        asked = topics[name].partitions
+        assert isinstance(asked, list)
+        asked.append(wanted)
+        places[name, partition] = place, offset
+    request = fetch.Request(
+        max_wait_ms=settings.fetch_max_wait_ms,
+        min_bytes=settings.fetch_min_bytes,
+        max_bytes=settings.fetch_max_bytes,
+        isolation_level=READ_COMMITTED if settings.read_committed else READ_UNCOMMITTED,
+        session_epoch=WITHOUT_SESSION,
+        topics=list(topics.values()),
+        rack_id=settings.client_rack,
+    )
+    return Fetch(node_id, request, places, names)

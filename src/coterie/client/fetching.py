@@ -16,11 +16,9 @@ Everything else moves a reader: assign, seek, pause. The rules:
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from uuid import UUID
+from collections.abc import Iterable, Mapping
 
 from coterie.apis import fetch
-from coterie.apis.values import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.client.fetch_errors import ON_ERROR, Do, NoOffsetForPartitionError, OffsetOutOfRangeError, corrupt
 from coterie.client.fetch_wishes import (
     AskCommitted,
@@ -32,6 +30,7 @@ from coterie.client.fetch_wishes import (
     LeaderOf,
     RefreshMetadata,
     Wish,
+    fetch_from,
 )
 from coterie.client.places import Need, Place
 from coterie.client.resets import LATEST, NO_RESET, Reset
@@ -41,8 +40,6 @@ from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError
 from coterie.wire.records import Record
 
 __all__ = ["Fetcher", "NotAssignedError"]
-
-WITHOUT_SESSION = -1
 
 
 class NotAssignedError(CoterieError, LookupError):
@@ -291,7 +288,7 @@ class Fetcher:
         found += asks
         for node_id, readers in by_node.items():
             if node_id not in self._fetching and waiting[node_id] <= self._settings.max_partition_fetch_bytes:
-                self._fetching[node_id] = self._fetch_from(node_id, readers)
+                self._fetching[node_id] = fetch_from(node_id, readers, self._settings)
                 found.append(self._fetching[node_id])
         found += self._refresh(now_ms)
         return found
@@ -309,39 +306,6 @@ class Fetcher:
         self._stale.clear()
         self._is_refreshing = True
         return [RefreshMetadata(topics)]
-
-    def _fetch_from(self, node_id: int, readers: Sequence[tuple[Place, Leader]]) -> Fetch:
-        settings = self._settings
-        topics: dict[str, fetch.Topic] = {}
-        places: dict[tuple[str, int], tuple[Place, int]] = {}
-        names: dict[UUID, str] = {}
-        for place, leader in readers:
-            name, partition = place.partition
-            if name not in topics:
-                topics[name] = fetch.Topic(topic=name, topic_id=leader.topic_id, partitions=[])
-                if leader.topic_id is not None:
-                    names[leader.topic_id] = name
-            offset = place.next_fetch
-            wanted = fetch.Partition(
-                partition=partition,
-                current_leader_epoch=leader.epoch,
-                fetch_offset=offset,
-                max_bytes=settings.max_partition_fetch_bytes,
-            )
-            asked = topics[name].partitions
-            assert isinstance(asked, list)
-            asked.append(wanted)
-            places[name, partition] = place, offset
-        request = fetch.Request(
-            max_wait_ms=settings.fetch_max_wait_ms,
-            min_bytes=settings.fetch_min_bytes,
-            max_bytes=settings.fetch_max_bytes,
-            isolation_level=READ_COMMITTED if settings.read_committed else READ_UNCOMMITTED,
-            session_epoch=WITHOUT_SESSION,
-            topics=list(topics.values()),
-            rack_id=settings.client_rack,
-        )
-        return Fetch(node_id, request, places, names)
 
     # --- answers ------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from coterie.apis import list_offsets
+from coterie.apis.values import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.client.fetch_wishes import Found, LeaderOf
 from coterie.client.words import TopicPartition
 from coterie.errors import KafkaError
@@ -27,7 +28,7 @@ def questions(
         by_node.setdefault(leader.node_id, {}).setdefault(one.topic, []).append(asked)
     return {
         node_id: list_offsets.Request(
-            isolation_level=1 if read_committed else 0,
+            isolation_level=READ_COMMITTED if read_committed else READ_UNCOMMITTED,
             topics=[list_offsets.Topic(name=name, partitions=partitions) for name, partitions in topics.items()],
             timeout_ms=timeout_ms,
         )
