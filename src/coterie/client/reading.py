@@ -189,7 +189,7 @@ class Reading:
         asked, unknown = questions(
             wanted,
             self._leader_of,
-            read_committed=self._settings.isolation_level == "read_committed",
+            read_committed=self._settings.reads_committed,
             timeout_ms=self._settings.request_timeout_ms,
         )
         found = {one: Found(error=self._no_leader(one)) for one in unknown}
@@ -237,7 +237,7 @@ def _fetch_settings(settings: ConsumerSettings) -> FetchSettings:
         fetch_max_wait_ms=settings.fetch_max_wait_ms,
         fetch_max_bytes=settings.fetch_max_bytes,
         max_partition_fetch_bytes=settings.max_partition_fetch_bytes,
-        read_committed=settings.isolation_level == "read_committed",
+        read_committed=settings.reads_committed,
         check_crcs=settings.check_crcs,
         client_rack=settings.client_rack,
         retry_backoff_ms=settings.retry_backoff_ms,

@@ -340,6 +340,10 @@ class ConsumerSettings(ClientSettings):
         """Without a group there is nothing to commit for, whatever the default says (as in Java)."""
         return self.enable_auto_commit and self.group_id is not None
 
+    @property
+    def reads_committed(self) -> bool:
+        return self.isolation_level == "read_committed"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings(ClientSettings):

@@ -22,7 +22,7 @@ class Looking(TopicsAdmin, GroupsAdmin):
     def __init__(self, options: SourceOptions, cluster: Cluster | None = None) -> None:
         self.options = options
         self.cluster = cluster or Cluster(options.client)
-        self._is_committed_only = options.client.isolation_level == "read_committed"
+        self._is_committed_only = options.client.reads_committed
 
     async def partitions(self) -> set[TopicPartition]:
         """All that the options mean and that are there now."""

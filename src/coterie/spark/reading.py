@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie.apis import fetch
+from coterie.apis.values import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.client.admin.results import checked
 from coterie.client.admin.topics import TopicsAdmin
 from coterie.client.background import background
@@ -171,7 +172,7 @@ class _Fetcher:
             max_wait_ms=settings.fetch_max_wait_ms,
             min_bytes=1,
             max_bytes=max(settings.fetch_max_bytes, self._bytes),
-            isolation_level=1 if settings.isolation_level == "read_committed" else 0,
+            isolation_level=READ_COMMITTED if settings.reads_committed else READ_UNCOMMITTED,
             topics=[fetch.Topic(topic=piece.topic, partitions=[asked])],
         )
         timeout_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
@@ -189,7 +190,7 @@ class _Fetcher:
             raise KafkaError.of(answer.error, what)
         data = answer.records or b""
         aborted = None
-        if settings.isolation_level == "read_committed":
+        if settings.reads_committed:
             aborted = [(each.first_offset, each.producer_id) for each in answer.aborted_transactions or ()]
         return _Fetched(position, data, aborted, _next_offset(data, position))
 
