@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.client.words import TopicPartition
+from coterie.spark.errors import DataLossError
 from coterie.spark.plan import Span
-from coterie.spark.planning import Slice, Trickle, ends_within, next_plan, slices
+from coterie.spark.planning import Budget, Slice, ends_within, next_plan, slices, within_reach
 
 ONE, TWO, THREE = (TopicPartition("t", number) for number in range(3))
 partitions = st.builds(TopicPartition, st.sampled_from("ab"), st.integers(0, 5))
@@ -48,19 +50,36 @@ def test_a_partition_without_news_keeps_its_place_in_the_plan() -> None:
 
 
 def test_a_batch_waits_until_it_is_worth_while_or_has_waited_long_enough() -> None:
-    trickle = Trickle(least=100, delay_ms=1_000)
-    assert not trickle.is_worth(10, now_ms=0)
-    assert not trickle.is_worth(99, now_ms=999)
-    assert trickle.is_worth(100, now_ms=999)
-    assert not trickle.is_worth(1, now_ms=1_998)
-    assert trickle.is_worth(1, now_ms=1_999)
+    budget = Budget(least=100, delay_ms=1_000)
+    assert not budget.is_worth(10, now_ms=0)
+    assert not budget.is_worth(99, now_ms=999)
+    assert budget.is_worth(100, now_ms=999)
+    assert not budget.is_worth(1, now_ms=1_998)
+    assert budget.is_worth(1, now_ms=1_999)
 
 
 def test_a_wait_in_which_nothing_came_is_not_forgotten() -> None:
-    trickle = Trickle(least=100, delay_ms=1_000)
-    trickle.is_worth(0, now_ms=0)
-    assert trickle.is_worth(0, now_ms=1_500)
-    assert trickle.is_worth(1, now_ms=1_600)
+    budget = Budget(least=100, delay_ms=1_000)
+    budget.is_worth(0, now_ms=0)
+    assert budget.is_worth(0, now_ms=1_500)
+    assert budget.is_worth(1, now_ms=1_600)
+
+
+def test_who_may_not_wait_gets_what_there_is_and_who_sets_no_least_never_waits() -> None:
+    for least, may_wait, ends in ((100, True, {}), (100, False, {ONE: 7}), (None, True, {ONE: 7})):
+        budget = Budget(least, delay_ms=1_000)
+        assert budget.ends({ONE: 5}, {ONE: 9}, now_ms=0, at_most=2, may_wait=may_wait) == ends
+
+
+def test_what_is_gone_fails_the_query_or_is_told_and_left_out() -> None:
+    positions, latest = {ONE: 5, TWO: 7, THREE: 1}, {ONE: 9, TWO: 3}
+    said: list[str] = []
+    with pytest.raises(DataLossError, match="t-1 was read up to 7 and now ends at 3, t-2 was read up to 1 and is gone"):
+        within_reach(positions, latest, fails=True, warn=said.append)
+    assert not said
+    assert within_reach(positions, latest, fails=False, warn=said.append) == {ONE: 5, TWO: 3}
+    assert "going on with what is there" in said[0]
+    assert within_reach({ONE: 9}, latest, fails=True, warn=said.append) == {ONE: 9}
 
 
 def test_by_default_a_partition_is_a_task() -> None:

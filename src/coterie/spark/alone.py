@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 
 from coterie.client.clock import clock_ms
 from coterie.client.words import TopicPartition
@@ -12,57 +11,14 @@ from coterie.spark.looking import Looking
 from coterie.spark.options import SourceOptions
 from coterie.spark.places import EARLIEST, LATEST
 from coterie.spark.plan import Plan, Span
-from coterie.spark.planning import Trickle, ends_within, next_plan
+from coterie.spark.planning import Budget, next_plan, within_reach
 
-__all__ = ["Alone", "Budget", "within_reach"]
+__all__ = ["Alone"]
 
 log = logging.getLogger("coterie.spark")
 
-
 NEW_PARTITIONS_MS = 1_000
 """How long a partition that has appeared may go unnoticed."""
-
-
-class Budget:
-    """How much the next batch may have, and whether it is worth one."""
-
-    def __init__(self, options: SourceOptions) -> None:
-        self.trickle: Trickle | None = None
-        if options.min_offsets_per_trigger is not None:
-            self.trickle = Trickle(options.min_offsets_per_trigger, options.max_trigger_delay)
-
-    def ends(
-        self,
-        positions: Mapping[TopicPartition, int],
-        latest: Mapping[TopicPartition, int],
-        *,
-        at_most: int | None,
-        may_wait: bool,
-    ) -> dict[TopicPartition, int]:
-        waiting = sum(max(latest.get(each, at) - at, 0) for each, at in positions.items())
-        if self.trickle is not None and may_wait and not self.trickle.is_worth(waiting, clock_ms()):
-            return {}
-        return ends_within(at_most, positions, latest)
-
-
-def within_reach(
-    positions: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], options: SourceOptions
-) -> dict[TopicPartition, int]:
-    """Positions that a partition has. One that is gone, or ends before, has lost what we were to read next."""
-    gone = {each: at for each, at in positions.items() if latest.get(each, -1) < at}
-    if not gone:
-        return dict(positions)
-    said = ", ".join(
-        f"{each} was read up to {at} and " + (f"now ends at {latest[each]}" if each in latest else "is gone")
-        for each, at in sorted(gone.items())
-    )
-    if options.fail_on_data_loss:
-        raise DataLossError(
-            f"{said}: the topic was deleted, made anew, or cut off. To go on with what is there, set failOnDataLoss "
-            "to false; to read a new topic from its beginning, start a new query"
-        )
-    log.warning("%s. failOnDataLoss is false: going on with what is there", said)
-    return {each: min(at, latest[each]) for each, at in positions.items() if each in latest}
 
 
 class Alone:
@@ -72,7 +28,7 @@ class Alone:
         self._options = options
         self._query = query
         self._look: Looking | None = None
-        self._budget = Budget(options)
+        self._budget = Budget(options.min_offsets_per_trigger, options.max_trigger_delay)
         self._target: dict[TopicPartition, int] | None = None
         self._partitions: set[TopicPartition] = set()
         self._looks_again_at_ms = 0
@@ -97,11 +53,12 @@ class Alone:
             self._looks_again_at_ms = clock_ms() + NEW_PARTITIONS_MS
         positions |= await self._appeared(self._partitions - positions.keys())
         self.log_ends = await self.look.known_offsets(dict.fromkeys(self._partitions, LATEST))
-        positions = within_reach(positions, self.log_ends, self._options)
+        positions = within_reach(positions, self.log_ends, fails=self._options.fail_on_data_loss, warn=log.warning)
         latest = self.log_ends
         if self._target is not None:
             latest = {each: min(latest[each], end) for each, end in self._target.items() if each in latest}
-        ends = self._budget.ends(positions, latest, at_most=at_most, may_wait=may_wait and self._target is None)
+        may_wait = may_wait and self._target is None
+        ends = self._budget.ends(positions, latest, clock_ms(), at_most=at_most, may_wait=may_wait)
         plan = next_plan(done.query, done.number + 1, positions, ends)
         return plan if plan.to_read() else done
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
 
 from coterie.client.words import TopicPartition
+from coterie.spark.errors import DataLossError
 from coterie.spark.plan import Plan, Span
 
-__all__ = ["Slice", "Trickle", "ends_within", "next_plan", "slices"]
+__all__ = ["Budget", "Slice", "ends_within", "next_plan", "slices", "within_reach"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +43,64 @@ def ends_within(
     return {each: positions[each] + max(1, limit * size // total) for each, size in sizes.items()}
 
 
-@dataclass(slots=True)
-class Trickle:
-    """`minOffsetsPerTrigger`: a batch waits until it is worth while, or has waited for `maxTriggerDelay`."""
+class Budget:
+    """How much the next batch may have, and whether it is worth one.
 
-    least: int
-    delay_ms: int
-    since_ms: int | None = None
-    """When the last batch was planned, or when we first looked."""
+    `minOffsetsPerTrigger`: a batch waits until there is so much, or it has waited for `maxTriggerDelay`.
+    """
+
+    def __init__(self, least: int | None, delay_ms: int) -> None:
+        self._least = least or 0
+        self._delay_ms = delay_ms
+        self._since_ms: int | None = None
+        """When the last batch was planned, or when we first looked."""
+
+    def ends(
+        self,
+        positions: Mapping[TopicPartition, int],
+        latest: Mapping[TopicPartition, int],
+        now_ms: int,
+        *,
+        at_most: int | None,
+        may_wait: bool,
+    ) -> dict[TopicPartition, int]:
+        waiting = sum(max(latest.get(each, at) - at, 0) for each, at in positions.items())
+        if may_wait and not self.is_worth(waiting, now_ms):
+            return {}
+        return ends_within(at_most, positions, latest)
 
     def is_worth(self, waiting: int, now_ms: int) -> bool:
-        if self.since_ms is None:
-            self.since_ms = now_ms
-        if waiting < self.least and now_ms - self.since_ms < self.delay_ms:
+        if self._since_ms is None:
+            self._since_ms = now_ms
+        if waiting < self._least and now_ms - self._since_ms < self._delay_ms:
             return False
         if waiting:
-            self.since_ms = now_ms
+            self._since_ms = now_ms
         return True
+
+
+def within_reach(
+    positions: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+    *,
+    fails: bool,
+    warn: Callable[[str], None],
+) -> dict[TopicPartition, int]:
+    """Positions that a partition has. One that is gone, or ends before, has lost what we were to read next."""
+    gone = {each: at for each, at in positions.items() if latest.get(each, -1) < at}
+    if not gone:
+        return dict(positions)
+    said = ", ".join(
+        f"{each} was read up to {at} and " + (f"now ends at {latest[each]}" if each in latest else "is gone")
+        for each, at in sorted(gone.items())
+    )
+    if fails:
+        raise DataLossError(
+            f"{said}: the topic was deleted, made anew, or cut off. To go on with what is there, set failOnDataLoss "
+            "to false; to read a new topic from its beginning, start a new query"
+        )
+    warn(f"{said}. failOnDataLoss is false: going on with what is there")
+    return {each: min(at, latest[each]) for each, at in positions.items() if each in latest}
 
 
 def slices(
