@@ -152,8 +152,8 @@ class Book:
             current.dropped[member_id] = why
 
 
-def _created(book: Book, fact: facts.GroupCreated) -> None:
-    """A new life: if the one before ended in a crash, nobody was left to say so."""
+def _ended(book: Book, fact: facts.GroupDied | facts.GroupCreated) -> None:
+    """Also with a new life: if the one before ended in a crash, nobody was left to say so."""
     book.ownership.emptied()
     book.close(Outcome.LOST, fact.at_ms)
 
@@ -197,11 +197,6 @@ def _emptied(book: Book, fact: facts.GroupEmptied) -> None:
         current.generation_id = fact.generation_id
 
 
-def _died(book: Book, fact: facts.GroupDied) -> None:
-    book.ownership.emptied()
-    book.close(Outcome.LOST, fact.at_ms)
-
-
 def _loaded(book: Book, fact: facts.GroupLoaded) -> None:
     book.close(Outcome.LOST, fact.at_ms)
     book.ownership.assigned(fact.assignments, fact.at_ms)
@@ -209,12 +204,12 @@ def _loaded(book: Book, fact: facts.GroupLoaded) -> None:
 
 _OPENS = frozenset({facts.RoundStarted, facts.AssignmentStored, facts.GroupLoaded})
 _ENTRIES: Mapping[type[Fact], Callable[[Book, Any], None]] = {
-    facts.GroupCreated: _created,
+    facts.GroupCreated: _ended,
     facts.RoundStarted: _started,
     facts.JoinPhaseCompleted: _joined,
     facts.AssignmentStored: _stored,
     facts.GroupEmptied: _emptied,
-    facts.GroupDied: _died,
+    facts.GroupDied: _ended,
     facts.GroupLoaded: _loaded,
     facts.MemberRejoined: lambda book, fact: book.ownership.rejoined(fact.member_id, fact.metadata, fact.at_ms),
     facts.MemberReplaced: lambda book, fact: book.ownership.renamed(fact.old_member_id, fact.member_id),
