@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from broker.kafka_record import NOT_ALTERED_HERE, OTHER_ALTERATIONS, RECORD
 from coterie.apis import alter_configs, incremental_alter_configs
 from coterie.broker.alter_configs import alter, alter_all, incremental_alter, incremental_alter_all, tidy
-from coterie.broker.configs import BROKER, TOPIC, Refusal
+from coterie.broker.configs import BROKER, TOPIC
+from coterie.broker.refusals import Refusal
 from coterie.broker.settings import Settings
 from coterie.broker.topic_configs import TOPIC_CONFIGS
 from coterie.errors import ErrorCode

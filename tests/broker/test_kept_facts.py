@@ -5,10 +5,10 @@ from __future__ import annotations
 from broker.driver import World
 from coterie.apis import metadata
 from coterie.broker.kept_facts import WRITE_EVERY_MS
-from coterie.broker.topic_changes import FACTS_TOPIC
 from coterie.errors import ErrorCode
 from coterie.facts import Fact, GroupDied, GroupLoaded, OffsetsStored, RoundStarted
 from coterie.ledger import fold, read_fact
+from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.log import MemoryFiles
 from coterie.wire.batch import batches
 from coterie.wire.records import records

@@ -12,17 +12,8 @@ from difflib import get_close_matches
 from typing import Protocol, TypeVar
 
 from coterie.apis import alter_configs, incremental_alter_configs
-from coterie.broker.configs import (
-    BROKER,
-    BROKER_LOGGER,
-    CLIENT_METRICS,
-    GROUP,
-    TOPIC,
-    Refusal,
-    illegal_name,
-    no_such_topic,
-    unknown_type,
-)
+from coterie.broker.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from coterie.broker.refusals import Refusal, illegal_name, no_such_topic, unknown_type
 from coterie.broker.settings import Settings
 from coterie.broker.topic_configs import TOPIC_CONFIGS, effective
 from coterie.errors import ErrorCode

@@ -28,8 +28,9 @@ from coterie.broker.node import Node
 from coterie.broker.placement import NOBODY
 from coterie.broker.produce import ProduceDue
 from coterie.broker.producer_ids import ProducerIds
+from coterie.broker.refusals import TopicError
 from coterie.broker.settings import Settings
-from coterie.broker.topic_changes import TopicError, ensure, is_internal
+from coterie.broker.topic_changes import ensure, is_internal
 from coterie.broker.upkeep import (
     CHECKPOINT_EVERY_MS,
     CheckpointDue,

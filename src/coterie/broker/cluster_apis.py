@@ -17,7 +17,8 @@ from coterie.broker.calls import Call
 from coterie.broker.changes import Step
 from coterie.broker.facts import TransactionRefused
 from coterie.broker.placement import NOBODY
-from coterie.broker.topic_changes import Made, TopicError, ensure_from
+from coterie.broker.refusals import TopicError
+from coterie.broker.topic_changes import Made, ensure_from
 from coterie.coordinator import find_coordinator as node_for
 from coterie.errors import ErrorCode
 from coterie.log import LogError

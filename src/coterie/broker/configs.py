@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import dropwhile
-from typing import NamedTuple
 
 from coterie.apis import describe_configs
 from coterie.apis.describe_configs import Config, Synonym
 from coterie.broker.other_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, OtherConfig
+from coterie.broker.refusals import Refusal, illegal_name, no_such_topic, unknown_type
 from coterie.broker.settings import SETTINGS, Settings
 from coterie.broker.topic_configs import TOPIC_CONFIGS, effective
 from coterie.errors import ErrorCode
@@ -24,11 +24,7 @@ __all__ = [
     "CLIENT_METRICS",
     "GROUP",
     "TOPIC",
-    "Refusal",
     "describe",
-    "illegal_name",
-    "no_such_topic",
-    "unknown_type",
 ]
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -37,11 +33,6 @@ FROM_TOPIC, FROM_START, FROM_DEFAULT = 1, 4, 5
 """Sources of a value; Kafka's TOPIC_CONFIG, STATIC_BROKER_CONFIG and DEFAULT_CONFIG."""
 
 _CHAINS = {name: tuple(config.behind) for config in TOPIC_CONFIGS.values() for name in config.behind}
-
-
-class Refusal(NamedTuple):
-    error: ErrorCode
-    message: str
 
 
 def describe(
@@ -149,21 +140,3 @@ def _other_config(config: OtherConfig) -> Config:
         config_type=config.code,
         documentation=config.doc,
     )
-
-
-def illegal_name(name: str) -> Refusal:
-    return Refusal(
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-        f"{name[:249]!r} is no name for a topic: allowed are 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'",
-    )
-
-
-def unknown_type(resource_type: int) -> Refusal:
-    return Refusal(
-        ErrorCode.INVALID_REQUEST,
-        f"resources of type {resource_type} are not known: 2 is a topic, 4 a broker, 32 a group",
-    )
-
-
-def no_such_topic(name: str) -> Refusal:
-    return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name[:249]!r}")

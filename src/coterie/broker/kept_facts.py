@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coterie.broker.topic_changes import FACTS_TOPIC, Made, TopicError, ensure
+from coterie.broker.refusals import TopicError
+from coterie.broker.topic_changes import Made, ensure
 from coterie.facts import Fact, OffsetsStored
 from coterie.ledger import write_fact
+from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.log import LogError, Origin
 from coterie.wire.records import BatchRecord, build_batch
 

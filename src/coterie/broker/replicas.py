@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from coterie.broker.refusals import TopicError
 from coterie.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coterie.broker.node import Node
 
-__all__ = ["TopicError", "check_replication_factor", "replica_home"]
-
-
-class TopicError(Exception):
-    """Why something cannot be done to a topic, as a client is told."""
-
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
+__all__ = ["check_replication_factor", "replica_home"]
 
 
 def check_replication_factor(node: Node, factor: int) -> None:

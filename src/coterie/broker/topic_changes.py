@@ -17,9 +17,10 @@ from coterie.apis.describe_configs import Resource
 from coterie.broker.alter_configs import tidy
 from coterie.broker.calls import Call
 from coterie.broker.changes import Step
-from coterie.broker.configs import TOPIC, Refusal, describe
+from coterie.broker.configs import TOPIC, describe
 from coterie.broker.placement import Partition, Place
-from coterie.broker.replicas import TopicError, check_replication_factor, replica_home
+from coterie.broker.refusals import Refusal, TopicError, illegal_name, no_such_topic
+from coterie.broker.replicas import check_replication_factor, replica_home
 from coterie.errors import ErrorCode
 from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.log import LogError, PartitionLog, Topic, remove_directory
@@ -32,12 +33,8 @@ if TYPE_CHECKING:
     from coterie.broker.node import Node
 
 __all__ = [
-    "FACTS_TOPIC",
     "HANDLERS",
     "Made",
-    "TopicError",
-    "check_name",
-    "create",
     "ensure",
     "ensure_from",
     "is_internal",
@@ -57,14 +54,6 @@ def is_internal(name: str) -> bool:
 
 
 # --- creating ---------------------------------------------------------------------------------------------------------
-
-
-def check_name(name: str) -> None:
-    if not is_legal_name(name):
-        raise TopicError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"{name!r} is no name for a topic: letters, digits, '.', '_' and '-', at most 249, not '.' or '..'",
-        )
 
 
 def create(
@@ -134,7 +123,8 @@ def ensure_from(node: Node, name: str, done: Callable[[Made], None], now_ms: int
 
 def check_new(cluster: Cluster, name: str, partitions: int, configs: Mapping[str, str | None]) -> dict[str, str]:
     """Whether there can be such a topic; its configs as they are kept."""
-    check_name(name)
+    if not is_legal_name(name):
+        raise TopicError(*illegal_name(name))
     if name in cluster.directory.topics:
         raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     clash = _clash(cluster, name)
@@ -307,7 +297,7 @@ def _check_growth(node: Node, asked: create_partitions.Topic) -> Mapping[int, in
     """The nodes that new partitions were asked for on, if that was said."""
     topic = node.directory.topics.get(asked.name)
     if topic is None:
-        raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name!r}")
+        raise TopicError(*no_such_topic(asked.name))
     if asked.count <= topic.partitions:
         raise TopicError(
             ErrorCode.INVALID_PARTITIONS,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from coterie.apis import describe_topic_partitions, metadata
 from coterie.broker.calls import Call
 from coterie.broker.placement import NOBODY, Place
-from coterie.broker.topic_changes import Made, TopicError, check_name, ensure_from, is_internal
+from coterie.broker.refusals import TopicError
+from coterie.broker.topic_changes import Made, ensure_from, is_internal
 from coterie.errors import ErrorCode
 from coterie.log import Topic
 from coterie.log.topics import is_legal_name
@@ -76,10 +77,8 @@ def _asked(node: Node, asked: metadata.Topic, made: dict[str, Made]) -> metadata
     topic = node.directory.topics.get(asked.name)
     if topic is not None:
         return _described(node, topic)
-    try:
-        check_name(asked.name)
-    except TopicError as error:
-        return metadata.DescribedTopic(error=error.code, name=asked.name)
+    if not is_legal_name(asked.name):
+        return metadata.DescribedTopic(error=ErrorCode.INVALID_TOPIC_EXCEPTION, name=asked.name)
     refused = made.get(asked.name)
     error_code = refused.code if isinstance(refused, TopicError) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return metadata.DescribedTopic(error=error_code, name=asked.name)

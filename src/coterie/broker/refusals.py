@@ -1,0 +1,41 @@
+"""Why something cannot be done to a topic or to its configs: a code of Kafka's, and a sentence of ours."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from coterie.errors import ErrorCode
+
+__all__ = ["Refusal", "TopicError", "illegal_name", "no_such_topic", "unknown_type"]
+
+
+class Refusal(NamedTuple):
+    error: ErrorCode
+    message: str
+
+
+class TopicError(Exception):
+    """A refusal that is raised, or handed to whoever waits for a topic."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def illegal_name(name: str) -> Refusal:
+    return Refusal(
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        f"{name[:249]!r} is no name for a topic: allowed are 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', but not "
+        "'.' or '..'",
+    )
+
+
+def no_such_topic(name: str) -> Refusal:
+    return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name[:249]!r}")
+
+
+def unknown_type(resource_type: int) -> Refusal:
+    return Refusal(
+        ErrorCode.INVALID_REQUEST,
+        f"resources of type {resource_type} are not known: 2 is a topic, 4 a broker, 32 a group",
+    )
