@@ -9,7 +9,7 @@ import pytest
 from coterie.apis import by_key, heartbeat
 from coterie.broker.calls import WAITING_BYTES, Call, Connection, Route
 from coterie.broker.facts import ConnectionDropped, FactsLeftOut, Trouble
-from coterie.broker.guard import LITTLE, SPARE_FILES, Guard
+from coterie.broker.guard import LITTLE, SPARE_FILES, Guard, silence_of
 from coterie.broker.quiet import MOST, PERIOD_MS, Quiet
 from coterie.broker.settings import Settings, SettingsError
 from coterie.broker.turns import LARGE, TURN_MS, Turns
@@ -79,13 +79,12 @@ def test_an_override_is_an_address_and_a_count(text: str) -> None:
 
 
 def test_who_is_silent_and_waits_for_nothing_is_sent_away_and_who_never_finishes() -> None:
-    crowd = Crowd({"connections.max.idle.ms": 1_000})
-    connection = crowd.comes()
-    assert crowd.guard.silence_of(connection, silent_ms=1_000, arriving_ms=1_000) is None
-    assert "nothing was heard for 1000 ms" in str(crowd.guard.silence_of(connection, silent_ms=1_001, arriving_ms=0))
-    assert "one request took more" in str(crowd.guard.silence_of(connection, silent_ms=0, arriving_ms=1_001))
+    connection = Connection("10.0.0.1")
+    assert silence_of(connection, silent_ms=1_000, arriving_ms=1_000, idle_ms=1_000) is None
+    assert "nothing was heard for 1000 ms" in str(silence_of(connection, 1_001, 0, 1_000))
+    assert "one request took more than 1000 ms" in str(silence_of(connection, 0, 1_001, 1_000))
     connection.call = Call(connection, ROUTE, 4, 1)
-    assert crowd.guard.silence_of(connection, silent_ms=1_001, arriving_ms=0) is None
+    assert silence_of(connection, 1_001, 0, 1_000) is None
 
 
 def test_what_waits_is_counted_in_requests_and_in_bytes_and_forgotten_as_a_whole() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from coterie.broker.calls import Connection
 from coterie.broker.settings import Settings
 
-__all__ = ["Guard"]
+__all__ = ["Guard", "silence_of"]
 
 SPARE_FILES = 64
 """Beside connections and logs: sealed segments that are read, files that are written anew, standard streams."""
@@ -23,6 +23,15 @@ ROOM = 16
 """When there is too much, a sixteenth of all is freed: not one connection for every one that comes."""
 SHARE = 8
 """A fetch is answered with an eighth of what is left, so that there is always some left."""
+
+
+def silence_of(connection: Connection, silent_ms: int, arriving_ms: int, idle_ms: int) -> str | None:
+    """Who has said nothing for too long, and waits for nothing, is probably not there; nor who never finishes."""
+    if connection.call is None and silent_ms > idle_ms:
+        return f"nothing was heard for {idle_ms} ms (connections.max.idle.ms)"
+    if arriving_ms > idle_ms:
+        return f"one request took more than {idle_ms} ms (connections.max.idle.ms)"
+    return None
 
 
 class Guard:
@@ -60,15 +69,6 @@ class Guard:
                 f"there are {self._count} connections and {logs} logs, and the system lets us open "
                 f"{self._allowed_files} files (ulimit -n)"
             )
-        return None
-
-    def silence_of(self, connection: Connection, silent_ms: int, arriving_ms: int) -> str | None:
-        """Who has said nothing for too long, and waits for nothing, is probably not there; nor who never finishes."""
-        idle_ms = self._settings.connections_max_idle_ms
-        if connection.call is None and silent_ms > idle_ms:
-            return f"nothing was heard for {idle_ms} ms (connections.max.idle.ms)"
-        if arriving_ms > idle_ms:
-            return f"one request took more than {idle_ms} ms (connections.max.idle.ms)"
         return None
 
     def came(self, connection: Connection) -> None:

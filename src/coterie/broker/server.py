@@ -19,7 +19,7 @@ from coterie.broker.clock import clock_ms
 from coterie.broker.cluster import Cluster
 from coterie.broker.effects import Close, Do, Effect, Flush, FlushEnded, Send, Toil, ToilEnded, Work, WorkEnded
 from coterie.broker.facts import ConnectionDropped, Trouble
-from coterie.broker.guard import Guard
+from coterie.broker.guard import Guard, silence_of
 from coterie.broker.leadership import Done
 from coterie.broker.pace import Pace
 from coterie.broker.quiet import PERIOD_MS, Quiet
@@ -273,7 +273,7 @@ class Server:
             return
         now_ms = clock_ms()
         for link in self.links:
-            why = self.guard.silence_of(link.connection, now_ms - link.heard_ms, link.arriving_ms(now_ms))
+            why = silence_of(link.connection, now_ms - link.heard_ms, link.arriving_ms(now_ms), idle_ms)
             if why is not None:
                 self.drop(link.connection, why)
         self._sweep = self._loop.call_later(min(max(idle_ms / 4_000, 0.05), 60), self._close_silent)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
 from coterie.broker.effects import Close, Do, Effect, Flush, Send, Toil, Work
+from coterie.broker.guard import silence_of
 from coterie.broker.node import Node
 from coterie.broker.quick_heartbeat import HEARTBEAT, QuickHeartbeat
 from coterie.broker.settings import Settings
@@ -251,14 +252,14 @@ class Machine(Host):
             self.world.network.drop(link.wire)
 
     def _sweep(self, cluster: Cluster) -> None:
-        """Who has said nothing for too long, and waits for nothing, is probably not there."""
         if cluster is not self.cluster:
             return
         idle_ms = cluster.settings.connections_max_idle_ms
         now_ms = self.now_ms
         for link in list(self.links):
-            if link.connection.call is None and now_ms - link.heard_ms > idle_ms:
-                self.drop(link.connection, "nothing was heard for long")
+            why = silence_of(link.connection, now_ms - link.heard_ms, 0, idle_ms)
+            if why is not None:
+                self.drop(link.connection, why)
         self.later(SWEEP_MS, self._sweep, cluster)
 
     # --- effects ------------------------------------------------------------------------------------------------------
