@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from broker.kafka_record import NOT_ALTERED_HERE, OTHER_ALTERATIONS, RECORD
 from coterie.apis import alter_configs, incremental_alter_configs
+from coterie.apis.values import ResourceType
 from coterie.broker.alter_configs import alter, alter_all, incremental_alter, incremental_alter_all, tidy
-from coterie.broker.configs import BROKER, TOPIC
 from coterie.broker.refusals import Refusal
 from coterie.broker.settings import Settings
 from coterie.broker.topic_configs import TOPIC_CONFIGS
@@ -21,7 +21,9 @@ from coterie.errors import ErrorCode
 DEFAULTS = Settings()
 
 
-def incremental(changes: list[Any], resource_type: int = TOPIC, name: str = "t") -> incremental_alter_configs.Resource:
+def incremental(
+    changes: list[Any], resource_type: int = ResourceType.TOPIC, name: str = "t"
+) -> incremental_alter_configs.Resource:
     configs = [
         incremental_alter_configs.Config(name=key, operation=operation, value=value)
         for key, operation, value in changes
@@ -29,7 +31,7 @@ def incremental(changes: list[Any], resource_type: int = TOPIC, name: str = "t")
     return incremental_alter_configs.Resource(resource_type=resource_type, resource_name=name, configs=configs)
 
 
-def legacy(configs: list[Any], resource_type: int = TOPIC, name: str = "t") -> alter_configs.Resource:
+def legacy(configs: list[Any], resource_type: int = ResourceType.TOPIC, name: str = "t") -> alter_configs.Resource:
     entries = [alter_configs.Config(name=key, value=value) for key, value in configs]
     return alter_configs.Resource(resource_type=resource_type, resource_name=name, configs=entries)
 
@@ -85,7 +87,7 @@ def test_what_is_no_topic_of_ours_is_refused_as_in_kafka(kafka: dict[str, Any]) 
 
 
 def test_a_broker_says_how_its_settings_are_changed() -> None:
-    refused = alter(legacy([("num.partitions", "3")], BROKER, "1"), None, DEFAULTS)
+    refused = alter(legacy([("num.partitions", "3")], ResourceType.BROKER, "1"), None, DEFAULTS)
     assert isinstance(refused, Refusal) and "start it again" in refused.message
 
 
@@ -155,7 +157,11 @@ values = st.none() | st.text(max_size=20) | st.sampled_from(["1", "0.5", "true",
 changes = st.lists(st.tuples(names, st.integers(-128, 127) | st.integers(0, 3), values), max_size=4)
 
 
-@given(changes=changes, resource_type=st.sampled_from([TOPIC, TOPIC, BROKER, 0, 33]), name=st.just("t") | st.text())
+@given(
+    changes=changes,
+    resource_type=st.sampled_from([ResourceType.TOPIC, ResourceType.TOPIC, ResourceType.BROKER, 0, 33]),
+    name=st.just("t") | st.text(),
+)
 def test_whatever_is_asked_is_answered_and_what_is_kept_is_tidy(
     changes: list[tuple[str, int, str | None]], resource_type: int, name: str
 ) -> None:

@@ -16,8 +16,8 @@ from coterie.apis import (
     init_producer_id,
     metadata,
 )
+from coterie.apis.values import ResourceType
 from coterie.broker.changes import Changes, Step
-from coterie.broker.configs import TOPIC
 from coterie.errors import ErrorCode
 from coterie.log import Change
 from logs import FaultyFiles
@@ -167,13 +167,15 @@ def test_partitions_configs_and_starts_are_in_force_when_the_disk_has_them(world
     assert len(described(other, "old")[0].partitions) == 3
 
     config = alter_configs.Config(name="retention.ms", value="5")
-    altered = alter_configs.Resource(resource_type=TOPIC, resource_name="old", configs=[config])
+    altered = alter_configs.Resource(resource_type=ResourceType.TOPIC, resource_name="old", configs=[config])
     client.send(alter_configs, alter_configs.Request(resources=[altered]))
     assert log.config.retention_ms != 5
     world.flush()
     assert client.answer().responses[0].error is ErrorCode.NONE
     assert log.config.retention_ms == 5
-    asked = describe_configs.Resource(resource_type=TOPIC, resource_name="old", configuration_keys=["retention.ms"])
+    asked = describe_configs.Resource(
+        resource_type=ResourceType.TOPIC, resource_name="old", configuration_keys=["retention.ms"]
+    )
     assert other.ask(describe_configs, describe_configs.Request(resources=[asked])).results[0].configs[0].value == "5"
 
     part = delete_records.Partition(partition=0, offset=1)

@@ -11,7 +11,8 @@ from broker.kafka_record import ONE_REPLICA, OTHER_ANSWERS_ABOUT, OTHER_ROWS, RE
 from broker.record_configs import answers
 from coterie.apis import describe_configs
 from coterie.apis.describe_configs import Resource
-from coterie.broker.configs import BROKER, BROKER_LOGGER, GROUP, TOPIC, describe
+from coterie.apis.values import ResourceType
+from coterie.broker.configs import describe
 from coterie.broker.settings import SETTINGS, Settings
 from coterie.broker.topic_configs import TOPIC_CONFIGS
 from coterie.errors import ErrorCode
@@ -60,7 +61,7 @@ def test_an_answer_is_kafkas(kafka: dict[str, Any]) -> None:
 
 
 def test_what_differs_in_a_topics_configs_is_listed() -> None:
-    ours = {row["name"]: row for row in rows(ask(TOPIC, "plain"))}
+    ours = {row["name"]: row for row in rows(ask(ResourceType.TOPIC, "plain"))}
     kafka = {row["name"]: row for row in RECORD["described"][0]["configs"]}
     assert RECORD["described"][0]["what"] == "a plain topic" and len(kafka) == 33
     assert {name for name in kafka if ours[name] != kafka[name]} == set(OTHER_ROWS), ONE_REPLICA
@@ -71,7 +72,7 @@ def test_what_differs_in_a_topics_configs_is_listed() -> None:
 def test_a_topic_takes_its_defaults_from_the_broker_as_in_kafka(kafka: dict[str, Any]) -> None:
     """Also where Kafka is odd: retention.ms that comes from log.retention.hours says it is a default."""
     settings = Settings.of(kafka["settings"])
-    ours = [row for row in rows(ask(TOPIC, "plain", settings=settings)) if row["name"] not in OTHER_ROWS]
+    ours = [row for row in rows(ask(ResourceType.TOPIC, "plain", settings=settings)) if row["name"] not in OTHER_ROWS]
     assert ours == [row for row in kafka["topic"] if row["name"] not in OTHER_ROWS]
 
 
@@ -79,7 +80,7 @@ def test_a_topic_takes_its_defaults_from_the_broker_as_in_kafka(kafka: dict[str,
 def test_a_broker_says_what_it_was_started_with_as_in_kafka(kafka: dict[str, Any]) -> None:
     """All of it is read-only: Kafka can change some of it while it runs, we change nothing."""
     settings = Settings.of(kafka["settings"])
-    ours = [row for row in rows(ask(BROKER, "1", settings=settings)) if row["name"] in kafka["settings"]]
+    ours = [row for row in rows(ask(ResourceType.BROKER, "1", settings=settings)) if row["name"] in kafka["settings"]]
     key = SETTINGS.keys()
     assert len(ours) == len(kafka["settings"]) and set(kafka["settings"]) <= key
     for row in kafka["broker"]:
@@ -87,26 +88,27 @@ def test_a_broker_says_what_it_was_started_with_as_in_kafka(kafka: dict[str, Any
 
 
 def test_a_broker_describes_every_setting_it_has() -> None:
-    ours = ask(BROKER, "1")
+    ours = ask(ResourceType.BROKER, "1")
     assert [config.name for config in ours.configs] == list(SETTINGS)
     assert all(config.read_only and not config.is_sensitive for config in ours.configs)
 
 
 def test_a_broker_has_no_loggers_to_describe() -> None:
     """Kafka lists log4j's."""
-    assert ask(BROKER_LOGGER, "1").error == ErrorCode.NONE
-    assert not ask(BROKER_LOGGER, "1").configs
+    assert ask(ResourceType.BROKER_LOGGER, "1").error == ErrorCode.NONE
+    assert not ask(ResourceType.BROKER_LOGGER, "1").configs
 
 
 def test_the_broker_is_known_by_its_node_id() -> None:
     settings = Settings.of({"node.id": 7})
-    assert ask(BROKER, "7", settings=settings).error == ErrorCode.NONE
-    assert ask(BROKER, "1", settings=settings).error == ErrorCode.INVALID_REQUEST
+    assert ask(ResourceType.BROKER, "7", settings=settings).error == ErrorCode.NONE
+    assert ask(ResourceType.BROKER, "1", settings=settings).error == ErrorCode.INVALID_REQUEST
 
 
-@pytest.mark.parametrize("resource_type", [TOPIC, BROKER, GROUP])
+@pytest.mark.parametrize("resource_type", [ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP])
 def test_synonyms_and_documentation_come_only_when_asked_for(resource_type: int) -> None:
-    name = {TOPIC: "plain", BROKER: "1", GROUP: "g"}[resource_type]
+    names: dict[int, str] = {ResourceType.TOPIC: "plain", ResourceType.BROKER: "1", ResourceType.GROUP: "g"}
+    name = names[resource_type]
     resource = Resource(resource_type=resource_type, resource_name=name)
     bare = describe(resource, {}, DEFAULTS)
     assert not any(config.synonyms or config.documentation for config in bare.configs)
@@ -117,11 +119,11 @@ def test_synonyms_and_documentation_come_only_when_asked_for(resource_type: int)
 
 def test_an_answer_can_be_written_in_every_version() -> None:
     for resource_type, name in (
-        (TOPIC, "plain"),
-        (TOPIC, "x" * 5000),
-        (BROKER, "1"),
-        (BROKER, "é" * 9000),
-        (GROUP, "g"),
+        (ResourceType.TOPIC, "plain"),
+        (ResourceType.TOPIC, "x" * 5000),
+        (ResourceType.BROKER, "1"),
+        (ResourceType.BROKER, "é" * 9000),
+        (ResourceType.GROUP, "g"),
     ):
         resource = Resource(resource_type=resource_type, resource_name=name)
         result = describe(resource, {}, DEFAULTS, synonyms=True, documentation=True)
@@ -134,7 +136,7 @@ def test_the_table_is_kafkas_table() -> None:
     """Types, bounds and defaults of Kafka 4.3.1; internal.segment.bytes is for Kafka's own tests."""
     kafka = RECORD["definitions"]["topic"]
     assert TOPIC_CONFIGS.keys() == kafka.keys() - {"internal.segment.bytes"}
-    for config in ask(TOPIC, "plain").configs:
+    for config in ask(ResourceType.TOPIC, "plain").configs:
         assert config.value == kafka[config.name][1], config.name
 
 

@@ -33,7 +33,7 @@ from coterie.apis import (
     produce,
     sync_group,
 )
-from coterie.broker.configs import BROKER
+from coterie.apis.values import ResourceType
 from coterie.errors import CoterieError, ErrorCode
 from coterie.messages import (
     DeleteGroup,
@@ -120,7 +120,7 @@ def test_a_node_knows_its_own_configs_alone(world: Three) -> None:
     """Kafka's brokers say so too; admin clients ask the broker they mean."""
 
     def asked(of: str, node: int) -> describe_configs.Result:
-        resource = describe_configs.Resource(resource_type=BROKER, resource_name=of)
+        resource = describe_configs.Resource(resource_type=ResourceType.BROKER, resource_name=of)
         (result,) = world.client(node).ask(describe_configs, describe_configs.Request(resources=[resource])).results
         assert isinstance(result, describe_configs.Result)
         return result

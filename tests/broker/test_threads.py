@@ -26,7 +26,7 @@ from coterie.apis import (
     metadata,
     offset_delete,
 )
-from coterie.broker.configs import TOPIC
+from coterie.apis.values import ResourceType
 from coterie.errors import ErrorCode
 from coterie.facts import Fact, Mistake
 from coterie.log import DiskFiles, File
@@ -142,10 +142,10 @@ def live(peer: Peer) -> None:
     asked_less = delete_records.Request(topics=[delete_records.Topic(name="t", partitions=[part])])
     assert peer.ask(delete_records, asked_less).topics[0].partitions[0].low_watermark == 4
     config = alter_configs.Config(name="max.message.bytes", value="2000000")
-    altered = alter_configs.Resource(resource_type=TOPIC, resource_name="t", configs=[config])
+    altered = alter_configs.Resource(resource_type=ResourceType.TOPIC, resource_name="t", configs=[config])
     assert not peer.ask(alter_configs, alter_configs.Request(resources=[altered])).responses[0].error
     retained = incremental_alter_configs.Config(name="retention.ms", operation=0, value="1")
-    again = incremental_alter_configs.Resource(resource_type=TOPIC, resource_name="t", configs=[retained])
+    again = incremental_alter_configs.Resource(resource_type=ResourceType.TOPIC, resource_name="t", configs=[retained])
     request = incremental_alter_configs.Request(resources=[again])
     assert not peer.ask(incremental_alter_configs, request).responses[0].error
     peer.ask(describe_log_dirs, describe_log_dirs.Request(topics=None))

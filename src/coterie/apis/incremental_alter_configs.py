@@ -1,18 +1,20 @@
-"""IncrementalAlterConfigs: single settings of a resource (KIP-339)."""
+"""IncrementalAlterConfigs: single settings of a resource (KIP-339). Its answer is that of AlterConfigs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
+from coterie.apis.alter_configs import Response, Result
 from coterie.apis.api import api
 from coterie.apis.codec import codec
-from coterie.apis.fields import Int8, Int32
-from coterie.errors import ErrorCode
+from coterie.apis.fields import Int8
 
 __all__ = [
     "API",
     "Config",
+    "How",
     "Request",
     "Resource",
     "Response",
@@ -26,11 +28,18 @@ __all__ = [
 API = api("IncrementalAlterConfigs")
 
 
+class How(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
 @dataclass(slots=True, kw_only=True)
 class Config:
     name: str
     operation: Int8
-    """0 set, 1 delete, 2 append, 3 subtract."""
+    """See `How`."""
     value: str | None
 
 
@@ -45,20 +54,6 @@ class Resource:
 class Request:
     resources: Sequence[Resource]
     validate_only: bool = False
-
-
-@dataclass(slots=True, kw_only=True)
-class Result:
-    error: ErrorCode = ErrorCode.NONE
-    message: str | None = None
-    resource_type: Int8
-    resource_name: str
-
-
-@dataclass(slots=True, kw_only=True)
-class Response:
-    throttle_time_ms: Int32 = 0
-    responses: Sequence[Result]
 
 
 read_request, write_request = codec(API, Request)

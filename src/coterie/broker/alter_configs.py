@@ -12,7 +12,8 @@ from difflib import get_close_matches
 from typing import Protocol, TypeVar
 
 from coterie.apis import alter_configs, incremental_alter_configs
-from coterie.broker.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from coterie.apis.incremental_alter_configs import How
+from coterie.apis.values import ResourceType
 from coterie.broker.refusals import Refusal, illegal_name, no_such_topic, unknown_type
 from coterie.broker.settings import Settings
 from coterie.broker.topic_configs import TOPIC_CONFIGS, effective
@@ -22,16 +23,15 @@ from coterie.settings.kinds import Words
 
 __all__ = ["Changes", "Topics", "alter", "alter_all", "incremental_alter", "incremental_alter_all", "tidy"]
 
-SET, DELETE, APPEND, SUBTRACT = range(4)
 LONGEST = 10_000
 """Of a list, so that every version of DescribeConfigs can say it: old ones count a string's bytes in 16 bits."""
 
-NOT_ALTERED = {
-    BROKER: "the broker reads its settings when it starts: put them into its properties file, its environment or "
-    "--set, and start it again",
-    BROKER_LOGGER: "there are no loggers to set here",
-    CLIENT_METRICS: "metrics of clients are not collected here",
-    GROUP: "groups of the classic protocol have no configs: their members bring them",
+NOT_ALTERED: Mapping[int, str] = {
+    ResourceType.BROKER: "the broker reads its settings when it starts: put them into its properties file, its "
+    "environment or --set, and start it again",
+    ResourceType.BROKER_LOGGER: "there are no loggers to set here",
+    ResourceType.CLIENT_METRICS: "metrics of clients are not collected here",
+    ResourceType.GROUP: "groups of the classic protocol have no configs: their members bring them",
 }
 
 
@@ -75,17 +75,17 @@ def incremental_alter(
     resource: incremental_alter_configs.Resource, own: Mapping[str, str] | None, settings: Settings
 ) -> dict[str, str] | Refusal:
     """All configs a topic has from now on: those not named stay (KIP-339)."""
-    nulls = [(config.name, config.value is None and config.operation != DELETE) for config in resource.configs]
+    nulls = [(config.name, config.value is None and config.operation != How.DELETE) for config in resource.configs]
     refusal = _refuse(resource.resource_type, nulls)
     if refusal:
         return refusal
     wanted: dict[str, str | None] = dict(own or {})
     for config in resource.configs:
-        if config.operation == SET:
+        if config.operation == How.SET:
             wanted[config.name] = config.value
-        elif config.operation == DELETE:
+        elif config.operation == How.DELETE:
             wanted.pop(config.name, None)
-        elif config.operation in {APPEND, SUBTRACT}:
+        elif config.operation in {How.APPEND, How.SUBTRACT}:
             row = TOPIC_CONFIGS.get(config.name)
             if row is None or not isinstance(row.kind, Words):
                 return Refusal(
@@ -107,7 +107,7 @@ def incremental_alter(
 def _edited(present: str, operand: str, operation: int) -> str:
     """Lists start from Kafka's default, whatever the broker's is; each word is there once."""
     values, others = [part for part in present.split(",") if part], operand.split(",")
-    if operation == APPEND:
+    if operation == How.APPEND:
         return ",".join(dict.fromkeys([*values, *others]))
     return ",".join(value for value in values if value not in others)
 
@@ -122,7 +122,7 @@ def _refuse(resource_type: int, names: Sequence[tuple[str, bool]]) -> Refusal | 
         return Refusal(ErrorCode.INVALID_REQUEST, f"{_listed(nulls)} without a value; leave it out, or delete it")
     if resource_type in NOT_ALTERED:
         return Refusal(ErrorCode.INVALID_REQUEST, NOT_ALTERED[resource_type])
-    return None if resource_type == TOPIC else unknown_type(resource_type)
+    return None if resource_type == ResourceType.TOPIC else unknown_type(resource_type)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -189,7 +189,7 @@ def _judge(
     for each in resources:
         found: dict[str, str] | Refusal = Refusal(ErrorCode.INVALID_REQUEST, "a request may name a resource once")
         if counts[each.resource_type, each.resource_name] == 1:
-            found = rule(each, topics.get(each.resource_name) if each.resource_type == TOPIC else None)
+            found = rule(each, topics.get(each.resource_name) if each.resource_type == ResourceType.TOPIC else None)
         error, message = (ErrorCode.NONE, None)
         if isinstance(found, Refusal):
             error, message = found

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from coterie.apis import alter_configs, describe_configs, incremental_alter_configs
+from coterie.apis.values import ResourceType
 from coterie.broker.alter_configs import Changes, Topics, alter_all, incremental_alter_all
 from coterie.broker.calls import Call
 from coterie.broker.changes import Step
-from coterie.broker.configs import TOPIC, describe
+from coterie.broker.configs import describe
 from coterie.log import LogError
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ def _describe_configs(node: Node, call: Call, frame: bytes, at: int, _now_ms: in
     # Asked for twice is answered once: the answer is hundreds of times the size of the question.
     asked = {(one.resource_type, one.resource_name): one for one in request.resources}
     for resource in asked.values():
-        topic = node.directory.topics.get(resource.resource_name) if resource.resource_type == TOPIC else None
+        topic = (
+            node.directory.topics.get(resource.resource_name) if resource.resource_type == ResourceType.TOPIC else None
+        )
         results.append(
             describe(
                 resource,

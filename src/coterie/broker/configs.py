@@ -6,11 +6,12 @@ The codes, names, types and sources are those of Kafka 4.3.1; the sentences are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import dropwhile
 
 from coterie.apis import describe_configs
 from coterie.apis.describe_configs import Config, Synonym
+from coterie.apis.values import ConfigSource, ResourceType
 from coterie.broker.other_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, OtherConfig
 from coterie.broker.refusals import Refusal, illegal_name, no_such_topic, unknown_type
 from coterie.broker.settings import SETTINGS, Settings
@@ -18,19 +19,7 @@ from coterie.broker.topic_configs import TOPIC_CONFIGS, effective
 from coterie.errors import ErrorCode
 from coterie.log.topics import is_legal_name
 
-__all__ = [
-    "BROKER",
-    "BROKER_LOGGER",
-    "CLIENT_METRICS",
-    "GROUP",
-    "TOPIC",
-    "describe",
-]
-
-TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
-"""Types of resources."""
-FROM_TOPIC, FROM_START, FROM_DEFAULT = 1, 4, 5
-"""Sources of a value; Kafka's TOPIC_CONFIG, STATIC_BROKER_CONFIG and DEFAULT_CONFIG."""
+__all__ = ["describe"]
 
 _CHAINS = {name: tuple(config.behind) for config in TOPIC_CONFIGS.values() for name in config.behind}
 
@@ -65,19 +54,22 @@ def describe(
 def _configs_of(
     resource_type: int, name: str, own: Mapping[str, str] | None, settings: Settings
 ) -> list[Config] | Refusal:
-    if resource_type == TOPIC:
+    if resource_type == ResourceType.TOPIC:
         if not is_legal_name(name):
             return illegal_name(name)
         if own is None:
             return no_such_topic(name)
         return [_topic_config(each, own, settings) for each in TOPIC_CONFIGS]
-    if resource_type in {BROKER, BROKER_LOGGER}:
-        if name == "" and resource_type == BROKER:
+    if resource_type in {ResourceType.BROKER, ResourceType.BROKER_LOGGER}:
+        if name == "" and resource_type == ResourceType.BROKER:
             return []  # what was altered for all brokers, which nothing ever is
         if name != str(settings.node_id):
             return Refusal(ErrorCode.INVALID_REQUEST, f"broker {name[:100]!r} is asked for; this is {settings.node_id}")
-        return [_broker_config(each, settings) for each in SETTINGS] if resource_type == BROKER else []
-    tables = {GROUP: GROUP_CONFIGS, CLIENT_METRICS: CLIENT_METRICS_CONFIGS}
+        return [_broker_config(each, settings) for each in SETTINGS] if resource_type == ResourceType.BROKER else []
+    tables: Mapping[int, Sequence[OtherConfig]] = {
+        ResourceType.GROUP: GROUP_CONFIGS,
+        ResourceType.CLIENT_METRICS: CLIENT_METRICS_CONFIGS,
+    }
     if resource_type not in tables:
         return unknown_type(resource_type)
     if not name:
@@ -90,11 +82,11 @@ def _topic_config(name: str, own: Mapping[str, str], settings: Settings) -> Conf
     value = config.kind.write(effective(name, own, settings))
     synonyms = _broker_synonyms(next(iter(config.behind)), settings) if config.behind else []
     if name in own:
-        synonyms.insert(0, Synonym(name=name, value=value, source=FROM_TOPIC))
+        synonyms.insert(0, Synonym(name=name, value=value, source=ConfigSource.DYNAMIC_TOPIC))
     return Config(
         name=name,
         value=value,
-        config_source=synonyms[0].source if synonyms else FROM_DEFAULT,
+        config_source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         synonyms=synonyms,
         config_type=config.kind.code,
         documentation=config.doc,
@@ -108,7 +100,7 @@ def _broker_config(name: str, settings: Settings) -> Config:
         name=name,
         value=row.text(settings[name]),
         read_only=True,
-        config_source=synonyms[0].source if synonyms else FROM_DEFAULT,
+        config_source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         synonyms=synonyms,
         config_type=row.kind.code,
         documentation=f"{row.doc} Changes nothing: {row.unused}." if row.unused else row.doc,
@@ -121,8 +113,10 @@ def _broker_synonyms(name: str, settings: Settings) -> list[Synonym]:
     So a topic's retention.ms that comes from log.retention.hours has no synonyms, and says it is a default.
     """
     chain = _CHAINS.get(name, (name,))
-    started_with = [(each, settings[each], FROM_START) for each in chain if each in settings.given]
-    defaults = [(each, SETTINGS[each].default, FROM_DEFAULT) for each in chain if SETTINGS[each].default is not None]
+    started_with = [(each, settings[each], ConfigSource.STATIC_BROKER) for each in chain if each in settings.given]
+    defaults = [
+        (each, SETTINGS[each].default, ConfigSource.DEFAULT) for each in chain if SETTINGS[each].default is not None
+    ]
     found = [
         Synonym(name=each, value=SETTINGS[each].text(value), source=source)
         for each, value, source in (*started_with, *defaults)
@@ -131,11 +125,11 @@ def _broker_synonyms(name: str, settings: Settings) -> list[Synonym]:
 
 
 def _other_config(config: OtherConfig) -> Config:
-    synonyms = [Synonym(name=config.behind, value=config.value, source=FROM_DEFAULT)] if config.behind else []
+    synonyms = [Synonym(name=config.behind, value=config.value, source=ConfigSource.DEFAULT)] if config.behind else []
     return Config(
         name=config.name,
         value=config.value,
-        config_source=FROM_DEFAULT,
+        config_source=ConfigSource.DEFAULT,
         synonyms=synonyms,
         config_type=config.code,
         documentation=config.doc,

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from coterie.apis import create_partitions, create_topics, delete_topics
 from coterie.apis.describe_configs import Resource
+from coterie.apis.values import ResourceType
 from coterie.broker.alter_configs import tidy
 from coterie.broker.calls import Call
 from coterie.broker.changes import Step
-from coterie.broker.configs import TOPIC, describe
+from coterie.broker.configs import describe
 from coterie.broker.placement import Partition, Place
 from coterie.broker.refusals import Refusal, TopicError, illegal_name, no_such_topic
 from coterie.broker.replicas import check_replication_factor, replica_home
@@ -215,7 +216,7 @@ def _create_one(
 
 
 def _created_configs(node: Node, name: str, kept: dict[str, str]) -> list[create_topics.CreatedConfig]:
-    described = describe(Resource(resource_type=TOPIC, resource_name=name), kept, node.settings)
+    described = describe(Resource(resource_type=ResourceType.TOPIC, resource_name=name), kept, node.settings)
     return [
         create_topics.CreatedConfig(
             name=config.name,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
+from coterie.apis.incremental_alter_configs import How
 from coterie.apis.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+from coterie.apis.values import ConfigSource, ResourceType
 from coterie.client.metadata import Node
 from coterie.client.words import TopicPartition
 
@@ -96,19 +97,6 @@ class ListedOffset(NamedTuple):
 # --- configs and the cluster ------------------------------------------------------------------------------------------
 
 
-class ResourceType(IntEnum):
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-    @classmethod
-    def _missing_(cls, value: object) -> ResourceType:  # noqa: ARG003  a newer broker may know more
-        return cls.UNKNOWN
-
-
 class ConfigResource(NamedTuple):
     """Whose configs. A broker's name is its id; "" is the default of all brokers."""
 
@@ -127,24 +115,6 @@ class ConfigResource(NamedTuple):
         return f"{self.type.name.lower()} {self.name!r}"
 
 
-class ConfigSource(IntEnum):
-    """Where a value comes from."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    DYNAMIC_BROKER_LOGGER = 6
-    CLIENT_METRICS = 7
-    GROUP = 8
-
-    @classmethod
-    def _missing_(cls, value: object) -> ConfigSource:  # noqa: ARG003  a newer broker may know more
-        return cls.UNKNOWN
-
-
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
     name: str
@@ -153,13 +123,6 @@ class ConfigEntry:
     source: ConfigSource
     is_read_only: bool
     is_sensitive: bool
-
-
-class How(IntEnum):
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 class ConfigChange(NamedTuple):
