@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import runpy
 import threading
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,7 @@ import pytest
 
 import coterie
 from broker.peer import Peer
-from client.consumers import QUICK, QUICK_BROKER, Heard, consumer_of, fill, on, read, took_s, until, values
+from client.consumers import QUICK, Heard, consumer_of, fill, on, read, took_s, until, values
 from coterie.assignors import Range
 from coterie.client.async_consumer import AsyncConsumer
 from coterie.client.consumer import ConcurrentUseError, Consumer
@@ -27,16 +26,9 @@ from coterie.settings.setting import SettingsError
 pytestmark = pytest.mark.real_time
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[coterie.Broker]:
-    with coterie.Broker(settings=QUICK_BROKER) as running:
-        yield running
-
-
 @pytest.fixture
-def topic(broker: coterie.Broker, request: pytest.FixtureRequest) -> str:
+def topic(broker: coterie.Broker, name: str) -> str:
     """Two partitions with five records each."""
-    name = re.sub(r"\W", "-", request.node.name)
     fill(broker.bootstrap_servers, name, 2, 5)
     return name
 

@@ -27,18 +27,6 @@ pytestmark = pytest.mark.real_time
 EAGER, COOPERATIVE = "range", "cooperative-sticky"
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[coterie.Broker]:
-    with coterie.Broker(settings=QUICK_BROKER) as running:
-        yield running
-
-
-@pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    """Of the topic, and of the group."""
-    return re.sub(r"\W+", "-", request.node.name).strip("-")
-
-
 class Members:
     """Consumers of one group; all are closed at the end."""
 

@@ -6,7 +6,6 @@ The caller gets an error that says what happened, or nothing happens to it at al
 from __future__ import annotations
 
 import asyncio
-import re
 import signal
 import socket
 import threading
@@ -29,17 +28,6 @@ from coterie.errors import CoterieError, ErrorCode, KafkaError, RequestTimedOutE
 pytestmark = pytest.mark.real_time
 
 SETS = [f"--set={name}={value}" for name, value in QUICK_BROKER.items()]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[coterie.Broker]:
-    with coterie.Broker(settings=QUICK_BROKER) as running:
-        yield running
-
-
-@pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    return re.sub(r"\W+", "-", request.node.name).strip("-")
 
 
 @pytest.fixture

@@ -35,6 +35,20 @@ def run_into_the_batch(query: Query) -> None:
         query.run()
 
 
+def start_into_the_batch(query: Query) -> Event:
+    """Up to the same moment; it goes on when the event is set."""
+    is_there, go_on = Event(), Event()
+
+    def in_batch() -> None:
+        is_there.set()
+        go_on.wait(30)
+
+    query.in_batch = in_batch
+    query.start()
+    until(is_there.is_set)
+    return go_on
+
+
 def test_what_is_durable_is_committed_with_the_querys_name_beside_it(topic: Topic, tmp_path: Path) -> None:
     topic.write(100)
     query = Query(topic, tmp_path, "g")
@@ -112,17 +126,9 @@ def test_members_come_and_go_and_nothing_is_missing_or_twice(topic: Topic, tmp_p
 @pytest.mark.parametrize("assignor", ["cooperative-sticky", "range"])
 def test_a_round_waits_for_the_batch_under_way(topic: Topic, tmp_path: Path, assignor: str) -> None:
     """A batch longer than several heartbeats; the newcomer gets its partitions when the batch is in the checkpoint."""
-    go_on, is_in_batch = Event(), Event()
     query = Query(topic, tmp_path, "g", kafka__partition__assignment__strategy=assignor)
     topic.write(400)
-
-    def in_batch() -> None:
-        is_in_batch.set()
-        go_on.wait(30)
-
-    query.in_batch = in_batch
-    query.start()
-    until(is_in_batch.is_set)
+    go_on = start_into_the_batch(query)
     plain = Plain(topic, "g", partition_assignment_strategy=assignor)
     until(lambda: topic.members("g") == 2)
     for _ in range(10):
@@ -244,17 +250,9 @@ def test_an_orderly_stop_alone_keeps_the_batch_for_itself(topic: Topic, tmp_path
 
 def test_a_query_that_is_put_out_in_a_batch_fails_and_says_what_to_do(topic: Topic, tmp_path: Path) -> None:
     """A round waits for a batch as long as max.poll.interval.ms, and no longer."""
-    go_on, is_in_batch = Event(), Event()
     query = Query(topic, tmp_path, "g", kafka__max__poll__interval__ms="1500")
     topic.write(200)
-
-    def in_batch() -> None:
-        is_in_batch.set()
-        go_on.wait(30)
-
-    query.in_batch = in_batch
-    query.start()
-    until(is_in_batch.is_set)
+    go_on = start_into_the_batch(query)
     plain = Plain(topic, "g")
     until(lambda: topic.committed("g") == 200 and len(plain.seen) >= 100, what="the others go on without it")
     go_on.set()
