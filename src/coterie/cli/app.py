@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 import coterie
+from coterie.cli.front_page import FrontPage
 from coterie.cli.groups_app import groups_app
 from coterie.cli.options import Bootstrap, Config, Sets
 from coterie.cli.pipeline_app import pipeline_app
@@ -16,7 +17,13 @@ from coterie.cli.topics_app import topics_app
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(
+    cls=FrontPage,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # text that wraps and can be piped; with boxes a help is half as long again, and later
+)
 app.add_typer(topics_app, name="topics")
 app.add_typer(groups_app, name="groups")
 app.add_typer(pipeline_app, name="pipeline")
@@ -36,7 +43,7 @@ def coterie_command(
         bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Kafka's consumer groups, whole, in Python."""
+    """Kafka's consumer groups, whole, in Python. COMMAND --help says more."""
 
 
 class FlushChoice(StrEnum):
@@ -246,9 +253,7 @@ def produce(
     header: Annotated[
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header for every record.")
     ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Lines are JSON: key, value, headers, partition, timestamp.")
-    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Lines are JSON objects, as above.")] = False,
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, help="Where in the topic.", show_default="by the key")
     ] = None,
@@ -374,13 +379,9 @@ def compare_designs(
         str, typer.Option(metavar="SIZES", help="Group sizes: 3,10,30. Seeds with faults are told with the first.")
     ] = "3,10,30",
     partitions: Annotated[int, typer.Option(min=1, max=1_000, help="Of the topic.")] = 60,
-    seed: Annotated[int, typer.Option(min=0, help="Of the story in which nothing goes wrong by itself.")] = 1,
-    seeds: Annotated[
-        str, typer.Option(metavar="FIRST-LAST", help="Of the stories with faults: 0-99, or 1,5,20-29.")
-    ] = "0-9",
-    real: Annotated[
-        bool, typer.Option("--real", help="Also with processes, on a real ZooKeeper and our broker. Needs Java.")
-    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of the story in fair weather.")] = 1,
+    seeds: Annotated[str, typer.Option(metavar="FIRST-LAST", help="Of stories with faults: 0-99, or 1,5.")] = "0-9",
+    real: Annotated[bool, typer.Option("--real", help="Also as processes, on a real ZooKeeper. Needs Java.")] = False,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Pictures (SVG): growth, owners, split-brain.")
     ] = None,
@@ -398,8 +399,8 @@ def compare_designs(
     same story with faults, drawn from each seed: a consumer or a broker is paused, cut off, a follower lags; and the
     first seed in which a partition had two owners.
 
-    With --real the counts are taken on a real ZooKeeper as well, records are read by real processes, one of which is
-    killed, and a new strategy is brought in: by a restart of the brokers, or by clients while the broker runs.
+    With --real the counts are taken on a real ZooKeeper as well, and records are read by real processes: one is killed,
+    and a new strategy comes, by a restart of the brokers or of the clients.
 
     Try it: coterie compare-designs --members 3,10 --seeds 0-4 --out pictures
 

@@ -32,7 +32,7 @@ Bootstrap = Annotated[
         "-b",
         envvar="COTERIE_BOOTSTRAP",
         metavar="HOST:PORT",
-        help="A broker of the cluster, or several with commas between them.",
+        help="A broker of the cluster, or several: A,B.",
         show_default="127.0.0.1:9092",
     ),
 ]
@@ -42,7 +42,7 @@ Config = Annotated[
 ]
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A setting of the client, under Kafka's own name."),
+    typer.Option("--set", metavar="NAME=VALUE", help="A setting of the client, by Kafka's name."),
 ]
 Output = Annotated[OutputChoice, typer.Option("--output", "-o", help="How to print it.")]
 

@@ -12,7 +12,9 @@ from coterie.cli.options import Bootstrap, Output, OutputChoice, Sets
 __all__ = ["pipeline_app"]
 
 pipeline_app = typer.Typer(
-    no_args_is_help=True, help="The log of consumer groups of any Kafka cluster as tables, by Spark."
+    no_args_is_help=True,
+    help="The log of consumer groups of any Kafka cluster as tables, by Spark.\n\n"
+    "Try it: coterie pipeline groups --bootstrap localhost:9092 --out groups --once",
 )
 
 Out = Annotated[str, typer.Option("--out", metavar="DIR", help="Where the tables and the checkpoint are.")]
