@@ -1,20 +1,44 @@
-"""The one compiled file. It is optional: where there is no compiler, its twin in Python does the same, slower."""
+"""The one compiled file. It is optional: where there is no compiler, its twin in Python does the same, slower.
+
+COTERIE_PURE=1 does not try: a wheel for every machine, which needs neither a compiler nor Cython.
+"""
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
+from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+FAST_RECORDS = Extension(
+    "coterie.wire._fast_records",
+    ["src/coterie/wire/_fast_records.pyx"],
+    depends=["src/coterie/wire/_fast_columns.pxi", "src/coterie/wire/_fast_writer.pxi"],
+    extra_compile_args=["-g0"],
+    optional=True,
+)
+
+
+class SaysWhatWasBuilt(build_ext):
+    def run(self) -> None:
+        super().run()
+        is_compiled = Path(self.get_ext_fullpath(FAST_RECORDS.name)).exists()
+        wheel = self.distribution.get_command_obj("bdist_wheel", create=False)
+        if wheel is not None and not is_compiled:
+            self.distribution.ext_modules = []
+            wheel.root_is_pure = True  # its name then says so: py3-none-any
+        print(  # noqa: T201  seen with pip install -v; afterwards coterie --version says it
+            "coterie: record batches are read and written by compiled code"
+            if is_compiled
+            else "coterie: nothing could be compiled (see above), so record batches are read and written in plain "
+            "Python: the same, slower. With a C compiler and Python's headers, install it again."
+        )
+
 
 setup(
-    ext_modules=[
-        Extension(
-            "coterie.wire._fast_records",
-            ["src/coterie/wire/_fast_records.pyx"],
-            depends=["src/coterie/wire/_fast_columns.pxi", "src/coterie/wire/_fast_writer.pxi"],
-            extra_compile_args=["-g0"],
-            optional=True,
-        )
-    ],
+    ext_modules=[FAST_RECORDS] if os.environ.get("COTERIE_PURE", "0") in {"", "0"} else [],
+    cmdclass={"build_ext": SaysWhatWasBuilt},
     options={"build_ext": {"cython_c_in_temp": True}} if find_spec("Cython") else {},  # the C file is no source
 )

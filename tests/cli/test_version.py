@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import coterie
 from coterie.wire.records import IS_COMPILED
 
@@ -18,6 +20,8 @@ def version_with(pure: str) -> str:
 
 
 def test_the_version_says_how_record_batches_are_read() -> None:
-    assert version_with("1") == f"coterie {coterie.__version__} (record batches: pure Python)\n"
-    if IS_COMPILED:
-        assert version_with("0") == f"coterie {coterie.__version__} (record batches: compiled)\n"
+    """What it says where nothing was compiled is in tests/package."""
+    if not IS_COMPILED:
+        pytest.skip("nothing was compiled here")
+    assert version_with("0") == f"coterie {coterie.__version__} (record batches: compiled)\n"
+    assert version_with("1") == f"coterie {coterie.__version__} (record batches: pure Python, as COTERIE_PURE says)\n"

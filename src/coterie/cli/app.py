@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -31,10 +32,17 @@ app.add_typer(pipeline_app, name="pipeline")
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from coterie.wire.records import IS_COMPILED
-
-        typer.echo(f"coterie {coterie.__version__} (record batches: {'compiled' if IS_COMPILED else 'pure Python'})")
+        typer.echo(f"coterie {coterie.__version__} (record batches: {_how_batches_are_read()})")
         raise typer.Exit
+
+
+def _how_batches_are_read() -> str:
+    from coterie.wire.records import IS_COMPILED
+
+    if IS_COMPILED:
+        return "compiled"
+    was_built = find_spec("coterie.wire._fast_records") is not None
+    return f"pure Python, {'as COTERIE_PURE says' if was_built else 'slower: nothing was compiled at install'}"
 
 
 @app.callback()

@@ -9,9 +9,10 @@ import typer
 
 from coterie.errors import CoterieError
 
-__all__ = ["NO_SPARK", "fail", "run_groups"]
+__all__ = ["NO_PYARROW", "NO_SPARK", "fail", "run_groups"]
 
 NO_SPARK = "this needs Spark: pip install 'coterie[spark]', and Java 17 or later"
+NO_PYARROW = "the tables are Parquet, and read with pyarrow: pip install 'coterie[spark]'"
 
 
 def run_groups(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from coterie.cli.connected import CommandError
-from coterie.cli.pipeline import NO_SPARK, fail
+from coterie.cli.pipeline import NO_PYARROW, fail
 from coterie.cli.rows import Cell, Rows, fitted, show
 from coterie.errors import CoterieError
 
@@ -63,7 +63,7 @@ def show_table(
     try:
         found = read_table(name, out, group=group, last=last, both=both)
     except ImportError as missing:
-        fail(f"{missing}: {NO_SPARK}")
+        fail(f"{missing}: {NO_PYARROW}")
     except CoterieError as error:
         fail(str(error))
     notes = list(found.notes)
