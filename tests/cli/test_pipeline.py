@@ -186,3 +186,10 @@ def test_what_cannot_be_is_said_in_a_sentence(out: Path, arguments: list[str], s
 def test_a_directory_that_is_not_there_is_said(tmp_path: Path) -> None:
     shown = run("show", "health", "--out", str(tmp_path / "nowhere"))
     assert shown.exit_code == 1 and "there is no directory" in shown.stderr
+
+
+def test_without_java_it_is_said_before_spark_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    told = run("groups", "--out", str(tmp_path / "tables"))
+    assert told.exit_code == 1
+    assert told.stderr == f"coterie: Spark needs Java 17 or newer, and JAVA_HOME, {tmp_path}, has none\n"

@@ -8,6 +8,7 @@ from typing import NoReturn
 import typer
 
 from coterie.errors import CoterieError
+from coterie.java import why_no_java
 
 __all__ = ["NO_PYARROW", "NO_SPARK", "fail", "run_groups"]
 
@@ -30,6 +31,9 @@ def run_groups(
         from coterie.spark.pipelines.submit import kafka_options, run
     except ImportError as missing:
         fail(f"{missing}: {NO_SPARK}")
+    no_java = why_no_java("Spark", 17)
+    if no_java is not None:
+        fail(no_java)
     from pyspark.errors import PySparkException
 
     def say(text: str) -> None:

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from coterie.cli.demo.stage import SLOW_MS, TOPIC, Stage
-from coterie.client.admin import checked
+from coterie.cli.demo.stage import SLOW_MS, Stage
 
 __all__ = ["Plot", "acts"]
 
@@ -108,9 +107,7 @@ def one_is_too_slow(plot: Plot) -> None:
 
 def partitions_are_added(plot: Plot) -> None:
     """Partitions are added to the topic"""
-    before = len(plot.stage.rounds)
-    checked(plot.stage.admin.create_partitions({TOPIC: plot.partitions * 3 // 2}))
-    plot.stage.wait(lambda: len(plot.stage.rounds) > before, "the leader to see them")
+    plot.stage.add_partitions(plot.partitions * 3 // 2)
     plot.settle("them to be assigned")
 
 

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from coterie import Admin, Broker, Producer
-from coterie.client.admin import LATEST, NewTopic, checked
+from coterie.client.admin import LATEST, GroupDescription, NewTopic, checked
 from coterie.client.words import TopicPartition
 from coterie.errors import CoterieError, KafkaError
 from coterie.facts import Fact, MemberReplaced
@@ -158,6 +158,11 @@ class Stage:
             if how is signal.SIGTERM and code:
                 raise CoterieError(f"{name} ended with {code}: see {self.home / 'logs' / name}.log")
 
+    def add_partitions(self, count: int) -> None:
+        """So that there are so many."""
+        checked(self.admin.create_partitions({TOPIC: count}))
+        self._partitions = count
+
     def dawdle(self, name: str) -> None:
         self.processes[name].send_signal(signal.SIGUSR1)
 
@@ -175,17 +180,34 @@ class Stage:
 
     def members(self) -> list[str] | None:
         """The clients in the group, while it is stable; None while it is not."""
+        found = self._at_rest()
+        return None if found is None else sorted(member.client_id for member in found.members)
+
+    def _at_rest(self) -> GroupDescription | None:
         found = self.admin.describe_groups([GROUP])[GROUP]
         if isinstance(found, KafkaError) or found.state not in {"Stable", "Empty"}:
             return None
         if self.rounds and self.rounds[-1].outcome is Outcome.RUNNING:
             return None
-        return sorted(member.client_id for member in found.members)
+        return found
 
     def wait_for(self, names: Iterable[str], what: str) -> None:
-        """Until the group is stable and has exactly these members."""
+        """Until the group is stable, has exactly these members, and they own everything.
+
+        A cooperative group is stable between its two rounds as well, with partitions that nobody owns.
+        """
         wanted = sorted(names)
-        self.wait(lambda: self.members() == wanted, f"{what}: {', '.join(wanted) or 'nobody'} in group {GROUP}")
+        said = (
+            f"{what}: {', '.join(wanted) or 'nobody'} in group {GROUP}, and {self._partitions} partitions with owners"
+        )
+        self.wait(lambda: self._has(wanted), said)
+
+    def _has(self, names: list[str]) -> bool:
+        found = self._at_rest()
+        if found is None or sorted(member.client_id for member in found.members) != names:
+            return False
+        owned = {place for member in found.members for place in member.assignment}
+        return len(owned) == self._partitions
 
     def wait(self, it_is_so: Callable[[], bool], what: str) -> None:
         give_up = time.monotonic() + PATIENCE_S  # noqa: TID251  this is the real world
