@@ -13,7 +13,7 @@ SEED ?=
 KEEP ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo venv test style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim
+.PHONY: help demo venv test dist style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,7 @@ venv: .venv/installed ## .venv with the package and its tools; .venv/bin/coterie
 	$(BIN)/python -m pip install --quiet --upgrade pip -c constraints.txt
 	$(BIN)/python -m pip install --quiet --editable '.[dev]' -c constraints.txt --build-constraint constraints.txt
 	@touch $@
+	@$(BIN)/coterie --version
 
 test: venv style types imports tests ## everything CI runs: style, types, import contracts, all tests
 
@@ -118,6 +119,10 @@ bench-pipeline: venv ## CPU per million records of __consumer_offsets decoded in
 docs: venv ## print the generated pages of docs/ anew from the code, and build all of them into build/docs/index.html
 	$(BIN)/python docs/generate.py
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
+
+dist: venv ## the source distribution, and the wheel made from it, in dist/ (COTERIE_PURE=1: a wheel for every machine)
+	$(BIN)/uv build --quiet --build-constraint constraints.txt --clear
+	@ls dist
 
 clean: ## remove what the other targets made
 	rm -rf .venv .venv-spark-4.0 build dist src/*.egg-info src/coterie/wire/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

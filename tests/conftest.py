@@ -1,6 +1,6 @@
 """Fixtures for stories, how hard the property tests search, and which tests stay together.
 
-COTERIE_HYPOTHESIS=soak looks longer, and elsewhere each time.
+COTERIE_HYPOTHESIS=soak looks longer, and elsewhere each time; =quick takes a look.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ settings.register_profile("default", deadline=None, derandomize=True, max_exampl
 settings.register_profile(
     "soak", deadline=None, max_examples=5_000, stateful_step_count=120, suppress_health_check=_SLOW_IS_FINE
 )
+settings.register_profile("quick", deadline=None, derandomize=True, max_examples=5, stateful_step_count=20)
 settings.load_profile(os.environ.get("COTERIE_HYPOTHESIS", "default"))
 
 
-_ROOMS_WITH_ONE_START = ("spark", "clients", "history")  # a session of Spark, a broker, ZooKeeper: started once
+_ROOMS_WITH_ONE_START = ("spark", "clients", "history", "package")  # Spark, a broker, ZooKeeper, a wheel: once
 
 
 class Rooms(LoadScopeScheduling):  # type: ignore[misc]

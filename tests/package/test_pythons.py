@@ -1,0 +1,64 @@
+"""The other versions of Python that we say it runs on, where they are installed: the wheel, compiled, and a look at
+every room that decides, then a broker with a producer and a consumer.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from package.building import ROOT, Built, Uv, ran
+
+VERSIONS = ("3.11", "3.12", "3.13")
+HERE = ".".join(map(str, sys.version_info[:2]))
+"""All tests are run with this one."""
+TOOLS = ("hypothesis", "pytest", "pytest-randomly", "pytest-timeout", "pytest-xdist")
+ROOMS = (
+    *("tests/group", "tests/ledger", "tests/stories", "tests/client/member"),
+    *(f"tests/wire/test_{what}.py" for what in ("batch", "fetched", "frames", "records", "subscription", "twins")),
+    *(f"tests/coordinator/test_{what}.py" for what in ("coordinator", "failing_writes", "timers")),
+    *(f"tests/log/test_{what}.py" for what in ("partition_on_disk", "validation")),
+    *(f"tests/assignors/test_{what}.py" for what in ("cases", "worked_examples")),
+    "tests/broker/test_node.py",
+)
+
+
+def test_the_versions_tested_are_those_that_are_promised() -> None:
+    about = (ROOT / "pyproject.toml").read_text()
+    assert f'requires-python = ">={VERSIONS[0]}"' in about
+    assert all(f'"Programming Language :: Python :: {version}"' in about for version in VERSIONS)
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version != HERE])
+def test_it_runs_on_another_python(version: str, uv: Uv, sdist: Built) -> None:
+    python = _find(version)
+    if python is None:
+        pytest.skip(f"Python {version} is not installed: neither on the PATH nor by pyenv")
+    wheel = uv.build("wheel", sdist.file, f"wheel-{version}", python)
+    other = uv.environment(f"python-{version}", wheel.file, *TOOLS, python=python)
+    assert other.coterie("--version")[1].endswith("(record batches: compiled)\n")
+
+    code, said = ran([other.program("python"), ROOT / "examples" / "ten_lines.py"], other.empty)
+    assert code == 0 and said.endswith("2 b'table 4' b'water'\n"), said
+
+    tests = ["-m", "pytest", "-p", "no:cacheprovider", *ROOMS]
+    code, said = ran([other.program("python"), *tests], ROOT, COTERIE_HYPOTHESIS="quick")
+    assert code == 0, said
+
+
+def _find(version: str) -> Path | None:
+    """One that answers: a shim of pyenv is on the PATH also where it has nothing to run."""
+    return next((path for path in _candidates(version) if ran([path, "--version"], ROOT)[0] == 0), None)
+
+
+def _candidates(version: str) -> Iterator[Path]:
+    on_path = shutil.which(f"python{version}")
+    if on_path is not None:
+        yield Path(on_path)
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    yield from sorted(versions.glob(f"{version}.*/bin/python{version}"))
