@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+
+import pytest
 
 from docs.blocks import ROOT
 
@@ -14,7 +17,16 @@ RUN_BY = {
     "lag_aware_assignor.py": "tests/assignors/test_example.py",
     "group.jsonl": "docs/assignors.md",
     "test_your_consumer.py": "tests/docs/test_examples.py",
+    "test_without_waiting.py": "tests/docs/test_examples.py",
+    "what_if.py": "tests/docs/test_examples.py",
+    "spark_in_a_group.py": "tests/spark/test_docs.py",
 }
+
+
+def ran(*words: str) -> str:
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_every_example_is_run_by_somebody() -> None:
@@ -23,7 +35,19 @@ def test_every_example_is_run_by_somebody() -> None:
         assert name in (ROOT / where).read_text(), f"{where} does not run examples/{name}"
 
 
-def test_the_test_of_a_consumer_passes() -> None:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "examples/test_your_consumer.py"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
-    assert done.returncode == 0 and "1 passed" in done.stdout + done.stderr, done.stdout + done.stderr
+def test_the_readme_says_what_each_is_for() -> None:
+    assert [name for name in RUN_BY if f"examples/{name}" not in (ROOT / "README.md").read_text()] == []
+
+
+@pytest.mark.parametrize(("name", "tests"), [("test_your_consumer.py", 1), ("test_without_waiting.py", 2)])
+def test_an_example_that_is_a_test_passes(name: str, tests: int) -> None:
+    assert f"{tests} passed" in ran("-m", "pytest", "-p", "no:cacheprovider", f"examples/{name}")
+
+
+def test_the_what_if_says_what_a_deploy_would_cost() -> None:
+    """Whoever has more members has more rounds: each restart costs the group two and more."""
+    said = ran("examples/what_if.py")
+    line = r"( \d) members: (\d+) rounds, \d+ moves, \d+ partition-seconds unowned\n"
+    assert re.fullmatch(f"(?:{line}){{2}}", said), said
+    few, many = (int(rounds) for _, rounds in re.findall(line, said))
+    assert 2 * 3 * 2 <= few < many, said

@@ -34,6 +34,7 @@ def test_the_versions_tested_are_those_that_are_promised() -> None:
     assert all(f'"Programming Language :: Python :: {version}"' in about for version in VERSIONS)
 
 
+@pytest.mark.timeout(900)  # on a busy machine; half a minute on an idle one
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version != HERE])
 def test_it_runs_on_another_python(version: str, uv: Uv, sdist: Built) -> None:
     python = _find(version)

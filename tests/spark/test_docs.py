@@ -5,6 +5,7 @@ have to answer them.
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 from time import time  # noqa: TID251  the query asks for the last day
 
@@ -34,6 +35,17 @@ def test_what_a_page_shows_happens(name: str, spark: SparkSession, tmp_path: Pat
     play(PAGES[name], tmp_path)
     for query in spark.streams.active:
         query.stop()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.real_time
+def test_the_example_of_a_query_in_a_group_runs(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    """The session it asks for is the one that is there."""
+    runpy.run_path(str(Path(__file__).parents[2] / "examples" / "spark_in_a_group.py"), run_name="__main__")
+    assert not spark.streams.active
+    shares, why = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"Python has orders-\d orders-\d and Spark the rest", shares)
+    assert why.count("new member;") == 2, why
 
 
 @pytest.fixture
