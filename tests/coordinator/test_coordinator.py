@@ -199,5 +199,6 @@ def test_timers_ring_through_the_coordinator() -> None:
     coordinator.loaded(partition_of("g", 50), 0)
     log: dict[int, list[tuple[bytes, bytes | None]]] = {}
     serve(coordinator, JOIN, log, 0)
-    assert coordinator.ring(9_999) == []
-    assert any(isinstance(effect, Tell) for effect in coordinator.ring(10_000))
+    assert list(coordinator.timers.due(9_999)) == []
+    rang = [effect for event in coordinator.timers.due(10_000) for effect in coordinator.handle(event, 10_000)]
+    assert any(isinstance(effect, Tell) for effect in rang)

@@ -29,9 +29,8 @@ class Rows:
     """What did not work, while other things did: on stderr, and the command ends with 1."""
 
 
-def show(found: Rows, output: str, stream: TextIO | None = None) -> None:
-    stream = stream or sys.stdout
-    {"table": _table, "json": _json, "csv": _csv}[output](found, stream)
+def show(found: Rows, output: str) -> None:
+    {"table": _table, "json": _json, "csv": _csv}[output](found, sys.stdout)
 
 
 def fitted(found: Rows, width: int, wordy: Collection[str]) -> Rows:

@@ -129,10 +129,6 @@ class Coordinator:
         self._num_partitions = num_partitions
         self._partitions.clear()
 
-    def ring(self, now_ms: int) -> list[Outward]:
-        """All timers whose time has come."""
-        return [effect for event in self.timers.due(now_ms) for effect in self.handle(event, now_ms)]
-
     # --- gaining and losing partitions (C4) ---------------------------------------------------------------------------
 
     def gain(self, partition: int) -> Replay:

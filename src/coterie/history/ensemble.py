@@ -37,6 +37,9 @@ from coterie.sim.schedule import Schedule
 
 __all__ = ["Ensemble"]
 
+JITTER_MS = 3
+"""Of whatever goes over the network."""
+
 
 class Ensemble:
     def __init__(
@@ -46,7 +49,6 @@ class Ensemble:
         *,
         session_timeout_ms: int,
         lags_ms: Sequence[int],
-        jitter_ms: int = 3,
     ) -> None:
         """`lags_ms`: of each follower. The leader is one more."""
         self.schedule = schedule
@@ -54,7 +56,6 @@ class Ensemble:
         self.servers = [Server(lag) for lag in (0, *lags_ms)]
         self.leader = self.servers[0]
         self._dice = dice
-        self._jitter_ms = jitter_ms
         self._sessions: dict[int, tuple[ModelClient, int]] = {}
         """As the leader has them: whose, and until when it must be heard of."""
         self._last_session = self._last_ask = 0
@@ -67,12 +68,12 @@ class Ensemble:
     # --- ways: each keeps its order -----------------------------------------------------------------------------------
 
     def _to_server(self, client: ModelClient, act: Callable[[Any], None], about: Any) -> None:
-        at_ms = self.schedule.now_ms + 1 + int(self._dice.random() * self._jitter_ms)
+        at_ms = self.schedule.now_ms + 1 + int(self._dice.random() * JITTER_MS)
         client.up_at_ms = max(at_ms, client.up_at_ms)
         self.schedule.at(client.up_at_ms, self._passes, (client, act, about))
 
     def _to_client(self, client: ModelClient, act: Callable[[Any], None], about: Any) -> None:
-        at_ms = self.schedule.now_ms + 1 + int(self._dice.random() * self._jitter_ms)
+        at_ms = self.schedule.now_ms + 1 + int(self._dice.random() * JITTER_MS)
         client.down_at_ms = max(at_ms, client.down_at_ms)
         self.schedule.at(client.down_at_ms, self._passes, (client, act, about))
 

@@ -90,12 +90,10 @@ STRATEGIES = {
 }
 
 
-def story(design: Design, home: Path, zookeeper: ZooKeeper | None, *, partitions: int = 6, rate: int = 200) -> Story:
+def story(design: Design, home: Path, zookeeper: ZooKeeper | None) -> Story:
     number = int(design.partition(" ")[0])
     strategy, new = STRATEGIES.get(design, ("range", None))
-    with Stage(
-        home, design=number, partitions=partitions, strategies=[strategy], rate=rate, zookeeper=zookeeper
-    ) as stage:
+    with Stage(home, design=number, partitions=6, strategies=[strategy], zookeeper=zookeeper) as stage:
         stage.add("c1")
         stage.add("c2")
         stage.settle()

@@ -36,6 +36,9 @@ from coterie.history.zookeeper import ZooKeeper
 __all__ = ["GROUP", "TOPIC", "Stage"]
 
 TOPIC, GROUP = "t", "g"
+BROKERS = 2
+RATE = 200
+"""Records a second."""
 BROKER_NAME = "broker-"
 PATIENCE_S, PAUSE_S = 60.0, 0.05
 CALM_S = 0.3
@@ -53,8 +56,6 @@ class Stage:
         design: int,
         partitions: int,
         strategies: Sequence[str] = ("range",),
-        brokers: int = 2,
-        rate: int = 200,
         zookeeper: ZooKeeper | None = None,
     ) -> None:
         """`strategies`: of the consumers, but under design 2 of the brokers, and there is one.
@@ -66,11 +67,9 @@ class Stage:
         self.strategies = list(strategies)
         self.partitions = partitions
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.broker = Broker(None, BROKER, nodes=brokers)
+        self.broker = Broker(None, BROKER, nodes=BROKERS)
         self._zookeeper = zookeeper
         self._address = ""
-        self.brokers = [str(number) for number in range(1, brokers + 1)]
-        self._rate = rate
         self._stops = threading.Event()
         self._stream = threading.Thread(target=self._produce, name="stream", daemon=True)
         self._opened = ExitStack()
@@ -85,8 +84,8 @@ class Stage:
             self.admin = opened.enter_context(Admin({"bootstrap.servers": self.broker.bootstrap_servers}))
             checked(self.admin.create_topics([NewTopic(TOPIC, self.partitions)]))
             opened.callback(self._end_all)
-            for broker in self.brokers:
-                self.add_broker(broker)
+            for number in range(BROKERS):
+                self.add_broker(str(number + 1))
             self._stream.start()
             self._opened = opened.pop_all()
         return self
@@ -156,7 +155,7 @@ class Stage:
         with Producer({"bootstrap.servers": self.broker.bootstrap_servers}) as producer:
             number = 0
             while not self._stops.wait(0.05):
-                for _ in range(max(self._rate // 20, 1)):
+                for _ in range(RATE // 20):
                     number += 1
                     producer.send(TOPIC, str(number), partition=number % self.partitions)
 

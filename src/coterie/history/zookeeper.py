@@ -24,6 +24,8 @@ __all__ = ["ZooKeeper", "why_not"]
 
 HOST = "127.0.0.1"
 PATIENCE_S, PAUSE_S = 60.0, 0.05
+TICK_MS = 500
+"""Sessions last from two to twenty ticks."""
 MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
 FLAGS = (
     "-Xmx256m",
@@ -55,13 +57,11 @@ def _jars() -> Path | None:
 
 
 class ZooKeeper:
-    def __init__(self, directory: Path, *, tick_ms: int = 500) -> None:
-        """`tick_ms`: sessions last from two to twenty ticks."""
+    def __init__(self, directory: Path) -> None:
         reason = why_not()
         if reason is not None:
             raise CoterieError(reason)
         self._directory = directory
-        self._tick_ms = tick_ms
         self._log = directory / "zookeeper.log"
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -76,7 +76,7 @@ class ZooKeeper:
         self._directory.mkdir(parents=True, exist_ok=True)
         self.port = _free_port()
         settings = {
-            "tickTime": self._tick_ms,
+            "tickTime": TICK_MS,
             "dataDir": self._directory / "data",
             "clientPort": self.port,
             "clientPortAddress": HOST,

@@ -6,7 +6,6 @@ quarters, then one by one; at last the run ends soon after it broke.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from coterie.sim.run import Outcome, simulate
@@ -16,7 +15,7 @@ __all__ = ["shrink"]
 MOST_RUNS = 150
 
 
-def shrink(found: Outcome, progress: Callable[[int, int], None] = lambda _runs, _left: None) -> Outcome:
+def shrink(found: Outcome) -> Outcome:
     best, runs = found, 0
     size = max(len(best.plan.kept) // 2, 1)
     while True:
@@ -30,7 +29,6 @@ def shrink(found: Outcome, progress: Callable[[int, int], None] = lambda _runs, 
                 continue
             tried = simulate(best.plan.without(some))
             runs += 1
-            progress(runs, len(best.plan.kept))
             if tried.broken == best.broken:
                 best = tried
         if size > 1:

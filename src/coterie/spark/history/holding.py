@@ -63,15 +63,13 @@ class Holding:
         self.free_since_ms: dict[Place, int] = {}
         self.ended: list[tuple[Place, _Open, int, int, str]] = []
 
-    def become(
-        self, owners: Mapping[Place, Holder], members: Iterable[str], at_ms: int, generation: int, why_lost: str = ""
-    ) -> Change:
+    def become(self, owners: Mapping[Place, Holder], members: Iterable[str], at_ms: int, generation: int) -> Change:
         """A new assignment of the whole group."""
         change, there = Change(), set(members)
         for place, held in list(self.open.items()):
             if place not in owners:
-                gone = GIVEN_UP if held.holder.member_id in there else MEMBER_GONE
-                self.end(place, at_ms, generation, why_lost or gone)
+                why = GIVEN_UP if held.holder.member_id in there else MEMBER_GONE
+                self.end(place, at_ms, generation, why)
         for place, holder in owners.items():
             self.give(place, holder, at_ms, generation, change)
         return change
