@@ -62,3 +62,17 @@ def test_a_pause_doubles_up_to_its_limit(failures: int, plain: int) -> None:
 def test_a_limit_below_the_first_pause_is_no_limit() -> None:
     """As in Java, where retry.backoff.max.ms below retry.backoff.ms means the latter."""
     assert backoff_ms(3, 100, 50, 0.5) == 100
+
+
+def test_why_there_is_no_leader_is_the_topics_error_a_partition_that_is_not_there_or_the_moment() -> None:
+    known = learn(Metadata(), news(5, NO_LEADER), is_all=False)
+    gone = learn(
+        known,
+        Response(brokers=[], topics=[DescribedTopic(name="x", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]),
+        is_all=False,
+    )
+    assert known.why_no_leader("t", 0, "reading").code is ErrorCode.LEADER_NOT_AVAILABLE
+    assert "the topic has 1 partitions" in str(known.why_no_leader("t", 7, "reading"))
+    for topic, partition in (("t", 7), ("nowhere", 0), ("x", 0)):
+        error = gone.why_no_leader(topic, partition, "reading")
+        assert error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and str(error).startswith("reading")

@@ -1,7 +1,9 @@
 """Our side of the wire: consumer, producer and admin for Coterie or any Kafka cluster, and the member without I/O.
 
 Knows nothing of the broker's room. Read `connection.py` first (one socket), then `cluster.py` (who leads what, and the
-way there); what a caller holds is in `words.py`, what can be set in `settings.py`.
+way there). A consumer is `consumer.py` or `async_consumer.py` (the faces), `consuming.py` and `reading.py` (asyncio),
+`member/` and `fetching.py` (which decide); a producer is `producer.py`, `sender.py` and `batching.py` in the same way.
+What a caller holds is in `words.py`, what can be set in `settings.py`.
 """
 
 from __future__ import annotations

@@ -185,16 +185,9 @@ class Cluster:
         found = self.metadata.leader(topic, partition)
         if found == NO_LEADER or not self.knows(topic):
             found = (await self.refresh([topic], timeout_ms=timeout_ms)).leader(topic, partition)
-        if found != NO_LEADER:
-            return found
-        what = f"looking for the leader of {topic}-{partition}"
-        known = self.metadata.topics.get(topic)
-        if known is not None and known.error:
-            raise KafkaError.of(known.error, what)
-        if known is None or partition not in known.partitions:
-            has = f"the topic has {len(known.partitions)} partitions" if known else None
-            raise KafkaError.of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what, has)
-        raise KafkaError.of(ErrorCode.LEADER_NOT_AVAILABLE, what)
+        if found == NO_LEADER:
+            raise self.metadata.why_no_leader(topic, partition, f"looking for the leader of {topic}-{partition}")
+        return found
 
     async def controller(self) -> int:
         """The node that topics are created, changed and deleted by."""

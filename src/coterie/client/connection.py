@@ -11,7 +11,6 @@ import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import ModuleType
 from typing import Any, NamedTuple, Self, cast
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple, Self, cast
 from coterie.apis import api_versions
 from coterie.apis.api import Api
 from coterie.client.settings import Address, ClientSettings
+from coterie.client.versions import Versions, version_after_refusal
 from coterie.errors import (
     ConnectionLostError,
     ErrorCode,
@@ -63,6 +63,8 @@ class _Asked(NamedTuple):
 
 
 class Connection(asyncio.BufferedProtocol):
+    _versions: Versions
+
     def __init__(self, address: Address, settings: ClientSettings) -> None:
         self.address = address
         self._client_id = settings.client_id or SOFTWARE
@@ -72,8 +74,6 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._asked: deque[_Asked] = deque()
         self._last_correlation_id = 0
-        self._ranges: Mapping[int, range] = {}
-        self._versions: dict[tuple[int, int | None], int] = {}
         self._used_at = self._loop.time()
         self._idle_timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
@@ -123,28 +123,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def version_of(self, api: ModuleType, at_most: int | None = None) -> int:
         """The highest version both sides speak, and not above `at_most`."""
-        row: Api = api.API
-        key = (row.key, at_most)
-        version = self._versions.get(key)
-        if version is None:
-            version = self._versions[key] = self._common_version(row, at_most)
-        return version
-
-    def _common_version(self, row: Api, at_most: int | None) -> int:
-        theirs = self._ranges.get(row.key, range(0))
-        limit = row.versions[-1] if at_most is None else at_most
-        ours = [version for version in row.versions if row.serves(version) and version <= limit]
-        if not theirs:
-            raise UnsupportedVersionError(
-                f"{self.address} does not speak {row.name} at all, of which we speak versions {_span(ours)}"
-            )
-        common = [version for version in ours if version in theirs]
-        if not common:
-            raise UnsupportedVersionError(
-                f"{self.address} speaks {row.name} in versions {_span(theirs)}, we in {_span(ours)}: "
-                "there is none in common"
-            )
-        return common[-1]
+        return self._versions.of(api, at_most)
 
     async def send(
         self,
@@ -218,19 +197,16 @@ class Connection(asyncio.BufferedProtocol):
         self._end(ConnectionLostError(f"{said}, so that the connection was closed"))
 
     async def _learn_versions(self) -> None:
-        """From our latest version down: a broker that does not know it says in version 0 what it knows (KIP-511)."""
-        row = api_versions.API
+        """From our latest version down."""
         request = api_versions.Request(client_software_name=SOFTWARE, client_software_version=__version__)
-        version = row.versions[-1]
-        response = await self._ask_versions(request, version)
+        response = await self._ask_versions(request, api_versions.API.versions[-1])
         if response.error is ErrorCode.UNSUPPORTED_VERSION:
-            theirs = [each.max_version for each in response.api_keys if each.api_key == row.key]
-            response = await self._ask_versions(request, min([version, *theirs]) if theirs else 0)
+            response = await self._ask_versions(request, version_after_refusal(response))
         if response.error:
             raise self._end(
                 UnsupportedVersionError(f"{self.address} answered ApiVersions with {response.error.name}: is it Kafka?")
             )
-        self._ranges = {each.api_key: range(each.min_version, each.max_version + 1) for each in response.api_keys}
+        self._versions = Versions(self.address, response)
 
     async def _ask_versions(self, request: api_versions.Request, version: int) -> api_versions.Response:
         body = api_versions.write_request(request, version)
@@ -332,10 +308,6 @@ class Connection(asyncio.BufferedProtocol):
 def _again(error: KafkaError, more: str = "") -> KafkaError:
     """One for each who waits, since an exception that is raised carries its own trace."""
     return type(error)(f"{error}{more}", error.code)
-
-
-def _span(versions: Sequence[int]) -> str:
-    return f"{versions[0]} to {versions[-1]}"
 
 
 def _why(error: Exception) -> str:

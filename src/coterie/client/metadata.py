@@ -8,7 +8,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from coterie.apis.metadata import DescribedPartition, DescribedTopic, Response
-from coterie.errors import ErrorCode
+from coterie.errors import ErrorCode, KafkaError
 
 __all__ = ["NO_LEADER", "Metadata", "Node", "Partition", "Topic", "learn"]
 
@@ -57,6 +57,16 @@ class Metadata:
         known = self.topics.get(topic)
         found = known.partitions.get(partition) if known else None
         return found.leader if found else NO_LEADER
+
+    def why_no_leader(self, topic: str, partition: int, what: str) -> KafkaError:
+        """What to say when `leader` knows of none; `what` was being done."""
+        known = self.topics.get(topic)
+        if known is not None and known.error:
+            return KafkaError.of(known.error, what)
+        if known is not None and partition in known.partitions:
+            return KafkaError.of(ErrorCode.LEADER_NOT_AVAILABLE, what)
+        has = f"the topic has {len(known.partitions)} partitions" if known is not None else None
+        return KafkaError.of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what, has)
 
     def topic_names(self) -> dict[UUID, str]:
         return {topic.id: name for name, topic in self.topics.items() if topic.id is not None}

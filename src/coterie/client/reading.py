@@ -34,7 +34,7 @@ from coterie.client.offset_lookup import answers, questions
 from coterie.client.resets import parse_reset
 from coterie.client.settings import ConsumerSettings
 from coterie.client.words import OffsetAndMetadata, TopicPartition
-from coterie.errors import CoterieError, ErrorCode, KafkaError, RequestTimedOutError
+from coterie.errors import CoterieError, KafkaError, RequestTimedOutError
 
 __all__ = ["Reading"]
 
@@ -192,7 +192,8 @@ class Reading:
             read_committed=self._settings.reads_committed,
             timeout_ms=self._settings.request_timeout_ms,
         )
-        found = {one: Found(error=self._no_leader(one)) for one in unknown}
+        why = self._cluster.metadata.why_no_leader
+        found = {one: Found(error=why(*one, f"looking for an offset of {one}")) for one in unknown}
         questioned = [self._list_from(node_id, request, left_ms) for node_id, request in asked.items()]
         for part in await asyncio.gather(*questioned):
             found |= part
@@ -211,15 +212,6 @@ class Reading:
             partitions = [(topic.name, one.partition) for topic in request.topics for one in topic.partitions]
             return {TopicPartition(*one): failed for one in partitions}
         return dict(answers(response))
-
-    def _no_leader(self, one: TopicPartition) -> KafkaError:
-        known = self._cluster.metadata.topics.get(one.topic)
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if known is not None and known.error:
-            code = known.error
-        elif known is not None and one.partition in known.partitions:
-            code = ErrorCode.LEADER_NOT_AVAILABLE
-        return KafkaError.of(code, f"looking for an offset of {one}")
 
 
 def _as_kafka_error(error: Exception) -> KafkaError:
