@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
 from coterie.wire.batch import Compression, TimestampType, assign, stamp_time
-from coterie.wire.fetched import FetchedRecords
+from coterie.wire.fetched import NO_PROGRESS, FetchedRecords, end_of
 from coterie.wire.records import BatchRecord, EndMarker, Record, build_batch, build_marker
 
 
@@ -148,3 +148,29 @@ def test_garbage_raises_malformed_and_nothing_else(changes: list[tuple[int, int]
             before = found.next_offset
     except MalformedError:
         pass
+
+
+# --- where the next fetch begins --------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(1, 5), max_size=4), st.integers(0, 400))
+def test_the_next_fetch_begins_behind_the_last_whole_batch_as_if_all_had_been_read(counts: list[int], cut: int) -> None:
+    starts = [sum(counts[:at]) for at in range(len(counts))]
+    data = b"".join(batch_at(start, count) for start, count in zip(starts, counts, strict=True))
+    data = data[: max(len(data) - cut, 0)]
+    found = fetched(data)
+    try:
+        found.take(1_000)
+    except MalformedError:
+        assert end_of(memoryview(data), 0) == NO_PROGRESS
+    else:
+        assert end_of(memoryview(data), 0) == (found.next_offset or NO_PROGRESS)
+
+
+def test_bytes_that_lead_nowhere_make_no_progress() -> None:
+    whole = bytes(batch_at(0))
+    absurd = bytearray(batch_at(3))
+    absurd[8:12] = b"\0\0\0\1"
+    for data, offset in ((b"", 0), (whole[:-1], 0), (whole, 3), (whole + absurd, 0)):
+        assert end_of(memoryview(data), offset) == NO_PROGRESS
+    assert end_of(memoryview(whole + whole[:70]), 1) == 3

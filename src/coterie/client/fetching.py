@@ -34,9 +34,10 @@ from coterie.client.fetch_wishes import (
 )
 from coterie.client.places import Need, Place
 from coterie.client.resets import LATEST, NO_RESET, Reset
-from coterie.client.unpacking import NO_PROGRESS, Chunk
+from coterie.client.unpacking import Chunk
 from coterie.client.words import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError
+from coterie.wire.fetched import NO_PROGRESS
 from coterie.wire.records import Record
 
 __all__ = ["Fetcher", "NotAssignedError"]

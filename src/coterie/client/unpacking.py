@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from struct import Struct
 
 from coterie.apis.fetch import AbortedTransaction
-from coterie.wire.batch import HEADER_SIZE
 from coterie.wire.buffer import Buffer
-from coterie.wire.fetched import FetchedRecords
+from coterie.wire.fetched import FetchedRecords, end_of
 from coterie.wire.records import Record
 
-__all__ = ["NO_PROGRESS", "Chunk"]
-
-_PREFIX = Struct(">qi")
-_LAST_OFFSET_DELTA = Struct(">i")
-_LAST_OFFSET_DELTA_AT = 23
-_SMALLEST_LENGTH = HEADER_SIZE - _PREFIX.size
-
-NO_PROGRESS = -1
+__all__ = ["Chunk"]
 
 
 class Chunk(FetchedRecords):
@@ -55,17 +46,3 @@ class Chunk(FetchedRecords):
     def size(self) -> int:
         """Bytes that are still to be unpacked."""
         return len(self._data) - self._at
-
-
-def end_of(data: memoryview, offset: int) -> int:
-    """The offset after the last whole batch, by the headers alone, if that is beyond `offset`."""
-    at, end = 0, NO_PROGRESS
-    while len(data) - at >= HEADER_SIZE:
-        base_offset, length = _PREFIX.unpack_from(data, at)
-        if length < _SMALLEST_LENGTH:
-            return NO_PROGRESS
-        (delta,) = _LAST_OFFSET_DELTA.unpack_from(data, at + _LAST_OFFSET_DELTA_AT)
-        at += _PREFIX.size + length
-        if at <= len(data):
-            end = base_offset + delta + 1
-    return end if end > offset else NO_PROGRESS

@@ -26,8 +26,7 @@ from coterie.spark.options import SourceOptions
 from coterie.spark.places import EARLIEST, LATEST
 from coterie.spark.planning import Slice
 from coterie.wire.arrow import ArrowReader
-from coterie.wire.batch import HEADER_SIZE, parse_header
-from coterie.wire.fetched import FetchedBatches
+from coterie.wire.fetched import NO_PROGRESS, FetchedBatches, end_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -192,7 +191,10 @@ class _Fetcher:
         aborted = None
         if settings.reads_committed:
             aborted = [(each.first_offset, each.producer_id) for each in answer.aborted_transactions or ()]
-        return _Fetched(position, data, aborted, _next_offset(data, position))
+        end = end_of(memoryview(data), position)
+        if data and end == NO_PROGRESS:
+            _raise_what_is_wrong(FetchedBatches(piece.topic, piece.partition, data, next_offset=position))
+        return _Fetched(position, data, aborted, max(end, position))
 
     async def _out_of_range(self, cluster: Cluster, position: int) -> _LostError:
         look = _Offsets(cluster)
@@ -221,18 +223,6 @@ class _Offsets(TopicsAdmin):
 _IS_GIVEN = "max.partition.fetch.bytes"
 
 
-def _next_offset(data: Any, position: int) -> int:
-    """Behind the last whole batch, so that the next fetch need not wait until these are read."""
-    view = memoryview(data)
-    at = 0
-    while len(view) - at >= HEADER_SIZE:
-        header = parse_header(view, at)
-        if header.size > len(view) - at:
-            break
-        position = max(position, header.next_offset)
-        at += header.size
-    if at == 0 and view:
-        raise MalformedError(
-            f"{len(view)} bytes at offset {position} hold no whole batch: raise kafka.max.partition.fetch.bytes"
-        )
-    return position
+def _raise_what_is_wrong(batches: FetchedBatches) -> None:
+    while (found := batches.next_batch()) is not None:
+        batches.passed(found[0])

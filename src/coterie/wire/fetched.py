@@ -11,6 +11,7 @@ first offset of its aborted transaction to the marker that ends it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from struct import Struct
 
 from coterie.errors import MalformedError
 from coterie.wire.batch import HEADER_SIZE, BatchHeader, CorruptBatchError, check_sum, parse_header
@@ -18,7 +19,31 @@ from coterie.wire.buffer import Buffer
 from coterie.wire.compression import Scratch, decompress
 from coterie.wire.records import MAX_DECOMPRESSED, MAX_OFFSET, Record, marker_of, read_records
 
-__all__ = ["FetchedBatches", "FetchedRecords"]
+__all__ = ["NO_PROGRESS", "FetchedBatches", "FetchedRecords", "end_of"]
+
+_PREFIX = Struct(">qi")
+_LAST_OFFSET_DELTA = Struct(">i")
+_LAST_OFFSET_DELTA_AT = 23
+_SMALLEST_LENGTH = HEADER_SIZE - _PREFIX.size
+
+NO_PROGRESS = -1
+
+
+def end_of(data: memoryview, offset: int) -> int:
+    """The offset after the last whole batch, by the headers alone, if that is beyond `offset`; else NO_PROGRESS.
+
+    So the next fetch need not wait until these records are read. What is wrong, if anything is, reading them will tell.
+    """
+    at, end = 0, NO_PROGRESS
+    while len(data) - at >= HEADER_SIZE:
+        base_offset, length = _PREFIX.unpack_from(data, at)
+        if length < _SMALLEST_LENGTH:
+            return NO_PROGRESS
+        (delta,) = _LAST_OFFSET_DELTA.unpack_from(data, at + _LAST_OFFSET_DELTA_AT)
+        at += _PREFIX.size + length
+        if at <= len(data):
+            end = base_offset + delta + 1
+    return end if end > offset else NO_PROGRESS
 
 
 class FetchedBatches:
