@@ -9,6 +9,9 @@ from __future__ import annotations
 from enum import IntEnum
 
 __all__ = [
+    "NO_SUCH_TOPIC",
+    "RETRIABLE",
+    "STALE_METADATA",
     "AuthorizationError",
     "CommitFailedError",
     "ConnectionLostError",
@@ -215,6 +218,9 @@ RETRIABLE = frozenset(
     }
 )
 """The codes whose exception is a RetriableException in Java: the same request may succeed a little later."""
+
+NO_SUCH_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""By name, or by id. It may be a moment until a broker hears of a new one."""
 
 STALE_METADATA = frozenset(
     {

@@ -9,7 +9,7 @@ from coterie.client.admin.results import checked
 from coterie.client.admin.topics import TopicsAdmin
 from coterie.client.cluster import Cluster
 from coterie.client.words import OffsetAndMetadata, TopicPartition
-from coterie.errors import CoterieError, ErrorCode, KafkaError
+from coterie.errors import NO_SUCH_TOPIC, CoterieError, ErrorCode, KafkaError
 from coterie.spark.options import SourceOptions
 from coterie.spark.places import LATEST, NO_OFFSET, AtTime, AtTimes, Committed, Place, named, questions, settled
 
@@ -68,8 +68,9 @@ class Looking(TopicsAdmin, GroupsAdmin):
     async def known_offsets(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The same without those that are gone."""
         found = await self.list_offsets(asked, read_committed=self._is_committed_only)
-        gone = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
-        there = {each: one for each, one in found.items() if not (isinstance(one, KafkaError) and one.code in gone)}
+        there = {
+            each: one for each, one in found.items() if not (isinstance(one, KafkaError) and one.code in NO_SUCH_TOPIC)
+        }
         return {each: listed.offset for each, listed in checked(there).items()}
 
     async def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

@@ -20,7 +20,7 @@ from coterie.client.clock import clock_ms
 from coterie.client.cluster import Cluster
 from coterie.client.settings import ConsumerSettings
 from coterie.client.words import TopicPartition
-from coterie.errors import STALE_METADATA, ErrorCode, KafkaError, MalformedError
+from coterie.errors import NO_SUCH_TOPIC, STALE_METADATA, ErrorCode, KafkaError, MalformedError
 from coterie.spark.errors import DataLossError
 from coterie.spark.options import SourceOptions
 from coterie.spark.places import EARLIEST, LATEST
@@ -41,7 +41,6 @@ FETCH_BYTES = 4 * 1024 * 1024
 """Of one partition at a time, unless kafka.max.partition.fetch.bytes is given: there is no other that could starve."""
 GONE_AFTER = 3
 """So often must a cluster say that there is no such topic until it is believed: news of a topic takes its time."""
-_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 class _Fetched(NamedTuple):
@@ -148,7 +147,7 @@ class _Fetcher:
                 error = raised
             if error is not None and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise await self._out_of_range(cluster, position)
-            if error is not None and error.code in _GONE:
+            if error is not None and error.code in NO_SUCH_TOPIC:
                 times_gone += 1
                 if times_gone >= GONE_AFTER:
                     raise _LostError(f"{self._place} is gone, and with it what was at {self._span(position)}.", None)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from coterie.client.cluster import Cluster
 from coterie.client.words import TopicPartition
-from coterie.errors import RETRIABLE, ConnectionLostError, ErrorCode, KafkaError, RequestTimedOutError
+from coterie.errors import NO_SUCH_TOPIC, RETRIABLE, ConnectionLostError, ErrorCode, KafkaError, RequestTimedOutError
 
 __all__ = ["FOR_GROUPS", "FOR_PARTITIONS", "FOR_TOPICS", "by_node", "by_topic", "checked", "each", "failure"]
 
@@ -27,7 +27,7 @@ FOR_GROUPS = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-FOR_PARTITIONS = RETRIABLE - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+FOR_PARTITIONS = RETRIABLE - NO_SUCH_TOPIC
 """A topic that is not there is an answer: who asks for it wants to know now, not when the time is up."""
 
 
