@@ -1,4 +1,4 @@
-"""Every option of source and sink, and what may not be said together; pure. docs/spark.md has the table.
+"""Every option of source and sink, and what may not be said together; pure. docs/spark-options.md has the table.
 
 Names and meanings are those of Spark's Kafka source and sink, so that `format("kafka")` becomes `format("coterie")` and
 nothing else changes. As there, the case of a name does not count, and `kafka.*` are the settings of the client.
@@ -15,21 +15,10 @@ from typing import Any, TypeVar
 
 from coterie.client.settings import ConsumerSettings, ProducerSettings
 from coterie.client.words import TopicPartition
-from coterie.errors import MalformedError
 from coterie.settings import SettingsError
 from coterie.settings.kinds import Flag, Word, Words, int32, int64
-from coterie.spark.places import (
-    EARLIEST,
-    LATEST,
-    AtOffsets,
-    AtTime,
-    AtTimes,
-    Committed,
-    Everywhere,
-    Place,
-    parse_assignment,
-    parse_numbers,
-)
+from coterie.spark.option_kinds import Assignment, Duration, Offsets, Regex, Times
+from coterie.spark.places import EARLIEST, LATEST, AtOffsets, AtTime, Committed, Everywhere, Place
 
 __all__ = ["OPTIONS", "Option", "SinkOptions", "SourceOptions", "Use"]
 
@@ -47,72 +36,6 @@ class Use(Enum):
 
 
 BATCH, STREAM, SINK = Use
-
-
-class _Assignment(Words):
-    @property
-    def allowed(self) -> str:
-        return 'JSON of topics and their partitions, as in {"orders": [0, 1]}'
-
-    def read(self, text: str) -> Any:
-        return parse_assignment(text)
-
-
-class _Regex(Word):
-    @property
-    def allowed(self) -> str:
-        return "a regular expression for the whole name of a topic"
-
-    def read(self, text: str) -> Any:
-        try:
-            return re.compile(text)
-        except re.error as error:
-            raise ValueError(error) from None
-
-
-class _Offsets(Word):
-    """Some words, or JSON of offsets."""
-
-    @property
-    def allowed(self) -> str:
-        return f'{", ".join(self.choices)}, or JSON of offsets, as in {{"orders": {{"0": 23, "1": -2}}}}'
-
-    def read(self, text: str) -> Any:
-        word = text.strip().lower()
-        if word in self.choices:
-            return {"earliest": Everywhere(EARLIEST), "latest": Everywhere(LATEST), "committed": Committed()}[word]
-        offsets = parse_numbers(text)
-        for partition, offset in offsets.items():
-            if offset < EARLIEST:
-                raise MalformedError(f"{partition} has {offset}: offsets begin at 0; -1 is the latest, -2 the earliest")
-        return AtOffsets(offsets)
-
-
-class _Times(Word):
-    @property
-    def allowed(self) -> str:
-        return 'JSON of times in milliseconds, as in {"orders": {"0": 1700000000000}}'
-
-    def read(self, text: str) -> Any:
-        times = parse_numbers(text)
-        for partition, time in times.items():
-            if time < 0:
-                raise MalformedError(f"{partition} has {time}: a time is milliseconds since 1970")
-        return AtTimes(times)
-
-
-class _Duration(Word):
-    _UNITS: Mapping[str, int] = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-    @property
-    def allowed(self) -> str:
-        return f"a whole number and one of {', '.join(self._UNITS)}, as in 15m"
-
-    def read(self, text: str) -> Any:
-        found = re.fullmatch(r"\s*([0-9]{1,15})\s*([a-z]*)\s*", text.lower(), re.ASCII)
-        if found is None or (found[2] or "ms") not in self._UNITS:
-            raise ValueError(text)
-        return int(found[1]) * self._UNITS[found[2] or "ms"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +60,8 @@ _RETRIED = "kafka.default.api.timeout.ms and kafka.retry.backoff.ms say how long
 
 OPTIONS: Sequence[Option] = (
     Option("subscribe", Words(), _READ, "Topics, with commas between them."),
-    Option("subscribePattern", _Regex(), _READ, "All topics whose whole name matches, those that come later too."),
-    Option("assign", _Assignment(), _READ, "These partitions and no others."),
+    Option("subscribePattern", Regex(), _READ, "All topics whose whole name matches, those that come later too."),
+    Option("assign", Assignment(), _READ, "These partitions and no others."),
     Option(
         "groupId",
         Word(is_empty_allowed=False),
@@ -155,12 +78,12 @@ OPTIONS: Sequence[Option] = (
     ),
     Option(
         "startingOffsets",
-        _Offsets(("earliest", "latest", "committed")),
+        Offsets(("earliest", "latest", "committed")),
         _READ,
         "Where a query begins that has no checkpoint yet. Default: earliest for a batch, latest for a stream, "
         "committed with groupId. With groupId it is for partitions that the group has no offset for.",
     ),
-    Option("startingOffsetsByTimestamp", _Times(), _READ, "The first record at or after a time, for each partition."),
+    Option("startingOffsetsByTimestamp", Times(), _READ, "The first record at or after a time, for each partition."),
     Option("startingTimestamp", int64(0), _READ, "The first record at or after a time (ms), in every partition."),
     Option(
         "startingOffsetsByTimestampStrategy",
@@ -169,8 +92,8 @@ OPTIONS: Sequence[Option] = (
         "If there is no record after the time: fail, or begin with what comes.",
         "error",
     ),
-    Option("endingOffsets", _Offsets(("latest",)), _BATCH, "Where a batch ends: before these offsets.", None),
-    Option("endingOffsetsByTimestamp", _Times(), _BATCH, "Before the first record at or after a time; else the end."),
+    Option("endingOffsets", Offsets(("latest",)), _BATCH, "Where a batch ends: before these offsets.", None),
+    Option("endingOffsetsByTimestamp", Times(), _BATCH, "Before the first record at or after a time; else the end."),
     Option("endingTimestamp", int64(0), _BATCH, "The same, one time for all."),
     Option(
         "failOnDataLoss",
@@ -181,7 +104,7 @@ OPTIONS: Sequence[Option] = (
     ),
     Option("maxOffsetsPerTrigger", int64(1), _READ, "The most a batch reads, shared by what waits in each partition."),
     Option("minOffsetsPerTrigger", int64(1), _READ, "A batch waits for so many,"),
-    Option("maxTriggerDelay", _Duration(), _READ, "but not longer than this.", 15 * 60_000),
+    Option("maxTriggerDelay", Duration(), _READ, "but not longer than this.", 15 * 60_000),
     Option("minPartitions", int32(1, 1_000_000), _READ, "At least so many tasks, large partitions cut into several."),
     Option("maxRecordsPerPartition", int64(1), _READ, "The most one task reads."),
     Option("includeHeaders", Flag(), _ALL, "Whether there is a column of the records' headers.", False),
@@ -306,7 +229,11 @@ def _value(option: Option, text: str, problems: list[str]) -> Any:
 def _unknown(given_name: str) -> str:
     known = {name.lower(): name for name in (*(each.name for each in OPTIONS), "kafka.bootstrap.servers")}
     nearest = get_close_matches(given_name.lower(), known, n=1, cutoff=0.6)
-    hint = f"did you mean {known[nearest[0]]}?" if nearest else "docs/spark.md has them all; kafka.* are the client's"
+    hint = (
+        f"did you mean {known[nearest[0]]}?"
+        if nearest
+        else "docs/spark-options.md has them all; kafka.* are the client's"
+    )
     return f"{given_name}: there is no such option; {hint}"
 
 
