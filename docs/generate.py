@@ -13,7 +13,8 @@ from coterie.broker.settings import SETTINGS, Part
 from coterie.broker.sources import ALIASES
 from coterie.broker.topic_configs import TOPIC_CONFIGS
 from coterie.client.member import states as member_states
-from coterie.client.settings import REFUSED, TABLES, AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings
+from coterie.client.refused import REFUSED
+from coterie.client.settings import TABLES, AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings
 from coterie.client.settings import Part as ClientPart
 from coterie.errors import ErrorCode
 from coterie.group.states import NEXT, Answer, Do, State

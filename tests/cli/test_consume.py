@@ -17,7 +17,7 @@ from broker.peer import Peer
 from coterie.cli.app import app
 from coterie.cli.consume import Wanted, _settings
 from coterie.cli.record_format import as_format, as_json
-from coterie.client.settings import Address
+from coterie.client.addresses import Address
 from coterie.errors import CoterieError
 from coterie.wire.batch import TimestampType
 from coterie.wire.records import Record

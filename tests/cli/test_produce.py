@@ -16,7 +16,8 @@ import coterie
 from broker.peer import Peer
 from coterie.cli.app import app
 from coterie.cli.produce import DEFAULTS, InputError, Outgoing, outgoing, read_json, split_lines
-from coterie.client.settings import Address, ProducerSettings
+from coterie.client.addresses import Address
+from coterie.client.settings import ProducerSettings
 from coterie.wire.batch import Compression, batches
 from coterie.wire.records import BatchRecord, records
 

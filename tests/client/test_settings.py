@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer
+from coterie.client.addresses import Address
 from coterie.client.durations import duration_ms
+from coterie.client.refused import REFUSED
 from coterie.client.settings import (
-    REFUSED,
     TABLES,
-    Address,
     AdminSettings,
     ClientSettings,
     ConsumerSettings,

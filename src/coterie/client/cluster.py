@@ -13,10 +13,11 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from coterie.apis import find_coordinator, metadata
+from coterie.client.addresses import Address
 from coterie.client.backoff import backoff_ms
 from coterie.client.connection import Connection
 from coterie.client.metadata import NO_LEADER, Metadata, Node, learn
-from coterie.client.settings import Address, ClientSettings
+from coterie.client.settings import ClientSettings
 from coterie.errors import (
     STALE_METADATA,
     ConnectionLostError,

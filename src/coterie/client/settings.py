@@ -5,7 +5,7 @@
     AdminSettings.load(properties=text, sets=["request.timeout.ms=5000"])
 
 These classes are the table; docs/client-settings.md is printed from it. What the Java clients have and we have not is
-below: refused, with what to do instead.
+in `refused.py`.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import NamedTuple, Self
+from typing import Self
 
+from coterie.client.addresses import Address, parse_addresses
 from coterie.client.durations import duration_ms
+from coterie.client.refused import NO_TLS, REFUSED
 from coterie.settings.kinds import Flag, Word, Words, int32, int64, text_of
 from coterie.settings.setting import SettingsError, rows_of, setting
 from coterie.settings.sources import Given, Ignored, Table, from_properties, from_sets, settle
 
 __all__ = [
     "TABLES",
-    "Address",
     "AdminSettings",
     "ClientSettings",
     "ConsumerSettings",
     "Part",
     "ProducerSettings",
     "check_mapping",
-    "parse_addresses",
 ]
 
 
@@ -43,58 +43,8 @@ class Part(Enum):
 
 CLIENT, GROUP, FETCH, PRODUCER = Part
 
-_NO_TLS = "only PLAINTEXT is spoken so far. Connect to a listener of that kind"
 _NO_METRICS = "there are no metrics to sample or push"
-_NO_TRANSACTIONS = "there are no transactions yet; leave it out, and the producer is idempotent"
 _OWN_CHOICE = "a slow broker gets less as its queue grows, and is never left out"
-
-REFUSED: Mapping[str, Sequence[str]] = {
-    "records carry bytes. Decode them where you read them: record.value.decode()": (
-        "key.deserializer",
-        "value.deserializer",
-    ),
-    "records carry bytes. Encode them where you send them: text.encode()": ("key.serializer", "value.serializer"),
-    "there is no JVM to load a class into. Wrap poll() or send() in a function of yours": ("interceptor.classes",),
-    "there is no JVM to load a class into. Leave it out": ("metric.reporters", "auto.include.jmx.reporter"),
-    "there is no JVM to load a class into. Name the partition in send(), or set partitioner.ignore.keys": (
-        "partitioner.class",
-    ),
-    "values are taken as they are. Read the secret or the file in Python and give what it says": (
-        "config.providers",
-        "config.providers.*",
-    ),
-    _NO_TLS: ("ssl.*", "sasl.*", "security.providers"),
-    "clients talk to brokers. Give bootstrap.servers": ("bootstrap.controllers",),
-    "groups are of the classic protocol, whose assignors are in partition.assignment.strategy": (
-        "group.remote.assignor",
-    ),
-    "there are no share groups": ("share.acknowledgement.mode", "share.acquire.mode"),
-    _NO_TRANSACTIONS: ("transactional.id", "transaction.timeout.ms", "transaction.two.phase.commit.enable"),
-    "it is internal to the Java consumer. Leave it out": ("internal.*",),
-}
-
-
-class Address(NamedTuple):
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def parse_addresses(texts: Sequence[str], problems: list[str]) -> tuple[Address, ...]:
-    """As `bootstrap.servers` has them: host:port, [::1]:port, and a protocol before it, which must be PLAINTEXT."""
-    found = []
-    for text in texts:
-        protocol, _, rest = text.rpartition("://")
-        host, colon, port = rest.rpartition(":")
-        if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= 65_535:
-            problems.append(f"bootstrap.servers has {text!r}: allowed is host:port, for example localhost:9092")
-        elif protocol.upper() not in {"", "PLAINTEXT"}:
-            problems.append(f"bootstrap.servers has {text!r}: {_NO_TLS}")
-        else:
-            found.append(Address(host.removeprefix("[").removesuffix("]"), int(port)))
-    return tuple(found)
 
 
 def check_mapping(values: object) -> None:
@@ -142,7 +92,7 @@ class ClientSettings:
         CLIENT, 300_000, int64(0), "How long to wait before.", unused="bootstrap.servers are asked again at once"
     )
     security_protocol: str = setting(
-        CLIENT, "PLAINTEXT", Word(("PLAINTEXT",), any_case=True), "How connections are protected.", why=_NO_TLS
+        CLIENT, "PLAINTEXT", Word(("PLAINTEXT",), any_case=True), "How connections are protected.", why=NO_TLS
     )
     client_dns_lookup: str = setting(
         CLIENT,
