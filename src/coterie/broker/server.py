@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import resource
-import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from traceback import format_exc
 from typing import Any
 
 from coterie.broker.calls import Connection
@@ -22,8 +20,8 @@ from coterie.broker.facts import ConnectionDropped, Trouble
 from coterie.broker.guard import Guard, silence_of
 from coterie.broker.leadership import Done
 from coterie.broker.pace import Pace
-from coterie.broker.quiet import PERIOD_MS, Quiet
 from coterie.broker.sockets import Link, Port
+from coterie.broker.telling import Telling
 from coterie.broker.turns import TURN_MS, Turns
 from coterie.errors import CoterieError
 from coterie.facts import Fact
@@ -47,8 +45,6 @@ class Server:
     cluster: Cluster
 
     def __init__(self, tell: Callable[[Fact], None]) -> None:
-        self._listener_to_facts = tell
-        self._has_complained = False
         self.ports: list[Port] = []
         self.held_back: set[Link] = set()
         self._loop = asyncio.get_running_loop()
@@ -60,8 +56,8 @@ class Server:
         self._gone = asyncio.Event()
         """Somebody has."""
         self._sweep: asyncio.TimerHandle | None = None
-        self._sums: asyncio.TimerHandle | None = None
-        self._quiet = Quiet()
+        self._telling = Telling(tell)
+        self.tell = self._telling.tell
         self.turns = Turns()
         self._flush_is_due = False
         self._under_way = 0
@@ -155,10 +151,10 @@ class Server:
             self._let_go()
 
     def _let_go(self) -> None:
-        for timer in (self._alarm, self._sweep, self._sums):
+        for timer in (self._alarm, self._sweep):
             if timer is not None:
                 timer.cancel()
-        self._tell_sums()
+        self._telling.close()
         self._disk.shutdown()
         self._chores.shutdown()
         self._toils.shutdown()
@@ -301,27 +297,6 @@ class Server:
             effects = self.cluster.rescue(what, now_ms)
         self.perform(effects)
         self.look_ahead()
-
-    def tell(self, fact: Fact) -> None:
-        for each in self._quiet.hear(fact):
-            self._tell(each)
-        if self._quiet.owes and self._sums is None:
-            self._sums = self._loop.call_later(PERIOD_MS / 1_000, self._tell_sums)
-
-    def _tell_sums(self) -> None:
-        self._sums = None
-        for each in self._quiet.sums(clock_ms()):
-            self._tell(each)
-
-    def _tell(self, fact: Fact) -> None:
-        """Whoever listens to facts must not be able to stop the broker."""
-        try:
-            self._listener_to_facts(fact)
-        except Exception:  # noqa: BLE001
-            if not self._has_complained:
-                self._has_complained = True
-                with suppress(Exception):
-                    sys.stderr.write(f"coterie: facts cannot be told any more, and are lost:\n{format_exc()}")
 
     def perform(self, effects: Sequence[Effect]) -> None:
         """And then, one after the other, what waited for an answer to be sent."""
