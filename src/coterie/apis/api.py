@@ -107,7 +107,7 @@ by_key = MappingProxyType({row.key: row for row in APIS})
 _BY_NAME = {row.name: row for row in APIS}
 
 FIRST_FLEXIBLE = MappingProxyType({row.key: row.flexible for row in APIS})
-"""For `coterie.wire.frames.read_header`: from which version on a request header has tagged fields."""
+"""For `coterie.wire.frames.read_request_header`: from which version on a request header has tagged fields."""
 
 
 def api(name: str) -> Api:
