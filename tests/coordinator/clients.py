@@ -230,6 +230,9 @@ class Clients:
             self.sent[token] = Sent(self.steps, self.world.now_ms, request, client)
         self.acknowledged.said(self.steps, request)
         self.world.send(request)
+        if getattr(request, "producer_id", None) is not None and token in held_back(self.world.shard):
+            # Its marker may overtake it. No producer would send that one: it waits for its commits first.
+            self.acknowledged.doubtful.add(self.steps)
         if group_id and token in self.world.replies and refused(self.world.replies[token]):
             self.check_untouched(request, self.world.replies[token], was, self.world.group(group_id))
         if was is not None:
