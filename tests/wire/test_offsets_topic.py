@@ -20,6 +20,7 @@ from coterie.wire.offsets_topic import (
     read_key,
     read_offset_value,
     read_record,
+    read_record_plainly,
     write_group_value,
     write_key,
     write_offset_value,
@@ -216,6 +217,33 @@ def test_a_record_is_read_as_it_was_written_and_its_key_alone_is_its_tombstone(r
     tombstone = read_key(key)
     assert not isinstance(tombstone, Skipped)
     assert (write_key(tombstone), tombstone.value) == (key, None)
+
+
+usual_offsets = st.builds(
+    CommittedOffset, int64, int32, st.sampled_from(["", "", "m"]), int64, st.none(), st.none() | st.uuids()
+)
+
+
+@given(
+    record=st.builds(OffsetRecord, names | st.just("n" * 600), names, int32, usual_offsets),
+    at=st.integers(-1, 200),
+    byte=st.integers(0, 255),
+    more=st.sampled_from([b"", b"", b"x"]),
+)
+def test_an_offset_read_at_once_is_what_is_read_plainly(record: OffsetRecord, at: int, byte: int, more: bytes) -> None:
+    """Whatever has happened to a byte of it."""
+    key, value = write_record(record)
+    both = bytearray(key + (value or b""))
+    if 0 <= at < len(both):
+        both[at] = byte
+    key, value = bytes(both[: len(key)]), bytes(both[len(key) :]) + more
+    told: list[Any] = []
+    for read in (read_record, read_record_plainly):
+        try:
+            told.append(read(key, value))
+        except MalformedError as error:
+            told.append(str(error))
+    assert told[0] == told[1]
 
 
 def test_the_oldest_key_is_read_as_todays() -> None:

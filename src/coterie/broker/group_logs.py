@@ -10,7 +10,7 @@ from coterie.errors import ErrorCode
 from coterie.log import LogError, LogReadError, Origin, PartitionLog
 from coterie.wire.batch import batches
 from coterie.wire.offsets_topic import OFFSETS_TOPIC
-from coterie.wire.records import NO_LIMIT, BatchBuilder, EndMarker, build_marker, marker_of, records
+from coterie.wire.records import NO_LIMIT, BatchBuilder, EndMarker, build_marker, marker_of, raw_records
 
 if TYPE_CHECKING:
     from coterie.broker.node import Node
@@ -102,6 +102,6 @@ def read_some(log: PartitionLog, offset: int, replay: Replay) -> int:
                 replay.marker(header.producer_id, committed=marker.committed)
             continue
         producer_id = header.producer_id if header.is_transactional else None
-        for record in records(data, header, at):
+        for record in raw_records(data, header, at):
             replay.record(record.offset, record.key or b"", record.value, producer_id)
     return offset

@@ -34,12 +34,13 @@ class Replay:
             record = read_record(key, value)
         except MalformedError:
             record = Skipped(MALFORMED)
-        if isinstance(record, Skipped):
-            self.skipped[record.type] = self.skipped.get(record.type, 0) + 1
+        if type(record) is OffsetRecord:  # as nearly all are
+            self._offset(record, position, producer_id)
         elif isinstance(record, GroupRecord):
             self._group(record)
         else:
-            self._offset(record, position, producer_id)
+            assert isinstance(record, Skipped)
+            self.skipped[record.type] = self.skipped.get(record.type, 0) + 1
 
     def marker(self, producer_id: int, *, committed: bool) -> None:
         """The end of a transaction: its offsets count now, or never."""
@@ -70,17 +71,20 @@ class Replay:
             self._known[record.group_id] = record.value
 
     def _offset(self, record: OffsetRecord, position: int, producer_id: int | None) -> None:
-        group_id, topic, partition = record.group_id, record.topic, record.partition
-        if record.value is None:
+        group_id, topic, partition, value = record.group_id, record.topic, record.partition, record.value
+        if value is None:
             self._forget(group_id, topic, partition)
             return
         self._known.setdefault(group_id, None)
-        record.value.position = position
+        value.position = position
         if producer_id is None:
-            self._offsets.setdefault(group_id, {}).setdefault(topic, {})[partition] = record.value
+            try:
+                self._offsets[group_id][topic][partition] = value
+            except KeyError:  # the first of its group, or of the topic
+                self._offsets.setdefault(group_id, {})[topic] = {partition: value}
         else:
             pending = self._pending.setdefault(producer_id, {}).setdefault(group_id, {})
-            pending[topic, partition] = record.value
+            pending[topic, partition] = value
 
     def _forget(self, group_id: str, topic: str, partition: int) -> None:
         offsets = self._offsets.get(group_id)

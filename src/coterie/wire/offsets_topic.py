@@ -58,6 +58,46 @@ class Skipped:
 
 
 def read_record(key: Buffer, value: Buffer | None) -> Record | Skipped:
+    return _read_usual(key, value) or read_record_plainly(key, value)
+
+
+_USUAL = Struct(">hqiBq")  # version, offset, leader epoch, the length of no metadata, time
+_TOPIC_ID = bytes((1, TOPIC_ID_TAG, 16))  # one tagged field, its tag, its size
+_NO_TAGS = b"\0"
+_LONG = 512
+"""Keys longer than this are not worth the memory."""
+
+
+def _read_usual(key: Buffer, value: Buffer | None) -> OffsetRecord | None:
+    """An offset as nearly all are written today, at once: a start reads hundreds of thousands. Anything else: None."""
+    if type(value) is not bytes or type(key) is not bytes or len(value) < _USUAL.size or len(key) > _LONG:
+        return None
+    version, offset, leader_epoch, length, at_ms = _USUAL.unpack_from(value)
+    names, tags = _names(key[:-4]), value[_USUAL.size :]
+    if version != FLEXIBLE_FROM or length != 1 or names is None:
+        return None
+    topic_id = None
+    if tags.startswith(_TOPIC_ID) and len(tags) == 19:
+        topic_id = _topic_id(tags[3:])
+    elif tags != _NO_TAGS:
+        return None
+    committed = CommittedOffset(offset, leader_epoch, "", at_ms, None, topic_id)
+    return OffsetRecord(*names, int.from_bytes(key[-4:], "big", signed=True), committed)
+
+
+@lru_cache(maxsize=4096)  # the offsets of a group come one after the other
+def _names(start: bytes) -> tuple[str, str] | None:
+    """Group and topic, from the beginning of a key up to its partition; None if that is no key of an offset."""
+    reader = Reader(start)
+    try:
+        kind = reader.int16()
+        names = (reader.string(), reader.string()) if kind in OFFSET_KEYS else None
+    except MalformedError:
+        return None
+    return None if reader.remaining else names
+
+
+def read_record_plainly(key: Buffer, value: Buffer | None) -> Record | Skipped:
     record = read_key(key)
     if value is None:
         return record

@@ -68,6 +68,7 @@ __all__ = [
     "marker_of",
     "murmur2",
     "partitions_of_keys",
+    "raw_records",
     "read_records",
     "records",
 ]
@@ -109,9 +110,14 @@ def records(data: Buffer, header: BatchHeader, at: int = 0, limit: int = MAX_DEC
 
     The checksum is the caller's to check, once, where the bytes come in.
     """
-    plain = decompress(header.compression, memoryview(data)[at + HEADER_SIZE : at + header.size], limit)
-    for each in read_records(plain, header, "", 0, -MAX_OFFSET, MAX_OFFSET):
+    for each in raw_records(data, header, at, limit):
         yield BatchRecord(each.key, each.value, each.timestamp, list(each.headers), each.offset)
+
+
+def raw_records(data: Buffer, header: BatchHeader, at: int = 0, limit: int = MAX_DECOMPRESSED) -> list[Record]:
+    """The same as they are read, of no topic: for those who read very many."""
+    plain = decompress(header.compression, memoryview(data)[at + HEADER_SIZE : at + header.size], limit)
+    return read_records(plain, header, "", 0, -MAX_OFFSET, MAX_OFFSET)
 
 
 # --- building ---------------------------------------------------------------------------------------------------------
