@@ -15,7 +15,7 @@ from setuptools.command.build_ext import build_ext
 FAST_RECORDS = Extension(
     "coterie.wire._fast_records",
     ["src/coterie/wire/_fast_records.pyx"],
-    depends=["src/coterie/wire/_fast_columns.pxi", "src/coterie/wire/_fast_writer.pxi"],
+    depends=[f"src/coterie/wire/_fast_{part}.pxi" for part in ("columns", "commit", "writer")],
     extra_compile_args=["-g0"],
     optional=True,
 )

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from coterie.errors import ErrorCode, MalformedError
 from coterie.messages import CommitPartition, CommittedOffset, FetchedOffset, OffsetRecord
-from coterie.wire.commit_rows import CommitRows, FetchedRows, OffsetRows, StoredRows, read_commit_rows
+from coterie.wire.commit_rows import (
+    CommitRows,
+    FetchedRows,
+    OffsetRows,
+    StoredRows,
+    read_commit_rows,
+    read_usual_commit,
+    read_usual_commit_plainly,
+)
+from coterie.wire.encoding import COMPACT
 from coterie.wire.offsets_topic import write_record
 from coterie.wire.records import joined
 
@@ -51,6 +60,45 @@ def test_what_has_metadata_or_tags_or_ends_early_is_not_read_so(
     frame[end : end + 2] = other
     found = read_commit_rows(bytes(frame), 0, len(rows), "t", None, flexible=flexible)
     assert (found is None) == (other != ENDS[flexible])
+
+
+def body(
+    group: str, generation: int, member: str, instance: str | None, topic: str, rows: list[tuple[int, int, int]]
+) -> bytes:
+    text = COMPACT.string
+    before = text(group) + pack(">i", generation) + text(member) + text(instance) + b"\2" + text(topic)
+    return before + COMPACT.length(len(rows)) + sent(rows, flexible=True) + b"\0\0"
+
+
+bodies = st.builds(body, names, int32, names, st.none() | names, names, fields | fields.map(lambda rows: rows * 20))
+
+
+@given(group=names, generation=int32, member=names, instance=st.none() | names, topic=names, rows=fields)
+def test_a_commit_as_most_are_is_read_at_once_unless_a_name_is_long(
+    group: str, generation: int, member: str, instance: str | None, topic: str, rows: list[tuple[int, int, int]]
+) -> None:
+    frame = body(group, generation, member, instance, topic, rows)
+    numbers = tuple(row[0] for row in rows)
+    all_short = max(len(name or "") for name in (group, member, instance, topic)) < 127
+    usual = (group, generation, member, instance, topic, sent(rows, flexible=True), numbers, min(numbers), max(numbers))
+    assert read_usual_commit(b"head" + frame, 4) == (usual if all_short else None)
+
+
+@given(frame=bodies, at=st.integers(-1, 300), byte=st.integers(0, 255), end=st.integers(-3, 3))
+def test_the_compiled_reader_of_a_commit_reads_what_its_twin_does_and_nothing_else(
+    frame: bytes, at: int, byte: int, end: int
+) -> None:
+    changed = bytearray(frame)
+    if 0 <= at < len(changed):
+        changed[at] = byte
+    given = bytes(changed[:end] if end < 0 else changed + bytes(end))
+    assert read_usual_commit(given, 0) == read_usual_commit_plainly(given, 0)
+    assert read_usual_commit(given[:at], 0) == read_usual_commit_plainly(given[:at], 0)
+
+
+def test_a_body_that_begins_behind_the_end_is_no_commit() -> None:
+    assert read_usual_commit(b"", 0) is None
+    assert read_usual_commit(b"abc", 7) is read_usual_commit_plainly(b"abc", 7) is None
 
 
 def committed(rows: list[tuple[int, int, int]], topic: str, topic_id: UUID | None, at_ms: int) -> OffsetRows:

@@ -17,10 +17,10 @@ from coterie.apis.by_hand import read_text
 from coterie.apis.codec import PAST_THE_END, codec, encoding_of, past_the_end
 from coterie.apis.commits import read_topics, write_topics
 from coterie.apis.fields import Int32, Int64, wire
-from coterie.errors import ErrorCode, MalformedError
+from coterie.errors import ErrorCode
 from coterie.messages import CommitPartition, OffsetCommit, OffsetsCommitted, Token
-from coterie.wire.commit_rows import read_commit_rows
-from coterie.wire.encoding import COMPACT, LONG_STRING, read_tags
+from coterie.wire.commit_rows import CommitRows, read_usual_commit
+from coterie.wire.encoding import read_tags
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
 
@@ -86,9 +86,14 @@ _RETENTION = Struct(">q")
 def read_request(frame: bytes, at: int, version: int, token: Token) -> OffsetCommit:
     """The fields of `_Request`, one after the other."""
     if API.flexible <= version < BY_ID:
-        usual = _read_usual(frame, at, version, token)
+        usual = read_usual_commit(frame, at)
         if usual is not None:
-            return usual
+            group_id, generation_id, member_id, instance_id, topic, rows, numbers, lowest, highest = usual
+            partitions = CommitRows(topic, None, rows, numbers, lowest, highest)
+            knows = version >= KNOWS_GROUP_ID_NOT_FOUND
+            return OffsetCommit(
+                token, group_id, member_id, instance_id, generation_id, partitions, None, None, -1, knows
+            )
     encoding = encoding_of(API, version)
     instance_id, retention_ms = None, NO_RETENTION
     try:
@@ -100,7 +105,7 @@ def read_request(frame: bytes, at: int, version: int, token: Token) -> OffsetCom
         elif version <= 4:
             (retention_ms,) = _RETENTION.unpack_from(frame, at)
             at += 8
-        partitions, at = read_topics(frame, at, encoding, by_id=version >= BY_ID, has_epoch=version >= 6)
+        listed, at = read_topics(frame, at, encoding, by_id=version >= BY_ID, has_epoch=version >= 6)
         _, at = read_tags(frame, at) if encoding.flexible else (None, at)
     except PAST_THE_END:
         raise past_the_end(API, version, frame) from None
@@ -112,41 +117,10 @@ def read_request(frame: bytes, at: int, version: int, token: Token) -> OffsetCom
         member_id=member_id,
         instance_id=instance_id,
         generation_id=generation_id,
-        partitions=partitions,
+        partitions=listed,
         retention_ms=None if retention_ms == NO_RETENTION else retention_ms,
         knows_group_id_not_found=version >= KNOWS_GROUP_ID_NOT_FOUND,
     )
-
-
-def _read_usual(frame: bytes, at: int, version: int, token: Token) -> OffsetCommit | None:
-    """A commit as most are: one topic, no metadata. What is anything else, or wrong, is read with more care."""
-    try:
-        size = frame[at]
-        if not 0 < size < LONG_STRING:
-            return None
-        end = at + size
-        group_id = frame[at + 1 : end].decode()
-        (generation_id,) = _GENERATION.unpack_from(frame, end)
-        at = end + 4
-        size = frame[at]
-        if not 0 < size < LONG_STRING:
-            return None
-        end = at + size
-        member_id = frame[at + 1 : end].decode()
-        instance_id, at = COMPACT.read_string(frame, end)
-        size = frame[at + 1]
-        if frame[at] != 2 or not 0 < size < LONG_STRING:  # one topic
-            return None
-        end = at + 1 + size
-        topic = frame[at + 2 : end].decode()
-        count, at = COMPACT.read_length(frame, end)
-    except (*PAST_THE_END, UnicodeDecodeError, MalformedError):
-        return None
-    found = read_commit_rows(frame, at, count, topic, None, flexible=True)
-    if found is None or frame[found[1] :] != b"\0\0":  # no tagged fields, of the topic and of the request
-        return None
-    knows = version >= KNOWS_GROUP_ID_NOT_FOUND
-    return OffsetCommit(token, group_id, member_id, instance_id, generation_id, found[0], None, None, -1, knows)
 
 
 def write_response(reply: OffsetsCommitted, version: int) -> bytes:

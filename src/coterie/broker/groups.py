@@ -83,7 +83,7 @@ def _resolved(node: Node, partitions: Sequence[CommitPartition], *, by_id: bool)
     if type(partitions) is CommitRows:
         name = names.get(partitions.topic_id) if by_id else partitions.topic  # type: ignore[arg-type]
         topic = None if name is None else topics.get(name)
-        if topic is not None and min(partitions.numbers) >= 0 and max(partitions.numbers) < topic.partitions:
+        if topic is not None and partitions.lowest >= 0 and partitions.highest < topic.partitions:
             partitions.topic, partitions.topic_id = topic.name, topic.id
             return partitions
         partitions = list(partitions)

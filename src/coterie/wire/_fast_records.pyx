@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The records of a batch, compiled: the twin of `_pure_records.py`, where every function is explained.
 
-One module in three files: here what a record is and records as objects, in `_fast_columns.pxi` records as columns, in
-`_fast_writer.pxi` records written.
+One module in four files: here what a record is and records as objects, in `_fast_columns.pxi` records as columns, in
+`_fast_writer.pxi` records written, in `_fast_commit.pxi` a commit read.
 
 Bytes come from strangers. `next_record` is the one place that reads them: it never looks beyond the end it is given,
 and what it hands out lies within. Whatever it refuses is read again by the twin, which says what is wrong.
@@ -11,6 +11,8 @@ and what it hands out lies within. Whatever it refuses is read again by the twin
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
@@ -19,12 +21,16 @@ from libc.string cimport memcpy
 from coterie.wire import _pure_records as twin
 from coterie.wire.batch import HEADER_SIZE as _HEADER_SIZE, TimestampType
 
-__all__ = ["Columns", "Record", "RecordWriter", "append_rows", "murmur2", "partitions_of_keys", "read_records"]
+__all__ = [
+    "Columns", "Record", "RecordWriter", "append_rows", "murmur2", "partitions_of_keys", "read_records",
+    "read_usual_commit",
+]
 
 cdef int64_t HEADER_SIZE = _HEADER_SIZE
 cdef int64_t MAX_PLAIN = INT32_MAX - HEADER_SIZE
 cdef int64_t MAX_MILLISECONDS = INT64_MAX // 1000
 cdef int64_t SMALLEST_RECORD = 7
+cdef int64_t MOST_ROWS = twin.MOST_ROWS
 cdef int APPEND_TIME_BIT = 0x08
 cdef object CREATE_TIME = TimestampType.CREATE_TIME
 cdef object LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME
@@ -270,3 +276,4 @@ cdef tuple headers_of(const Raw* raw, const uint8_t* end):
 
 include "_fast_columns.pxi"
 include "_fast_writer.pxi"
+include "_fast_commit.pxi"

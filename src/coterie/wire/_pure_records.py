@@ -300,6 +300,7 @@ class Columns:
 # --- offsets of a commit ----------------------------------------------------------------------------------------------
 
 ROW_SIZE = 18
+MOST_ROWS = 10_000  # of a commit that stay as they came
 
 
 def offset_pairs(rows: bytes, key: bytes, tail: bytes) -> list[tuple[bytes, bytes | None]]:

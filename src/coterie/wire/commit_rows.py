@@ -10,15 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from struct import Struct
-from typing import Any, Self
+from struct import error as struct_error
+from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
-from coterie.errors import ErrorCode
+from coterie.errors import ErrorCode, MalformedError
 from coterie.messages import CommitPartition, CommittedOffset, FetchedOffset, OffsetRecord
+from coterie.wire._pure_records import MOST_ROWS
+from coterie.wire.encoding import COMPACT, LONG_STRING
 from coterie.wire.offsets_topic import write_key, write_offset_value
-from coterie.wire.records import OffsetPairs
+from coterie.wire.records import IS_COMPILED, OffsetPairs
 
-__all__ = ["MOST_ROWS", "CommitRows", "FetchedRows", "OffsetRows", "StoredRows", "read_commit_rows"]
+__all__ = [
+    "MOST_ROWS",
+    "CommitRows",
+    "FetchedRows",
+    "OffsetRows",
+    "StoredRows",
+    "UsualCommit",
+    "read_commit_rows",
+    "read_usual_commit",
+]
 
 _ROW = Struct(">iqixx")  # partition, offset, leader epoch, and how a row without metadata ends
 _SIZE = _ROW.size
@@ -30,8 +42,6 @@ _ENDS = {
 _FETCHED = Struct(">iqi4s")
 _FETCHED_END = b"\1\0\0\0"  # the length of no metadata, no error, no tagged fields
 _NO_METADATA = b"\x01"  # its length
-MOST_ROWS = 10_000
-"""Partitions of a request that are treated so."""
 _VALUE_START = 15  # what is before the commit's time: version, offset, leader epoch, metadata
 
 
@@ -54,13 +64,18 @@ class _Rows:
 class CommitRows(_Rows, Sequence[CommitPartition]):
     """Partitions of one topic as they were sent; that they exist is for whoever knows the topics to say."""
 
-    __slots__ = ("numbers", "rows", "topic", "topic_id")
+    __slots__ = ("highest", "lowest", "numbers", "rows", "topic", "topic_id")
 
-    def __init__(self, topic: str, topic_id: UUID | None, rows: bytes, numbers: tuple[int, ...]) -> None:
+    def __init__(
+        self, topic: str, topic_id: UUID | None, rows: bytes, numbers: tuple[int, ...], lowest: int, highest: int
+    ) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.rows = rows
         self.numbers = numbers
+        self.lowest = lowest
+        self.highest = highest
+        """Of the numbers."""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -199,4 +214,45 @@ def read_commit_rows(
     rows, ends = frame[at:end], _ENDS[flexible]
     if rows[16::_SIZE] != ends[:1] * partitions or rows[17::_SIZE] != ends[1:] * partitions:
         return None
-    return CommitRows(topic, topic_id, rows, _numbers(partitions).unpack(rows)), end
+    numbers = _numbers(partitions).unpack(rows)
+    return CommitRows(topic, topic_id, rows, numbers, min(numbers), max(numbers)), end
+
+
+UsualCommit = tuple[str, int, str, str | None, str, bytes, tuple[int, ...], int, int]
+"""Group, generation, member, instance; topic, rows, and their numbers, the lowest and the highest of these."""
+_GENERATION = Struct(">i")
+
+
+def read_usual_commit_plainly(frame: bytes, at: int) -> UsualCommit | None:
+    """The body of a flexible OffsetCommit that names its topic: one topic, no metadata, short names; else None.
+
+    What is None is read with more care, which finds out what is unusual about it, or wrong.
+    """
+    try:
+        group_id, at = _short(frame, at)
+        (generation_id,) = _GENERATION.unpack_from(frame, at)
+        member_id, at = _short(frame, at + 4)
+        instance_id, at = _short(frame, at) if frame[at] else (None, at + 1)
+        if frame[at] != 2:
+            return None
+        topic, at = _short(frame, at + 1)
+        count, at = COMPACT.read_length(frame, at)
+    except (IndexError, struct_error, UnicodeDecodeError, MalformedError):
+        return None
+    found = read_commit_rows(frame, at, count, topic, None, flexible=True)
+    if found is None or frame[found[1] :] != b"\0\0":  # no tagged fields, of the topic and of the request
+        return None
+    of = found[0]
+    return group_id, generation_id, member_id, instance_id, topic, of.rows, of.numbers, of.lowest, of.highest
+
+
+def _short(frame: bytes, at: int) -> tuple[str, int]:
+    end = at + frame[at]
+    if not at < end <= len(frame) or end - at >= LONG_STRING:
+        raise IndexError
+    return frame[at + 1 : end].decode(), end
+
+
+read_usual_commit = read_usual_commit_plainly
+if not TYPE_CHECKING and IS_COMPILED:
+    from coterie.wire._fast_records import read_usual_commit
