@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from importlib import import_module
 from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Any, Self
@@ -255,4 +256,4 @@ def _short(frame: bytes, at: int) -> tuple[str, int]:
 
 read_usual_commit = read_usual_commit_plainly
 if not TYPE_CHECKING and IS_COMPILED:
-    from coterie.wire._fast_records import read_usual_commit
+    read_usual_commit = import_module("coterie.wire._fast_records").read_usual_commit
