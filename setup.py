@@ -6,7 +6,6 @@ COTERIE_PURE=1 does not try: a wheel for every machine, which needs neither a co
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -22,6 +21,10 @@ FAST_RECORDS = Extension(
 
 
 class SaysWhatWasBuilt(build_ext):
+    def initialize_options(self) -> None:
+        super().initialize_options()
+        self.cython_c_in_temp = True  # the C file is no source
+
     def run(self) -> None:
         super().run()
         is_compiled = Path(self.get_ext_fullpath(FAST_RECORDS.name)).exists()
@@ -40,5 +43,4 @@ class SaysWhatWasBuilt(build_ext):
 setup(
     ext_modules=[FAST_RECORDS] if os.environ.get("COTERIE_PURE", "0") in {"", "0"} else [],
     cmdclass={"build_ext": SaysWhatWasBuilt},
-    options={"build_ext": {"cython_c_in_temp": True}} if find_spec("Cython") else {},  # the C file is no source
 )

@@ -57,6 +57,7 @@ def main() -> None:
                 assert query.exception() is None, query.exception()
                 consumer.poll(0.2)
             print("Python has", *sorted(map(str, consumer.assignment())), "and Spark the rest")
+        query.processAllAvailable()  # so that it is not stopped in the middle of a batch
         query.stop()
         print("why it rebalanced:", *(f"{one.cause};" for one in broker.rounds("billing")))
 

@@ -45,22 +45,24 @@ class Uv:
     def __call__(self, *words: str | Path, **environ: str) -> str:
         uv = Path(sys.executable).with_name("uv")
         kept = {"UV_CACHE_DIR": str(Path(sys.prefix) / "uv-cache"), "UV_NO_PROGRESS": "1"}
-        code, said = ran([uv, *words], self.home, **kept, **environ)
+        quick = {"CFLAGS": "-O0"}  # it is looked whether it works, not how fast it is
+        code, said = ran([uv, *words], self.home, **kept, **quick, **environ)
         assert code == 0, f"uv {' '.join(map(str, words))}\n{said}"
         return said
 
     def build(self, kind: str, source: Path, name: str, python: Path | str = sys.executable, **environ: str) -> Built:
         out = self.home / name
-        quick = {"CFLAGS": "-O0"}  # it is looked whether it works, not how fast it is
         how = ("--build-constraint", CONSTRAINTS, "--python", python, "--out-dir", out)
-        said = self("build", f"--{kind}", *how, source, **quick, **environ)
+        said = self("build", f"--{kind}", *how, source, **environ)
         (file,) = (path for path in out.iterdir() if path.name.startswith("coterie-"))
         return Built(file, said)
 
-    def environment(self, name: str, *what: str | Path, python: Path | str = sys.executable) -> Environment:
+    def environment(
+        self, name: str, *what: str | Path, python: Path | str = sys.executable, constraints: Path = CONSTRAINTS
+    ) -> Environment:
         home = self.home / name
         self("venv", "--python", python, home)
-        self("pip", "install", "--python", home, "--constraint", CONSTRAINTS, *what)
+        self("pip", "install", "--python", home, "--constraint", constraints, *what)
         (self.home / f"{name}-empty").mkdir()
         return Environment(home, self.home / f"{name}-empty")
 

@@ -69,6 +69,17 @@ def test_a_clean_clone_gives_a_wheel_for_every_machine_if_asked(uv: Uv, clone: P
     assert built.file.name.endswith("-py3-none-any.whl") and "_fast_records.c" not in built.said
 
 
+def test_an_editable_install_puts_nothing_but_what_it_compiled_among_the_sources(uv: Uv, clone: Path) -> None:
+    """As `make venv` does it."""
+    here = uv.home / "worked-on"
+    shutil.copytree(clone, here, ignore=shutil.ignore_patterns("*.egg-info"))
+    before = set(here.rglob("*"))
+    edited = uv.environment("edited", "--editable", here)
+    assert edited.coterie("--version")[1].endswith("(record batches: compiled)\n")
+    came = {path.name for path in here.rglob("*") if path not in before and ".egg-info" not in str(path)}
+    assert came - {"__pycache__"} == {name for name in came if name.endswith((".so", ".pyc"))}
+
+
 def test_it_runs_without_being_installed(uv: Uv, wheel: Built, bare: Environment) -> None:
     """As with pipx run --spec."""
     said = uv("tool", "run", "--python", sys.executable, "--from", wheel.file, "coterie", "--version")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,6 +51,20 @@ def test_it_runs_on_another_python(version: str, uv: Uv, sdist: Built) -> None:
     tests = ["-m", "pytest", "-p", "no:cacheprovider", *ROOMS]
     code, said = ran([other.program("python"), *tests], ROOT, COTERIE_HYPOTHESIS="quick")
     assert code == 0, said
+
+
+@pytest.mark.skipif(VERSIONS[0] != HERE, reason=f"the oldest libraries are asked for with Python {VERSIONS[0]}")
+def test_the_oldest_libraries_that_are_allowed_will_do(uv: Uv, wheel: Built) -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        needed = tomllib.load(file)["project"]["dependencies"]
+    oldest = uv.home / "oldest.txt"
+    oldest.write_text("".join(f"{one.partition(',')[0].replace('>=', '==')}\n" for one in needed))
+    old = uv.environment("oldest", wheel.file, constraints=oldest)
+    code, said = ran([old.program("python"), ROOT / "examples" / "ten_lines.py"], old.empty)
+    assert code == 0, said
+    for command in ("serve", "topics create", "consume"):  # of every kind of option one
+        code, said = old.coterie(*command.split(), "--help")
+        assert code == 0 and f"Try it: coterie {command}" in said, said
 
 
 def _find(version: str) -> Path | None:
