@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -37,8 +38,26 @@ def test_an_interrupt_ends_everything_that_was_started(tmp_path: Path) -> None:
         rest = process.stdout.read()
         assert process.wait(30) == 130
     assert "everything that was started has been ended" in rest
-    left = [entry for entry in Path("/proc").glob("[0-9]*/cmdline") if _mentions(entry, str(tmp_path))]
-    assert left == []
+    assert _left(tmp_path) == []
+
+
+@pytest.mark.real_time
+@pytest.mark.timeout(60)
+def test_members_do_not_outlive_a_demonstration_that_was_killed(tmp_path: Path) -> None:
+    command = [COTERIE, "demo", "--no-spark", "--out", str(tmp_path / "home")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "generation 1" in line:
+                break
+        assert _left(tmp_path)
+        process.kill()
+    while _left(tmp_path):
+        time.sleep(0.05)
+
+
+def _left(home: Path) -> list[Path]:
+    return [entry for entry in Path("/proc").glob("[0-9]*/cmdline") if _mentions(entry, str(home))]
 
 
 def _mentions(entry: Path, text: str) -> bool:

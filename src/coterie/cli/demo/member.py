@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie import Consumer
+from coterie.cli.demo.parent import end_with_parent
 from coterie.client.words import TopicPartition
 from coterie.errors import CommitFailedError, KafkaError, RebalanceInProgressError
 
@@ -83,4 +84,5 @@ class Member:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     Member(json.loads(sys.argv[1])).run()

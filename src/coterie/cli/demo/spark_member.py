@@ -14,6 +14,8 @@ import sys
 import threading
 from typing import Any
 
+from coterie.cli.demo.parent import end_with_parent
+
 __all__: list[str] = []
 
 
@@ -59,4 +61,5 @@ def run(told: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     run(json.loads(sys.argv[1]))

@@ -72,8 +72,8 @@ class Stage:
     ) -> None:
         self._stops.set()
         for process in self.processes.values():
-            process.kill()
-            process.wait()
+            with process:
+                process.kill()
         if self._stream.is_alive():
             self._stream.join(5)
         with suppress(CoterieError):
@@ -145,7 +145,11 @@ class Stage:
         (self.home / "logs").mkdir(exist_ok=True)
         with (self.home / "logs" / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(  # noqa: S603  our own module
-                [sys.executable, "-m", module, json.dumps(told)], stdout=log, stderr=log, start_new_session=True
+                [sys.executable, "-m", module, json.dumps(told)],
+                stdin=subprocess.PIPE,  # so that it notices when we are gone
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
 
     def end(self, *names: str, how: signal.Signals = signal.SIGTERM) -> None:
@@ -153,8 +157,8 @@ class Stage:
         for name in names:
             self.processes[name].send_signal(how)
         for name in names:
-            process = self.processes.pop(name)
-            code = process.wait(PATIENCE_S)
+            with self.processes.pop(name) as process:
+                code = process.wait(PATIENCE_S)
             if how is signal.SIGTERM and code:
                 raise CoterieError(f"{name} ended with {code}: see {self.home / 'logs' / name}.log")
 
