@@ -17,6 +17,7 @@ from conformance.ours import OurBroker
 from conformance.profiles import PROFILES
 from conformance.script import REQUESTS, Case, parse
 from conformance.transcript import RECORDED, Transcript, read, write
+from coterie.apis.api import APIS
 
 ROOT = Path(__file__).parent.parent.parent
 BY_NAME = {family.name: family for family in FAMILIES}
@@ -74,6 +75,12 @@ def test_thousands_of_steps_in_every_version_were_recorded() -> None:
     }
     assert asked == {(what, version) for what, kind in REQUESTS.items() for version in kind.versions}
     assert sum(len(case.steps) for family in FAMILIES for case in family.cases) > 20_000
+
+
+def test_the_versions_that_were_asked_are_all_that_we_serve() -> None:
+    ours = {row.module_name: row.versions for row in APIS}
+    for kind in REQUESTS.values():
+        assert kind.versions == ours[kind.api], kind.api
 
 
 def test_the_replay_notices_another_answer() -> None:

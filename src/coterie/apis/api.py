@@ -2,6 +2,10 @@
 
 The versions are those of Apache Kafka 4.3.1. What an API does not do is data too: `missing`. Read the file named after
 an API for its fields; this one is imported by all of them and costs next to nothing.
+
+A new version needs its row here; its fields in the API's file (`wire(since=...)`), and in the readers by hand where
+there are some; what it means in the file of `broker/` that `handlers.py` names; a place in the cases that are asked of
+Kafka (`tests/conformance/script.py`); and `make docs`.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from types import MappingProxyType, ModuleType
 __all__ = ["APIS", "FIRST_FLEXIBLE", "Api", "api", "by_key"]
 
 NEVER = 1 << 15
-"""An API none of whose versions is flexible."""
+"""No version does it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,8 @@ class Api:
     versions: range
     flexible: int
     """The first version with compact lengths and tagged fields (KIP-482)."""
+    by_id: int = NEVER
+    """The first version that knows topics by id (KIP-516); for most, the first that does not know their names."""
     missing: Mapping[str, str] = field(default_factory=dict)
     """What is not there, and why."""
     refused: range = range(0)
@@ -40,6 +46,11 @@ class Api:
     def module(self) -> ModuleType:
         return import_module(f"coterie.apis.{self.module_name}")
 
+    @property
+    def last_by_name(self) -> int:
+        """The newest version a client may speak that knows topics by name only."""
+        return min(self.by_id, self.versions.stop) - 1
+
     def serves(self, version: int) -> bool:
         """Other versions close the connection, except of ApiVersions (rule C5)."""
         return version in self.versions and version not in self.refused
@@ -52,6 +63,7 @@ class Api:
 API_VERSIONS_KEY = 18
 
 _NO_TRANSACTIONS = {"transactions": "not there yet"}
+_NO_SESSIONS = {"fetch sessions": "each fetch names all it wants (KIP-227)"}
 _ONE_NODE = {"followers": "the one copy of a log is its leader's"}
 _NO_ACLS = {"authorized operations": "there are no ACLs to report"}
 
@@ -66,17 +78,18 @@ APIS = (
         "Produce",
         _versions(0, 13),
         flexible=9,
+        by_id=13,
         missing={
             **_NO_TRANSACTIONS,
             "versions 0-2": "advertised as Kafka does, since librdkafka compresses only then; refused as Kafka does",
         },
         refused=range(3),
     ),
-    Api(1, "Fetch", _versions(4, 18), flexible=12, missing={**_ONE_NODE, **_NO_TRANSACTIONS}),
+    Api(1, "Fetch", _versions(4, 18), flexible=12, by_id=13, missing={**_ONE_NODE, **_NO_TRANSACTIONS, **_NO_SESSIONS}),
     Api(2, "ListOffsets", _versions(1, 11), flexible=6),
-    Api(3, "Metadata", _versions(0, 13), flexible=9, missing=_NO_ACLS),
-    Api(8, "OffsetCommit", _versions(2, 10), flexible=8),
-    Api(9, "OffsetFetch", _versions(1, 10), flexible=6),
+    Api(3, "Metadata", _versions(0, 13), flexible=9, by_id=12, missing=_NO_ACLS),
+    Api(8, "OffsetCommit", _versions(2, 10), flexible=8, by_id=10),
+    Api(9, "OffsetFetch", _versions(1, 10), flexible=6, by_id=10),
     Api(10, "FindCoordinator", _versions(0, 6), flexible=3, missing={**_NO_TRANSACTIONS, "share groups": "key type 2"}),
     Api(11, "JoinGroup", _versions(0, 9), flexible=6),
     Api(12, "Heartbeat", _versions(0, 4), flexible=4),
@@ -86,7 +99,7 @@ APIS = (
     Api(16, "ListGroups", _versions(0, 5), flexible=3),
     Api(18, "ApiVersions", _versions(0, 4), flexible=3),
     Api(19, "CreateTopics", _versions(2, 7), flexible=5),
-    Api(20, "DeleteTopics", _versions(1, 6), flexible=4),
+    Api(20, "DeleteTopics", _versions(1, 6), flexible=4, by_id=6),
     Api(21, "DeleteRecords", _versions(0, 2), flexible=2),
     Api(22, "InitProducerId", _versions(0, 5), flexible=2, missing=_NO_TRANSACTIONS),
     Api(23, "OffsetForLeaderEpoch", _versions(2, 4), flexible=4),

@@ -25,8 +25,7 @@ __all__ = [
 
 API = api("DeleteTopics")
 
-BY_ID = 6
-"""The first version in which a topic may be named by its id."""
+BY_ID = API.by_id
 
 
 @dataclass(slots=True, kw_only=True)

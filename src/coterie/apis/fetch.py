@@ -51,15 +51,15 @@ class Partition:
 
 @dataclass(slots=True, kw_only=True)
 class Topic:
-    topic: str = wire(until=12, default="")
-    topic_id: UUID | None = wire(since=13, default=None)
+    topic: str = wire(until=API.by_id - 1, default="")
+    topic_id: UUID | None = wire(since=API.by_id, default=None)
     partitions: Sequence[Partition]
 
 
 @dataclass(slots=True, kw_only=True)
 class ForgottenTopic:
-    topic: str = wire(until=12, default="")
-    topic_id: UUID | None = wire(since=13, default=None)
+    topic: str = wire(until=API.by_id - 1, default="")
+    topic_id: UUID | None = wire(since=API.by_id, default=None)
     partitions: Sequence[Int32]
 
 
@@ -120,8 +120,8 @@ class FetchedPartition:
 
 @dataclass(slots=True, kw_only=True)
 class FetchedTopic:
-    topic: str = wire(until=12, default="")
-    topic_id: UUID | None = wire(since=13, default=None)
+    topic: str = wire(until=API.by_id - 1, default="")
+    topic_id: UUID | None = wire(since=API.by_id, default=None)
     partitions: Sequence[FetchedPartition]
 
 

@@ -121,8 +121,8 @@ def read_request(
         client_id,
         client_host,
         reason,
-        version >= NEEDS_MEMBER_ID,
-        version >= SKIPS_ASSIGNMENT,
+        version >= NEEDS_MEMBER_ID,  # needs_member_id
+        version >= SKIPS_ASSIGNMENT,  # can_skip_assignment
     )
 
 

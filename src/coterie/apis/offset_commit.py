@@ -26,7 +26,7 @@ __all__ = ["API", "read_request", "read_response", "write_request", "write_respo
 
 API = api("OffsetCommit")
 
-BY_ID = 10
+BY_ID = API.by_id
 KNOWS_GROUP_ID_NOT_FOUND = 9
 NO_RETENTION = -1
 

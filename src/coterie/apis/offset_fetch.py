@@ -25,7 +25,7 @@ __all__ = ["API", "read_request", "read_response", "write_request", "write_respo
 API = api("OffsetFetch")
 
 MANY = 8
-BY_ID = 10
+BY_ID = API.by_id
 HAS_GROUP_ERROR = 2
 HAS_EPOCH = 5
 

@@ -41,8 +41,8 @@ class Partition:
 
 @dataclass(slots=True, kw_only=True)
 class Topic:
-    name: str = wire(until=12, default="")
-    topic_id: UUID | None = wire(since=13, default=None)
+    name: str = wire(until=API.by_id - 1, default="")
+    topic_id: UUID | None = wire(since=API.by_id, default=None)
     partitions: Sequence[Partition]
 
 
@@ -74,8 +74,8 @@ class ProducedPartition:
 
 @dataclass(slots=True, kw_only=True)
 class ProducedTopic:
-    name: str = wire(until=12, default="")
-    topic_id: UUID | None = wire(since=13, default=None)
+    name: str = wire(until=API.by_id - 1, default="")
+    topic_id: UUID | None = wire(since=API.by_id, default=None)
     partitions: Sequence[ProducedPartition]
 
 

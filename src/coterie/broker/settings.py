@@ -68,7 +68,7 @@ class Settings:
         GROUPS, 600_000, int64(1), "How often offsets are looked at for having outlived that."
     )
     offsets_commit_timeout_ms: int = setting(
-        GROUPS, 5_000, int32(1), "How long a commit or a round may wait for the disk before it is refused."
+        GROUPS, 5_000, int32(1), "How long a commit may wait for the disk before its client is told to try again."
     )
     offsets_topic_num_partitions: int = setting(
         GROUPS, 50, int32(1), "Partitions of __consumer_offsets; not to be changed once the topic is there."

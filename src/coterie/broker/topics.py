@@ -19,16 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["HANDLERS"]
 
 
-BY_ID = 12
-"""The first version of Metadata that knows topics by id."""
-
 # --- Metadata ---------------------------------------------------------------------------------------------------------
 
 
 def _metadata(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
     """Names that are missing may be created on the spot (rule D3); then it is answered when they are there."""
     request = metadata.read_request(frame, at, call.version)
-    if call.version < BY_ID and any(one.name is None or one.topic_id is not None for one in request.topics or ()):
+    if call.version < metadata.API.by_id and any(
+        one.name is None or one.topic_id is not None for one in request.topics or ()
+    ):
         node.answer(call, _refused_for_ids(request))
         return
     if request.topics is not None:  # asked for twice is answered once, as in Kafka

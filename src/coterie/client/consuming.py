@@ -34,9 +34,6 @@ __all__ = ["Engine", "WakeupError"]
 
 log = logging.getLogger("coterie.consumer")
 
-BY_NAME = offset_commit.BY_ID - 1
-"""OffsetCommit and OffsetFetch name topics by id from version 10 on; names are what members speak of."""
-
 _APIS: dict[type, ModuleType] = {
     JoinGroup: join_group,
     SyncGroup: sync_group,
@@ -125,13 +122,14 @@ class Engine:
     async def _send(self, effect: effects.Send) -> None:
         request: Any = effect.request
         is_fetch = isinstance(request, OffsetFetch)
+        api = _APIS[type(request)]
         asked = self.cluster.send(
             effect.to.id,
-            _APIS[type(request)],
+            api,
             [request] if is_fetch else request,
             timeout_ms=effect.timeout_ms,
             lane=effect.lane,
-            at_most=BY_NAME if isinstance(request, OffsetCommit | OffsetFetch) else None,
+            at_most=api.API.last_by_name,  # names are what members speak of
         )
         try:
             reply = await within(effect.timeout_ms, asked)

@@ -47,7 +47,6 @@ from coterie.wire.batch import Compression
 
 __all__ = ["Sender", "rules_of"]
 
-_FIRST_VERSION_WITH_IDS = 13
 _GZIP_DEFAULT = -1
 
 
@@ -235,7 +234,7 @@ class Sender:
             sent.node_id,
             produce,
             request,
-            at_most=_FIRST_VERSION_WITH_IDS - 1 if None in ids.values() else None,
+            at_most=produce.API.last_by_name if None in ids.values() else None,
             expects_answer=self._acks != 0,
         )
         if response is None:

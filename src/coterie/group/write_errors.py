@@ -8,7 +8,7 @@ from coterie.errors import ErrorCode
 
 __all__ = ["error_for_client"]
 
-# The client looks for the coordinator again and retries on the first two; the third is final.
+# Told to look for the coordinator, a client tries again; UNKNOWN_SERVER_ERROR is final.
 _TOLD: Mapping[ErrorCode, ErrorCode] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -2,8 +2,9 @@
 
 After a clean stop everything is trusted: the last rows of indexes are looked at, the end of the last segment is walked
 through, producers come from the last snapshot. After an unclean one every batch beyond the recovery point is checked
-with its checksum, and the log ends where the first one fails: a write that was torn by the crash. What is cut is
-reported; if whole batches follow the tear (a disk that lost some other page), the bytes are kept in a file beside.
+with its checksum, and the log ends where the first one fails: a write that was torn by the crash. What is cut is in
+`Recovery.cuts`, which `coterie serve` prints; if whole batches can be found behind the tear (a disk that lost some
+other page), the bytes are kept in a file beside.
 Then batches of the journal that continue the log are appended, as they were: those it has already are skipped.
 """
 

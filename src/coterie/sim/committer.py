@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Committer"]
 
-BY_NAME = 9
-
 
 class Committer(Client):
     def __init__(
@@ -41,7 +39,15 @@ class Committer(Client):
             self.ask(ANY, "", find_coordinator, request, 30_000, self._found)
         elif self._dice.random() < 0.3:
             request_all = OffsetFetch(None, self.group_id, None)
-            self.ask(self._coordinator, "", offset_fetch, [request_all], 30_000, self._fetched, at_most=BY_NAME)
+            self.ask(
+                self._coordinator,
+                "",
+                offset_fetch,
+                [request_all],
+                30_000,
+                self._fetched,
+                at_most=offset_fetch.API.last_by_name,
+            )
         else:
             self._commit()
 
@@ -52,7 +58,16 @@ class Committer(Client):
         entries = [CommitPartition(self._topic, partition, self._next) for partition in sorted(wanted)]
         request = OffsetCommit(None, self.group_id, "", None, -1, entries)
         self.world.commit_sent(self, request)
-        self.ask(self._coordinator, "", offset_commit, request, 30_000, self._committed, request, at_most=BY_NAME)
+        self.ask(
+            self._coordinator,
+            "",
+            offset_commit,
+            request,
+            30_000,
+            self._committed,
+            request,
+            at_most=offset_commit.API.last_by_name,
+        )
 
     def _again(self) -> None:
         self.later(1 + int(self._dice.expovariate(1 / self._every_ms)), self.begin, None)

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Consumer", "Habits", "User"]
 
-BY_NAME = 9
 NO_LIMIT = 1 << 15
 AFTER_AN_ERROR_MS = 500
 
@@ -49,8 +48,8 @@ _APIS: Mapping[type, tuple[ModuleType, int]] = {
     SyncGroup: (sync_group, NO_LIMIT),
     Heartbeat: (heartbeat, NO_LIMIT),
     LeaveGroup: (leave_group, NO_LIMIT),
-    OffsetCommit: (offset_commit, BY_NAME),
-    OffsetFetch: (offset_fetch, BY_NAME),
+    OffsetCommit: (offset_commit, offset_commit.API.last_by_name),
+    OffsetFetch: (offset_fetch, offset_fetch.API.last_by_name),
 }
 
 

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["Producer"]
 
 PRODUCE_LANE = "produce"
-BY_NAME = 12
 METADATA_MAX_AGE_MS = 60_000
 BURST = 10
 """Records at once, for many partitions: a flush of many logs is another thing than one of one."""
@@ -169,7 +168,9 @@ class Producer(Client):
             timeout_ms=30_000,
             topics=[produce.Topic(name=name, partitions=parts) for name, parts in by_topic.items()],
         )
-        self.ask(sent.node_id, PRODUCE_LANE, produce, request, 30_000, self._produced, sent, at_most=BY_NAME)
+        self.ask(
+            sent.node_id, PRODUCE_LANE, produce, request, 30_000, self._produced, sent, at_most=produce.API.last_by_name
+        )
 
     def _produced(self, sent: Send, reply: produce.Response | None, error: KafkaError | None) -> None:
         if reply is None:

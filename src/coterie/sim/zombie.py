@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Zombie"]
 
-BY_NAME = 9
 TIMEOUT_MS = 30_000
 WITHOUT_PROTOCOL = 4
 
@@ -44,7 +43,9 @@ class Zombie(Client):
         commit = OffsetCommit(None, self.group_id, *self._who, entries)
         if entries:
             self.world.commit_sent(self, commit)
-            self.ask(node_id, "", offset_commit, commit, TIMEOUT_MS, self._ignored, at_most=BY_NAME)
+            self.ask(
+                node_id, "", offset_commit, commit, TIMEOUT_MS, self._ignored, at_most=offset_commit.API.last_by_name
+            )
         self.ask(node_id, "", heartbeat, Heartbeat(None, self.group_id, *self._who), TIMEOUT_MS, self._ignored)
         sync = SyncGroup(None, self.group_id, *self._who)
         self.ask(node_id, "", sync_group, sync, TIMEOUT_MS, self._over, at_most=WITHOUT_PROTOCOL)

@@ -11,7 +11,7 @@ from typing import Any
 from coterie.apis import offset_commit
 from coterie.assignors import assignor
 from coterie.client.clock import clock_ms
-from coterie.client.consuming import BY_NAME, Engine
+from coterie.client.consuming import Engine
 from coterie.client.member import effects, events
 from coterie.client.member.effects import Listened
 from coterie.client.member.states import Stage
@@ -99,7 +99,7 @@ class QueryMember(Engine):
             None, settings.group_id, member.member_id, settings.group_instance_id, member.generation_id, partitions
         )
         reply: OffsetsCommitted = await self.cluster.send(
-            member.coordinator.id, offset_commit, request, lane=COMMIT_LANE, at_most=BY_NAME
+            member.coordinator.id, offset_commit, request, lane=COMMIT_LANE, at_most=offset_commit.API.last_by_name
         )
         wrong = [error for error in reply.errors if error]
         if wrong:

@@ -35,8 +35,6 @@ __all__ = ["read_slice"]
 
 log = logging.getLogger("coterie.spark")
 
-BY_NAME = 12
-"""Fetch names topics by id from version 13 on; a slice has the name."""
 FETCH_BYTES = 4 * 1024 * 1024
 """Of one partition at a time, unless kafka.max.partition.fetch.bytes is given: there is no other that could starve."""
 GONE_AFTER = 3
@@ -175,7 +173,7 @@ class _Fetcher:
         )
         timeout_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
         response: fetch.Response = await cluster.send(
-            leader, fetch, request, lane="fetch", at_most=BY_NAME, timeout_ms=timeout_ms
+            leader, fetch, request, lane="fetch", at_most=fetch.API.last_by_name, timeout_ms=timeout_ms
         )
         what = f"reading {self._place} at offset {position}"
         if response.error:

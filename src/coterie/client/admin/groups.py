@@ -47,8 +47,6 @@ from coterie.wire.subscription import read_assignment, read_subscription
 __all__ = ["REMOVED", "GroupsAdmin"]
 
 REMOVED = "an operator removed it"
-BY_NAME = offset_commit.BY_ID - 1
-"""The last version of OffsetFetch and OffsetCommit that names topics; later ones want ids, which offsets outlive."""
 
 
 class GroupsAdmin:
@@ -165,7 +163,12 @@ class GroupsAdmin:
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata | KafkaError | None]:
             node_id = await self._coordinator(group_id)
             request = [OffsetFetch(None, group_id, wanted, require_stable)]
-            answer: list[OffsetsFetched] = await self.cluster.send(node_id, offset_fetch, request, at_most=BY_NAME)
+            answer: list[OffsetsFetched] = await self.cluster.send(
+                node_id,
+                offset_fetch,
+                request,
+                at_most=offset_fetch.API.last_by_name,  # offsets outlive ids
+            )
             if len(answer) != 1:
                 raise KafkaError(f"offsets of {_group(group_id)}: the broker answered for {len(answer)} groups")
             (fetched,) = answer
@@ -195,7 +198,9 @@ class GroupsAdmin:
             node_id = await self._coordinator(group_id)
             partitions = [_to_commit(place, wanted[place]) for place in sorted(left)]
             request = OffsetCommit(None, group_id, "", None, NO_GENERATION, partitions)
-            answer: OffsetsCommitted = await self.cluster.send(node_id, offset_commit, request, at_most=BY_NAME)
+            answer: OffsetsCommitted = await self.cluster.send(
+                node_id, offset_commit, request, at_most=offset_commit.API.last_by_name
+            )
             return {
                 TopicPartition(one.topic, one.partition): _not_set(error, group_id, one)
                 for one, error in zip(answer.partitions, answer.errors, strict=True)
