@@ -19,12 +19,12 @@ from coterie.client.admin.admin import Admin
 from coterie.client.words import TopicPartition
 from coterie.errors import CoterieError
 from coterie.ledger import fold
-from coterie.spark import transforms
+from coterie.spark.decoding import decode_batches
 from coterie.spark.history.observed import observed_round
 from coterie.spark.pipelines.groups import GroupsPipeline, Wanted, still_to_read
 from coterie.spark.pipelines.store import Store
 from coterie.spark.plan import Plan, Span
-from coterie.spark.schemas import TABLES
+from coterie.spark.schemas import DECODED, TABLES
 from soak.pipeline_kill9 import soak
 from spark.busy_groups import KEEPS_ALL, live_busily
 from spark.lived import LIVED
@@ -117,7 +117,8 @@ def records_of(spark: SparkSession, log: Sequence[LogRecord]) -> DataFrame:
     frame = spark.createDataFrame(
         rows, "key binary, value binary, topic string, partition int, offset bigint, ms bigint"
     )
-    return transforms.decoded(frame.withColumn("timestamp", F.timestamp_millis("ms")))
+    timed = frame.withColumn("timestamp", F.timestamp_millis("ms")).drop("ms")
+    return timed.mapInArrow(decode_batches, DECODED.ddl)
 
 
 @pytest.fixture(scope="module")

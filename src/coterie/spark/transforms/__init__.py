@@ -1,13 +1,12 @@
 """Tables from tables: functions DataFrame -> DataFrame, a file each. No session, no network, no clock.
 
-Read `decoded.py` (the log to rows), then `folded.py` (the records of each group, with what is remembered of it); the
-tables of `coterie.spark.schemas` are made from these two.
+They begin with the rows of `coterie.spark.group_log`. Read `folded.py` first (the records of each group, with what is
+remembered of it); the tables of `coterie.spark.schemas` are made from that.
 """
 
 from __future__ import annotations
 
 from coterie.spark.transforms.commits import commits, last_commits
-from coterie.spark.transforms.decoded import decoded
 from coterie.spark.transforms.folded import folded
 from coterie.spark.transforms.generations import generations
 from coterie.spark.transforms.health import health
@@ -18,7 +17,6 @@ from coterie.spark.transforms.skipped import skipped
 
 __all__ = [
     "commits",
-    "decoded",
     "folded",
     "generations",
     "health",
