@@ -9,6 +9,8 @@ from coterie.sim.invariants.at_least_once import EveryRecordIsProcessed
 from coterie.sim.invariants.causes import RoundsHaveCauses
 from coterie.sim.invariants.committed import CommitsAreKept
 from coterie.sim.invariants.cooperative import CooperativeMembersKeepReading
+from coterie.sim.invariants.durable import OnlyDurableIsRead
+from coterie.sim.invariants.expiry import WhatIsReadStays
 from coterie.sim.invariants.fenced import FencedStaysFenced
 from coterie.sim.invariants.generations import OldGenerationsAreRefused
 from coterie.sim.invariants.growth import NothingGrows
@@ -18,6 +20,7 @@ from coterie.sim.invariants.one_owner import OneOwner
 from coterie.sim.invariants.order import RecordsComeInOrder
 from coterie.sim.invariants.owners_commit import OnlyOwnersCommit
 from coterie.sim.invariants.parked import NobodyIsForgotten
+from coterie.sim.invariants.places import ProducersFindTheirPlace
 from coterie.sim.invariants.replayed import ReplayIsTheSame
 from coterie.sim.invariants.sessions import SilentMembersGo
 
@@ -26,7 +29,9 @@ __all__ = ["INVARIANTS"]
 INVARIANTS = (
     OneOwner,
     AcknowledgedIsKept,
+    OnlyDurableIsRead,
     CommitsAreKept,
+    WhatIsReadStays,
     EveryRecordIsProcessed,
     RecordsComeInOrder,
     OnlyOwnersCommit,
@@ -35,6 +40,7 @@ INVARIANTS = (
     SilentMembersGo,
     NobodyIsForgotten,
     RoundsHaveCauses,
+    ProducersFindTheirPlace,
     ReplayIsTheSame,
     CooperativeMembersKeepReading,
     ListenersAreToldInTurn,

@@ -1,10 +1,11 @@
-"""Cooperative members never stop reading what they keep (KIP-429)."""
+"""Cooperative members never stop reading what they keep, and give nothing up before they join (KIP-429)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from coterie.client.member import effects
+from coterie.client.member.states import Stage
 from coterie.client.places import Place
 from coterie.client.words import TopicPartition
 from coterie.sim.consumer import Consumer
@@ -36,6 +37,14 @@ class CooperativeMembersKeepReading(Observer):
             self.fails(f"{consumer.name} stopped reading {sorted(stopped)}, which it keeps")
         if kept & set(effect.added):
             self.fails(f"{consumer.name} begins anew with {sorted(kept & set(effect.added))}, which it had")
+
+    def listened(self, consumer: Consumer, call: effects.CallListener) -> None:
+        """What it has to give up it is told by the assignment; until then only what it does not read any more goes."""
+        member = consumer.member
+        if call.kind is effects.Listened.REVOKED and member.stage is Stage.PREPARING and member.settings.is_cooperative:
+            early = [one for one in call.partitions if one.topic in member.topics]
+            if early:
+                self.fails(f"{consumer.name} gives up {sorted(early)} before it joins, and nobody has asked for it")
 
     def sample(self) -> None:
         for consumer in self.world.consumers.values():

@@ -1,4 +1,6 @@
-"""A member commits only what it has owned in the generation that it says: nothing after it was taken from it (M7)."""
+"""A member commits only in the generation it is in, and only what it has owned in that: nothing after it was taken from
+it (M7).
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,11 @@ class OnlyOwnersCommit(Observer):
             self._owned[consumer.name] = (generation, set(consumer.member.assigned))
 
     def commit_sent(self, client: Client, request: OffsetCommit) -> None:
-        if not isinstance(client, Consumer) or request.generation_id != client.member.generation_id:
+        if not isinstance(client, Consumer):
             return
+        generation = client.member.generation_id
+        if request.generation_id != generation:
+            self.fails(f"{client.name} commits in generation {request.generation_id}, and is in {generation}")
         self.ownership_changed(client)
         said = {TopicPartition(one.topic, one.partition) for one in request.partitions}
         foreign = said - self._owned[client.name][1]
