@@ -9,11 +9,12 @@ import sys
 import pytest
 
 from coterie.sim import Plan, simulate
+from coterie.sim.faults import PowerLostAfterRestart
 from coterie.sim.invariants import INVARIANTS
 from coterie.sim.observer import Observer
 from coterie.sim.plan import LEAST_FAULTS
 from coterie.sim.shrink import shrink
-from coterie.sim.steps import Fault
+from coterie.sim.steps import Fault, GrowTopic
 from coterie.sim.workloads import WORKLOADS
 from coterie.stories.grid import read
 
@@ -92,6 +93,19 @@ def test_a_plan_is_drawn_whole_and_any_step_can_be_left_out() -> None:
     assert plan.members == 3 and plan.without([0]).kept == plan.kept[1:]
     assert len(list(plan.script())) == len(plan.steps)
     assert any(isinstance(step, Fault) for step in plan.steps)
+
+
+def test_a_broker_is_at_times_restarted_while_new_partitions_are_empty_and_never_when_nothing_is_to_go_wrong() -> None:
+    aimed = [
+        fault
+        for seed in range(10)
+        for plan in [Plan.draw(seed, "growing-topics")]
+        for fault in plan.steps
+        if isinstance(fault, PowerLostAfterRestart)
+        if any(isinstance(step, GrowTopic) and 0 <= fault.at_ms - step.at_ms <= 3_000 for step in plan.steps)
+    ]
+    assert len(aimed) >= 5
+    assert not any(isinstance(step, Fault) for step in Plan.draw(0, "growing-topics", faults=0).steps)
 
 
 def test_without_faults_a_steady_group_has_one_round_for_each_wave_of_members() -> None:

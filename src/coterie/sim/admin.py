@@ -34,6 +34,8 @@ class Admin(Client):
         self.wishes: deque[_Wish] = deque()
         self.topics: dict[str, int] = {}
         """As many partitions as it wants each topic to have."""
+        self.deleted: set[str] = set()
+        """Groups that it has asked to be deleted."""
 
     def create_topic(self, name: str, partitions: int) -> None:
         self.topics[name] = partitions
@@ -50,6 +52,7 @@ class Admin(Client):
             )
 
     def delete_group(self, group_id: str) -> None:
+        self.deleted.add(group_id)
         self._wish(
             delete_groups, [DeleteGroup(None, group_id)], lambda answer: answer[0][1], f"deletes group {group_id}"
         )
@@ -95,4 +98,6 @@ class Admin(Client):
             if self.wishes:
                 self._ask(None)
             return
+        if code is ErrorCode.NOT_COORDINATOR:
+            self._failures.clear()  # it may be the very one that could not be reached a while ago
         self.later(AGAIN_MS, self._ask, None)

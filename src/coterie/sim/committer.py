@@ -92,6 +92,8 @@ class Committer(Client):
         if reply is None or reply[0].error:
             self._coordinator = None
         else:
+            if self.group_id in self.world.admin.deleted:
+                self.acknowledged.clear()  # then `invariants/committed.py` alone knows what must still be there
             found = {one.partition: one.offset for one in reply[0].partitions}
             for partition, offset in self.acknowledged.items():
                 if found.get(partition, -1) < offset:

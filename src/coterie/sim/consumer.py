@@ -276,9 +276,11 @@ class Consumer(Reader):
     def close(self, within_ms: int = 30_000, *, leave: bool | None = None) -> None:
         if not self.is_alive or self.user in {User.CLOSING, User.GONE}:
             return
-        if self.is_paused or self.user in {User.LISTENING, User.WORKING, User.COMMITTING}:
+        if self.is_paused or self.user in {User.LISTENING, User.COMMITTING}:
             self.later(50, lambda _: self.close(within_ms, leave=leave), None)
             return
+        if self.user is User.WORKING:  # its work has failed, as `__exit__` sees it: what it was given is not processed
+            self.fetcher.rewind()
         if self.user is User.POLLING:
             self._end_poll(User.AWAY)
         self.fetcher.begin_poll()

@@ -9,10 +9,13 @@ from dataclasses import dataclass, replace
 from coterie.sim.client import Client
 from coterie.sim.dice import Random
 from coterie.sim.machine import Machine
-from coterie.sim.steps import Fault, Undo
+from coterie.sim.steps import CreateTopic, Fault, GrowTopic, Step, Undo
 from coterie.sim.world import World
 
-__all__ = ["FAULTS", "draw_fault"]
+__all__ = ["FAULTS", "aimed_faults", "draw_fault"]
+
+
+BACK_AFTER_MS = 8_000
 
 
 def _client(world: World, seat: str) -> Client | None:
@@ -72,7 +75,15 @@ class SwapInterrupted(Fault):
 
     def begin(self, world: World) -> Undo:
         machine = world.machine
-        machine.ambush_swap(machine.lose_power if self.loses_power else machine.kill)
+
+        def strike() -> None:
+            world.schedule.after(BACK_AFTER_MS, lambda _about: machine.power_up(), None)
+            if self.loses_power:
+                machine.lose_power()
+            else:
+                machine.kill()
+
+        machine.ambush_swap(strike)
 
         def undo() -> None:
             machine.ambush_swap(None)
@@ -314,6 +325,22 @@ FAULTS: dict[str, _Draw] = {
         at_ms=at_ms, seat=dice.choice(seats), for_ms=_span(dice, _LONG), loses_power=dice.random() < 0.5
     ),
 }
+
+
+def aimed_faults(dice: Random, steps: Sequence[Step], until_ms: int, *, compacts: bool) -> list[Fault]:
+    """What hurts only at the right moment: a restart while new partitions are still empty, whose files the next owner
+    takes for durable; then records, and then the power goes. And where logs are compacted, a death in the midst of it.
+    """
+    found: list[Fault] = []
+    if compacts:
+        at_ms = dice.randint(until_ms // 5, until_ms // 2)
+        found.append(SwapInterrupted(at_ms=at_ms, for_ms=until_ms // 3, loses_power=dice.random() < 0.5))
+    for step in steps:
+        if isinstance(step, (CreateTopic, GrowTopic)) and dice.random() < 0.5:
+            after_ms = dice.randint(20_000, 60_000)
+            at_ms = min(step.at_ms + dice.choice((200, 1_000, 3_000)), until_ms)
+            found.append(PowerLostAfterRestart(at_ms=at_ms, for_ms=after_ms + 10_000, after_ms=after_ms))
+    return found
 
 
 def draw_fault(dice: Random, at_ms: int, seats: Sequence[str], nodes: int, *, compacts: bool) -> Fault:

@@ -78,6 +78,8 @@ class Machine(Host):
         self._alarm_ms: int | None = None
         self._ambush: Callable[[object], None] | None = None
         self._strikes_in_swap: Callable[[], None] | None = None
+        self._steps_of_swap: int | None = None
+        """A swap is several jobs for the disk: so much of them may be done yet before it dies."""
         self.swaps_cut = 0
         """How often it died while a compacted segment took its place."""
 
@@ -148,6 +150,7 @@ class Machine(Host):
 
     def _ended(self) -> None:
         self.cluster = None
+        self._steps_of_swap = None
         self._jobs.clear()
         self._toil = None
         self._alarm_ms = None
@@ -325,7 +328,7 @@ class Machine(Host):
 
     def ambush_swap(self, strike: Callable[[], None] | None) -> None:
         """To be done in the middle of the next swap of compacted segments; None: no more."""
-        self._strikes_in_swap = strike
+        self._strikes_in_swap, self._steps_of_swap = strike, None
         self.disk.waits_for_swap = strike is not None
 
     def _dies_in_swap(self) -> None:
@@ -357,12 +360,13 @@ class Machine(Host):
         if self.is_paused:
             self.misses(self._job_ended, about)
             return
+        self.disk.steps_left = self._steps_of_swap
         try:
             ended = job.run()
         except PowerCut:
             self._dies_in_swap()
             return
-        self.disk.steps_left = None
+        self._steps_of_swap, self.disk.steps_left = self.disk.steps_left, None
         self._jobs.popleft()
         if self._jobs:
             self._begin_job(cluster)

@@ -8,7 +8,7 @@ from typing import Self
 
 from coterie.errors import CoterieError
 from coterie.sim.dice import Dice
-from coterie.sim.faults import draw_fault
+from coterie.sim.faults import aimed_faults, draw_fault
 from coterie.sim.steps import Fault, Step
 from coterie.sim.workloads import FIRST_MS, WORKLOADS, Scene
 
@@ -89,6 +89,8 @@ class Plan:
             draw_fault(luck, luck.randint(FIRST_MS, length_ms), seats, scene.nodes, compacts=compacts)
             for _ in range(many)
         ]
+        if faults is None:
+            wrong += aimed_faults(dice.of("aimed faults"), scene.steps, length_ms, compacts=compacts)
         steps = sorted([*scene.steps, *wrong], key=lambda step: step.at_ms)
         return cls(
             seed,

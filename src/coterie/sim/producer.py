@@ -41,6 +41,8 @@ __all__ = ["Producer"]
 
 PRODUCE_LANE = "produce"
 METADATA_MAX_AGE_MS = 60_000
+PATIENCE_MS = (30_000, 120_000)
+"""Whoever gives a record up leaves a gap behind it, and what follows has to find another place (KIP-360)."""
 BURST = 10
 """Records at once, for many partitions: a flush of many logs is another thing than one of one."""
 
@@ -50,8 +52,9 @@ class Producer(Client):
         super().__init__(world, name, clock)
         self.topics = list(topics)
         self.every_ms = every_ms
+        patience_ms = world.dice.of(f"{name}/patience").choice(PATIENCE_MS)
         self.batching = Batching(
-            BatchingRules(buffer_memory=1 << 22),
+            BatchingRules(buffer_memory=1 << 22, delivery_timeout_ms=patience_ms),
             lambda: self._dice.getrandbits(31),
         )
         self.sent = 0

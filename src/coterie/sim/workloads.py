@@ -212,7 +212,10 @@ def several_groups(scene: Scene) -> None:
 
 
 def expiring_offsets(scene: Scene) -> None:
-    """Everybody leaves for longer than offsets are kept; the group is deleted, or goes by itself, and comes again."""
+    """Everybody leaves for longer than offsets are kept; the group is deleted, or goes by itself, and comes again.
+
+    A simple consumer commits all the while, and at times its group is deleted under its hands.
+    """
     scene.settings |= {"offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 15_000}
     seats = scene.group()
     at_ms = scene.dice.randint(min(60_000, scene.length_ms // 2), scene.length_ms // 2)
@@ -220,6 +223,8 @@ def expiring_offsets(scene: Scene) -> None:
         scene.leave(seat, at_ms + scene.dice.randint(0, 3_000))
         scene.come(seat, at_ms + scene.dice.choice((20_000, 150_000)) + scene.dice.randint(0, 5_000))
     scene.steps += [DeleteGroup(at_ms=at_ms + offset, group_id="g") for offset in (500, 6_000, 9_000)]
+    scene.steps.append(Commit(at_ms=FIRST_MS, group_id="simple", topic="t", partitions=4, every_ms=800))
+    scene.steps += [DeleteGroup(at_ms=scene.time(), group_id="simple") for _ in range(10)]
 
 
 def moving_coordinators(scene: Scene) -> None:

@@ -31,6 +31,11 @@ class Zombie(Client):
         self._owned = sorted(of.member.assigned)
 
     def begin(self, _about: object = None) -> None:
+        group = self.world.group(self.group_id)
+        if group is not None and group.generation_id <= self._who[2]:
+            # A power cut took its generation, and the group has counted to it again: nobody could tell them apart.
+            self.world.when_joined(self.group_id, self.begin)
+            return
         request = find_coordinator.Request(keys=[self.group_id])
         self.ask(ANY, "", find_coordinator, request, TIMEOUT_MS, self._found)
 
