@@ -206,6 +206,22 @@ def test_a_commit_is_not_repeated_in_another_generation(room: Room) -> None:
     assert isinstance(a.commits[token], CommitFailedError | RebalanceInProgressError) and committed(room) == {}
 
 
+def test_a_static_member_that_polled_too_late_commits_nothing_more_though_the_coordinator_would_take_it(
+    room: Room,
+) -> None:
+    """M7, M8, KIP-345: it does not leave, so that its generation goes on without it; but it has given everything up."""
+    a = quiet(room, group_instance_id="i", max_poll_interval_ms=10_000)
+    a.ends_poll()
+    room.refusals.extend((OffsetCommit, refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)) for _ in range(100))
+    token = a.commits_offsets({T0: 3}, within_ms=30_000)
+    room.advance(10_000)
+    group = room.world.group(GROUP)
+    assert a.is_in(Stage.UNJOINED) and group is not None and group.generation_id == 1 and len(group.members) == 1
+    room.refusals.clear()
+    room.advance(5_000)
+    assert isinstance(a.commits[token], CommitFailedError) and committed(room) == {}
+
+
 def test_commits_wait_for_a_coordinator_in_the_order_in_which_they_were_asked_for(room: Room) -> None:
     """M7, M2: a synchronous one as long as it may, an asynchronous one for a single lookup."""
     a = quiet(room)
