@@ -83,8 +83,8 @@ pipeline-soak: venv ## the pipeline of tables on a live Apache Kafka; killed ten
 clients-go: venv ## members by franz-go and kafka-go; needs Go, and a minute to build them
 	COTERIE_GO_CLIENTS=1 $(BIN)/pytest tests/clients/test_go.py
 
-mutants: venv ## defects put into a copy one by one: a test or one of 100 seeds must notice each (ONLY="10 11" rules, ONLY=sim, JOBS=)
-	PYTHONPATH=tests $(BIN)/python -m mutants --jobs $(JOBS) $(ONLY)
+mutants: venv ## defects put into a copy one by one: a test or one of 100 seeds must notice each; ten minutes of CPU (ONLY="10 11" rules, ONLY=sim, JOBS=)
+	PYTHONPATH=tests $(BIN)/python -m mutants --jobs $(JOBS) $(ARGS) $(ONLY)
 
 bench: venv ## the group coordinators of Coterie and Apache Kafka side by side; needs Java, takes 20 minutes
 	$(BIN)/python bench/next_to_kafka.py --json bench/results/next_to_kafka.json

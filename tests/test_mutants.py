@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from mutants import MUTANTS, ROOT, SIM, Mutant
+from mutants.__main__ import NOTICED
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.rule} {mutant.what}")
@@ -24,3 +27,10 @@ def test_at_least_twenty_five_are_for_the_simulator_and_they_are_everywhere() ->
     files = [mutant.file for mutant in MUTANTS if mutant.rule == SIM]
     assert len(files) >= 25
     assert {file.split("/")[0] for file in files} >= {"broker", "client", "coordinator", "group", "log"}
+
+
+def test_for_every_mutant_it_is_written_down_what_noticed_it() -> None:
+    """`python -m mutants --keep` writes it; what is tried first must be about a mutant that exists."""
+    names = [mutant.name for mutant in MUTANTS]
+    assert len(set(names)) == len(names)
+    assert sorted(json.loads(NOTICED.read_text())) == sorted(names)

@@ -25,6 +25,12 @@ class Mutant:
     new: str
     workload: str = ""
     """For the simulator: which worlds; all kinds if none is named."""
+    tests: tuple[str, ...] = ()
+    """Where no world can go: which tests see it instead. For the others it is the tests of their room."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.rule}, {self.what}"
 
 
 @contextmanager
