@@ -98,6 +98,4 @@ class Admin(Client):
             if self.wishes:
                 self._ask(None)
             return
-        if code is ErrorCode.NOT_COORDINATOR:
-            self._failures.clear()  # it may be the very one that could not be reached a while ago
         self.later(AGAIN_MS, self._ask, None)
