@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 
 __all__ = ["end_with_parent"]
@@ -14,5 +13,5 @@ def end_with_parent() -> None:
 
 
 def _wait_for_its_end() -> None:
-    sys.stdin.buffer.read()
+    os.read(0, 1)  # not by `sys.stdin`, whose lock would be in the way of our own end
     os._exit(1)  # at once: there is no broker left to say goodbye to
