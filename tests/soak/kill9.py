@@ -26,6 +26,7 @@ __all__ = ["Outcome", "kill_again_and_again"]
 PARTITIONS = 3
 NODES = (1, 3)
 """Every other life has three: then leaders are elsewhere than in the life before."""
+TELLS_EVERY = 10
 SETTINGS = [
     "--set=group.initial.rebalance.delay.ms=0",
     "--set=offsets.topic.num.partitions=3",
@@ -55,11 +56,18 @@ def make_workers(seed: int) -> list[Worker]:
 
 
 def kill_again_and_again(
-    data: Path, kills: int, seed: int, log: Path, flush: str = "sync", nodes: Sequence[int] = NODES
+    data: Path,
+    kills: int,
+    seed: int,
+    log: Path,
+    flush: str = "sync",
+    nodes: Sequence[int] = NODES,
+    *,
+    tells: bool = False,
 ) -> Outcome:
     """Raises `AssertionError` at the first thing that is not as it was acknowledged.
 
-    `nodes`: how many, in one life after another.
+    `nodes`: how many, in one life after another; `tells`: how far it is.
     """
     dice = Random(seed)
     workers = make_workers(seed)
@@ -79,6 +87,8 @@ def kill_again_and_again(
                 worker.check_at(bootstrap)
             if life < kills:
                 _live(broker, bootstrap, workers, dice.uniform(0.05, 0.5), outcome)
+                if tells and outcome.kills % TELLS_EVERY == 0:
+                    print(f"{outcome.kills} of {kills} kills, {outcome.acknowledged} acknowledged", flush=True)
             else:
                 _read_all_again(bootstrap, workers)
                 broker.signal()
@@ -136,7 +146,7 @@ def main() -> None:
     print(f"seed {options.seed}, {options.kills} kills", flush=True)
     with tempfile.TemporaryDirectory() as directory:
         data, log = Path(directory, "data"), Path(directory, "log")
-        outcome = kill_again_and_again(data, options.kills, options.seed, log, options.flush, options.nodes)
+        outcome = kill_again_and_again(data, options.kills, options.seed, log, options.flush, options.nodes, tells=True)
         size = sum(file.stat().st_size for file in data.rglob("*") if file.is_file())
     slowest = max(outcome.start_s)
     print(f"{outcome.kills} kills, {outcome.acknowledged} acknowledged and found again, {size / 2**20:.1f} MiB;")
