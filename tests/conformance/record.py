@@ -102,6 +102,7 @@ async def record_profile(
             recorded = await recorder.record(family)
             write(into / family.file, profile, recorded)
             transcripts += recorded
+            print(f"  {profile}, {family.name}: {len(recorded)} cases recorded", flush=True)
     took = time.monotonic() - began
     print(f"{profile}: {len(transcripts)} cases in {took:.0f} s, {recorder.again} of them recorded twice", flush=True)
     return transcripts
