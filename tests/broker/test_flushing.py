@@ -357,6 +357,25 @@ def test_a_log_that_cannot_be_cut_back_takes_nothing_until_it_can(*, sealed: boo
     assert World(disk, now_ms=2_000_000).client().read_all("t") == [(0, b"kept"), (1, b"new")]
 
 
+def test_a_log_that_is_to_be_mended_takes_part_in_no_flush() -> None:
+    """Mending it could end first, and whoever waits for another log in that flush would never be answered."""
+    disk = FaultyFiles()
+    world, client = ready(disk)
+    log = world.node.log("t", 0)
+    assert log is not None
+    disk.refuses_sync = disk.refuses_truncate = True
+    client.send_produce("t", b"lost")
+    world.flush()
+    assert client.produced().error is ErrorCode.KAFKA_STORAGE_ERROR and not log.is_in_order
+    disk.refuses_sync = False
+    world.node.cluster.wrote(log, None)  # as the cleaner does when it has rolled one
+    client.send_produce("u", b"kept")
+    disk.refuses_truncate = False
+    world.auto = True
+    world.advance(1_000)
+    assert client.produced().base_offset == 0 and log.is_in_order
+
+
 def test_a_log_that_could_not_be_cut_back_is_mended_without_anybody_writing() -> None:
     disk = FaultyFiles()
     world, client = ready(disk)

@@ -109,6 +109,10 @@ class Flusher:
                     waiting.setdefault(log, [])
             to_journal = () if empties else self._for_journal(waiting)
             for log, waiters in waiting.items():
+                if not log.is_in_order:  # mending it may end before this flush, and leaves nothing to flush
+                    for waiter in waiters:
+                        self._tell(log, waiter, ErrorCode.KAFKA_STORAGE_ERROR, now_ms)
+                    continue
                 if log in to_journal:
                     small.append((log, log.journal_target()))
                     self._journaled[log] = None
