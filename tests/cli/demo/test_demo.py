@@ -28,12 +28,8 @@ def test_the_whole_plot_is_played_and_every_promise_kept(tmp_path: Path) -> None
 
 @pytest.mark.real_time
 def test_an_interrupt_ends_everything_that_was_started(tmp_path: Path) -> None:
-    command = [COTERIE, "demo", "--no-spark", "--out", str(tmp_path / "home")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with _begun(tmp_path) as process:
         assert process.stdout is not None
-        for line in process.stdout:
-            if "generation 1" in line:
-                break
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
         assert process.wait(30) == 130
@@ -44,16 +40,21 @@ def test_an_interrupt_ends_everything_that_was_started(tmp_path: Path) -> None:
 @pytest.mark.real_time
 @pytest.mark.timeout(60)
 def test_members_do_not_outlive_a_demonstration_that_was_killed(tmp_path: Path) -> None:
-    command = [COTERIE, "demo", "--no-spark", "--out", str(tmp_path / "home")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if "generation 1" in line:
-                break
+    with _begun(tmp_path) as process:
         assert _left(tmp_path)
         process.kill()
     while _left(tmp_path):
         time.sleep(0.05)
+
+
+def _begun(home: Path) -> subprocess.Popen[str]:
+    """A demonstration whose first members have joined."""
+    command = [COTERIE, "demo", "--no-spark", "--out", str(home / "home")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    while "generation 1" not in process.stdout.readline():
+        assert process.poll() is None, "it has ended"
+    return process
 
 
 def _left(home: Path) -> list[Path]:
