@@ -40,7 +40,7 @@ class CommitsAreKept(Observer):
         for one in request.partitions:
             self._on_the_way.setdefault((request.group_id, one.topic, one.partition), Counter())[one.offset] += 1
 
-    def tell(self, _machine: Machine, fact: Fact) -> None:
+    def tell(self, machine: Machine, fact: Fact) -> None:
         kind = type(fact)
         if kind is OffsetsStored:
             for topic, partition, offset in fact.offsets:  # type: ignore[attr-defined]
@@ -52,9 +52,11 @@ class CommitsAreKept(Observer):
         elif kind is OffsetsExpired or kind is OffsetsDeletedFact:
             for topic, partition in fact.partitions:  # type: ignore[attr-defined]
                 self.told.pop((fact.group_id, topic, partition), None)
-        elif kind is GroupDied and fact.why != UNLOADED:  # type: ignore[attr-defined]
+        elif kind is GroupDied:
+            has_moved = fact.why == UNLOADED  # type: ignore[attr-defined]
             for key in [key for key in self.told if key[0] == fact.group_id]:
-                del self.told[key]
+                if not has_moved or self._may_be_gone(machine, key):
+                    del self.told[key]
 
     def answered(self, _client: Client, asked: Asked, answer: Any, _data: bytes) -> None:
         if asked.module is not offset_commit:
@@ -76,7 +78,7 @@ class CommitsAreKept(Observer):
         self._compare(self.world.machine, "now")
 
     def _may_be_gone(self, machine: Machine, key: Key) -> bool:
-        """It was being deleted, or had expired, and the broker died before it could say so."""
+        """It was being deleted, or had expired, and the broker died or gave the group away before it could say so."""
         kept_ms = machine.settings.offsets_retention_minutes * 60_000
         had_expired = self.world.schedule.now_ms - self._told_ms[key] > kept_ms * _CLOCKS_DIFFER
         return key[0] == self.world.admin.is_deleting or had_expired
