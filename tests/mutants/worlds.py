@@ -71,8 +71,7 @@ WORLDS = [
     # A member asks how far it has come only within a poll, and then what was handed over is processed: our own consumer
     # cannot tell the two apart, but a driver that commits at any other moment could.
     Mutant(SIM, "what is handed over counts as processed", "client/fetching.py",
-           "            one: OffsetAndMetadata(place.done, place.done_epoch)\n            for one, place in self._places.items()\n            if place.done is not None",
-           "            one: OffsetAndMetadata(place.position, place.epoch)\n            for one, place in self._places.items()\n            if place.position is not None",
+           "        return {one: place.done for one, place in self._places.items() if place.done is not None}", "        return self.positions()",
            tests=("tests/client/test_fetching.py", "tests/client/test_fetching_properties.py")),
     Mutant(SIM, "what was handed over before an error counts as processed", "client/fetching.py",
            "handed, self._handed = self._handed, {}", "handed: dict[Place, None] = {}", workload="autoscaler"),

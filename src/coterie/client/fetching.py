@@ -147,7 +147,7 @@ class Fetcher:
     def begin_poll(self) -> None:
         """The caller has come back for more: it is done with what it was given."""
         for place in self._handed:
-            place.done, place.done_epoch = place.position, place.epoch
+            place.done = OffsetAndMetadata(place.position, place.epoch) if place.position is not None else None
         self._handed.clear()
 
     def rewind(self) -> None:
@@ -155,7 +155,7 @@ class Fetcher:
         handed, self._handed = self._handed, {}
         for place in handed:
             if place.done is not None:
-                self.seek(place.partition, place.done, place.done_epoch)
+                self.seek(place.partition, place.done.offset, place.done.leader_epoch)
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What a commit without offsets commits: all that was handed over."""
@@ -167,11 +167,7 @@ class Fetcher:
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What may be committed unasked, at any moment."""
-        return {
-            one: OffsetAndMetadata(place.done, place.done_epoch)
-            for one, place in self._places.items()
-            if place.done is not None
-        }
+        return {one: place.done for one, place in self._places.items() if place.done is not None}
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Records that are in the log and not handed over yet; None while no fetch has told where the log ends."""

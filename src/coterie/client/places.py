@@ -7,7 +7,7 @@ from enum import Enum
 
 from coterie.client.resets import Reset
 from coterie.client.unpacking import Chunk
-from coterie.client.words import TopicPartition
+from coterie.client.words import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError
 
 __all__ = ["Need", "Place"]
@@ -30,7 +30,6 @@ class Place:
         "asking",
         "chunks",
         "done",
-        "done_epoch",
         "epoch",
         "failure",
         "failure_passes",
@@ -54,8 +53,7 @@ class Place:
         self.reset: Reset | None = None
         self.position: int | None = None
         self.epoch = -1
-        self.done: int | None = None
-        self.done_epoch = -1
+        self.done: OffsetAndMetadata | None = None
         self.next_fetch = -1
         self.chunks: deque[Chunk] = deque()
         self.high_watermark = self.last_stable = -1
@@ -71,8 +69,9 @@ class Place:
 
     def stand_at(self, offset: int, leader_epoch: int = -1) -> None:
         self.need = Need.NOTHING
-        self.position = self.done = self.next_fetch = offset
-        self.epoch = self.done_epoch = leader_epoch
+        self.position = self.next_fetch = offset
+        self.epoch = leader_epoch
+        self.done = OffsetAndMetadata(offset, leader_epoch)
 
     def leave(self) -> None:
         """It stands nowhere now, and an answer that is under way is of no use."""

@@ -318,12 +318,14 @@ class Consumer(Reader):
                 event = queue.popleft()
         finally:
             self._is_handling = False
-        if self.fetcher.is_hungry:
+        fetcher = self.fetcher
+        if fetcher.is_hungry:
             self.ask_more()
         if member.assigned is not self.owned:
             self.owned = member.assigned
             self.world.ownership_changed(self)
-        self.wake()
+        if self._calls or self._to_raise or fetcher.has_something:
+            self.wake()
 
     def _answer(self, then: Any, reply: Any, error: Exception | None) -> None:
         then.reply, then.error = reply, error

@@ -12,7 +12,7 @@ from coterie.broker.settings import Settings
 from coterie.client.member import effects
 from coterie.client.words import TopicPartition
 from coterie.errors import KafkaError
-from coterie.facts import Fact, JoinPhaseCompleted
+from coterie.facts import Fact, GroupLoaded, JoinPhaseCompleted
 from coterie.group import Group
 from coterie.log import PartitionLog
 from coterie.messages import OffsetCommit
@@ -69,6 +69,7 @@ class World:
         self.admin = Admin(self, "admin", self._clock("admin"))
         self._lives: dict[str, int] = {}
         self._awaited: dict[str, list[Callable[[object], None]]] = {}
+        self._loaded_ms: dict[str, int] = {}
         self._moment_dice = self.dice.of("moments")
         self.observers = [make(self) for make in observers]
         self._on = {
@@ -156,6 +157,10 @@ class World:
                 return group
         return None
 
+    def may_not_know(self, group_id: str, sent_ms: int) -> bool:
+        """Whoever was asked then was perhaps loading the group: it grants every heartbeat meanwhile (C3)."""
+        return self.group(group_id) is None or sent_ms <= self._loaded_ms.get(group_id, -1)
+
     def log(self, where: TopicPartition) -> PartitionLog | None:
         """Of a partition, whoever leads it."""
         return self.machine.cluster.log(*where) if self.machine.cluster is not None else None
@@ -177,7 +182,9 @@ class World:
 
     def tell(self, machine: Machine, fact: Fact) -> None:
         self._each("tell", machine, fact)
-        if self._awaited and type(fact) is JoinPhaseCompleted and fact.group_id in self._awaited:
+        if type(fact) is GroupLoaded:
+            self._loaded_ms[fact.group_id] = self.schedule.now_ms
+        elif self._awaited and type(fact) is JoinPhaseCompleted and fact.group_id in self._awaited:
             for act in self._awaited.pop(fact.group_id):
                 self.schedule.after(int(self._moment_dice.random() * SOON_MS), act, None)
 

@@ -57,12 +57,12 @@ _ENDING_ALREADY = frozenset({Stage.LEAVING, Stage.CLOSED})
 
 def go_on(member: Member, effects: Effects, now_ms: int) -> None:
     """Take every step that can be taken; what follows is appended to `effects`."""
-    for _ in range(_MOST_STEPS):
-        step = _next(member)
-        if step is None:
-            return
+    steps = 0
+    while (step := _next(member)) is not None:
+        steps += 1
+        if steps > _MOST_STEPS:
+            raise IllegalTransitionError(f"a member goes round in circles in {member.stage}: a defect of ours")
         effects += step(member, now_ms)
-    raise IllegalTransitionError(f"a member goes round in circles in {member.stage}: a defect of ours")
 
 
 def _next(member: Member) -> Step | None:

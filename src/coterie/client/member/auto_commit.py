@@ -34,10 +34,10 @@ def auto_commit_if_due(member: Member, now_ms: int) -> Effects:
     if member.subscribed and member.wish is not None:
         return []  # the round that is about to begin commits by itself
     effects = restart_auto_commit(member, now_ms)
-    if any(errand.kind is Kind.AUTO_COMMIT for errand in member.errands.values()):
-        return effects
-    member.auto_asked = then = PositionsAnswered()
-    return [*effects, AskPositions(then)]
+    if not (member.errands and any(errand.kind is Kind.AUTO_COMMIT for errand in member.errands.values())):
+        member.auto_asked = then = PositionsAnswered()
+        effects.append(AskPositions(then))
+    return effects
 
 
 def positions_for_auto_commit(member: Member, event: PositionsAnswered, now_ms: int) -> Effects:

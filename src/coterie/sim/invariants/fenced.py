@@ -37,7 +37,7 @@ class FencedStaysFenced(Observer):
         if since_ms is None or asked.sent_ms <= since_ms:
             return
         if asked.module is heartbeat:
-            granted = answer is ErrorCode.NONE
+            granted = answer is ErrorCode.NONE and not self.world.may_not_know(asked.request.group_id, asked.sent_ms)
         elif asked.module is offset_commit:
             granted = ErrorCode.NONE in answer.errors
         elif asked.module in {join_group, sync_group}:
