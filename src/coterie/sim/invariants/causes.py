@@ -49,8 +49,8 @@ class RoundsHaveCauses(Observer):
         heard = self._heard.get(link.wire.client.name)
         if heard is not None:
             name = _GROUP_KEYS.get(frame[1])
-            if name is not None:
-                heard.at[name] = self.world.schedule.now_ms
+            if name is not None and (link.connection.call is None or name not in _SIGNS_OF_LIFE):
+                heard.at[name] = self.world.schedule.now_ms  # what waits behind another request renews nothing yet
 
     def tell(self, machine: Machine, fact: Fact) -> None:
         kind = type(fact)
