@@ -61,6 +61,19 @@ class Asked:
 
 
 class Client(Host):
+    __slots__ = (
+        "_dice",
+        "_failures",
+        "_network",
+        "_wires",
+        "client_id",
+        "group_id",
+        "is_alive",
+        "metadata",
+        "tag",
+        "versions",
+    )
+
     def __init__(self, world: World, name: str, clock: Clock, versions: dict[str, int] | None = None) -> None:
         super().__init__(world, name, clock)
         self.client_id = name

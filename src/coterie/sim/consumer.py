@@ -89,6 +89,30 @@ class Habits:
 
 
 class Consumer(Reader):
+    __slots__ = (
+        "_armed",
+        "_asks_committed",
+        "_calls",
+        "_events",
+        "_is_handling",
+        "_is_looking",
+        "_looks_again_ms",
+        "_perform",
+        "_polls",
+        "_seen",
+        "_to_raise",
+        "_token",
+        "_waits_for",
+        "_watched",
+        "errors",
+        "habits",
+        "member",
+        "owned",
+        "seat",
+        "told",
+        "user",
+    )
+
     def __init__(self, world: World, name: str, clock: Clock, habits: Habits) -> None:
         settings = FetchSettings(
             auto_offset_reset=EARLIEST,

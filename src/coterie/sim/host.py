@@ -40,6 +40,15 @@ class Clock:
 
 
 class Host:
+    __slots__ = (
+        "_missed",
+        "_schedule",
+        "clock",
+        "is_paused",
+        "name",
+        "world",
+    )
+
     def __init__(self, world: World, name: str, clock: Clock) -> None:
         self.world = world
         self.name = name

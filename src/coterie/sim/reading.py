@@ -25,6 +25,8 @@ FETCH_LANE, OFFSETS_LANE = "fetch", "offsets"
 
 
 class Reader(Client, ABC):
+    __slots__ = ("_grant", "fetcher")
+
     def __init__(
         self, world: World, name: str, clock: Clock, settings: FetchSettings, versions: dict[str, int]
     ) -> None:
