@@ -1,12 +1,18 @@
-"""`python -m coterie.apis` prints the page about the APIs, made from the table; `make docs` writes it."""
+"""`python -m coterie.apis` prints the page about the APIs, made from the table; `make docs` writes it.
+
+`python -m coterie.apis fetch 17` prints the functions that read and write that version.
+"""
 
 from __future__ import annotations
 
 import sys
 
 from coterie.apis.api import APIS, Api
+from coterie.apis.codec import encoding_of, most_entries
+from coterie.apis.reading import reader_source
+from coterie.apis.writing import writer_source
 
-__all__ = ["page"]
+__all__ = ["main", "page", "sources"]
 
 HEAD = """\
 # APIs
@@ -38,5 +44,28 @@ def _row(api: Api) -> str:
     return f"| {api.key} | {link} | {versions} | {flexible} | {'; '.join(missing)} |\n"
 
 
+def sources(api: Api, version: int) -> str:
+    """Of the messages as they are on the wire: `_Request` where the version-free one has another shape."""
+    written = []
+    for name in ("Request", "Response"):
+        message = getattr(api.module, f"_{name}", None) or getattr(api.module, name)
+        encoding = encoding_of(api, version)
+        written.append(f"# {api.name} {name}, version {version}\n")
+        written.append(f"{reader_source(message, version, encoding, most_entries(message))}\n")
+        written.append(f"{writer_source(message, version, encoding)}\n")
+    return "\n".join(written).rstrip() + "\n"
+
+
+def main(arguments: list[str]) -> str:
+    if not arguments:
+        return page()
+    match arguments:
+        case [name, version] if version.isdigit():
+            for api in APIS:
+                if name in {api.module_name, api.name} and int(version) in api.versions:
+                    return sources(api, int(version))
+    raise SystemExit("usage: python -m coterie.apis [api version], both as in the page that it prints without them")
+
+
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    sys.stdout.write(main(sys.argv[1:]))

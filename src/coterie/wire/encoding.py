@@ -15,7 +15,7 @@ from typing import NamedTuple
 from coterie.errors import MalformedError
 from coterie.wire.buffer import MAX_STRING, uvarint
 
-__all__ = ["COMPACT", "LONG_STRING", "OLD", "Encoding", "read_tags", "read_uvarint"]
+__all__ = ["COMPACT", "LONG_STRING", "OLD", "Encoding", "read_tags", "read_uvarint", "text_of"]
 
 MAX_TAGS = 100
 """Of one message. Kafka's own have five or fewer; a stranger's million would be a million turns of a loop."""
@@ -74,7 +74,7 @@ def _read_compact_length(frame: bytes, at: int) -> tuple[int, int]:
 # Bytes that are no UTF-8 become replacement characters, as in Java, unless there would be no way to say it back.
 
 
-def _text(data: bytes) -> str:
+def text_of(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -89,7 +89,7 @@ def _read_old_string(frame: bytes, at: int) -> tuple[str | None, int]:
     at += 2
     if length < 0:
         return None, at
-    return _text(frame[at : at + length]), at + length
+    return text_of(frame[at : at + length]), at + length
 
 
 def _read_compact_string(frame: bytes, at: int) -> tuple[str | None, int]:
@@ -102,7 +102,7 @@ def _read_compact_string(frame: bytes, at: int) -> tuple[str | None, int]:
     if not length:
         return None, at
     end = at + length - 1
-    return _text(frame[at:end]), end
+    return text_of(frame[at:end]), end
 
 
 def _old_string(text: str | None) -> bytes:
