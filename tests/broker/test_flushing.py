@@ -391,6 +391,19 @@ def test_a_log_that_could_not_be_cut_back_is_mended_without_anybody_writing() ->
     assert client.read_all("t") == [(0, b"kept")]
 
 
+def test_a_log_that_is_to_be_mended_is_mended_before_the_broker_stops() -> None:
+    """Else the directory could not be left clean, though the disk is well again."""
+    disk = FaultyFiles()
+    world, client = ready(disk)
+    world.auto = True
+    client.produce("t", b"kept")
+    disk.refuses_sync = True
+    assert client.produce("t", b"lost").error is ErrorCode.KAFKA_STORAGE_ERROR
+    disk.refuses_sync = False
+    world.stop()
+    assert World(disk, now_ms=2_000_000).client().read_all("t") == [(0, b"kept")]
+
+
 def test_an_assignment_that_cannot_be_written_starts_another_round() -> None:
     """Rule 11: the parked syncs hear the mapped error, the group prepares anew."""
     disk = FaultyFiles()

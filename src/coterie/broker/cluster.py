@@ -205,6 +205,9 @@ class Cluster:
                 node.follow(node.coordinator.lose(partition, now_ms), now_ms)
         self.fetches.answer_all()
         self.kept_facts.write(now_ms)
+        for log in self.directory.logs.values():
+            if not log.is_in_order:
+                mend(self, log)  # not when its turn comes: it can only be closed in order
         return self.take(now_ms)
 
     def next_ms(self) -> int | None:
