@@ -5,18 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coterie.errors import ErrorCode
 from coterie.log import (
     Files,
     LogConfig,
     LogWriteError,
+    MemoryFiles,
     OffsetOutOfRangeError,
     Origin,
     PartitionLog,
     RefusedError,
+    scan,
 )
-from coterie.wire.batch import BatchError, Compression, TimestampType, batches, parse_header
+from coterie.wire.batch import BatchError, BatchHeader, Compression, TimestampType, batches, parse_header
+from coterie.wire.buffer import Buffer
 from coterie.wire.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of
 from logs import NOW, SMALL, FaultyFiles, batch, fill, offsets_in, opened, values_in
 
@@ -99,6 +104,35 @@ def test_every_offset_is_found_in_every_segment(files: Files) -> None:
     assert log.segment_count > 5
     for offset in range(60):
         assert offsets_in(log.read(offset, 1, 60)) == [offset]
+
+
+@given(st.lists(st.integers(0, 29), max_size=20))
+def test_what_was_read_before_does_not_change_what_is_found(asked: list[int]) -> None:
+    """A segment remembers where it last found a batch, from which a reader that goes on need not walk far."""
+    log = opened(MemoryFiles(), LogConfig())  # one segment, and few rows in its index
+    fill(log, 10)
+    for end, offset in enumerate(asked, 10):
+        assert offsets_in(log.read(min(offset, end - 1), 1, end)) == [min(offset, end - 1)]
+        fill(log, 1)
+
+
+def test_who_follows_a_log_finds_the_next_batch_without_those_before(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = opened(files, LogConfig())
+    fill(log, 40)
+    looked_at: list[int] = []
+
+    def noting(data: Buffer, at: int = 0) -> BatchHeader:
+        header = parse_header(data, at)
+        looked_at.append(header.base_offset)
+        return header
+
+    log.read(39, 10_000, 40)
+    fill(log, 1)
+    monkeypatch.setattr(scan, "parse_header", noting)
+    assert offsets_in(log.read(40, 10_000, 41)) == [40]
+    assert looked_at == [39, 40], "where the last read began, and what follows"
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

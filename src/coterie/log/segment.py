@@ -54,6 +54,8 @@ class Segment:
         self._max_timestamp = NO_TIMESTAMP
         self._max_timestamp_at = self.base_offset
         self._trusts_rows = True
+        self._last_found = (self.base_offset, 0)
+        """Offset and position at which the batch begins that was found last: who follows a log asks for the next."""
 
     # --- opening and closing ------------------------------------------------------------------------------------------
 
@@ -315,8 +317,13 @@ class Segment:
 
     def _find(self, file: File, offset: int) -> tuple[int, BatchHeader] | None:
         """The first batch that ends with `offset` or later."""
-        for at, header in headers(file, self._position_before(file, offset), self.size, self._walk):
+        start = self._position_before(file, offset)
+        found_offset, found_at = self._last_found
+        if found_offset <= offset:  # nothing before it ends so late
+            start = max(start, found_at)
+        for at, header in headers(file, start, self.size, self._walk):
             if header.last_offset >= offset:
+                self._last_found = (header.base_offset, at)
                 return at, header
         return None
 
