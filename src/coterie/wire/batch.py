@@ -202,23 +202,27 @@ class BatchHeader(NamedTuple):
 
 def parse_header(data: Buffer, at: int = 0) -> BatchHeader:
     """The header at position `at`, if its shape is that of a batch; neither the checksum nor the end is looked at."""
-    if len(data) - at > _MAGIC_AT and data[at + _MAGIC_AT] in {0, 1}:
-        raise OldMagicError(
-            f"a batch in message format v{data[at + _MAGIC_AT]}; only v2 (Kafka 0.11 and later) is stored: "
-            "use a client that speaks Produce version 3 or later"
-        )
-    if len(data) - at < HEADER_SIZE:
-        raise CorruptBatchError(
-            f"a batch header has {HEADER_SIZE} bytes; {max(len(data) - at, 0)} are left at byte {at}"
-        )
-    header = BatchHeader._make(_HEADER.unpack_from(data, at))
-    if header.magic != _MAGIC:
-        raise CorruptBatchError(f"the batch at byte {at} has magic {header.magic}; there are 0, 1 and 2")
+    if len(data) - at < HEADER_SIZE or data[at + _MAGIC_AT] != _MAGIC:
+        raise _no_header(data, at)
+    header = tuple.__new__(BatchHeader, _HEADER.unpack_from(data, at))  # `_make` counts the fields again
     if header.length < HEADER_SIZE - _PREFIX:
         raise CorruptBatchError(
             f"the batch at byte {at} says it has {header.size} bytes, its header alone has {HEADER_SIZE}"
         )
     return header
+
+
+def _no_header(data: Buffer, at: int) -> BatchError:
+    left = max(len(data) - at, 0)
+    magic = int.from_bytes(data[at + _MAGIC_AT : at + _MAGIC_AT + 1], "big", signed=True) if left > _MAGIC_AT else None
+    if magic in {0, 1}:
+        return OldMagicError(
+            f"a batch in message format v{magic}; only v2 (Kafka 0.11 and later) is stored: "
+            "use a client that speaks Produce version 3 or later"
+        )
+    if left < HEADER_SIZE:
+        return CorruptBatchError(f"a batch header has {HEADER_SIZE} bytes; {left} are left at byte {at}")
+    return CorruptBatchError(f"the batch at byte {at} has magic {magic}; there are 0, 1 and 2")
 
 
 def check_sum(data: Buffer, header: BatchHeader, at: int = 0) -> None:
