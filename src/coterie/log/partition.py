@@ -130,6 +130,11 @@ class PartitionLog:
         return sum(segment.size for segment in self._segments)
 
     @property
+    def segments(self) -> tuple[Segment, ...]:
+        """As they are now: `has` says later whether they still are."""
+        return tuple(self._segments)
+
+    @property
     def segment_count(self) -> int:
         return len(self._segments)
 

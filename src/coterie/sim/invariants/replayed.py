@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from coterie.broker.facts import LeadersChanged
-from coterie.broker.group_logs import read_groups
+from coterie.broker.group_logs import read_some
 from coterie.broker.node import Node
 from coterie.coordinator import Replay, Shard
 from coterie.facts import AssignmentFailed, AssignmentStored, Fact, WriteFailed
 from coterie.group import Group, State
+from coterie.log import PartitionLog, Segment
 from coterie.sim.machine import Machine
 from coterie.sim.observer import Observer
 from coterie.sim.world import World
@@ -19,7 +22,21 @@ __all__ = ["ReplayIsTheSame"]
 
 _IN_A_ROUND = (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE)
 _GROWTH = 1.5
-"""A log is read again when it has grown so much: reading it all the time would take longer the longer a run is."""
+"""A log is read again when it has grown so much: comparing all the time would take longer the longer a run is."""
+
+
+@dataclass(slots=True)
+class _Read:
+    """What was read of a log, up to `offset`. As long as it has the segments that it had then, only the rest is new."""
+
+    segments: Sequence[Segment]
+    replay: Replay
+    offset: int
+
+    def go_on(self, log: PartitionLog) -> None:
+        self.segments = log.segments
+        while self.offset < log.log_end:
+            self.offset = read_some(log, self.offset, self.replay)
 
 
 class ReplayIsTheSame(Observer):
@@ -27,7 +44,7 @@ class ReplayIsTheSame(Observer):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._read_to: dict[int, int] = {}
+        self._read: dict[int, _Read] = {}
         self.count = 0
         self._lost: set[str] = set()
         """Groups of which a record could not be written: an older one comes back, until the next."""
@@ -39,10 +56,10 @@ class ReplayIsTheSame(Observer):
         elif kind is AssignmentStored:
             self._lost.discard(fact.group_id)
         elif kind is LeadersChanged:
-            self._read_to.clear()
+            self._read.clear()
 
     def broker_began(self, _machine: Machine) -> None:
-        self._read_to.clear()
+        self._read.clear()
 
     def sample(self) -> None:
         machine = self.world.machine
@@ -51,19 +68,20 @@ class ReplayIsTheSame(Observer):
                 self._compare(node, partition, shard)
 
     def ended(self) -> None:
-        self._read_to.clear()
+        self._read.clear()
         self.sample()
 
     def _compare(self, node: Node, partition: int, shard: Shard) -> None:
         if not shard.groups or shard.is_writing:
             return
         log = node.log(OFFSETS_TOPIC, partition)
-        if log is None or not log.is_in_order or log.log_end <= self._read_to.get(partition, -1) * _GROWTH:
+        read = self._read.get(partition)
+        if log is None or not log.is_in_order or (read is not None and log.log_end <= read.offset * _GROWTH):
             return
-        self._read_to[partition] = log.log_end
-        replay = Replay()
-        read_groups(log, replay)
-        found = {group.group_id: group for group in replay.groups(shard.settings.group, 0)}
+        if read is None or not log.has(read.segments):  # compaction has left others, or a flush that failed
+            read = self._read[partition] = _Read((), Replay(), log.log_start)
+        read.go_on(log)
+        found = {group.group_id: group for group in read.replay.groups(shard.settings.group, 0)}
         self.count += 1
         for group in shard.groups.values():
             self._same(group, found.get(group.group_id))
