@@ -88,13 +88,18 @@ class CommitsAreKept(Observer):
         if cluster is None:
             return
         shards = {partition: shard for _, partition, shard in machine.shards()}
+        committed = {}
+        """Of each group that has a coordinator now."""
+        for group_id in {key[0] for key in self.told}:
+            shard = shards.get(cluster.partition_of(group_id))
+            if shard is not None:
+                group = shard.groups.get(group_id)
+                committed[group_id] = group.offsets if group is not None else {}
         for key, told in self.told.items():
             group_id, topic, partition = key
-            shard = shards.get(cluster.partition_of(group_id))
-            if shard is None:
+            if group_id not in committed:
                 continue
-            group = shard.groups.get(group_id)
-            stored = group.offsets.get(topic, {}).get(partition) if group is not None else None
+            stored = committed[group_id].get(topic, {}).get(partition)
             found = stored.offset if stored is not None else None
             if found == told:
                 continue
