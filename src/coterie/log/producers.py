@@ -67,7 +67,7 @@ class Producers:
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the oldest open transaction begins."""
-        return next(iter(self._open_since.values()), None)
+        return next(iter(self._open_since.values())) if self._open_since else None
 
     def open_since(self, producer_id: int) -> int | None:
         return self._open_since.get(producer_id)

@@ -8,7 +8,7 @@ Indexes are only ever a shortcut; one that is missing or points elsewhere than t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import NamedTuple
 
 from coterie.log.files import File, Files, Sync, read_file
@@ -380,27 +380,18 @@ class Segment:
         with self._opened() as file:
             yield from whole_batches(file, self._position_before(file, from_offset), self.size, verify=False)
 
-    @contextmanager
-    def _opened(self) -> Iterator[File]:
-        if self._file is not None:
-            yield self._file
-            return
-        file = self._files.open(self.path(LOG))
-        try:
-            yield file
-        finally:
-            file.close()
+    def _opened(self) -> AbstractContextManager[File]:
+        return closing(self._files.open(self.path(LOG))) if self._file is None else nullcontext(self._file)
+
+    def _rows(self, suffix: str) -> AbstractContextManager[Rows]:
+        if self._file is None:
+            return self._rows_on_disk(suffix)
+        return nullcontext(self._offsets if suffix == INDEX else self._times)
 
     @contextmanager
-    def _rows(self, suffix: str) -> Iterator[Rows]:
-        if self._file is not None:
-            yield self._offsets if suffix == INDEX else self._times
-            return
-        file = self._files.open(self.path(suffix))
-        try:
+    def _rows_on_disk(self, suffix: str) -> Iterator[Rows]:
+        with closing(self._files.open(self.path(suffix))) as file:
             yield FileRows(OFFSET_ROW if suffix == INDEX else TIME_ROW, file)
-        finally:
-            file.close()
 
 
 def _batch_ends_with(file: File, position: int, size: int, offset: int) -> bool:
