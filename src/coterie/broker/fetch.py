@@ -138,13 +138,14 @@ class Fetches:
             for partition in topic.partitions:
                 answer = self._read_partition(node, name, partition, request, left, is_first=not size)
                 answers.append(answer)
-                if answer.error in _WRONG_NODE and name is not None and call.version >= _TELLS_LEADERS:
-                    answer.current_leader = leader_of(node, name, partition.partition)
-                    elsewhere.append(answer.current_leader)
-                got = len(answer.records or b"")
-                size += got
-                left -= got
-                final = final or bool(answer.error)
+                if answer.records:
+                    size += len(answer.records)
+                    left -= len(answer.records)
+                if answer.error:
+                    final = True
+                    if answer.error in _WRONG_NODE and name is not None and call.version >= _TELLS_LEADERS:
+                        answer.current_leader = leader_of(node, name, partition.partition)
+                        elsewhere.append(answer.current_leader)
             topics.append(FetchedTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=answers))
         return (
             Response(responses=topics, node_endpoints=endpoints_of(node, elsewhere) if elsewhere else ()),
@@ -157,19 +158,20 @@ class Fetches:
 
     def _logs_of(self, node: Node, topic: fetch.Topic) -> list[PartitionLog]:
         name = self._name_of(topic)
-        logs = [node.log(name, one.partition) for one in topic.partitions] if name is not None else []
+        logs = [node.led.get((name, one.partition)) for one in topic.partitions] if name is not None else []
         return [log for log in logs if log is not None]
 
     def _read_partition(
         self, node: Node, name: str | None, asked: Partition, request: Request, left: int, *, is_first: bool
     ) -> FetchedPartition:
-        log = node.log(name, asked.partition) if name is not None else None
+        log = node.led.get((name, asked.partition)) if name is not None else None
         if log is None:
             error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else node.absent(name, asked.partition)
             return FetchedPartition(partition=asked.partition, error=error)
-        stale = leader_epoch_error(asked.current_leader_epoch, log)
-        if stale:
-            return FetchedPartition(partition=asked.partition, error=stale)
+        if asked.current_leader_epoch != log.leader_epoch:
+            stale = leader_epoch_error(asked.current_leader_epoch, log)
+            if stale:
+                return FetchedPartition(partition=asked.partition, error=stale)
         end = self._cluster.flusher.end_of(log)
         stable = log.last_stable(end)
         answer = FetchedPartition(
