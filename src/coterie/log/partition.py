@@ -435,8 +435,11 @@ class PartitionLog:
         if not (self.config.compacts and self.is_in_order):
             return None
         first_dirty = first_dirty_offset(compacted_to, self.log_start, self.log_end)
+        rolls = is_worth_rolling(self._segments, self.config, first_dirty)
+        if not rolls and len(self._segments) == 1:  # nothing but what is written to, as in most logs
+            return None
         with writing(f"cannot look for what to compact in {self.path}"):
-            if is_worth_rolling(self._segments, self.config, first_dirty):
+            if rolls:
                 self._is_untouched = False
                 self._roll(now_ms)
             return compactable(self._segments, self.config, first_dirty, self.last_stable(self.synced_end), now_ms)
