@@ -93,7 +93,10 @@ class Shard:
         """Whoever will be answered: by a member that is parked, a write that ends, or the end of a group."""
         for group in self.groups.values():
             for member in group.members.values():
-                yield from (token for token in (member.parked_join, member.parked_sync) if token is not None)
+                if member.parked_join is not None:
+                    yield member.parked_join
+                if member.parked_sync is not None:
+                    yield member.parked_sync
         held = [event for events in self._held.values() for event in events]
         for waiting in [*(item.then for item in (*self._under_way, *self._queue)), *held]:
             token = getattr(waiting, "token", None)

@@ -6,7 +6,7 @@ broker that comes back has the last one that was told, or one that was on its wa
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 from coterie.apis import offset_commit
@@ -32,13 +32,13 @@ class CommitsAreKept(Observer):
         super().__init__(world)
         self.told: dict[Key, int] = {}
         self._told_ms: dict[Key, int] = {}
-        self._ever_told: dict[Key, set[int]] = {}
-        self._on_the_way: dict[Key, Counter[int]] = {}
+        self._ever_told: defaultdict[Key, set[int]] = defaultdict(set)
+        self._on_the_way: defaultdict[Key, Counter[int]] = defaultdict(Counter)
         self.count = 0
 
     def commit_sent(self, _client: Client, request: OffsetCommit) -> None:
         for one in request.partitions:
-            self._on_the_way.setdefault((request.group_id, one.topic, one.partition), Counter())[one.offset] += 1
+            self._on_the_way[request.group_id, one.topic, one.partition][one.offset] += 1
 
     def tell(self, machine: Machine, fact: Fact) -> None:
         kind = type(fact)
@@ -48,7 +48,7 @@ class CommitsAreKept(Observer):
                 if not self._on_the_way.get(key, {}).get(offset):
                     self.fails(f"{offset} was stored for {key}, and nobody has sent that")
                 self.told[key], self._told_ms[key] = offset, self.world.schedule.now_ms
-                self._ever_told.setdefault(key, set()).add(offset)
+                self._ever_told[key].add(offset)
         elif kind is OffsetsExpired or kind is OffsetsDeletedFact:
             for topic, partition in fact.partitions:  # type: ignore[attr-defined]
                 self.told.pop((fact.group_id, topic, partition), None)
