@@ -84,6 +84,7 @@ class Cluster:
         )
         self.cluster_id = self.directory.meta["cluster.id"]
         self.timers: Timers[Any] = Timers()
+        self.next_ms = self.timers.next_ms  # asked after every event
         self.flusher = Flusher(sync=sync, mistaken=self.mistaken, journal=self.directory.journal)
         self.changes = Changes(self._change_mistaken)
         self.fetches = Fetches(self)
@@ -209,9 +210,6 @@ class Cluster:
             if not log.is_in_order:
                 mend(self, log)  # not when its turn comes: it can only be closed in order
         return self.take(now_ms)
-
-    def next_ms(self) -> int | None:
-        return self.timers.next_ms()
 
     def flush(self, now_ms: int) -> list[Effect]:
         """Whoever gathers writes has gathered enough."""
