@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from hashlib import blake2b
+from struct import pack
 from typing import Any
 
 from coterie.apis import by_key, heartbeat
@@ -31,7 +32,6 @@ _TOLD = {
 _SAYS = {row.key: _TOLD[row.name] for row in by_key.values() if row.name in _TOLD}
 _KEPT = 4_000
 _WIDEST = 100
-_TOGETHER = 3_000
 
 
 class Story(Observer):
@@ -40,8 +40,11 @@ class Story(Observer):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.steps: deque[Step] = deque(maxlen=_KEPT)
+        self._schedule = world.schedule
         self._hash = blake2b(digest_size=12)
         self._unhashed: list[bytes] = []
+        self._times: list[int] = []
+        """Of what is not hashed yet."""
 
     @property
     def fingerprint(self) -> str:
@@ -50,13 +53,17 @@ class Story(Observer):
         return self._hash.hexdigest()
 
     def _note(self, who: bytes, what: bytes) -> None:
-        unhashed = self._unhashed
-        unhashed += (self.world.schedule.now_ms.to_bytes(8, "big"), who, what)
-        if len(unhashed) > _TOGETHER:
-            self._hash_now()
+        self._times.append(self._schedule.now_ms)
+        self._unhashed += (who, what)
+
+    def sample(self) -> None:
+        self._hash_now()
 
     def _hash_now(self) -> None:
+        """Many at once: this is about every packet."""
+        self._hash.update(pack(f">{len(self._times)}q", *self._times))
         self._hash.update(b"".join(self._unhashed))
+        self._times.clear()
         self._unhashed.clear()
 
     def _row(self, who: str, says: str, hears: str, group_id: str = "") -> None:
