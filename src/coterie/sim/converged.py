@@ -39,15 +39,21 @@ class Converged:
             waited_ms = world.schedule.now_ms - began_ms
             if waited_ms >= BOUND_MS:
                 raise Broken("converges", f"{BOUND_MS} ms after everything was mended: {missing}")
-            if waited_ms >= NUDGE_MS and not nudged and self._has_static_members():
-                # A static leader that is back does not know what was added meanwhile (KIP-814), but what comes next.
+            if waited_ms >= NUDGE_MS and not nudged and self._may_need_news():
                 nudged = True
                 for name, partitions in list(world.admin.topics.items()):
                     world.admin.grow_topic(name, partitions + 1)
             self._until(world.schedule.now_ms + STEP_MS)
 
-    def _has_static_members(self) -> bool:
-        return any(consumer.habits.instance_id is not None for consumer in self._world.consumers.values())
+    def _may_need_news(self) -> bool:
+        """Somebody waits for a round that only news of its topics brings about, in Kafka as well.
+
+        A static leader that is back does not know what was added meanwhile (KIP-814). A group that was loaded knows of
+        each member the one assignor that was chosen, and turns away who does not have it, until a leader rejoins (C4).
+        """
+        habits = [consumer.habits for consumer in self._world.consumers.values()]
+        lists = {tuple(assignor.name for assignor in one.assignors) for one in habits}
+        return len(lists) > 1 or any(one.instance_id is not None for one in habits)
 
     def _missing(self) -> str:
         """What keeps the world from being at rest."""
