@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import subprocess
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
@@ -44,6 +50,22 @@ def test_a_failure_is_exit_status_1_with_its_seed_and_how_to_replay_it(monkeypat
     code, out = call("--seeds", "4-5", "--workload", "steady", *SHORT)
     assert code == 1
     assert "BROKEN" in out and "replay: coterie sim --seed 4 --workload steady" in out and "2 failed" in out
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_who_interrupts_is_told_what_came_of_the_seeds_so_far(jobs: str) -> None:
+    program = [sys.executable, "-m", "coterie", "sim", "--seeds", "0-9999", "--hours", "0.01", "--jobs", jobs]
+    process = subprocess.Popen(
+        program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stderr is not None
+    assert "of 10000 seeds" in process.stderr.readline()  # it is under way
+    os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does, to all of them
+    said, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert "requests by the state they found" in said
+    assert re.search(r"^interrupted after \d+ of 10000 seeds, 0 failed", said, re.MULTILINE)
 
 
 def test_seeds_are_named_in_three_ways() -> None:

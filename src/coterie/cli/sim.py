@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
@@ -59,36 +60,57 @@ def sim(
     if len(numbers) == 1:
         for line in (*draw(numbers[0]).lines(), *draw(numbers[0]).script()):
             typer.echo(line)
-    account = Account()
-    failed: Outcome | None = None
-    failures = 0
-    began, cpu = time.perf_counter(), os.times()  # noqa: TID251  how long it took is no part of what is simulated
-    said = began
-    for done, outcome in enumerate(_outcomes(draw, numbers, jobs, story=story), 1):
-        account.add(outcome.account)
+    tally = _Tally(len(numbers))
+    is_interrupted = False
+    try:
+        for outcome in _outcomes(draw, numbers, jobs, story=story):
+            tally.add(outcome)
+            if story:
+                typer.echo(outcome.story)
+            if len(numbers) == 1:
+                typer.echo(f"fingerprint {outcome.fingerprint}")
+    except KeyboardInterrupt:
+        is_interrupted = True
+    tally.say(is_interrupted=is_interrupted)
+    if tally.failed is not None:
+        _report(tally.failed, shrinks=shrinks and not is_interrupted)
+    if is_interrupted or tally.failed is not None:
+        raise typer.Exit(130 if is_interrupted else 1)
+
+
+class _Tally:
+    """What came of the seeds so far, told now and then."""
+
+    def __init__(self, wanted: int) -> None:
+        self.failed: Outcome | None = None
+        """The first that has."""
+        self._wanted = wanted
+        self._failures = 0
+        self._account = Account()
+        self._began = self._said = time.perf_counter()  # noqa: TID251  how long it took is no part of what is simulated
+        self._cpu_s = sum(os.times()[:4])
+
+    def add(self, outcome: Outcome) -> None:
+        self._account.add(outcome.account)
         if not outcome.held:
-            failures += 1
-            failed = failed or outcome
+            self._failures += 1
+            self.failed = self.failed or outcome
             typer.echo(
                 f"seed {outcome.plan.seed} ({outcome.plan.workload}): {outcome.broken}: {outcome.what}", err=True
             )
         now = time.perf_counter()  # noqa: TID251
-        if now - said > PROGRESS_S:
-            said = now
-            typer.echo(f"{done} of {len(numbers)} seeds, {failures} failed, {now - began:.0f} s", err=True)
-        if story:
-            typer.echo(outcome.story)
-        if len(numbers) == 1:
-            typer.echo(f"fingerprint {outcome.fingerprint}")
-    spent = os.times()
-    cpu_s = sum(spent[:4]) - sum(cpu[:4])
-    for line in account.lines():
-        typer.echo(line)
-    wall_s = time.perf_counter() - began  # noqa: TID251
-    typer.echo(f"{len(numbers)} seeds, {failures} failed, {wall_s:.1f} s, {cpu_s:.1f} s of CPU")
-    if failed is not None:
-        _report(failed, shrinks=shrinks)
-        raise typer.Exit(1)
+        if now - self._said > PROGRESS_S:
+            self._said = now
+            done, took_s = self._account.runs, now - self._began
+            typer.echo(f"{done} of {self._wanted} seeds, {self._failures} failed, {took_s:.0f} s", err=True)
+
+    def say(self, *, is_interrupted: bool) -> None:
+        for line in self._account.lines():
+            typer.echo(line)
+        done = f"interrupted after {self._account.runs} of {self._wanted}" if is_interrupted else f"{self._wanted}"
+        wall_s = time.perf_counter() - self._began  # noqa: TID251
+        cpu_s = sum(os.times()[:4]) - self._cpu_s
+        typer.echo(f"{done} seeds, {self._failures} failed, {wall_s:.1f} s, {cpu_s:.1f} s of CPU")
 
 
 def _outcomes(draw: partial[Plan], numbers: list[int], jobs: int, *, story: bool) -> Iterator[Outcome]:
@@ -96,12 +118,11 @@ def _outcomes(draw: partial[Plan], numbers: list[int], jobs: int, *, story: bool
     if jobs == 1 or len(numbers) == 1:
         yield from map(run, numbers)
         return
-    with ProcessPoolExecutor(jobs) as pool:
-        yield from _in_order(pool.map(run, numbers, chunksize=4))
-
-
-def _in_order(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
-    yield from outcomes
+    pool = ProcessPoolExecutor(jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
+    try:
+        yield from pool.map(run, numbers, chunksize=4)
+    finally:  # whoever interrupts waits for the seeds under way, and no others
+        pool.shutdown(cancel_futures=True)
 
 
 def _run(draw: partial[Plan], seed: int, *, story: bool) -> Outcome:
