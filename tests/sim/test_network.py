@@ -57,6 +57,24 @@ def test_what_is_sent_into_a_cut_comes_when_it_is_mended(asker: Asker) -> None:
     assert [number for _, number, _ in asker.ended] == [0, 1, 2]
 
 
+def test_nothing_overtakes_what_is_still_on_its_way_when_a_cut_is_mended(asker: Asker) -> None:
+    """One comes while the link is cut and waits, one is slower than the cut, one is sent when all is well again."""
+    asker.asks(0)
+    passes(asker.world, 500)
+    network = asker.world.network
+    network.slow["asker"] = 1_000
+    asker.asks(1)
+    passes(asker.world, 1_200)
+    network.cut("asker")
+    asker.asks(2)
+    passes(asker.world, 1_700)
+    network.slow.clear()
+    network.mend("asker")
+    asker.asks(3)
+    passes(asker.world, 9_000)
+    assert [number for _, number, _ in asker.ended] == [0, 1, 2, 3]
+
+
 def test_a_wire_that_is_half_open_swallows_everything_until_the_client_gives_up(asker: Asker) -> None:
     asker.asks(0)
     passes(asker.world, 500)

@@ -231,10 +231,14 @@ class Network:
         self.cuts[host] -= 1
         if not self.cuts[host]:
             del self.cuts[host]
-        for wire in list(self.wires):
+        for wire in self.wires:
             wire.is_cut = self._is_cut(wire)
             if not wire.is_cut and wire.held:
-                held, wire.held = wire.held, deque()
-                for act, about in held:  # in order, and what was sent since comes behind
-                    wire.up_at_ms = wire.down_at_ms = self._schedule.now_ms
-                    self._schedule.at(self._schedule.now_ms, act, about)
+                self._schedule.after(0, self._deliver, wire)
+
+    def _deliver(self, wire: Wire) -> None:
+        """What has waited arrives in order; until now, whatever came was put behind it."""
+        if not wire.is_cut:
+            held, wire.held = wire.held, deque()
+            for act, about in held:
+                act(about)
