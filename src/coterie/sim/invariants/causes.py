@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coterie.apis import by_key
+from coterie.broker.node import Node
 from coterie.facts import Cause, Fact, GroupLoaded, MemberExpired, RoundStarted
 from coterie.sim.consumer import Consumer
 from coterie.sim.machine import Link, Machine
@@ -24,14 +25,15 @@ _BY_JOIN = {
 
 
 class _Heard:
-    """Of one process: when the broker last received each of its requests, by the world's time."""
+    """Of one process."""
 
     __slots__ = ("at", "instance_id", "session_ms")
 
     def __init__(self, session_ms: int, instance_id: str | None) -> None:
         self.session_ms = session_ms
         self.instance_id = instance_id
-        self.at: dict[str, int] = {}
+        self.at: dict[str, tuple[int, Node]] = {}
+        """What it asked for: when that was last received, by the world's time, and by whom."""
 
 
 class RoundsHaveCauses(Observer):
@@ -50,7 +52,7 @@ class RoundsHaveCauses(Observer):
         if heard is not None:
             name = _GROUP_KEYS.get(frame[1])
             if name is not None and (link.connection.call is None or name not in _SIGNS_OF_LIFE):
-                heard.at[name] = self.world.schedule.now_ms  # what waits behind another request renews nothing yet
+                heard.at[name] = (self.world.schedule.now_ms, link.node)  # what waits for another renews nothing yet
 
     def tell(self, machine: Machine, fact: Fact) -> None:
         kind = type(fact)
@@ -87,9 +89,11 @@ class RoundsHaveCauses(Observer):
         heard = self._of(fact.member_id)
         if len(heard) != 1 or heard[0].instance_id is not None or not self._is_beating(fact):
             return
-        silent_ms = self.world.schedule.now_ms - max(heard[0].at.get(name, -(10**9)) for name in _SIGNS_OF_LIFE)
-        if silent_ms < heard[0].session_ms // 4:
-            self.fails(f"{fact.member_id} expired {silent_ms} ms after it was heard")
+        for at_ms, node in (heard[0].at[name] for name in _SIGNS_OF_LIFE if name in heard[0].at):
+            silent_ms = self.world.schedule.now_ms - at_ms
+            asked_right = node.coordinator.partition_of(fact.group_id) in node.coordinator.shards
+            if asked_right and silent_ms < heard[0].session_ms // 4:
+                self.fails(f"{fact.member_id} expired {silent_ms} ms after it was heard")
 
     def _is_beating(self, fact: MemberExpired) -> bool:
         """Under this id and generation: then every beat of it is granted."""
