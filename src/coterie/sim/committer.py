@@ -27,7 +27,9 @@ class Committer(Client):
         self._every_ms = every_ms
         self._coordinator: int | None = None
         self._next = 0
-        self.acknowledged: dict[int, int] = {}
+        self._sent_ms = 0
+        self.acknowledged: dict[int, tuple[int, int]] = {}
+        """For each partition the offset, and when it was sent."""
 
     def begin(self, _about: object = None) -> None:
         if self.is_paused:
@@ -58,6 +60,7 @@ class Committer(Client):
         entries = [CommitPartition(self._topic, partition, self._next) for partition in sorted(wanted)]
         request = OffsetCommit(None, self.group_id, "", None, -1, entries)
         self.world.commit_sent(self, request)
+        self._sent_ms = self.world.schedule.now_ms
         self.ask(
             self._coordinator,
             "",
@@ -85,7 +88,7 @@ class Committer(Client):
                 if error is ErrorCode.NOT_COORDINATOR:
                     self._coordinator = None
                 elif error is ErrorCode.NONE:
-                    self.acknowledged[one.partition] = max(one.offset, self.acknowledged.get(one.partition, 0))
+                    self.acknowledged[one.partition] = (one.offset, self._sent_ms)
         self._again()
 
     def _fetched(self, _then: Any, reply: Any, _error: KafkaError | None) -> None:
@@ -95,8 +98,9 @@ class Committer(Client):
             if self.group_id in self.world.admin.deleted:
                 self.acknowledged.clear()  # then `invariants/committed.py` alone knows what must still be there
             found = {one.partition: one.offset for one in reply[0].partitions}
-            for partition, offset in self.acknowledged.items():
-                if found.get(partition, -1) < offset:
+            kept_since_ms = self.world.schedule.now_ms - self.world.machine.kept_ms
+            for partition, (offset, sent_ms) in self.acknowledged.items():
+                if found.get(partition, -1) < offset and sent_ms > kept_since_ms:
                     self.world.fails(
                         "commits are kept",
                         f"{self.name} asked for what it committed: {partition} is {found.get(partition)}, not {offset}",

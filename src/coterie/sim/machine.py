@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Link", "Machine"]
 
 SWEEP_MS = 60_000
+_CLOCKS_DIFFER = 0.9
 TRY_AGAIN_MS = 1_000
 TOIL_STEPS, TOIL_MS = 1, 20
 """Of long work so much is done at a time, and so long it rests then: everybody else has a turn in between."""
@@ -193,6 +194,11 @@ class Machine(Host):
                 self._job_ended((cluster, self._jobs[0]))
             else:
                 self._toil_goes_on((cluster, self._toil))
+
+    @property
+    def kept_ms(self) -> float:
+        """For so long at least, whatever its clock says, it keeps offsets of groups that are Empty."""
+        return self.settings.offsets_retention_minutes * 60_000 * _CLOCKS_DIFFER
 
     def shards(self) -> Iterator[tuple[Node, int, Shard]]:
         """Of all groups that have a coordinator now: who it is, which partition, and its groups."""

@@ -21,7 +21,6 @@ from coterie.sim.world import World
 
 __all__ = ["CommitsAreKept"]
 
-_CLOCKS_DIFFER = 0.9
 Key = tuple[str, str, int]
 
 
@@ -79,8 +78,7 @@ class CommitsAreKept(Observer):
 
     def _may_be_gone(self, machine: Machine, key: Key) -> bool:
         """It was being deleted, or had expired, and the broker died or gave the group away before it could say so."""
-        kept_ms = machine.settings.offsets_retention_minutes * 60_000
-        had_expired = self.world.schedule.now_ms - self._told_ms[key] > kept_ms * _CLOCKS_DIFFER
+        had_expired = self.world.schedule.now_ms - self._told_ms[key] > machine.kept_ms
         return key[0] == self.world.admin.is_deleting or had_expired
 
     def _compare(self, machine: Machine, when: str) -> None:
