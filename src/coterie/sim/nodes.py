@@ -87,7 +87,7 @@ class Nodes:
             return
 
         def done(error: CoterieError | None) -> None:
-            if error is not None:
+            if error is not None and number not in cluster.leadership.up:  # else somebody else was faster
                 self._silent.add(number)
                 machine.later(AGAIN_MS, self.start, number)
 
