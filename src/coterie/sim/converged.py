@@ -31,7 +31,7 @@ class Converged:
         began_ms = world.schedule.now_ms
         for producer in world.producers.values():
             producer.stop()
-        nudged = False
+        nudge_at_ms = NUDGE_MS
         while True:
             missing = self._missing()
             if not missing:
@@ -39,8 +39,8 @@ class Converged:
             waited_ms = world.schedule.now_ms - began_ms
             if waited_ms >= BOUND_MS:
                 raise Broken("converges", f"{BOUND_MS} ms after everything was mended: {missing}")
-            if waited_ms >= NUDGE_MS and not nudged and self._may_need_news():
-                nudged = True
+            if waited_ms >= nudge_at_ms and self._may_need_news():
+                nudge_at_ms += NUDGE_MS  # whoever was away when it came needs another
                 for name, partitions in list(world.admin.topics.items()):
                     world.admin.grow_topic(name, partitions + 1)
             self._until(world.schedule.now_ms + STEP_MS)
