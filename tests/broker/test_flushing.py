@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.driver import World
+from broker.driver import Client, World
 from broker.held_disk import ready
 from broker.speaker import produce_request
 from coterie.apis import delete_records, delete_topics, init_producer_id, leave_group, metadata, produce
@@ -376,13 +376,19 @@ def test_a_log_that_is_to_be_mended_takes_part_in_no_flush() -> None:
     assert client.produced().base_offset == 0 and log.is_in_order
 
 
-def test_a_log_that_could_not_be_cut_back_is_mended_without_anybody_writing() -> None:
-    disk = FaultyFiles()
+def with_a_log_to_mend(disk: FaultyFiles) -> tuple[World, Client]:
+    """The disk refuses to sync: one record was kept before, one is lost since, and still to be cut off."""
     world, client = ready(disk)
     world.auto = True
     client.produce("t", b"kept")
     disk.refuses_sync = True
     assert client.produce("t", b"lost").error is ErrorCode.KAFKA_STORAGE_ERROR
+    return world, client
+
+
+def test_a_log_that_could_not_be_cut_back_is_mended_without_anybody_writing() -> None:
+    disk = FaultyFiles()
+    world, client = with_a_log_to_mend(disk)
     assert client.fetch("t", 0).error is ErrorCode.KAFKA_STORAGE_ERROR
     world.advance(60_000)
     assert client.fetch("t", 0).error is ErrorCode.KAFKA_STORAGE_ERROR
@@ -394,11 +400,7 @@ def test_a_log_that_could_not_be_cut_back_is_mended_without_anybody_writing() ->
 def test_a_log_that_is_to_be_mended_is_mended_before_the_broker_stops() -> None:
     """Else the directory could not be left clean, though the disk is well again."""
     disk = FaultyFiles()
-    world, client = ready(disk)
-    world.auto = True
-    client.produce("t", b"kept")
-    disk.refuses_sync = True
-    assert client.produce("t", b"lost").error is ErrorCode.KAFKA_STORAGE_ERROR
+    world, _ = with_a_log_to_mend(disk)
     disk.refuses_sync = False
     world.stop()
     assert World(disk, now_ms=2_000_000).client().read_all("t") == [(0, b"kept")]

@@ -72,7 +72,7 @@ class Host:
     def at(self, local_ms: int, act: Callable[[Any], None], about: Any) -> None:
         schedule, clock = self._schedule, self.clock
         at_ms = clock.world(local_ms) if clock.ppm else local_ms - clock.ahead_ms
-        schedule.at(at_ms if at_ms > schedule.now_ms else schedule.now_ms, act, about)  # noqa: FURB136  all the time
+        schedule.at(max(at_ms, schedule.now_ms), act, about)
 
     def misses(self, act: Callable[[Any], None], about: Any) -> None:
         """What happens to it during a pause is noticed when the pause is over."""

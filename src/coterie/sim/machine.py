@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["Link", "Machine"]
 
 SWEEP_MS = 60_000
-_CLOCKS_DIFFER = 0.9
 TRY_AGAIN_MS = 1_000
 TOIL_STEPS, TOIL_MS = 1, 20
 """Of long work so much is done at a time, and so long it rests then: everybody else has a turn in between."""
@@ -197,8 +196,8 @@ class Machine(Host):
 
     @property
     def kept_ms(self) -> float:
-        """For so long at least, whatever its clock says, it keeps offsets of groups that are Empty."""
-        return self.settings.offsets_retention_minutes * 60_000 * _CLOCKS_DIFFER
+        """For so long at least it keeps offsets of groups that are Empty; by the world's time, and clocks drift."""
+        return self.settings.offsets_retention_minutes * 60_000 * 0.9
 
     def shards(self) -> Iterator[tuple[Node, int, Shard]]:
         """Of all groups that have a coordinator now: who it is, which partition, and its groups."""
