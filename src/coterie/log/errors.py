@@ -9,8 +9,10 @@ from typing import Self
 from coterie.errors import CoterieError, ErrorCode
 
 __all__ = [
+    "DamagedFileError",
     "DirectoryError",
     "DiskError",
+    "LaterFormatError",
     "LogError",
     "LogReadError",
     "LogWriteError",
@@ -66,6 +68,22 @@ class DirectoryError(LogError):
     """The data directory is not ours to use: locked, written by something else, or by a later version."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class LaterFormatError(DirectoryError):
+    """Written by a later version of this package."""
+
+
+class DamagedFileError(DirectoryError):
+    """A file is missing or not as it was written: nothing is concluded from it, and nothing is changed."""
+
+    def __init__(self, path: str, wrong: str, holds: str, repairs: str) -> None:
+        super().__init__(
+            f"{path} {wrong}. It holds {holds}. Nothing was changed. Bring the file back from a copy, or run "
+            f"`coterie repair` on the data directory: {repairs}"
+        )
+        self.path = path
+        self.wrong = wrong
 
 
 @contextmanager
