@@ -184,3 +184,77 @@ def test_a_lock_keeps_other_processes_out_and_dies_with_its_owner(tmp_path: Path
     lock.release()
     subprocess.run(command, check=True)
     DiskFiles(tmp_path).lock(".lock").release()
+
+
+# --- more files than may be open --------------------------------------------------------------------------------------
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_files_that_are_not_used_have_no_descriptor(tmp_path: Path) -> None:
+    """Else a broker with many logs could take no connection, and could not start again."""
+    files = DiskFiles(tmp_path, most_open=8)
+    before = open_descriptors()
+    opened = [files.open(f"f{number}", create=True) for number in range(100)]
+    assert open_descriptors() - before <= 8
+    for turn in range(3):
+        for number, file in enumerate(opened):
+            file.append(b"%d of %d " % (turn, number))
+            file.sync()
+        assert open_descriptors() - before <= 8
+    for number, file in enumerate(opened):
+        assert file.pread(100, 0) == b"0 of %d 1 of %d 2 of %d " % (number, number, number)
+        file.close()
+    assert open_descriptors() == before
+
+
+def test_what_is_not_synced_keeps_its_descriptor_as_long_as_others_can_be_closed(tmp_path: Path) -> None:
+    """The system reports a write that failed to the descriptors that are open, and to others perhaps not."""
+    files = DiskFiles(tmp_path, most_open=8)
+    unsynced = [files.open(f"u{number}", create=True) for number in range(4)]
+    later = []
+    for file in unsynced:
+        file.append(b"x")
+        later.append(file.later())
+        file.append(b"y")
+    synced = [files.open(f"s{number}", create=True) for number in range(40)]
+    assert [file.descriptor is not None for file in unsynced] == [True] * 4  # type: ignore[attr-defined]
+    for sync in later:
+        sync.run()
+    assert not any(file.is_synced for file in unsynced), "the second write came later"  # type: ignore[attr-defined]
+    for file in unsynced:
+        file.later().run()
+    assert all(file.is_synced for file in unsynced)  # type: ignore[attr-defined]
+    for file in [*unsynced, *synced]:
+        file.close()
+
+
+def test_a_file_that_loses_its_name_stays_the_same_file_for_who_has_it_open(tmp_path: Path) -> None:
+    files = DiskFiles(tmp_path, most_open=1)
+    files.mkdir("d")
+    held = {name: files.open(name, create=True) for name in ("deleted", "renamed", "d/inside", "replaced", "new")}
+    for name, file in held.items():
+        file.append(name.encode())
+        file.sync()
+    files.delete("deleted")
+    files.rename("renamed", "elsewhere")
+    files.rename("d", "e")
+    files.rename("new", "replaced")
+    for _ in range(2):
+        for name, file in held.items():
+            others = files.open("another", create=True)
+            assert file.pread(100, 0) == name.encode()
+            others.close()
+    for file in held.values():
+        file.close()
+
+
+def test_a_file_that_was_closed_is_not_opened_again(tmp_path: Path) -> None:
+    files = DiskFiles(tmp_path, most_open=1)
+    first = files.open("a", create=True)
+    files.open("b", create=True).close()
+    first.close()
+    with pytest.raises(OSError, match="closed"):
+        first.pread(1, 0)

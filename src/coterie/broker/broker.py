@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError
@@ -19,6 +20,7 @@ from uuid import UUID, uuid4  # noqa: TID251  the dice of the real world are thr
 
 from coterie.broker.clock import clock_ms
 from coterie.broker.cluster import Cluster, check_nodes
+from coterie.broker.guard import files_of_logs
 from coterie.broker.server import Server, run_in_loop
 from coterie.broker.settings import Settings
 from coterie.errors import CoterieError
@@ -38,13 +40,16 @@ def fresh_id() -> UUID:
 
 def open_cluster(data: str | os.PathLike[str] | None, settings: Settings, flush: Flush, nodes: int = 1) -> Cluster:
     """`data` None: nothing touches the disk."""
+    allowed_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most_open = files_of_logs(allowed_files)
     if data is None:
         files: Files = MemoryFiles()
     else:
         Path(data).mkdir(parents=True, exist_ok=True)
-        files = DiskFiles(data)
+        files = DiskFiles(data, most_open)
     sync = data is not None and flush == "sync"
     cluster = Cluster(files, settings, clock_ms(), fresh_id=fresh_id, sync=sync, nodes=nodes)
+    cluster.flusher.most_journaled = most_open // 2  # the file of a log that is not synced stays open
     cluster.data_path = "memory" if data is None else str(Path(data).resolve())
     return cluster
 

@@ -34,6 +34,8 @@ class Flusher:
         self._journal = journal
         self._journaled: dict[PartitionLog, None] = {}
         """Whose last batches the journal has and the segments may not have."""
+        self.most_journaled = 4_096
+        """If there are more of them they are synced in place, and the journal begins anew."""
         self._journal_is_due = False
         self._mistaken = mistaken
         self._writes: list[Callable[[int], None]] = []
@@ -139,7 +141,8 @@ class Flusher:
         self._journal_is_due = False
         if journal is None:
             return False
-        wanted = is_due or journal.size > LONG_JOURNAL or not journal.is_sound
+        is_full = journal.size > LONG_JOURNAL or len(self._journaled) > self.most_journaled
+        wanted = is_due or is_full or not journal.is_sound
         # A log that is to be mended is mended with what the journal has.
         return wanted and all(log.is_in_order for log in self._journaled)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from coterie.broker.calls import Connection
 from coterie.broker.settings import Settings
 
-__all__ = ["Guard", "silence_of"]
+__all__ = ["Guard", "files_of_logs", "silence_of"]
 
 SPARE_FILES = 64
 """Beside connections and logs: sealed segments that are read, files that are written anew, standard streams."""
@@ -23,6 +23,11 @@ ROOM = 16
 """When there is too much, a sixteenth of all is freed: not one connection for every one that comes."""
 SHARE = 8
 """A fetch is answered with an eighth of what is left, so that there is always some left."""
+
+
+def files_of_logs(allowed_files: int) -> int:
+    """How many files the logs may have open, of as many as the system allows: connections need the others."""
+    return max(allowed_files // 2, 16)
 
 
 def silence_of(connection: Connection, silent_ms: int, arriving_ms: int, idle_ms: int) -> str | None:
@@ -57,8 +62,9 @@ class Guard:
     # --- connections --------------------------------------------------------------------------------------------------
 
     def refusal_of(self, host: str, logs: int) -> str | None:
-        """Why nobody can connect from there; None if they can. `logs` are open as well."""
+        """Why nobody can connect from there; None if they can. `logs` have files open as well, as many as they may."""
         settings = self._settings
+        logs = min(logs, files_of_logs(self._allowed_files))
         if self._count >= settings.max_connections:
             return f"there are {self._count} connections, as many as max.connections allows"
         most = self._per_ip.get(host, settings.max_connections_per_ip)

@@ -12,7 +12,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
+from threading import RLock
 from typing import Protocol
 
 from coterie.wire.buffer import Buffer
@@ -117,11 +119,29 @@ def replace_file(files: Files, path: str, content: bytes, *, sync: bool = True) 
 # --- the disk ---------------------------------------------------------------------------------------------------------
 
 
+MOST_OPEN = 1_024
+"""Files that a `DiskFiles` has open at a time, unless it is told otherwise."""
+
+
+class _Descriptor:
+    """A file descriptor that is closed when nobody refers to it any more: never under somebody who is using it."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
 class _DiskSync:
     """An own descriptor of the same open file, so that closing the file elsewhere cannot make us sync a stranger."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, file: _DiskFile | None = None) -> None:
         self._fd = fd
+        self._file = file
+        self._writes = file.writes if file is not None else 0
 
     def run(self) -> None:
         fd, self._fd = self._fd, -1
@@ -129,6 +149,8 @@ class _DiskSync:
             os.fsync(fd)
         finally:
             os.close(fd)
+        if self._file is not None:
+            self._file.synced(self._writes)
 
     def __del__(self) -> None:
         if self._fd >= 0:
@@ -136,49 +158,74 @@ class _DiskSync:
 
 
 class _DiskFile:
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._size = os.fstat(fd).st_size
+    """An open file. Its descriptor may be closed while nobody uses it, and is opened again when somebody does."""
+
+    __slots__ = ("_files", "_size", "_synced", "descriptor", "path", "was_used", "writes")
+
+    def __init__(self, files: DiskFiles, path: str, descriptor: _Descriptor) -> None:
+        self._files = files
+        self.path = path
+        self.descriptor: _Descriptor | None = descriptor
+        self._size = os.fstat(descriptor.number).st_size
+        self.was_used = True
+        self.writes = self._synced = 0
 
     @property
     def size(self) -> int:
         return self._size
 
+    @property
+    def is_synced(self) -> bool:
+        return self._synced == self.writes
+
+    def synced(self, writes: int) -> None:
+        """The first `writes` of them are durable."""
+        self._synced = max(self._synced, writes)
+
+    def _opened(self) -> _Descriptor:
+        self.was_used = True
+        descriptor = self.descriptor
+        return descriptor if descriptor is not None else self._files.reopen(self)
+
     def append(self, data: Buffer) -> None:
         # At a position of our own, not the file's: after a failed write the next one lands where it should.
-        written = os.pwrite(self._fd, data, self._size)
+        self.writes += 1
+        descriptor = self._opened()
+        written = os.pwrite(descriptor.number, data, self._size)
         if written < len(data):
             view = memoryview(data)
             while written < len(data):
-                written += os.pwrite(self._fd, view[written:], self._size + written)
+                written += os.pwrite(descriptor.number, view[written:], self._size + written)
         self._size += len(data)
 
     def pread(self, size: int, at: int) -> bytes:
-        data = os.pread(self._fd, size, at)
+        descriptor = self._opened()
+        data = os.pread(descriptor.number, size, at)
         if len(data) < size and data:
             # Linux reads at most 2 GiB at once, and a signal may cut a read short.
             parts = [data]
             got = len(data)
-            while got < size and (data := os.pread(self._fd, size - got, at + got)):
+            while got < size and (data := os.pread(descriptor.number, size - got, at + got)):
                 parts.append(data)
                 got += len(data)
             data = b"".join(parts)
         return data
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
+        self.writes += 1
+        os.ftruncate(self._opened().number, size)
         self._size = size
 
     def sync(self) -> None:
-        os.fsync(self._fd)
+        writes = self.writes
+        os.fsync(self._opened().number)
+        self.synced(writes)
 
     def later(self) -> Sync:
-        return _DiskSync(os.dup(self._fd))
+        return _DiskSync(os.dup(self._opened().number), self)
 
     def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self._files.closed(self)
 
 
 class _DiskLock:
@@ -192,18 +239,77 @@ class _DiskLock:
 
 
 class DiskFiles:
-    """A directory of the real file system, made if it is missing."""
+    """A directory of the real file system, made if it is missing.
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    At most `most_open` of its files have a descriptor: when there are more, those are closed that were not used for
+    long and are synced, and they are opened again when they are used. So a broker may have more logs than the system
+    lets it open files. A file with writes that are not synced is closed only if nothing else is left: after that the
+    system may forget to report that they failed.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], most_open: int = MOST_OPEN) -> None:
         self.root = os.fspath(root)
         Path(self.root).mkdir(parents=True, exist_ok=True)
+        self.most_open = most_open
+        self._guard = RLock()
+        self._at: dict[str, dict[_DiskFile, None]] = {}
+        """Every file that is not closed, by directory."""
+        self._open: dict[_DiskFile, None] = {}
+        """Those whose descriptor can be closed for a while."""
 
     def _path(self, path: str) -> str:
         return f"{self.root}/{path}" if path else self.root
 
     def open(self, path: str, *, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return _DiskFile(os.open(self._path(path), flags, 0o644))
+        file = _DiskFile(self, path, _Descriptor(os.open(self._path(path), flags, 0o644)))
+        with self._guard:
+            self._at.setdefault(parent_of(path), {})[file] = None
+            self._open[file] = None
+            self._make_room()
+        return file
+
+    def reopen(self, file: _DiskFile) -> _Descriptor:
+        with self._guard:
+            if file.descriptor is not None:  # another thread has
+                return file.descriptor
+            if file not in self._at.get(parent_of(file.path), ()):
+                raise OSError(errno.EBADF, "the file was closed", file.path)
+            file.descriptor = descriptor = _Descriptor(os.open(self._path(file.path), os.O_RDWR | os.O_CLOEXEC))
+            self._open[file] = None
+            self._make_room()
+            return descriptor
+
+    def closed(self, file: _DiskFile) -> None:
+        """The owner of `file` needs it no more."""
+        directory = parent_of(file.path)
+        with self._guard:
+            file.descriptor = None
+            self._open.pop(file, None)
+            beside = self._at.get(directory, {})
+            beside.pop(file, None)
+            if not beside:
+                self._at.pop(directory, None)
+
+    def _make_room(self) -> None:
+        """When too many are open, close an eighth of them at once, so that it is seldom done."""
+        if len(self._open) <= self.most_open:
+            return
+        others = list(self._open)[:-1]  # the last one is about to be used
+        others.sort(key=lambda file: (not file.is_synced, file.was_used))
+        for file in others[: len(others) - (self.most_open - 1) * 7 // 8]:
+            del self._open[file]
+            file.descriptor = None
+        for file in self._open:
+            file.was_used = False
+
+    def _lose_name(self, path: str) -> None:
+        """Files at `path` or in it stay open until their owners close them: they cannot be found again by name."""
+        beside = self._at.get(parent_of(path), {})
+        for file in [*(one for one in beside if one.path == path), *self._at.get(path, ())]:
+            with suppress(FileNotFoundError):
+                self.reopen(file)
+            self._open.pop(file, None)
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(self._path(path))
@@ -218,10 +324,15 @@ class DiskFiles:
         Path(self._path(path)).mkdir(parents=True, exist_ok=True)
 
     def rename(self, old: str, new: str) -> None:
-        Path(self._path(old)).rename(self._path(new))
+        with self._guard:
+            self._lose_name(old)
+            self._lose_name(new)
+            Path(self._path(old)).rename(self._path(new))
 
     def delete(self, path: str) -> None:
-        Path(self._path(path)).unlink(missing_ok=True)
+        with self._guard:
+            self._lose_name(path)
+            Path(self._path(path)).unlink(missing_ok=True)
 
     def rmdir(self, path: str) -> None:
         Path(self._path(path)).rmdir()
