@@ -75,4 +75,4 @@ def test_without_what_it_needs_real_says_what_to_install(
     monkeypatch.setattr(zookeeper, "why_no_java", lambda _: None)
     monkeypatch.setattr(zookeeper, "find_spec", lambda name: None if name == missing else find_spec(name))
     code, _, err = call(*SMALL, "--real")
-    assert code == 1 and said in err and "pip install 'coterie[history]'" in err
+    assert code == 1 and said in err and "pip install " in err and "[history]'" in err

@@ -73,8 +73,3 @@ def test_seeds_are_named_in_three_ways() -> None:
     assert parse_numbers("1,4,10-12") == [1, 4, 10, 11, 12]
     with pytest.raises(CoterieError, match="does not name seeds"):
         parse_numbers("all")
-
-
-def test_a_workload_that_is_not_there_is_an_error_that_names_those_that_are() -> None:
-    with pytest.raises(CoterieError, match="rolling-deploy"):
-        CliRunner().invoke(app, ["sim", "--workload", "stedy"], catch_exceptions=False)

@@ -161,7 +161,7 @@ def groups_live_and_die(admin: Admin, bootstrap: str) -> None:
         assert code_of(admin.delete_group_offsets("readers", [zero])[zero]) is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
 
         stranger = MemberToRemove("stranger")
-        removed = admin.remove_members("readers", [stranger, MemberToRemove(member.member_id)], reason="x" * 1_000)
+        removed = admin.remove_members("readers", [stranger, member.member_id], reason="x" * 1_000)
         assert code_of(removed[stranger]) is ErrorCode.UNKNOWN_MEMBER_ID
         assert removed[MemberToRemove(member.member_id)] is None
 

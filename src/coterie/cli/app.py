@@ -427,7 +427,11 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="FILE", help="Where the page goes; .svg: the picture.", show_default="stdout"
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Where the page goes; .svg: the picture; -: stdout.",
+            show_default="stdout",
         ),
     ] = None,
     group: Annotated[str | None, typer.Option("--group", "-g", help="This group alone.")] = None,

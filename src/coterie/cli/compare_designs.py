@@ -49,20 +49,16 @@ STORM_COLUMNS = (
 
 
 def compare_designs(members: str, partitions: int, seed: int, seeds: str, *, real: bool, out: Path | None) -> None:
-    try:
-        sizes, numbers = _sizes(members), parse_numbers(seeds)
-        if real:
-            _need_zookeeper()
-        if out is not None:
-            out.mkdir(parents=True, exist_ok=True)
-        fair = _simulated(sizes, partitions, seed, numbers, out)
-        if real:
-            from coterie.cli.compare_real import compare_real
+    sizes, numbers = _sizes(members), parse_numbers(seeds)
+    if real:
+        _need_zookeeper()
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    fair = _simulated(sizes, partitions, seed, numbers, out)
+    if real:
+        from coterie.cli.compare_real import compare_real
 
-            compare_real(fair)
-    except (CoterieError, OSError) as error:
-        typer.echo(f"coterie: {error}", err=True)
-        raise typer.Exit(1) from None
+        compare_real(fair)
 
 
 def _need_zookeeper() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from coterie.cli.options import Ask
+from coterie.cli.problems import complain
 from coterie.cli.rows import show
 from coterie.client.admin import Admin
 from coterie.client.settings import AdminSettings
@@ -36,27 +37,18 @@ def connected(
     set_: Sequence[str] | None,
     output: str,
 ) -> None:
-    """One clear message on stderr and exit status 1 for what does not work; no traceback."""
-    try:
-        settings = _settings(bootstrap, config, set_ or ())
-        with Admin(settings) as admin:
-            admin.connect(within_ms=min(CONNECT_MS, settings.default_api_timeout_ms))
-            found = ask(admin)
-    except (CoterieError, OSError) as error:
-        _fail(str(error))
-        raise typer.Exit(1) from None
+    """What did not work, while other things did, is said on stderr; the exit status is then 1."""
+    settings = _settings(bootstrap, config, set_ or ())
+    with Admin(settings) as admin:
+        admin.connect(within_ms=min(CONNECT_MS, settings.default_api_timeout_ms))
+        found = ask(admin)
     show(found, output)
     for note in found.notes:
         typer.echo(note, err=True)
     for problem in found.errors:
-        _fail(problem)
+        complain(problem)
     if found.errors:
         raise typer.Exit(1)
-
-
-def _fail(problem: str) -> None:
-    first, *rest = problem.splitlines() or [""]
-    typer.echo("\n".join([f"coterie: {first}", *(f"         {line}" for line in rest)]), err=True)
 
 
 def _settings(bootstrap: str | None, config: Path | None, sets: Sequence[str]) -> AdminSettings:

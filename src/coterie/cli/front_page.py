@@ -1,5 +1,7 @@
 """What `coterie --help` shows: every command by what one wants to do, and what to try first, on a screen of 24 lines.
 
+It also turns the errors of all commands into one message and an exit status.
+
 Light: it is loaded for every command.
 """
 
@@ -8,7 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import typer
 from typer.core import TyperGroup
+
+from coterie.cli.problems import complain, words_of
+from coterie.errors import CoterieError
 
 __all__ = ["SECTIONS", "TRY_IT", "FrontPage"]
 
@@ -37,7 +43,23 @@ TRY_IT = ("coterie serve --memory", "seq 3 | coterie produce numbers; coterie co
 """The second in another terminal."""
 
 
+INTERRUPTED = 130
+"""The exit status of a command that Ctrl-C ended, as a shell has it."""
+
+
 class FrontPage(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        """Runs a command. What it raises is said in one message; a traceback is for our own mistakes alone."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # nobody reads on, as after | head: typer ends in silence
+        except (CoterieError, OSError) as error:
+            complain(words_of(error))
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+
     def format_usage(self, ctx: Any, formatter: Any) -> None:
         """With its two options, so that there is room for what is looked for."""
         formatter.write_usage(ctx.command_path, "[--version] [--help] COMMAND ...")

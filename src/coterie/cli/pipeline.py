@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
 
 import typer
 
 from coterie.errors import CoterieError
+from coterie.extras import how_to_install
 from coterie.java import why_no_java
 
-__all__ = ["NO_PYARROW", "NO_SPARK", "fail", "run_groups"]
-
-NO_SPARK = "this needs Spark: pip install 'coterie[spark]', and Java 17 or later"
-NO_PYARROW = "the tables are Parquet, and read with pyarrow: pip install 'coterie[spark]'"
+__all__ = ["run_groups"]
 
 
 def run_groups(
@@ -30,10 +27,10 @@ def run_groups(
         from coterie.spark.pipelines.groups import Wanted
         from coterie.spark.pipelines.submit import kafka_options, run
     except ImportError as missing:
-        fail(f"{missing}: {NO_SPARK}")
+        raise CoterieError(f"{missing}: this needs Java 17 or later, and Spark: {how_to_install('spark')}") from None
     no_java = why_no_java("Spark", 17)
     if no_java is not None:
-        fail(no_java)
+        raise CoterieError(no_java)
     from pyspark.errors import PySparkException
 
     def say(text: str) -> None:
@@ -42,10 +39,8 @@ def run_groups(
     try:
         wanted = Wanted(out, kafka_options(bootstrap, sets), records_per_batch=records_per_batch, every_s=every)
         run(wanted, follow=follow, master=master, say=say)
-    except CoterieError as error:
-        fail(str(error))
     except PySparkException as error:
-        fail(_why(error))
+        raise CoterieError(_why(error)) from None
 
 
 def _why(error: BaseException) -> str:
@@ -53,8 +48,3 @@ def _why(error: BaseException) -> str:
     lines = str(error).splitlines() or [type(error).__name__]
     ours = [line for line in lines if line.startswith(("coterie.", "coterie: "))]
     return ours[-1] if ours else lines[0]
-
-
-def fail(problem: str) -> NoReturn:
-    typer.echo(f"coterie: {problem}", err=True)
-    raise typer.Exit(1)

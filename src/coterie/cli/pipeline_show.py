@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from coterie.cli.connected import CommandError
-from coterie.cli.pipeline import NO_PYARROW, fail
 from coterie.cli.rows import Cell, Rows, fitted, show
 from coterie.errors import CoterieError
+from coterie.extras import how_to_install
 
 if TYPE_CHECKING:
     from coterie.spark.schemas import Table
@@ -63,9 +63,9 @@ def show_table(
     try:
         found = read_table(name, out, group=group, last=last, both=both)
     except ImportError as missing:
-        fail(f"{missing}: {NO_PYARROW}")
-    except CoterieError as error:
-        fail(str(error))
+        raise CoterieError(
+            f"{missing}: the tables are Parquet, and read with pyarrow: {how_to_install('spark')}"
+        ) from None
     notes = list(found.notes)
     if output == "table":
         wanted = found.columns if all_columns else FOR_EYES[name]

@@ -35,14 +35,10 @@ DERIVED = (
 
 
 def report(data: Path, out: Path | None, group: str | None) -> None:
-    try:
-        told, note = _facts(data, group)
-    except (CoterieError, OSError) as error:
-        typer.echo(f"coterie: {error}", err=True)
-        raise typer.Exit(1) from None
+    told, note = _facts(data, group)
     is_picture = out is not None and out.suffix == ".svg"
     page = _picture(told) if is_picture else page_of(f"Rebalances in {data.name}", told, note=note)
-    if out is None:
+    if out is None or str(out) == "-":
         typer.echo(page, nl=False)
     else:
         out.write_text(page)

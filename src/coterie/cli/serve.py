@@ -41,23 +41,19 @@ def serve(
     log: str,
 ) -> None:
     """Runs until it is told to stop; the exit status is 0 then. An option wins over the setting it stands for."""
+    properties = _text_of(config) if config else ""
+    settings = Settings.load(properties=properties, environ=os.environ, sets=sets)
+    listen, advertised = _addresses(settings, host, port, advertise)
+    where = _data_directory(settings, data, memory=memory)
+    facts = FactLog(sys.stderr, as_json=log == "json", shows_all=log == "all")
+    for ignored in settings.ignored:
+        facts.note(str(ignored))
+    raise_file_limit()
+    chosen: Flush = flush or ("os" if settings.coterie_flush == "os" else "sync")
     try:
-        properties = _text_of(config) if config else ""
-        settings = Settings.load(properties=properties, environ=os.environ, sets=sets)
-        listen, advertised = _addresses(settings, host, port, advertise)
-        where = _data_directory(settings, data, memory=memory)
-        facts = FactLog(sys.stderr, as_json=log == "json", shows_all=log == "all")
-        for ignored in settings.ignored:
-            facts.note(str(ignored))
-        raise_file_limit()
-        chosen: Flush = flush or ("os" if settings.coterie_flush == "os" else "sync")
-        try:
-            run_in_loop(_serve(settings, listen, advertised, where, chosen, nodes, facts))
-        finally:
-            facts.flush()  # what was told in the last turn of the loop
-    except (CoterieError, OSError) as error:
-        typer.echo(f"coterie: {error}", err=True)
-        raise typer.Exit(1) from None
+        run_in_loop(_serve(settings, listen, advertised, where, chosen, nodes, facts))
+    finally:
+        facts.flush()  # what was told in the last turn of the loop
 
 
 def _data_directory(settings: Settings, data: Path | None, *, memory: bool) -> Path | None:
@@ -65,7 +61,11 @@ def _data_directory(settings: Settings, data: Path | None, *, memory: bool) -> P
         raise CoterieError("--memory keeps nothing and --data says where to keep it: give one of them")
     if memory:
         return None
-    return data or Path(settings.log_dirs[0] if settings.log_dirs else DATA)
+    where = data or Path(settings.log_dirs[0] if settings.log_dirs else DATA)
+    if where.exists() and not where.is_dir():
+        said = "log.dirs" if data is None and settings.log_dirs else "--data"
+        raise CoterieError(f"{said} {where}: is a file, not a directory")
+    return where
 
 
 def _addresses(

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from coterie.errors import CoterieError
+from coterie.extras import how_to_install
 from coterie.java import find_java, why_no_java
 
 __all__ = ["ZooKeeper", "why_not"]
@@ -42,9 +43,9 @@ def why_not() -> str | None:
     if no_java is not None:
         return no_java
     if _jars() is None:
-        return "ZooKeeper is taken from pyspark's jars, and they are not here: pip install 'coterie[history]'"
+        return f"ZooKeeper is taken from pyspark's jars, and they are not here: {how_to_install('history')}"
     if find_spec("kazoo") is None:
-        return "the client of ZooKeeper is kazoo, and it is not here: pip install 'coterie[history]'"
+        return f"the client of ZooKeeper is kazoo, and it is not here: {how_to_install('history')}"
     return None
 
 

@@ -50,6 +50,11 @@ def test_a_static_restart_that_costs_a_round_is_noticed() -> None:
     assert not verdicts({"a": ALL}, static_rounds=1)[4]
 
 
+def test_a_static_restart_that_was_too_late_is_not_a_broken_promise() -> None:
+    found = check(ENDS, {"a": ALL}, (), (), 1, 1)[4]
+    assert found.is_kept and "1 sessions expired" in found.found
+
+
 def test_who_was_put_out_is_known_from_the_facts() -> None:
     told = [MemberJoined(0, "shop", "id-1", None, "tired", "h"), MemberJoined(0, "shop", "id-2", None, "awake", "h")]
     assert put_out([*told, MemberExpired(9, "shop", "id-1", 6_000, never_heard=False)]) == {"tired"}

@@ -21,6 +21,7 @@ from coterie.cli.demo.show import Show, account
 from coterie.cli.demo.stage import Stage
 from coterie.cli.pipeline_show import read_table
 from coterie.errors import CoterieError
+from coterie.extras import how_to_install
 from coterie.java import why_no_java
 from coterie.web.report import Section, report
 
@@ -35,8 +36,7 @@ def demo(*, seconds: float, members: int, partitions: int, with_spark: bool, kee
     signal.signal(signal.SIGTERM, _interrupted)
     home = Path(tempfile.mkdtemp(prefix="coterie-demo-")) if out is None else out
     if home.exists() and any(home.iterdir()):
-        typer.echo(f"coterie: {home} is not empty: name a new directory with --out", err=True)
-        raise typer.Exit(1)
+        raise CoterieError(f"{home} is not empty: name a new directory with --out")
     why_not = _why_no_spark() if with_spark else "it was not wanted (--no-spark)"
     if why_not:
         typer.echo(f"Spark takes no part: {why_not}\n")
@@ -45,9 +45,6 @@ def demo(*, seconds: float, members: int, partitions: int, with_spark: bool, kee
     except KeyboardInterrupt:
         typer.echo("\ninterrupted: everything that was started has been ended")
         raise typer.Exit(130) from None
-    except CoterieError as error:
-        typer.echo(f"coterie: {error}", err=True)
-        raise typer.Exit(1) from None
     finally:
         if out is None and not keep and not (home / "report.html").exists():
             shutil.rmtree(home, ignore_errors=True)
@@ -73,7 +70,8 @@ def _play(home: Path, seconds: float, members: int, partitions: int, *, has_spar
         stage.wait_until_all_is_committed(ends)
         stage.end(*plot.present)
         show.rounds(stage.rounds, stage.facts)
-        promises = check(ends, stage.done(), _processes(stage, plot.crashed), stage.facts, plot.static_rounds)
+        crashed = _processes(stage, plot.crashed)
+        promises = check(ends, stage.done(), crashed, stage.facts, plot.static_rounds, plot.static_expired)
         tables = _tables(stage, show) if has_spark else []
         account(stage.rounds, stage.facts, promises)
         for section in tables:
@@ -135,7 +133,7 @@ def _wait_for_interrupt(stage: Stage, plot: Plot) -> None:
 
 def _why_no_spark() -> str:
     if find_spec("pyspark") is None or find_spec("pyarrow") is None:
-        return "pyspark is not installed (pip install 'coterie[spark]')"
+        return f"pyspark is not installed ({how_to_install('spark')})"
     no_java = why_no_java("Spark", 17)
     return f"{no_java} (on Debian: apt install openjdk-17-jre-headless)" if no_java else ""
 

@@ -27,6 +27,8 @@ class Plot:
     present: list[str] = field(default_factory=list)
     crashed: list[str] = field(default_factory=list)
     static_rounds: int | None = None
+    static_expired: int = 0
+    """Sessions that expired while static members were restarted: the machine was too busy to start one in time."""
     _count: int = 0
 
     def start(self, name: str = "", **settings: object) -> str:
@@ -132,15 +134,20 @@ def static_ids(plot: Plot) -> None:
 
 def static_deploy(plot: Plot) -> None:
     """The same rolling deploy with static ids"""
-    before = len(plot.stage.rounds)
+    before, expired = len(plot.stage.rounds), plot.stage.expired()
     for name in [name for name in plot.present if name != SPARK]:
-        number = name.removeprefix("static-")
-        back = plot.stage.static_restarts() + 1
+        instance = f"shop-{name.removeprefix('static-')}"
+        joins = plot.stage.static_joins(instance)
         plot.take_away(name)
-        plot.start(name, group_instance_id=f"shop-{number}")
-        plot.stage.wait(partial(plot.stage.has_restarted, back), "it to be back")
-        plot.settle("it to be back")
+        plot.start(name, group_instance_id=instance)
+        plot.stage.wait(partial(_has_joined, plot.stage, instance, joins), f"{name} to join again")
+        plot.settle(f"{name} to join again")
     plot.static_rounds = len(plot.stage.rounds) - before
+    plot.static_expired = plot.stage.expired() - expired
+
+
+def _has_joined(stage: Stage, instance_id: str, before: int) -> bool:
+    return stage.static_joins(instance_id) > before
 
 
 _ACTS: tuple[Act, ...] = (

@@ -19,7 +19,7 @@ from coterie import Admin, Broker, Producer
 from coterie.client.admin import LATEST, GroupDescription, NewTopic, checked
 from coterie.client.words import TopicPartition
 from coterie.errors import CoterieError, KafkaError
-from coterie.facts import Fact, MemberReplaced
+from coterie.facts import Fact, MemberExpired, MemberJoined, MemberReplaced
 from coterie.ledger import Outcome, Round
 
 __all__ = ["GROUP", "TOPIC", "Stage"]
@@ -176,11 +176,16 @@ class Stage:
     def rounds(self) -> list[Round]:
         return self.broker.rounds(GROUP)
 
-    def static_restarts(self) -> int:
-        return sum(isinstance(fact, MemberReplaced) for fact in self.facts)
+    def static_joins(self, instance_id: str) -> int:
+        """How often that static member has joined: it took its own place, or joined as a new member after its session
+        had expired.
+        """
+        return sum(
+            isinstance(fact, MemberReplaced | MemberJoined) and fact.instance_id == instance_id for fact in self.facts
+        )
 
-    def has_restarted(self, times: int) -> bool:
-        return self.static_restarts() >= times
+    def expired(self) -> int:
+        return sum(isinstance(fact, MemberExpired) for fact in self.facts)
 
     def members(self) -> list[str] | None:
         """The clients in the group, while it is stable; None while it is not."""

@@ -150,7 +150,7 @@ class Admin:
         return self._run(self._admin.delete_groups(group_ids))
 
     def remove_members(
-        self, group_id: str, members: Collection[MemberToRemove] | None = None, *, reason: str = REMOVED
+        self, group_id: str, members: Collection[MemberToRemove | str] | None = None, *, reason: str = REMOVED
     ) -> dict[MemberToRemove, KafkaError | None]:
         return self._run(self._admin.remove_members(group_id, members, reason=reason))
 

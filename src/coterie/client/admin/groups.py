@@ -20,7 +20,7 @@ from coterie.client.arguments import Offsets, PartitionLike, name_of, names_of, 
 from coterie.client.cluster import Cluster
 from coterie.client.metadata import Node
 from coterie.client.words import OffsetAndMetadata, TopicPartition
-from coterie.errors import ErrorCode, KafkaError, MalformedError
+from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError
 from coterie.messages import (
     CONSUMER,
     MAX_REASON,
@@ -108,12 +108,13 @@ class GroupsAdmin:
         )
 
     async def remove_members(
-        self, group_id: str, members: Collection[MemberToRemove] | None = None, *, reason: str = REMOVED
+        self, group_id: str, members: Collection[MemberToRemove | str] | None = None, *, reason: str = REMOVED
     ) -> dict[MemberToRemove, KafkaError | None]:
-        """These, or all. The group rebalances; a member that lives will be back, unless it is static (KIP-800)."""
+        """These, or all; a text is the id of a member. The group rebalances; a running member joins again, unless it is
+        static (KIP-800).
+        """
         group_id = name_of(group_id, "group")
-        if members is None:
-            members = await self._all_members(group_id)
+        wanted = await self._all_members(group_id) if members is None else _to_remove(members)
 
         async def ask(left: Sequence[MemberToRemove]) -> dict[MemberToRemove, KafkaError | None]:
             node_id = await self._coordinator(group_id)
@@ -133,7 +134,7 @@ class GroupsAdmin:
 
         return await each(
             self.cluster,
-            members,
+            wanted,
             ask,
             what=lambda member: f"removing {_member(member)} of {_group(group_id)}",
             again=FOR_GROUPS,
@@ -248,6 +249,24 @@ def _group(group_id: str) -> str:
 
 def _member(member: MemberToRemove) -> str:
     return f'instance "{member.instance_id}"' if member.instance_id else f'member "{member.member_id}"'
+
+
+def _to_remove(members: Collection[MemberToRemove | str]) -> list[MemberToRemove]:
+    if isinstance(members, str):
+        raise CoterieError(f'{members!r} is one member, and several may be given: give ["{members}"]')
+    return [_one_to_remove(one) for one in members]
+
+
+def _one_to_remove(one: MemberToRemove | str) -> MemberToRemove:
+    match one:
+        case str(member_id) if member_id:
+            return MemberToRemove(member_id)
+        case (str(member_id), str() | None as instance_id) if member_id or instance_id:
+            return MemberToRemove(member_id, instance_id)
+    raise CoterieError(
+        f"{one!r} does not name a member; give its id as text, "
+        'or MemberToRemove(instance_id="worker-3") for a static member'
+    )
 
 
 def _not_set(code: ErrorCode, group_id: str, one: CommitPartition) -> KafkaError | None:

@@ -1,0 +1,28 @@
+"""How to install an extra of this package. Coterie is on no package index: it is installed from a clone or a wheel."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import PackageNotFoundError, distribution
+from urllib.parse import unquote, urlsplit
+
+__all__ = ["how_to_install"]
+
+
+def how_to_install(extra: str) -> str:
+    """The command that adds `extra`. It names the clone or wheel we were installed from, if pip noted that."""
+    source, is_editable = _source()
+    if source is None:
+        return f"pip install 'PATH[{extra}]', where PATH is a clone of Coterie or its wheel"
+    return f"pip install {'-e ' if is_editable else ''}'{source}[{extra}]'"
+
+
+def _source() -> tuple[str | None, bool]:
+    """What pip wrote down when it installed us (PEP 610)."""
+    try:
+        written = json.loads(distribution("coterie").read_text("direct_url.json") or "{}")
+        url = urlsplit(written.get("url", ""))
+        is_editable = bool(written.get("dir_info", {}).get("editable", False))
+    except (PackageNotFoundError, ValueError, AttributeError):
+        return None, False
+    return (unquote(url.path) if url.scheme == "file" else None), is_editable
