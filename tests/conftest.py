@@ -6,6 +6,7 @@ COTERIE_HYPOTHESIS=soak looks longer, and elsewhere each time; =quick takes a lo
 from __future__ import annotations
 
 import os
+import signal
 from typing import Any
 
 import pytest
@@ -35,6 +36,12 @@ class Rooms(LoadScopeScheduling):  # type: ignore[misc]
         file, *_ = nodeid.split("::")
         _, room, *_ = file.split("/")
         return room if room in _ROOMS_WITH_ONE_START else file
+
+
+def pytest_configure() -> None:
+    """Undo an ignored SIGINT, as in a script's background job: what tests start would inherit it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Rooms:

@@ -8,6 +8,7 @@ import pytest
 
 from soak.fuzz import fuzz_node
 from soak.fuzz_sockets import fuzz_sockets
+from soak.watch import LEAST_WATCHED
 
 FRAMES = 4_000
 
@@ -23,4 +24,4 @@ def test_thousands_of_hostile_frames_do_no_harm() -> None:
 @pytest.mark.real_time
 def test_a_member_is_answered_while_strangers_send_nonsense(tmp_path: Path) -> None:
     outcome = fuzz_sockets(1_000, 10, tmp_path / "data", tmp_path / "log")
-    assert outcome.frames == 1_000 and outcome.connections > 100 and outcome.watched > 10
+    assert outcome.frames >= 1_000 and outcome.connections > 100 and outcome.watched >= LEAST_WATCHED

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 import coterie
 from broker.peer import Peer
+from cli.background import AS_A_BACKGROUND_JOB
 from coterie.cli.app import app
 from coterie.cli.produce import DEFAULTS, InputError, Outgoing, outgoing, read_json, split_lines
 from coterie.client.addresses import Address
@@ -182,13 +183,14 @@ def test_an_unknown_setting_is_refused_with_the_nearest(broker: coterie.Broker) 
 
 
 @pytest.mark.real_time
-def test_an_interrupt_delivers_what_was_read(broker: coterie.Broker, topic: str) -> None:
+@pytest.mark.parametrize("started", [(), AS_A_BACKGROUND_JOB])
+def test_an_interrupt_delivers_what_was_read(broker: coterie.Broker, topic: str, started: tuple[str, ...]) -> None:
     """Standard input stays open, as a terminal does. The first line fills a batch, the second would wait for more."""
     lingering = ["--set", "linger.ms=60000", "--set", "batch.size=100"]
     with (
         Peer(broker.bootstrap_servers) as peer,
         subprocess.Popen(
-            [COMMAND, "produce", topic, "-b", broker.bootstrap_servers, *lingering],
+            [*started, COMMAND, "produce", topic, "-b", broker.bootstrap_servers, *lingering],
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
         ) as running,

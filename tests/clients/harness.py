@@ -27,7 +27,18 @@ from clients.libraries import LIBRARIES, TESTS
 from clients.members.telling import Orders
 from coterie.wire.subscription import read_assignment
 
-__all__ = ["BrokerProcess", "Crew", "Facts", "Lines", "LoggedFacts", "Member", "Place", "RunningBroker", "wait_until"]
+__all__ = [
+    "BrokerProcess",
+    "Crew",
+    "Facts",
+    "Lines",
+    "LoggedFacts",
+    "Member",
+    "Place",
+    "RunningBroker",
+    "places_of",
+    "wait_until",
+]
 
 Place = tuple[str, int]
 """A topic and a partition."""
@@ -114,7 +125,7 @@ class Facts:
         return {
             (topic, partition): offset
             for one in self.of(group, "OffsetsStored")
-            for topic, partition, offset in one["offsets"]
+            for topic, partition, offset, *_ in one["offsets"]
         }
 
 
@@ -284,8 +295,8 @@ class Member:
 
     def _end(self, number: signal.Signals) -> None:
         assert self.is_running, f"{self.client_id} has ended by itself:\n{self.said()}"
-        self._process.send_signal(number)
         self.ended_ms = time.time_ns() // 1_000_000
+        self._process.send_signal(number)
 
     def discard(self) -> None:
         if self.is_running:

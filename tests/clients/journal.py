@@ -31,7 +31,7 @@ class Journal(Facts):
 
     def take(self, record: Record | Skipped, written_ms: int) -> None:
         if isinstance(record, OffsetRecord) and record.value is not None:
-            offsets = [(record.topic, record.partition, record.value.offset)]
+            offsets = [(record.topic, record.partition, record.value.offset, record.value.metadata)]
             self._tell("OffsetsStored", record.group_id, record.value.commit_timestamp_ms, offsets=offsets)
         elif isinstance(record, GroupRecord) and record.value is not None:
             self._take_group(record.group_id, record.value, written_ms)

@@ -24,7 +24,7 @@ def joined(member: str) -> dict[str, Any]:
     return {"fact": "MemberJoined", "at_ms": 1, "member_id": f"{member}-id", "client_id": member}
 
 
-def stored(at_ms: int, *offsets: tuple[str, int, int]) -> dict[str, Any]:
+def stored(at_ms: int, *offsets: tuple[str, int, int] | tuple[str, int, int, str]) -> dict[str, Any]:
     return {"fact": "OffsetsStored", "at_ms": at_ms, "member_id": "", "offsets": offsets}
 
 
@@ -48,6 +48,7 @@ FACTS: Sequence[Mapping[str, Any]] = [
     stored(70, ("t", 0, 2)),
     stored(80, ("t", 1, 1)),
 ]
+GONE: Mapping[str, Any] = {"fact": "MemberExpired", "at_ms": 45, "member_id": "a-id"}
 A = [
     told("assigned", 6, partitions=[["t", 0], ["t", 1]]),
     told("consumed", 19, records=[["t", 0, 0, "a"]]),
@@ -64,10 +65,11 @@ def verdict(
     a: Sequence[Mapping[str, Any]] = A,
     b: Sequence[Mapping[str, Any]] = B,
     a_ended_ms: int | None = None,
+    produced: Mapping[tuple[str, int], list[str]] = PRODUCED,
 ) -> None:
     path = directory / "broker.err"
     path.write_text("".join(json.dumps({"group_id": "g", **fact}) + "\n" for fact in facts))
-    judge("g", LoggedFacts(path), [Witness("a", a, a_ended_ms), Witness("b", b)], PRODUCED)
+    judge("g", LoggedFacts(path), [Witness("a", a, a_ended_ms), Witness("b", b)], produced)
 
 
 def test_a_group_that_keeps_the_laws_is_cleared(tmp_path: Path) -> None:
@@ -102,8 +104,7 @@ def test_who_is_gone_holds_nothing(tmp_path: Path, excuse: str) -> None:
     if excuse == "killed":
         verdict(tmp_path, a=keeps, a_ended_ms=45)
     else:
-        gone = {"fact": "MemberExpired", "at_ms": 45, "member_id": "a-id"}
-        verdict(tmp_path, facts=[*FACTS, gone], a=keeps)
+        verdict(tmp_path, facts=[*FACTS[:4], GONE, *FACTS[4:]], a=keeps)
 
 
 def test_a_commit_that_goes_back_is_found(tmp_path: Path) -> None:
@@ -112,9 +113,31 @@ def test_a_commit_that_goes_back_is_found(tmp_path: Path) -> None:
 
 
 def test_a_commit_ahead_of_the_processing_is_found(tmp_path: Path) -> None:
-    early = [*FACTS[:3], stored(18, ("t", 0, 1)), *FACTS[4:]]
+    """By the member's own words: when it asked for the commit it had told of one event, and the record is the next."""
+    early = [*FACTS[:3], stored(18, ("t", 0, 1, "a 1")), *FACTS[4:]]
     with pytest.raises(AssertionError, match="committed at 1 when 0 had not been processed"):
         verdict(tmp_path, facts=early)
+    verdict(tmp_path, facts=[*FACTS[:3], stored(18, ("t", 0, 1, "a 2")), *FACTS[4:]])
+
+
+def test_a_commit_of_what_nobody_had_processed_is_found_without_a_note(tmp_path: Path) -> None:
+    """A member reads what is in front of it, commits, and then reads what it had passed over."""
+    back = [B[0], told("consumed", 75, records=[["t", 1, 1, "d"]]), told("consumed", 76, records=[["t", 1, 0, "c"]])]
+    produced = {**PRODUCED, ("t", 1): ["c", "d"]}
+    with pytest.raises(AssertionError, match="committed at 2 when 0 had not been processed"):
+        verdict(tmp_path, facts=[*FACTS, stored(90, ("t", 1, 2))], b=back, produced=produced)
+
+
+def test_the_clock_of_the_broker_is_not_compared_with_the_members(tmp_path: Path) -> None:
+    """A broker whose clock is an hour behind, or ahead: its facts count in their order."""
+    for hour in (-3_600_000, 3_600_000):
+        facts = [{**fact, "at_ms": fact["at_ms"] + hour} for fact in FACTS]
+        verdict(tmp_path, facts=facts)
+        keeps = [event for event in A if event["event"] != "revoked"]
+        gone = {**GONE, "at_ms": GONE["at_ms"] + hour}
+        verdict(tmp_path, facts=[*facts[:4], gone, *facts[4:]], a=keeps)
+        with pytest.raises(AssertionError, match="two holders"):
+            verdict(tmp_path, facts=[*facts, gone], a=keeps)
 
 
 def test_a_story_in_which_nothing_happens_clears_nobody(tmp_path: Path) -> None:
@@ -124,10 +147,9 @@ def test_a_story_in_which_nothing_happens_clears_nobody(tmp_path: Path) -> None:
 
 def test_who_came_back_answers_for_what_it_holds_then(tmp_path: Path) -> None:
     """A member that was given up and joined again is no longer excused."""
-    gone = {"fact": "MemberExpired", "at_ms": 3, "member_id": "a-id"}
     keeps = [event for event in A if event["event"] != "revoked"]
     with pytest.raises(AssertionError, match="two holders"):
-        verdict(tmp_path, facts=[*FACTS, gone], a=keeps)
+        verdict(tmp_path, facts=[*FACTS[:2], GONE, *FACTS[2:]], a=keeps)
 
 
 def test_a_gap_is_measured_between_records_and_at_both_ends() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -13,7 +14,7 @@ from kafka import KafkaProducer
 from kafka.errors import TransactionalIdAuthorizationFailedError
 
 from apache_kafka import java_command, needs_apache_kafka
-from clients.harness import BrokerProcess
+from clients.harness import BrokerProcess, wait_until
 from clients.libraries import quick_java
 
 pytestmark = pytest.mark.real_time
@@ -24,10 +25,14 @@ PATIENCE_S = 25.0
 
 def check_reason(broker: BrokerProcess, transactional_id: str) -> None:
     """Most clients show the code alone, so the broker's log has the words."""
-    told = [one for one in broker.facts.read() if one["fact"] == "TransactionRefused"]
-    mine = [one for one in told if one["transactional_id"] == transactional_id]
-    assert mine  # a client may ask once more by its second connection before it gives up
-    assert all("does not do transactions" in one["why"] for one in mine)
+
+    def refusals() -> list[dict[str, Any]]:
+        told = [one for one in broker.facts.read() if one["fact"] == "TransactionRefused"]
+        return [one for one in told if one["transactional_id"] == transactional_id]
+
+    # The client may have its answer before the log has the line, and may ask once more before it gives up.
+    wait_until(lambda: bool(refusals()), f"the broker tells of {transactional_id}", broker.said)
+    assert all("does not do transactions" in one["why"] for one in refusals())
 
 
 def test_confluent_is_told_why(broker: BrokerProcess, name: str) -> None:

@@ -22,7 +22,7 @@ from broker.peer import Peer, Serving
 from broker.speaker import fetch_request
 from coterie.apis import api_versions, fetch
 from soak.processes import cpu_seconds, rss_bytes
-from soak.watch import VERSIONS, Watch
+from soak.watch import LEAST_WATCHED, VERSIONS, Watch
 
 __all__ = ["CrowdOutcome", "crowd", "raise_file_limit"]
 
@@ -34,8 +34,6 @@ PER_CONNECTION = 20 << 10
 """Bytes a connection may cost, beside what is held for it."""
 SPARE = 100 << 20
 SLOWEST_S = 10.0
-LEAST_WATCHED = 20
-"""Answers that the member which behaves has to have, however fast the rest is done."""
 RECORD = 500_000
 LINES_A_SECOND = 30
 
@@ -120,8 +118,7 @@ def crowd(count: int, log: Path) -> CrowdOutcome:
         for _ in range(3):
             people.trickle()
             outcome.answered += people.ask()
-        while watch.is_alive() and watch.answers <= LEAST_WATCHED:  # with all of them there
-            time.sleep(0.02)
+        watch.wait_for_answers(LEAST_WATCHED)  # with all of them there
         outcome.grown, outcome.cpu_s = rss_bytes(pid) - before, cpu_seconds(pid) - cpu_before
         people.vanish()
         with Peer(bootstrap) as peer:

@@ -16,7 +16,7 @@ from broker.peer import Peer, Serving
 from soak.mutations import hostile
 from soak.processes import rss_bytes
 from soak.requests import Requests
-from soak.watch import Watch
+from soak.watch import LEAST_WATCHED, Watch
 
 __all__ = ["SocketOutcome", "fuzz_sockets"]
 
@@ -105,7 +105,10 @@ class Stranger:
 
 
 def fuzz_sockets(frames: int, seed: int, data: Path, log: Path) -> SocketOutcome:
-    """Raises `AssertionError` for whatever goes wrong."""
+    """Send `frames`, and more until many strangers were cut off, which a busy broker does later.
+
+    Raises `AssertionError` for whatever goes wrong.
+    """
     dice = Random(seed)
     outcome = SocketOutcome()
     with Serving(data, *SETTINGS, log=log) as broker:
@@ -120,8 +123,11 @@ def fuzz_sockets(frames: int, seed: int, data: Path, log: Path) -> SocketOutcome
         requests = Requests(dice)
         requests.known.topic_ids = topic_ids
         strangers = [Stranger((host, int(port)), dice, is_deaf=seat < DEAF) for seat in range(SOCKETS)]
-        for _ in range(frames):
+        while outcome.frames < frames or (outcome.connections < frames // 9 and outcome.frames < 20 * frames):
             dice.choice(strangers).send(hostile(requests.frame(), dice))
+            outcome.frames += 1
+            outcome.connections = sum(stranger.connections for stranger in strangers)
+        watch.wait_for_answers(LEAST_WATCHED)  # with the strangers still there
         for stranger in strangers:
             stranger.leave()
         watch.end()
@@ -130,7 +136,6 @@ def fuzz_sockets(frames: int, seed: int, data: Path, log: Path) -> SocketOutcome
         status, _ = broker.ended()
     said = log.read_text()
     assert status == 0 and "Traceback" not in said and "Mistake" not in said, said[-4_000:]
-    outcome.frames, outcome.connections = frames, sum(stranger.connections for stranger in strangers)
     outcome.watched, outcome.slowest_s = watch.answers, watch.slowest_s
     assert outcome.slowest_s < SLOWEST_S, f"the member that behaves waited {outcome.slowest_s:.1f} s"
     assert outcome.grown < GROWTH, f"the broker has {outcome.grown >> 20} MiB more"

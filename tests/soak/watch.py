@@ -9,8 +9,10 @@ from broker.peer import Peer
 from coterie.apis import api_versions
 from coterie.errors import ErrorCode
 
-__all__ = ["VERSIONS", "Watch"]
+__all__ = ["LEAST_WATCHED", "VERSIONS", "Watch"]
 
+LEAST_WATCHED = 20
+"""Answers without which nothing is shown."""
 VERSIONS = api_versions.Request(client_software_name="calm", client_software_version="1")
 
 
@@ -39,6 +41,11 @@ class Watch(Thread):
                 self.answers += 2
         except BaseException as problem:  # noqa: BLE001  raised again by who waits for the end
             self._problem = problem
+
+    def wait_for_answers(self, count: int) -> None:
+        """Return when it has had so many answers, or has failed: then `end` says why."""
+        while self.is_alive() and self.answers < count:
+            time.sleep(0.02)
 
     def end(self) -> None:
         self._stop_it.set()

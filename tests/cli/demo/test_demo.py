@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.background import AS_A_BACKGROUND_JOB
+
 COTERIE = str(Path(sys.executable).with_name("coterie"))
 
 
@@ -27,8 +29,9 @@ def test_the_whole_plot_is_played_and_every_promise_kept(tmp_path: Path) -> None
 
 
 @pytest.mark.real_time
-def test_an_interrupt_ends_everything_that_was_started(tmp_path: Path) -> None:
-    with _begun(tmp_path) as process:
+@pytest.mark.parametrize("started", [(), AS_A_BACKGROUND_JOB])
+def test_an_interrupt_ends_everything_that_was_started(tmp_path: Path, started: tuple[str, ...]) -> None:
+    with _begun(tmp_path, started) as process:
         assert process.stdout is not None
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
@@ -47,9 +50,9 @@ def test_members_do_not_outlive_a_demonstration_that_was_killed(tmp_path: Path) 
         time.sleep(0.05)
 
 
-def _begun(home: Path) -> subprocess.Popen[str]:
+def _begun(home: Path, started: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     """A demonstration whose first members have joined."""
-    command = [COTERIE, "demo", "--no-spark", "--out", str(home / "home")]
+    command = [*started, COTERIE, "demo", "--no-spark", "--out", str(home / "home")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     while "generation 1" not in process.stdout.readline():

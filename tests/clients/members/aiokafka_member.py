@@ -13,7 +13,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import CommitFailedError, IllegalStateError
 
-from clients.members.telling import Orders, Stopping, orders, say, say_committed, say_consumed, say_partitions
+from clients.members.telling import Orders, Stopping, note, orders, say, say_committed, say_consumed, say_partitions
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -53,7 +53,7 @@ async def take(consumer: AIOKafkaConsumer, polled: dict[TopicPartition, list[Any
     say_consumed(records)
     following = {place: many[-1].offset + 1 for place, many in polled.items() if many}
     try:
-        await consumer.commit(following)
+        await consumer.commit({place: (offset, note()) for place, offset in following.items()})
     except (CommitFailedError, IllegalStateError) as failure:  # the latter: revoked between the poll and now
         say("commit_failed", error=type(failure).__name__)
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from clients.members.telling import Orders, Stopping, orders, say, say_committed, say_consumed, say_partitions
+from clients.members.telling import Orders, Stopping, note, orders, say, say_committed, say_consumed, say_partitions
 
 OUT_OF_DATE = {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID}
 BROKER_AWAY = {
@@ -52,7 +52,7 @@ def take(consumer: Consumer, messages: list[Message]) -> None:
         return
     say_consumed(records)
     try:
-        wanted = [TopicPartition(*place, offset) for place, offset in following.items()]
+        wanted = [TopicPartition(*place, offset, note()) for place, offset in following.items()]
         done = consumer.commit(offsets=wanted, asynchronous=False)
     except KafkaException as failure:
         if failure.args[0].code() not in OUT_OF_DATE | BROKER_AWAY:

@@ -6,10 +6,10 @@ import logging
 import re
 from typing import Any
 
-from clients.members.telling import Orders, Stopping, orders, say, say_committed, say_consumed, say_partitions
+from clients.members.telling import Orders, Stopping, note, orders, say, say_committed, say_consumed, say_partitions
 from coterie import Consumer
 from coterie.client.polled import Records
-from coterie.client.words import TopicPartition
+from coterie.client.words import OffsetAndMetadata, TopicPartition
 from coterie.errors import CommitFailedError, KafkaError, RebalanceInProgressError
 
 
@@ -46,7 +46,7 @@ def take(consumer: Consumer, polled: Records) -> None:
     say_consumed([(one.topic, one.partition, one.offset, (one.value or b"").decode()) for one in polled])
     following = {place: many[-1].offset + 1 for place, many in polled.by_partition().items()}
     try:
-        consumer.commit(following)
+        consumer.commit({place: OffsetAndMetadata(offset, metadata=note()) for place, offset in following.items()})
     except (CommitFailedError, RebalanceInProgressError) as failure:
         say("commit_failed", error=type(failure).__name__)
         return

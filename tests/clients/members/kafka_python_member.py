@@ -14,7 +14,7 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import CommitFailedError, RebalanceInProgressError, RetriableError
 
-from clients.members.telling import Orders, orders, say, say_committed, say_consumed, say_partitions
+from clients.members.telling import Orders, note, orders, say, say_committed, say_consumed, say_partitions
 
 POLL_MS = 3_600_000
 """A poll that times out while the member joins loses the assignment that then arrives (kafka-python 3.0.12): so none
@@ -64,7 +64,7 @@ def take(consumer: KafkaConsumer, polled: dict[TopicPartition, list[Any]]) -> No
     say_consumed(records)
     following = {place: many[-1].offset + 1 for place, many in polled.items() if many}
     try:
-        consumer.commit({place: OffsetAndMetadata(offset, "", -1) for place, offset in following.items()})
+        consumer.commit({place: OffsetAndMetadata(offset, note(), -1) for place, offset in following.items()})
     except (CommitFailedError, RebalanceInProgressError, RetriableError) as failure:
         say("commit_failed", error=type(failure).__name__)
         return

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Orders", "Stopping", "orders", "say", "say_committed", "say_consumed", "say_partitions"]
+__all__ = ["Orders", "Stopping", "note", "orders", "say", "say_committed", "say_consumed", "say_partitions"]
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,17 @@ def orders() -> Orders:
 
 
 _slowness: list[int] = []
+_lines = 0
+
+
+def note() -> str:
+    """Return what a commit carries, so that the judge knows what had been told before it: who, and how many lines."""
+    return f"{json.loads(sys.argv[1])['client_id']} {_lines}"
 
 
 def say(event: str, **details: Any) -> None:
+    global _lines  # noqa: PLW0603
+    _lines += 1
     line = json.dumps({"event": event, "at_ms": time.time_ns() // 1_000_000, **details}) + "\n"
     os.write(sys.stdout.fileno(), line.encode())
 
