@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.broker.kept_places import LEADERS_FILE, read_places, write_places
+from coterie.broker.kept_places import read_places, write_places
 from coterie.broker.placement import Partition, Place, default_place
-from coterie.errors import MalformedError
 from coterie.log import MemoryFiles, Topic
-from coterie.log.files import read_file, replace_file
+from coterie.log.errors import DamagedFileError
+from coterie.log.files import replace_file
+from coterie.log.own_files import LEADERS
 
 TOPIC = Topic("t", UUID(int=5), 3)
 
@@ -28,7 +29,7 @@ def test_only_what_is_not_known_by_rule_is_written() -> None:
     nodes = (1, 2)
     places = {("t", number): default_place(("t", number), nodes) for number in range(3)}
     write_places(files, nodes, places, [TOPIC])
-    assert json.loads(read_file(files, LEADERS_FILE)) == {"format": 1, "nodes": [1, 2], "topics": {}}
+    assert json.loads(LEADERS.read(files).payload) == {"nodes": [1, 2], "topics": {}}
 
 
 PLACES = st.builds(Place, st.integers(1, 3), st.sampled_from([-1, 1, 2, 3]), st.integers(0, 9))
@@ -59,7 +60,6 @@ def test_partitions_that_were_added_since_are_where_the_rule_says() -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
         b"{",
         b"[]",
         b'{"format": 1}',
@@ -73,13 +73,13 @@ def test_partitions_that_were_added_since_are_where_the_rule_says() -> None:
 )
 def test_a_file_that_makes_no_sense_is_an_error_that_names_it(content: bytes) -> None:
     files = MemoryFiles()
-    replace_file(files, LEADERS_FILE, content)
-    with pytest.raises(MalformedError, match=r"coterie-leaders\.json is not what we write"):
+    replace_file(files, LEADERS.path, content)
+    with pytest.raises(DamagedFileError, match=r"coterie-leaders\.json is not what we write"):
         read_places(files, 1, [TOPIC])
 
 
-def test_a_file_of_a_later_version_is_left_alone() -> None:
+def test_a_file_of_an_earlier_release_is_read_and_gets_its_checksum() -> None:
     files = MemoryFiles()
-    replace_file(files, LEADERS_FILE, b'{"format": 2, "nodes": [1], "topics": {}}')
-    with pytest.raises(MalformedError, match="use the one that wrote it"):
-        read_places(files, 1, [TOPIC])
+    replace_file(files, LEADERS.path, b'{"format": 1, "nodes": [1, 2], "topics": {}}')
+    nodes, _ = read_places(files, 1, [TOPIC])
+    assert nodes == [1, 2] and LEADERS.read(files).version == 2

@@ -16,6 +16,7 @@ from coterie.apis import (
 from coterie.broker.facts import LeadersChanged
 from coterie.broker.placement import home_of
 from coterie.errors import ErrorCode
+from coterie.log.errors import DamagedFileError
 from coterie.log.files import read_file
 from coterie.wire.batch import batches
 from logs import FaultyFiles
@@ -320,6 +321,17 @@ def test_a_topic_whose_leaders_cannot_be_kept_is_not_made() -> None:
     world.client(1).create("u", 6)
 
 
+def test_without_the_file_epochs_do_not_fall() -> None:
+    """The batches say under which epoch they were written; a client waits for ever for one that it has seen."""
+    world = ready()
+    world.move("t", 0, world.other_than(world.leader("t")))
+    world.of_leader("t").produce("t", b"a")
+    before = world.cluster.leadership.places["t", 0].epoch
+    world.stop()
+    world.files.delete("coterie-leaders.json")
+    assert Three(world.files).cluster.leadership.places["t", 0].epoch >= before > 0
+
+
 def test_leaders_that_cannot_be_read_stop_the_start_and_the_directory_is_free_again() -> None:
     world = ready()
     world.stop_node(2)
@@ -330,7 +342,7 @@ def test_leaders_that_cannot_be_read_stop_the_start_and_the_directory_is_free_ag
     file.truncate(5)
     file.close()
     for _ in range(2):  # the second time it is not said to be in use
-        with pytest.raises(ValueError, match=r"coterie-leaders\.json is not what we write"):
+        with pytest.raises(DamagedFileError, match=r"coterie-leaders\.json does not begin with the line"):
             Three(world.files)
     file = world.files.open(name)
     file.truncate(0)

@@ -22,7 +22,7 @@ from coterie.log.checkpoints import (
     parse_id,
 )
 from coterie.log.epochs import LeaderEpochs
-from coterie.log.topics import LaterFormatError, Topic, decode_topics, encode_topics, is_legal_name
+from coterie.log.topics import Topic, Topics, decode_topics, encode_topics, is_legal_name
 
 names = st.text("abcXYZ019._-", min_size=1, max_size=20)
 
@@ -39,7 +39,8 @@ def test_a_topic_id_is_written_as_kafka_writes_it() -> None:
 def test_files_have_kafkas_text() -> None:
     assert encode_epochs([(0, 0), (3, 120)]) == b"0\n2\n0 0\n3 120\n"
     assert encode_offsets({("b", 0): 7, ("a", 1): 5}) == b"0\n2\na 1 5\nb 0 7\n"
-    assert encode_partition_metadata(UUID(int=1)) == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
+    first_lines = b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n"
+    assert encode_partition_metadata(UUID(int=1)).startswith(first_lines)
     assert encode_properties({"version": "1", "cluster.id": "x"}) == b"cluster.id=x\nversion=1\n"
 
 
@@ -121,8 +122,10 @@ def test_cutting_epochs_keeps_what_is_between(counts: list[int], start: int, end
 
 @given(st.lists(st.builds(Topic, names, st.uuids(), st.integers(1, 50), st.dictionaries(names, names)), max_size=5))
 def test_topics_are_read_again(topics: list[Topic]) -> None:
-    by_name = {topic.name: topic for topic in topics if is_legal_name(topic.name)}
-    assert {topic.name: topic for topic in decode_topics(encode_topics(by_name.values()))} == by_name
+    by_id = {topic.id: topic for topic in topics if is_legal_name(topic.name)}
+    by_name = {topic.name: topic for topic in by_id.values()}
+    deleted = {UUID(int=1): "gone"}
+    assert decode_topics(encode_topics(by_name.values(), deleted)) == Topics(by_name, deleted)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +134,7 @@ def test_topics_are_read_again(topics: list[Topic]) -> None:
         b"",
         b"[]",
         b"{}",
-        b'{"format": "1", "topics": []}',
+        b'{"format": 1, "topics": [], "deleted": []}',
         b'{"format": 1, "topics": [{}]}',
         b'{"format": 1, "topics": [{"name": "../up", "id": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": 1, "configs": {}}]}',
         b'{"format": 1, "topics": [{"name": "t", "id": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": 0, "configs": {}}]}',
@@ -143,9 +146,15 @@ def test_a_topics_file_that_does_not_add_up_is_malformed(data: bytes) -> None:
         decode_topics(data)
 
 
-def test_a_later_format_is_named() -> None:
-    with pytest.raises(LaterFormatError, match="format 2"):
-        decode_topics(b'{"format": 2, "topics": "whatever"}')
+def test_a_wrong_character_in_a_partitions_metadata_is_noticed() -> None:
+    """Kafka reads the first two lines; the third is ours."""
+    data = encode_partition_metadata(UUID(int=7))
+    assert data.splitlines()[:2] == [b"version: 0", b"topic_id: AAAAAAAAAAAAAAAAAAAABw"]
+    assert decode_partition_metadata(data) == UUID(int=7)
+    assert decode_partition_metadata(b"\n".join(data.splitlines()[:2])) == UUID(int=7), "of an earlier release"
+    for at in (*range(data.index(b"AAAA"), data.index(b"\ncrc")), *range(len(data) - 8, len(data))):
+        with pytest.raises(MalformedError):
+            decode_partition_metadata(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "ä", "x" * 250, "a\n"])

@@ -9,7 +9,9 @@ import pytest
 
 from coterie.log import Change, DataDirectory, DirectoryError, Files, LogConfig, LogWriteError, Topic, remove_directory
 from coterie.log.checkpoints import decode_properties
+from coterie.log.errors import DamagedFileError
 from coterie.log.files import read_file, replace_file
+from coterie.log.own_files import META, OWN_FILES, TOPICS
 from logs import SMALL, FaultyFiles, batch, read_all
 
 T = TypeVar("T")
@@ -60,7 +62,7 @@ def test_topics_and_their_records_are_found_again(files: Files) -> None:
     directory = opened(files)
     assert directory.topics == {"orders": ORDERS} and sorted(directory.logs) == [("orders", 0), ("orders", 1)]
     assert read_all(directory.logs["orders", 1]) == [(0, b"a"), (1, b"b")]
-    assert read_file(files, "orders-0/partition.metadata").endswith(b"AAAAAAAAAAAAAAAAAAAABw")
+    assert read_file(files, "orders-0/partition.metadata").splitlines()[1].endswith(b"AAAAAAAAAAAAAAAAAAAABw")
 
 
 def test_a_clean_stop_is_believed_once(files: Files) -> None:
@@ -113,7 +115,7 @@ def test_a_later_format_and_another_node_are_refused(files: Files) -> None:
     opened(files).close()
     with pytest.raises(DirectoryError, match="belongs to node 1, this is node 2"):
         DataDirectory.open(files, NOW, cluster_id="cluster", node_id=2)
-    replace_file(files, "coterie-topics.json", b'{"format": 9}')
+    replace_file(files, TOPICS.path, TOPICS._replace(version=9).encode(b"{}"))
     with pytest.raises(DirectoryError, match="format 9"):
         opened(files)
 
@@ -170,13 +172,18 @@ def test_a_deletion_that_was_interrupted_is_finished_on_opening(files: Files) ->
     assert [name for name in files.names() if "-" in name and name.endswith(("delete", "0", "1"))] == []
 
 
-def test_directories_of_no_topic_are_set_aside_not_deleted(files: Files) -> None:
-    """A crash between the two steps of a creation or deletion, or somebody's copy."""
+def with_records(files: Files) -> DataDirectory:
     directory = opened(files)
     make(directory.create_topic(ORDERS, NOW))
     directory.logs["orders", 0].append(batch(b"a"), NOW)
-    directory.close()
-    replace_file(files, "coterie-topics.json", b'{"format": 1, "topics": []}')
+    return directory
+
+
+def test_directories_of_a_deleted_topic_are_set_aside_not_deleted(files: Files) -> None:
+    """A crash between the two steps of a deletion."""
+    directory = with_records(files)
+    make(directory.delete_topic("orders"))
+    directory.release()
     directory = opened(files)
     assert directory.opening.strays == [f"orders-{n}.AAAAAAAAAAAAAAAAAAAABw-stray" for n in (0, 1)]
     make(directory.create_topic(Topic("orders", UUID(int=8), 1), NOW))
@@ -184,6 +191,70 @@ def test_directories_of_no_topic_are_set_aside_not_deleted(files: Files) -> None
     directory.release()
     assert not opened(files).opening.strays
     assert files.size("orders-0.AAAAAAAAAAAAAAAAAAAABw-stray/00000000000000000000.log") > 0
+
+
+def test_directories_of_a_topic_that_was_not_made_are_set_aside(files: Files) -> None:
+    """A crash before the topics were written: there are no records in them."""
+    directory = opened(files)
+    topics = read_file(files, TOPICS.path)
+    make(directory.create_topic(ORDERS, NOW))
+    directory.release()
+    replace_file(files, TOPICS.path, topics)
+    assert opened(files).opening.strays == [f"orders-{n}.AAAAAAAAAAAAAAAAAAAABw-stray" for n in (0, 1)]
+
+
+def test_a_wrong_character_in_a_topic_id_sets_nothing_aside(files: Files) -> None:
+    with_records(files).close()
+    names, whole = files.names(), read_file(files, TOPICS.path)
+    replace_file(files, TOPICS.path, whole.replace(b"AAAABw", b"AAAACw"))
+    with pytest.raises(DamagedFileError, match=r"coterie-topics\.json has a wrong checksum"):
+        opened(files)
+    earlier = TOPICS.decode(whole).payload.replace(b"AAAABw", b"AAAACw")
+    replace_file(files, TOPICS.path, earlier)  # of a release that wrote no checksum
+    with pytest.raises(DamagedFileError, match=r"orders-0/partition\.metadata names topic id AAAAAAAAAAAAAAAAAAAABw"):
+        opened(files)
+    assert files.names() == names
+    replace_file(files, TOPICS.path, whole)
+    assert read_all(opened(files).logs["orders", 0]) == [(0, b"a")]
+
+
+def test_an_old_copy_of_the_topics_sets_nothing_aside(files: Files) -> None:
+    directory = opened(files)
+    old = read_file(files, TOPICS.path)
+    directory.release()
+    with_records(files).release()
+    replace_file(files, TOPICS.path, old)
+    with pytest.raises(DamagedFileError, match=r"has no such topic.*old copy"):
+        opened(files)
+    assert "orders-0" in files.names()
+
+
+def test_a_wrong_character_in_a_partitions_metadata_is_put_right(files: Files) -> None:
+    with_records(files).close()
+    path = "orders-0/partition.metadata"
+    whole = read_file(files, path)
+    replace_file(files, path, whole.replace(b"AAAABw", b"AAAACw"))
+    directory = opened(files)
+    assert read_all(directory.logs["orders", 0]) == [(0, b"a")] and not directory.opening.strays
+    assert read_file(files, path) == whole
+
+
+@pytest.mark.parametrize("path", [TOPICS.path, META.path])
+def test_a_file_of_ours_that_is_gone_is_missed(files: Files, path: str) -> None:
+    with_records(files).close()
+    files.delete(path)
+    with pytest.raises(DamagedFileError, match=f"{path} is missing"):
+        opened(files)
+
+
+def test_a_directory_of_an_earlier_release_is_opened_and_gets_its_checksums(files: Files) -> None:
+    with_records(files).close()
+    for file in OWN_FILES:
+        if files.exists(file.path):
+            replace_file(files, file.path, file.read(files).payload)
+    directory = opened(files)
+    assert read_all(directory.logs["orders", 0]) == [(0, b"a")]
+    assert TOPICS.read(files).version == META.read(files).version == 2
 
 
 def test_a_name_that_leads_elsewhere_is_refused(files: Files) -> None:

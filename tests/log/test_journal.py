@@ -5,11 +5,13 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.log import DataDirectory, Files, MemoryFiles, PartitionLog, Topic
-from coterie.log.files import read_file
+from coterie.log.errors import DamagedFileError
+from coterie.log.files import read_file, replace_file
 from coterie.log.journal import JOURNAL_FILE, Journal, journal_key, read_journal
 from logs import SMALL, FaultyFiles, batch, read_all
 
@@ -268,6 +270,32 @@ def test_a_torn_journal_gives_back_the_writes_before_the_tear(
         for partition, content in write:
             expected.setdefault(journal_key(UUID(int=1), partition), []).append(content)
     assert read_journal(files) == expected
+
+
+@given(at=st.integers(0, 8 * 150))
+def test_one_wrong_bit_before_the_last_write_is_damage_and_the_file_is_named(at: int) -> None:
+    """Nothing is written behind a write that failed, so a crash leaves no whole one behind it."""
+    files = MemoryFiles()
+    book = Journal(files)
+    key = journal_key(UUID(int=1), 0)
+    book.write([(key, [bytes(40)])])
+    before_last = book.size
+    book.write([(key, [b"acknowledged"])])
+    whole = bytearray(read_file(files, JOURNAL_FILE))
+    at %= 8 * before_last
+    whole[at // 8] ^= 1 << at % 8
+    replace_file(files, JOURNAL_FILE, bytes(whole))
+    with pytest.raises(DamagedFileError, match="coterie-journal is damaged at byte"):
+        read_journal(files)
+
+
+def test_a_journal_of_an_earlier_release_is_read() -> None:
+    files = MemoryFiles()
+    key = journal_key(UUID(int=1), 0)
+    content = key + (3).to_bytes(4, "big") + b"one"
+    head = len(content).to_bytes(4, "big") + crc32c(content).to_bytes(4, "big")
+    replace_file(files, JOURNAL_FILE, b"coterie-journal 1\n" + head + content + head + content[:-1])
+    assert read_journal(files) == {key: [b"one"]}
 
 
 def test_a_journal_that_could_not_be_written_takes_no_more_until_it_is_dropped() -> None:

@@ -90,7 +90,13 @@ class Cluster:
         self.fetches = Fetches(self)
         self.kept_facts = KeptFacts(self)
         self.cleaner = Cleaner(self)
-        self.producer_ids = ProducerIds(files)
+        try:
+            self.producer_ids = ProducerIds(
+                files, max((log.highest_producer_id for log in self.directory.logs.values()), default=-1)
+            )
+        except BaseException:
+            self.directory.release()
+            raise
         self.data_path = "memory"
         self.room: Callable[[], int] = lambda: settings.fetch_max_bytes
         """How large an answer may be now: less when clients do not take theirs."""

@@ -11,15 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from coterie.broker.placement import Partition, Place, default_place
-from coterie.errors import MalformedError
 from coterie.log import Files, Topic
 from coterie.log.checkpoints import id_text
-from coterie.log.files import read_file, replace_file
+from coterie.log.own_files import LEADERS
 
-__all__ = ["LEADERS_FILE", "Kept", "read_places", "write_places"]
-
-LEADERS_FILE = "coterie-leaders.json"
-FORMAT = 1
+__all__ = ["Kept", "read_places", "write_places"]
 
 Kept = tuple[Sequence[int], dict[Partition, Place]]
 """The nodes there were, and every partition's place among them."""
@@ -28,8 +24,8 @@ Kept = tuple[Sequence[int], dict[Partition, Place]]
 def write_places(
     files: Files, nodes: Sequence[int], places: Mapping[Partition, Place], topics: Iterable[Topic]
 ) -> None:
-    content = {"format": FORMAT, "nodes": list(nodes), "topics": _unusual(nodes, places, topics)}
-    replace_file(files, LEADERS_FILE, (json.dumps(content) + "\n").encode())
+    content = {"nodes": list(nodes), "topics": _unusual(nodes, places, topics)}
+    LEADERS.write(files, (json.dumps(content) + "\n").encode())
 
 
 def _unusual(nodes: Sequence[int], places: Mapping[Partition, Place], topics: Iterable[Topic]) -> dict[str, Any]:
@@ -49,20 +45,17 @@ def _unusual(nodes: Sequence[int], places: Mapping[Partition, Place], topics: It
 
 def read_places(files: Files, first_node: int, topics: Iterable[Topic]) -> Kept:
     """Of partitions that the file does not speak of it is known by rule; without a file there was one node."""
+    if not files.exists(LEADERS.path):
+        return [first_node], _places([first_node], {}, topics)
+    found = LEADERS.read(files)
     try:
-        content: dict[str, Any] = {"format": FORMAT, "nodes": [first_node], "topics": {}}
-        if files.exists(LEADERS_FILE):
-            content = json.loads(read_file(files, LEADERS_FILE))
-        if content["format"] > FORMAT:
-            raise MalformedError(
-                f"{LEADERS_FILE} has format {content['format']}, this version knows {FORMAT}: use the one that wrote it"
-            )
+        content = json.loads(found.payload)
         nodes = [int(node) for node in content["nodes"]]
-        return nodes, _places(nodes, content["topics"], topics)
+        places = _places(nodes, content["topics"], topics)
     except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
-        if isinstance(error, MalformedError):
-            raise
-        raise MalformedError(f"{LEADERS_FILE} is not what we write: {error!r}") from None
+        raise LEADERS.damaged(f"is not what we write: {error!r}") from None
+    LEADERS.renew(files, found)
+    return nodes, places
 
 
 def _places(

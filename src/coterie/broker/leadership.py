@@ -38,13 +38,18 @@ class Leadership:
         self.up = frozenset(self.nodes)
         topics = cluster.directory.topics.values()
         nodes_before, before = read_places(cluster.files, self.nodes[0], topics)
-        self.places = placement.resettled(before, nodes_before, self.nodes)
+        self.places = placement.resettled(self._not_behind(before), nodes_before, self.nodes)
         if self.places != before or tuple(nodes_before) != self.nodes:
             write_places(cluster.files, self.nodes, self.places, topics)
         for key, place in self.places.items():
             log = cluster.directory.logs[key]
             log.lead(place.epoch)()
             cluster.nodes[place.leader].led[key] = log
+
+    def _not_behind(self, places: Mapping[Partition, Place]) -> dict[Partition, Place]:
+        """No epoch is lower than the log's: a file that says so is an old copy, and epochs must not fall."""
+        logs = self._cluster.directory.logs
+        return {key: place._replace(epoch=max(place.epoch, logs[key].leader_epoch)) for key, place in places.items()}
 
     @property
     def controller(self) -> int:

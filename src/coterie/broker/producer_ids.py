@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from coterie.errors import MalformedError
 from coterie.log import Change, Files, LogWriteError
 from coterie.log.checkpoints import decode_properties, encode_properties
-from coterie.log.files import read_file, replace_file
+from coterie.log.own_files import PRODUCER_IDS
 
 __all__ = ["ProducerIds"]
 
-FILE = "coterie-producer-ids.properties"
 BLOCK = 1_000
+_MOST_SEEN = 2**62
+"""A client may write any producer id. One that leaves no room behind it does not count."""
 
 
 class ProducerIds:
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, highest_seen: int = -1) -> None:
+        """`highest_seen` is the highest id in the logs: if the file says less, it is gone or an old copy."""
         self._files = files
-        self._next = self._end = self._read()
+        self._next = self._end = max(self._read(), highest_seen + 1 if highest_seen < _MOST_SEEN else 0)
 
     def _read(self) -> int:
-        if not self._files.exists(FILE):
+        if not self._files.exists(PRODUCER_IDS.path):
             return 0
+        content = PRODUCER_IDS.read(self._files)
         try:
-            return int(decode_properties(read_file(self._files, FILE))["next"])
+            found = int(decode_properties(content.payload)["next"])
         except (KeyError, ValueError) as error:
-            raise MalformedError(f"{FILE} is not what we write: {error!r}") from None
+            raise PRODUCER_IDS.damaged(f"is not what we write: {error!r}") from None
+        PRODUCER_IDS.renew(self._files, content)
+        return found
 
     @property
     def is_empty(self) -> bool:
@@ -42,9 +46,9 @@ class ProducerIds:
 
         def work() -> None:
             try:
-                replace_file(self._files, FILE, encode_properties({"next": str(end)}))
+                PRODUCER_IDS.write(self._files, encode_properties({"next": str(end)}))
             except OSError as error:
-                raise LogWriteError.of(f"cannot write {FILE}", error) from error
+                raise LogWriteError.of(f"cannot write {PRODUCER_IDS.path}", error) from error
 
         def take(_: None) -> None:
             self._end = end

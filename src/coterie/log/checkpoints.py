@@ -10,6 +10,8 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
+from crc32c import crc32c
+
 from coterie.errors import MalformedError
 
 __all__ = [
@@ -93,14 +95,20 @@ def _number(text: str) -> int:
 
 
 def encode_partition_metadata(topic_id: UUID) -> bytes:
-    return f"version: {_VERSION}\ntopic_id: {id_text(topic_id)}".encode()
+    """With a line more than Kafka's, which reads the first two."""
+    content = f"version: {_VERSION}\ntopic_id: {id_text(topic_id)}".encode()
+    return b"%s\ncrc32c: %08x" % (content, crc32c(content))
 
 
 def decode_partition_metadata(data: bytes) -> UUID:
+    """Without a checksum it is one of Kafka's, or of an earlier release."""
     values = _names_and_values(data, ":", "partition.metadata")
     if values.get("version") != str(_VERSION) or "topic_id" not in values:
         raise MalformedError(f"partition.metadata: version {_VERSION} and a topic_id are expected, found {values}")
-    return parse_id(values["topic_id"])
+    topic_id = parse_id(values["topic_id"])
+    if "crc32c" in values and data != encode_partition_metadata(topic_id):
+        raise MalformedError("partition.metadata: wrong checksum")
+    return topic_id
 
 
 def encode_properties(values: Mapping[str, str]) -> bytes:

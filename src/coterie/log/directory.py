@@ -30,16 +30,17 @@ from coterie.log.checkpoints import (
     id_text,
 )
 from coterie.log.config import LogConfig
-from coterie.log.errors import DirectoryError, LogError, LogWriteError
+from coterie.log.errors import DamagedFileError, DirectoryError, LogError, LogWriteError
 from coterie.log.files import Files, Lock, read_file, replace_file
 from coterie.log.journal import Journal, journal_key, read_journal, remove_journal
+from coterie.log.layout import LOG
+from coterie.log.own_files import META, TOPICS
 from coterie.log.partition import PartitionLog
-from coterie.log.topics import TOPICS_FILE, Topic, decode_topics, encode_topics, is_legal_name
+from coterie.log.topics import Topic, Topics, is_legal_name, read_topics, write_topics
 
 __all__ = ["DataDirectory", "Opening", "Topic", "remove_directory"]
 
 LOCK_FILE = ".lock"
-META_FILE = "meta.properties"
 CLEAN_FILE = ".kafka_cleanshutdown"
 LOG_STARTS = "log-start-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -67,6 +68,8 @@ class DataDirectory:
         self._lock: Lock | None = None
         self.meta: dict[str, str] = {}
         self.topics: dict[str, Topic] = {}
+        self._deleted: dict[UUID, str] = {}
+        """Topics that are gone, and whose directories may still have their names."""
         self.logs: dict[Partition, PartitionLog] = {}
         self.journal = Journal(files) if journaled else None
         self.opening = Opening(was_clean=False)
@@ -110,7 +113,8 @@ class DataDirectory:
 
     def _open(self, now_ms: int, cluster_id: str, node_id: int) -> None:
         try:
-            self.topics = {topic.name: topic for topic in self._read_topics()}
+            found = self._read_topics()
+            self.topics, self._deleted = found.topics, found.deleted
             self.meta = self._read_meta(cluster_id, node_id)
             starts = self._kept[LOG_STARTS] = self._read_offsets(LOG_STARTS)
             recovery_points = self._kept[RECOVERY_POINTS] = self._read_offsets(RECOVERY_POINTS)
@@ -118,11 +122,11 @@ class DataDirectory:
         except MalformedError as error:
             raise DirectoryError(f"the data directory cannot be opened: {error}") from None
         was_clean = self._files.exists(CLEAN_FILE)
+        self.opening = Opening(was_clean=was_clean)
+        self._set_strays_aside()
         if was_clean:
             self._files.delete(CLEAN_FILE)
             self._files.sync_directory()
-        self.opening = Opening(was_clean=was_clean)
-        self._set_strays_aside()
         journaled = {} if was_clean else read_journal(self._files)
         for topic in self.topics.values():
             for partition in range(topic.partitions):
@@ -140,30 +144,47 @@ class DataDirectory:
         ends = self._kept[COMPACTED].items()  # what a log was cut back behind is not compacted when it is there again
         self._kept[COMPACTED] = {key: end for key, end in ends if key in self.logs and end <= self.logs[key].log_end}
 
-    def _read_topics(self) -> list[Topic]:
-        if self._files.exists(TOPICS_FILE):
-            return decode_topics(read_file(self._files, TOPICS_FILE))
+    def _read_topics(self) -> Topics:
+        if self._files.exists(TOPICS.path):
+            return read_topics(self._files)
         others = [name for name in self._files.names() if name != LOCK_FILE and not name.endswith(".tmp")]
+        if any(name.startswith("coterie-") for name in others) or (META.path in others and self._meta_is_ours()):
+            raise TOPICS.damaged("is missing")
         if others:
-            whose = "looks like one of Apache Kafka's" if META_FILE in others else "holds something else"
+            whose = "looks like one of Apache Kafka's" if META.path in others else "holds something else"
             raise DirectoryError(
-                f"the data directory {whose} (it has {others[0]} and no {TOPICS_FILE}): take an empty or a new one"
+                f"the data directory {whose} (it has {others[0]} and no {TOPICS.path}): take an empty or a new one"
             )
-        self._write_topics({})
-        return []
+        self._write_topics({}, {})
+        return Topics()
 
-    def _write_topics(self, topics: Mapping[str, Topic]) -> None:
-        replace_file(self._files, TOPICS_FILE, encode_topics(topics.values()))
+    def _meta_is_ours(self) -> bool:
+        try:
+            return META.read(self._files).version == META.version
+        except DamagedFileError:
+            return False
+
+    def _write_topics(self, topics: Mapping[str, Topic], deleted: Mapping[UUID, str]) -> None:
+        write_topics(self._files, topics.values(), deleted)
 
     def _read_meta(self, cluster_id: str, node_id: int) -> dict[str, str]:
-        if not self._files.exists(META_FILE):
+        if not self._files.exists(META.path):
+            if self.topics:  # it is written before the first topic is
+                raise META.damaged("is missing")
             meta = {"version": _META_VERSION, "cluster.id": cluster_id, "node.id": str(node_id)}
-            replace_file(self._files, META_FILE, encode_properties(meta))
+            META.write(self._files, encode_properties(meta))
             return meta
-        meta = decode_properties(read_file(self._files, META_FILE))
-        if meta.get("node.id") != str(node_id):
+        content = META.read(self._files)
+        try:
+            meta = decode_properties(content.payload)
+        except MalformedError as error:
+            raise META.damaged(f"is not what we write: {error}") from None
+        if "cluster.id" not in meta or "node.id" not in meta:
+            raise META.damaged("has no cluster.id or no node.id")
+        META.renew(self._files, content)
+        if meta["node.id"] != str(node_id):
             raise DirectoryError(
-                f"the data directory belongs to node {meta.get('node.id')}, this is node {node_id}: "
+                f"the data directory belongs to node {meta['node.id']}, this is node {node_id}: "
                 "take that node's id or another directory"
             )
         return meta
@@ -203,22 +224,55 @@ class DataDirectory:
         return log
 
     def _set_strays_aside(self) -> None:
-        """A stop in the middle of creating or deleting a topic leaves directories that no topic has."""
+        """A stop in the middle of creating or deleting a topic leaves directories that no topic has.
+
+        They are set aside if they hold no records, or belong to a topic that was deleted. Otherwise a file is damaged
+        or an old copy, or somebody has put a directory here: no records are set aside on account of that.
+        """
         expected = {
             _path(topic.name, partition): topic.id
             for topic in self.topics.values()
             for partition in range(topic.partitions)
         }
+        strays = []
+        for name in self._files.names():
+            path = f"{name}/{PARTITION_FILE}"
+            if name.endswith((_DELETE, _STRAY)) or not self._files.exists(path):
+                continue
+            topic_id = self._topic_id_of(name)
+            if topic_id is None and name in expected:
+                # A crash of the machine may cost us this file, which is not synced, and must cost no more than it.
+                self._files.delete(path)
+            elif expected.get(name) != topic_id:
+                self._check_stray(name, topic_id, expected.get(name))
+                strays.append((name, topic_id))
+        for name, topic_id in strays:
+            self.opening.strays.append(self._set_aside(name, topic_id))
         for name in self._files.names():
             if name.endswith(_DELETE):
                 remove_directory(self._files, name)
-            elif not name.endswith(_STRAY) and self._files.exists(f"{name}/{PARTITION_FILE}"):
-                topic_id = self._topic_id_of(name)
-                if topic_id is None and name in expected:
-                    # A crash of the machine may cost us this file, which is not synced, and must cost no more than it.
-                    self._files.delete(f"{name}/{PARTITION_FILE}")
-                elif expected.get(name) != topic_id:
-                    self.opening.strays.append(self._set_aside(name, topic_id))
+        if self._deleted:
+            self._files.sync_directory()
+            self._write_topics(self.topics, {})
+            self._deleted = {}
+
+    def _check_stray(self, name: str, topic_id: UUID | None, expected: UUID | None) -> None:
+        was_deleted = topic_id in self._deleted or (topic_id is None and _topic_of(name) in self._deleted.values())
+        if was_deleted or not self._has_records(name):
+            return
+        found = "an id that cannot be read" if topic_id is None else f"id {id_text(topic_id)}"
+        wrong = f"names topic {found}, and {TOPICS.path} " + (
+            "has no such topic" if expected is None else f"has {id_text(expected)} for it"
+        )
+        raise DamagedFileError(
+            f"{name}/{PARTITION_FILE}",
+            wrong,
+            f"whose records are in {name}: one of the two files is damaged or an old copy, or it is not ours",
+            "it shows which topics there are, and adopts the directory or sets it aside",
+        )
+
+    def _has_records(self, path: str) -> bool:
+        return any(name.endswith(LOG) and self._files.size(f"{path}/{name}") for name in self._files.names(path))
 
     def _set_aside(self, name: str, topic_id: UUID | None) -> str:
         begin = aside = f"{name[:200]}.{id_text(topic_id) if topic_id else 'unknown'}"
@@ -270,7 +324,9 @@ class DataDirectory:
                 for partition in new:
                     log = logs[topic.name, partition] = self._open_log(topic, partition, now_ms)
                     log.lead(0)()
-                self._write_topics({**self.topics, topic.name: topic})
+                if new:  # a topic that is named has its directories: who finds none has lost them
+                    self._files.sync_directory()
+                self._write_topics({**self.topics, topic.name: topic}, self._deleted)
             except OSError as error:
                 self._unmake(topic.name, new, logs.values())
                 raise LogWriteError.of(failing, error) from error
@@ -307,15 +363,17 @@ class DataDirectory:
         """The topic is gone when this is done; its logs are for `clear_away`."""
         topic = self.topics[name]
         left = {other: kept for other, kept in self.topics.items() if other != name}
+        deleted = {**self._deleted, topic.id: name}
 
         def work() -> None:
             try:
-                self._write_topics(left)
+                self._write_topics(left, deleted)
             except OSError as error:
                 raise LogWriteError.of(f"cannot delete {name!r}", error) from error
 
         def take(_: None) -> list[PartitionLog]:
             del self.topics[name]
+            self._deleted[topic.id] = name
             return [self.logs.pop((name, partition)) for partition in range(topic.partitions)]
 
         return Change(work, take)
@@ -330,11 +388,16 @@ class DataDirectory:
                 for log, path in zip(logs, paths, strict=True):
                     log.release()
                     self._files.rename(log.path, path)
+                self._files.sync_directory()
             except OSError as error:
                 raise LogWriteError.of(f"cannot clear {topic.name!r} away", error) from error
             return paths
 
-        return Change(work, lambda paths: paths)
+        def take(paths: list[str]) -> list[str]:
+            del self._deleted[topic.id]  # the next time that the topics are written
+            return paths
+
+        return Change(work, take)
 
     # --- what is kept for the next opening ----------------------------------------------------------------------------
 
@@ -419,3 +482,7 @@ def remove_directory(files: Files, path: str) -> None:
 
 def _path(topic: str, partition: int) -> str:
     return f"{topic}-{partition}"
+
+
+def _topic_of(path: str) -> str:
+    return path.rpartition("-")[0]

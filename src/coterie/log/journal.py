@@ -7,8 +7,9 @@ readers find them, and are synced when the journal is dropped: when it has grown
     journal.write([(key, [batch, batch]), ...])    # one write, one sync; then they are durable
     journal.drop()                                 # when the segments themselves were synced
 
-After a crash `read_journal` gives back what was written; `recovery.py` appends what continues a log. A write that was
-torn was acknowledged to nobody, and is left out. Logs are known by the topic's id and the partition's number, so that
+After a crash `read_journal` gives back what was written; `recovery.py` appends what continues a log. The last write may
+be torn: it was acknowledged to nobody, and is left out. One that is not whole and has whole ones behind it is damage:
+nothing is written behind a write that failed. Logs are known by the topic's id and the partition's number, so that
 a topic of the same name made later gets nothing of it.
 """
 
@@ -21,17 +22,24 @@ from uuid import UUID
 
 from crc32c import crc32c
 
+from coterie.log.errors import DamagedFileError
 from coterie.log.files import File, Files, read_file
 from coterie.wire.buffer import Buffer
 
 __all__ = ["JOURNAL_FILE", "Journal", "JournalKey", "JournalPart", "journal_key", "read_journal", "remove_journal"]
 
 JOURNAL_FILE = "coterie-journal"
-_FORMAT = b"coterie-journal 1\n"
-_WRITE = Struct(">II")
-"""Size and checksum of what one `write` wrote."""
+_FORMAT = b"coterie-journal 2\n"
+_MARK = b"\xf5cj\xf6"
+"""Begins every write, so that one is found behind another that is damaged."""
+_WRITE = Struct(">4sII")
+"""The mark, the size of what one `write` wrote, and the checksum of that, of its size and of its place in the file."""
+_FORMAT_1 = b"coterie-journal 1\n"
+_WRITE_1 = Struct(">II")
+"""Of an earlier release: the size, and the checksum of what was written."""
 _KEY = Struct(">16si")
 _SIZE = Struct(">I")
+_AT = Struct(">QI")
 
 JournalKey = bytes
 
@@ -58,9 +66,10 @@ class Journal:
             content += _SIZE.pack(sum(map(len, batches)))
             for batch in batches:
                 content += batch
-        _WRITE.pack_into(content, 0, len(content) - _WRITE.size, crc32c(memoryview(content)[_WRITE.size :]))
         self.is_sound = False
         file = self._file or self._create()
+        checksum = _checksum(file.size, memoryview(content)[_WRITE.size :])
+        _WRITE.pack_into(content, 0, _MARK, len(content) - _WRITE.size, checksum)
         try:
             file.append(content)
             file.sync()
@@ -116,25 +125,61 @@ class JournalPart:
 
 
 def read_journal(files: Files) -> dict[JournalKey, list[bytes]]:
-    """What was written for each log, in order; each entry is whole batches."""
+    """What was written for each log, in order; each entry is whole batches. `DamagedFileError` if some is not whole."""
     found: dict[JournalKey, list[bytes]] = {}
     if files.exists(JOURNAL_FILE):
         data = read_file(files, JOURNAL_FILE)
-        if data.startswith(_FORMAT):
-            for content in _whole_writes(data):
-                for key, batches in _entries(content):
-                    found.setdefault(key, []).append(batches)
+        writes = _writes_of_format_1(data) if data.startswith(_FORMAT_1) else _whole_writes(data)
+        for content in writes:
+            for key, batches in _entries(content):
+                found.setdefault(key, []).append(batches)
     return found
 
 
 def _whole_writes(data: bytes) -> Iterator[memoryview]:
-    """Up to the first that is not whole: it was under way in the crash, and nothing can follow it."""
-    view = memoryview(data)
+    """Up to the first that is not whole: it was under way in the crash, and nothing can follow it.
+
+    So was the file itself, if it does not begin as it should: it is synced with the first write.
+    """
     at = len(_FORMAT)
-    while at + _WRITE.size <= len(data):
-        size, checksum = _WRITE.unpack_from(data, at)
-        at += _WRITE.size
-        content = view[at : at + size]
+    content = _write_at(data, at) if data.startswith(_FORMAT) else None
+    while content is not None:
+        yield content
+        at += _WRITE.size + len(content)
+        content = _write_at(data, at)
+    behind = data.find(_MARK, at if data.startswith(_FORMAT) else 0)
+    while behind >= 0:
+        if _write_at(data, behind) is not None:
+            raise DamagedFileError(
+                JOURNAL_FILE,
+                f"is damaged at byte {at}, and goes on at byte {behind}",
+                "what was acknowledged since the segments were last synced; they have it too, unless the machine has "
+                "lost its power since",
+                "it takes what is whole in it, and sets the file aside",
+            )
+        behind = data.find(_MARK, behind + 1)
+
+
+def _write_at(data: bytes, at: int) -> memoryview | None:
+    if len(data) < at + _WRITE.size:
+        return None
+    mark, size, checksum = _WRITE.unpack_from(data, at)
+    begin = at + _WRITE.size
+    content = memoryview(data)[begin : begin + size]
+    is_whole = mark == _MARK and size and len(content) == size and _checksum(at, content) == checksum
+    return content if is_whole else None
+
+
+def _checksum(at: int, content: memoryview) -> int:
+    return crc32c(content, crc32c(_AT.pack(at, len(content))))
+
+
+def _writes_of_format_1(data: bytes) -> Iterator[memoryview]:
+    at = len(_FORMAT_1)
+    while at + _WRITE_1.size <= len(data):
+        size, checksum = _WRITE_1.unpack_from(data, at)
+        at += _WRITE_1.size
+        content = memoryview(data)[at : at + size]
         if not size or len(content) < size or crc32c(content) != checksum:
             return
         yield content

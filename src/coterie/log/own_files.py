@@ -21,7 +21,7 @@ from crc32c import crc32c
 from coterie.log.errors import DamagedFileError, LaterFormatError
 from coterie.log.files import Files, read_file, replace_file
 
-__all__ = ["Content", "OwnFile"]
+__all__ = ["LEADERS", "META", "OWN_FILES", "PRODUCER_IDS", "TOPICS", "Content", "OwnFile"]
 
 FIRST = 1
 """The version of files without a first line of ours."""
@@ -82,5 +82,38 @@ class OwnFile(NamedTuple):
         """When this returns, the file and its name are durable."""
         replace_file(files, self.path, self.encode(payload))
 
+    def renew(self, files: Files, content: Content) -> None:
+        """Give a file of an earlier release, which made sense, its checksum."""
+        if content.version < self.version:
+            self.write(files, content.payload)
+
     def damaged(self, wrong: str) -> DamagedFileError:
         return DamagedFileError(self.path, wrong, self.holds, self.repairs)
+
+
+TOPICS = OwnFile(
+    "coterie-topics.json",
+    2,
+    "which topics there are, with their ids, partitions and configs",
+    "it finds topics, ids and partitions in the partitions' directories; configs are lost",
+)
+META = OwnFile(
+    "meta.properties",
+    2,
+    "the ids of the cluster and of the node that the directory belongs to",
+    "it writes the file with ids that it is given",
+)
+LEADERS = OwnFile(
+    "coterie-leaders.json",
+    2,
+    "which node leads which partition, and how often that has changed",
+    "it has every partition led where it was created, with the epochs that the logs have",
+)
+PRODUCER_IDS = OwnFile(
+    "coterie-producer-ids.properties",
+    2,
+    "up to where producer ids were given out; none may be given out twice",
+    "it goes on behind the highest that the logs have",
+)
+OWN_FILES = (TOPICS, META, LEADERS, PRODUCER_IDS)
+"""All of them; `coterie-journal` has its own checksums (`journal.py`), and so have Kafka's files that have any."""

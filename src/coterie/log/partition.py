@@ -444,6 +444,11 @@ class PartitionLog:
                 self._roll(now_ms)
             return compactable(self._segments, self.config, first_dirty, self.last_stable(self.synced_end), now_ms)
 
+    @property
+    def highest_producer_id(self) -> int:
+        """Of those that it remembers; -1 if there are none."""
+        return max((producer_id for producer_id, _ in self._producers), default=-1)
+
     def last_of_producers(self) -> dict[int, LastOfProducer]:
         return self._producers.last_ones()
 

@@ -1,29 +1,27 @@
-"""The one file of ours in a data directory: `coterie-topics.json`, which topics there are, with a format version.
+"""`coterie-topics.json`: which topics there are.
 
-It is the truth: a topic exists from the moment it is written there, and is gone from the moment it is not.
+It is the truth: a topic exists from the moment it is written there, and is gone from the moment it is not. A topic that
+is deleted is named as such until its directories have other names: a directory of a topic that is not named at all was
+not left by a deletion.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from coterie.errors import MalformedError
 from coterie.log.checkpoints import id_text, parse_id
+from coterie.log.files import Files
+from coterie.log.own_files import TOPICS
 
-__all__ = ["FORMAT", "TOPICS_FILE", "LaterFormatError", "Topic", "decode_topics", "encode_topics", "is_legal_name"]
+__all__ = ["Topic", "Topics", "decode_topics", "encode_topics", "is_legal_name", "read_topics", "write_topics"]
 
-TOPICS_FILE = "coterie-topics.json"
-FORMAT = 1
 _MAX_NAME = 249
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-
-
-class LaterFormatError(MalformedError):
-    """Written by a later version of this package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,39 +32,61 @@ class Topic:
     configs: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class Topics:
+    """What the file says."""
+
+    topics: dict[str, Topic] = field(default_factory=dict)
+    deleted: dict[UUID, str] = field(default_factory=dict)
+    """Topics whose directories may still have the topic's name."""
+
+
 def is_legal_name(name: str) -> bool:
     """Kafka's rule; it also keeps a name from leading out of the directory."""
     return 0 < len(name) <= _MAX_NAME and name not in {".", ".."} and _LEGAL.issuperset(name)
 
 
-def encode_topics(topics: Iterable[Topic]) -> bytes:
+def write_topics(files: Files, topics: Iterable[Topic], deleted: Mapping[UUID, str]) -> None:
+    TOPICS.write(files, encode_topics(topics, deleted))
+
+
+def read_topics(files: Files) -> Topics:
+    content = TOPICS.read(files)
+    try:
+        found = decode_topics(content.payload)
+    except MalformedError as error:
+        raise TOPICS.damaged(f"is not what we write: {error}") from None
+    TOPICS.renew(files, content)
+    return found
+
+
+def encode_topics(topics: Iterable[Topic], deleted: Mapping[UUID, str]) -> bytes:
     rows = [
         {"name": topic.name, "id": id_text(topic.id), "partitions": topic.partitions, "configs": topic.configs}
         for topic in sorted(topics, key=lambda topic: topic.name)
     ]
-    return (json.dumps({"format": FORMAT, "topics": rows}, indent=1) + "\n").encode()
+    gone = {id_text(topic_id): name for topic_id, name in deleted.items()}
+    return (json.dumps({"topics": rows, "deleted": gone}, indent=1) + "\n").encode()
 
 
-def decode_topics(data: bytes) -> list[Topic]:
+def decode_topics(payload: bytes) -> Topics:
     try:
-        content = json.loads(data)
-        if content["format"] > FORMAT:
-            raise LaterFormatError(
-                f"{TOPICS_FILE} has format {content['format']}, this version knows {FORMAT}: use the one that wrote it"
-            )
+        content = json.loads(payload)
         topics = [_topic(row) for row in content["topics"]]
+        deleted = {parse_id(topic_id): str(name) for topic_id, name in content.get("deleted", {}).items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, MalformedError):
             raise
-        raise MalformedError(f"{TOPICS_FILE} is not what we write: {error!r}") from None
-    if len({topic.name for topic in topics}) != len(topics):
-        raise MalformedError(f"{TOPICS_FILE} names a topic twice")
-    return topics
+        raise MalformedError(repr(error)) from None
+    found = Topics({topic.name: topic for topic in topics}, deleted)
+    if len(found.topics) != len(topics) or len({topic.id for topic in topics}) != len(topics):
+        raise MalformedError("it names a topic twice")
+    return found
 
 
 def _topic(row: dict[str, Any]) -> Topic:
     configs = {str(name): str(value) for name, value in row["configs"].items()}
     topic = Topic(row["name"], parse_id(row["id"]), int(row["partitions"]), configs)
     if not is_legal_name(topic.name) or topic.partitions < 1:
-        raise MalformedError(f"{TOPICS_FILE} has topic {topic.name!r} with {topic.partitions} partitions")
+        raise MalformedError(f"it has topic {topic.name!r} with {topic.partitions} partitions")
     return topic
