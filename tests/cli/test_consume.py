@@ -103,7 +103,7 @@ def test_a_signal_ends_it_orderly(broker: coterie.Broker, topic: str, number: si
         assert process.stdout is not None
         got = sorted(process.stdout.readline().strip() for _ in range(6))
         process.send_signal(number)
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=60)
     assert got == ALL and process.returncode == 0 and "% 6 records" in said and "Traceback" not in said
     assert broker.rounds(f"{topic}-{number}")[-1].reason == "the consumer is being closed"
     with Peer(broker.bootstrap_servers) as peer:
@@ -117,7 +117,7 @@ def test_who_stops_reading_is_no_error(broker: coterie.Broker, topic: str) -> No
         with Peer(broker.bootstrap_servers) as peer:
             assert process.stdout is not None and process.stdout.readline()
             peer.produce(topic, b"one more, to be written to nobody")
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     assert out == err == ""
 
 
@@ -181,7 +181,7 @@ def test_a_member_of_a_topic_that_is_not_there_says_what_it_waits_for(broker: co
         assert process.stderr is not None
         assert process.stderr.readline() == '% there is no topic "not-yet" yet: waiting for it\n'
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
 
 
 def test_without_an_address_it_is_the_usual_one() -> None:

@@ -204,7 +204,7 @@ def test_an_interrupt_delivers_what_was_read(broker: coterie.Broker, topic: str,
         running.send_signal(signal.SIGINT)
         assert b"interrupted" in running.stderr.readline()
         assert running.stderr.readline().startswith(f"2 records delivered to {topic}".encode())
-        assert running.wait(20) == 130
+        assert running.wait(60) == 130
     assert [record.value for record in read(broker, topic)] == [b"x" * 100, b"two"]
 
 
@@ -225,7 +225,7 @@ def test_progress_is_shown_to_a_terminal_after_a_second(broker: coterie.Broker, 
             except BlockingIOError:
                 continue
         running.stdin.close()
-        assert running.wait(20) == 0
+        assert running.wait(60) == 0
     os.close(ours)
     assert b"a second" in said
 

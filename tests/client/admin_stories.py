@@ -44,7 +44,7 @@ def create(admin: Admin, name: str, partitions: int = 1) -> None:
 
 def wait_until(it_is_so: Callable[[], bool]) -> None:
     """In Kafka the controller answers, and the broker hears of it later."""
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + 60
     while not it_is_so():
         assert time.monotonic() < give_up
         time.sleep(0.05)

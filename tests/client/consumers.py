@@ -23,7 +23,7 @@ QUICK = {
     "reconnect.backoff.ms": 5,
     "reconnect.backoff.max.ms": 50,
 }
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def on(topic: str, *numbers: int) -> list[TopicPartition]:

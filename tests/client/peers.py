@@ -102,6 +102,6 @@ class Peer:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  what is waited for has no event
             await asyncio.sleep(0.001)

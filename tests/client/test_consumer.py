@@ -122,7 +122,7 @@ def test_a_poll_without_records_waits_as_long_as_it_may(consumer: Consumer, topi
     """M1."""
     consumer.assign(on(topic, 0))
     consumer.seek(on(topic, 0)[0], 5)
-    assert 0.14 <= took_s(lambda: consumer.poll(0.15)) < 2
+    assert 0.14 <= took_s(lambda: consumer.poll(0.15)) < 25
 
 
 def test_seeking_pausing_and_where_it_stands(consumer: Consumer, topic: str) -> None:
@@ -227,7 +227,7 @@ def test_two_threads_at_once_are_refused_and_told_what_to_do(consumer: Consumer,
         with pytest.raises(ConcurrentUseError, match=r"one thread at a time.*wakeup"):
             call()
     consumer.wakeup()
-    other.join(10)
+    other.join(60)
     assert not other.is_alive() and len(other_error) == 1
     consumer.seek((topic, 0), 4)
     assert values(read(1, consumer)) == ["0:4"]
@@ -249,7 +249,7 @@ def test_close_from_another_thread_ends_the_poll_and_leaves(broker: coterie.Brok
     other.start()
     until(lambda: consumer._alone._owner == other.ident)
     consumer.close()
-    other.join(10)
+    other.join(60)
     assert [str(error) for error in raised] == ["this consumer was closed by another thread"]
     assert broker.rounds(topic)[-1].reason == "the consumer is being closed"
 
@@ -357,7 +357,7 @@ def test_an_async_consumer_polls_on_after_a_commit_callback_that_raises_and_a_ti
             consumer.pause((topic, 0))
             consumer.commit_async({(topic, 0): 0}, raises)
             with pytest.raises(ZeroDivisionError):
-                await asyncio.wait_for(poll_on(consumer), 20)
+                await asyncio.wait_for(poll_on(consumer), 60)
             with pytest.raises(TypeError):
                 await consumer.poll(None)  # type: ignore[arg-type]
             consumer.resume((topic, 0))

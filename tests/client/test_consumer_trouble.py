@@ -27,6 +27,8 @@ from coterie.errors import CoterieError, ErrorCode, KafkaError, RequestTimedOutE
 
 pytestmark = pytest.mark.real_time
 
+SOON_S = 25.0
+"""Less than request.timeout.ms, which is what somebody waits for who does not notice; far more than it takes."""
 SETS = [f"--set={name}={value}" for name, value in QUICK_BROKER.items()]
 
 
@@ -66,12 +68,12 @@ def test_a_broker_that_vanished_does_not_keep_anybody_waiting(serving: Serving) 
     consumer.subscribe("t")
     read(1, consumer)
     serving.kill()
-    assert 0.09 <= took_s(lambda: consumer.poll(0.1)) < 3
+    assert 0.09 <= took_s(lambda: consumer.poll(0.1)) < SOON_S
     with pytest.raises((RequestTimedOutError, KafkaError)):
         consumer.commit(timeout=0.2)
     with pytest.raises(RequestTimedOutError, match="cannot be reached"):
         consumer.end_offsets(on("t", 0), timeout=0.2)
-    assert took_s(lambda: consumer.close(timeout=0.5)) < 4
+    assert took_s(lambda: consumer.close(timeout=0.5)) < SOON_S
 
 
 def test_a_broker_that_freezes_does_not_keep_anybody_waiting(serving: Serving) -> None:
@@ -83,10 +85,10 @@ def test_a_broker_that_freezes_does_not_keep_anybody_waiting(serving: Serving) -
     read(1, consumer)
     serving.signal(signal.SIGSTOP)
     try:
-        assert took_s(lambda: consumer.poll(0.1)) < 3
+        assert took_s(lambda: consumer.poll(0.1)) < SOON_S
         with pytest.raises(RequestTimedOutError):
             consumer.commit(timeout=0.2)
-        assert took_s(lambda: consumer.close(timeout=0.5)) < 4
+        assert took_s(lambda: consumer.close(timeout=0.5)) < SOON_S
     finally:
         serving.signal(signal.SIGCONT)
 
@@ -101,7 +103,7 @@ def test_nobody_there_at_all_is_no_reason_to_hang() -> None:
         assert "coordinator" in consumer.explain()
         with pytest.raises(RequestTimedOutError, match="cannot be reached"):
             consumer.partitions_for("t", timeout=0.2)
-        assert took_s(lambda: consumer.close(timeout=0.3)) < 4
+        assert took_s(lambda: consumer.close(timeout=0.3)) < SOON_S
 
 
 GARBAGE = {
@@ -126,7 +128,7 @@ def test_garbage_from_the_network_is_said_to_be_that(run: Run, garbage: bytes, h
             assert await consumer.poll(0.05) == []
             with pytest.raises(CoterieError, match=r"127\.0\.0\.1:\d+ (sent|answered|closed)|no answer came"):
                 await consumer.end_offsets(on("t", 0), timeout=2)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(SOON_S):
                 await consumer.close(timeout=0.3)
 
     run(story())
@@ -322,4 +324,4 @@ def test_a_request_that_cannot_be_written_is_answered_nevertheless(
         with pytest.raises(CoterieError, match="OffsetCommit could not be sent: ZeroDivisionError"):
             consumer.commit({("t", 0): 1})
         consumer.commit_async({("t", 0): 1})
-        assert took_s(consumer.close) < 10
+        assert took_s(consumer.close) < SOON_S

@@ -70,7 +70,7 @@ def test_a_record_arrives_with_all_it_has(broker: coterie.Broker, topic: str) ->
         delivery = ours.send(
             topic, "ein Kaffee ☕", key="Tisch 7", headers={"from": "bar", "empty": None}, timestamp=1_700_000_000_123
         )
-        where = delivery.result(10)
+        where = delivery.result(60)
     partition = partition_for_key(b"Tisch 7", 4)
     assert where == RecordMetadata(topic, partition, 0, 1_700_000_000_123)
     key, value, timestamp, headers, _ = first_record(broker, topic, partition)
@@ -81,7 +81,7 @@ def test_a_record_arrives_with_all_it_has(broker: coterie.Broker, topic: str) ->
 
 def test_a_tombstone_and_an_explicit_partition(broker: coterie.Broker, topic: str) -> None:
     with producer(broker) as ours:
-        assert ours.send(topic, None, key=b"k", partition=3).result(10).partition == 3
+        assert ours.send(topic, None, key=b"k", partition=3).result(60).partition == 3
     assert values(broker, topic, 3) == [None]
 
 
@@ -142,7 +142,7 @@ def test_a_delivery_is_a_future_in_every_respect(broker: coterie.Broker, topic: 
         deliveries = [ours.send(topic, str(number), partition=0) for number in range(100)]
         assert not deliveries[0].cancel(), "what was handed over cannot be taken back"
         deliveries[7].add_done_callback(lambda done: seen.append(done.result().offset))
-        done, not_done = wait(deliveries, timeout=10, return_when=ALL_COMPLETED)
+        done, not_done = wait(deliveries, timeout=60, return_when=ALL_COMPLETED)
         assert len(done) == 100 and not not_done
         assert deliveries[7].exception() is None
         assert all(each.done() for each in deliveries)
@@ -176,7 +176,7 @@ def test_waiting_in_on_delivery_for_another_record_is_refused_in_words(broker: c
 
         def waits(_metadata: object, _error: object) -> None:
             try:
-                ours.send(topic, "2", partition=0).result(10)
+                ours.send(topic, "2", partition=0).result(60)
             except CoterieError as error:
                 told.append(str(error))
 
@@ -192,8 +192,8 @@ def test_one_bad_record_of_a_batch_is_named(broker: coterie.Broker, topic: str) 
     with producer(broker) as ours:
         bad = ours.send(topic, "no key", partition=0)
         with pytest.raises(KafkaError, match="a compacted topic needs one in each"):
-            bad.result(10)
-        assert ours.send(topic, "v", key="k", partition=0).result(10).offset == 0
+            bad.result(60)
+        assert ours.send(topic, "v", key="k", partition=0).result(60).offset == 0
 
 
 # --- many -------------------------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def test_records_without_a_key_are_spread_over_the_partitions(broker: coterie.Br
 def test_each_kind_of_acks(broker: coterie.Broker, topic: str, acks: str) -> None:
     with producer(broker, acks=acks) as ours:
         delivery = ours.send(topic, "v", partition=0)
-        assert delivery.result(10).offset == (-1 if acks == "0" else 0)
+        assert delivery.result(60).offset == (-1 if acks == "0" else 0)
     with producer(broker) as ours:
         ours.send(topic, "later", partition=0)  # our own connection: what went before on the other may come after it
     assert sorted(value or b"" for value in values(broker, topic)) == [b"later", b"v"]
@@ -265,12 +265,12 @@ def test_a_broker_that_is_restarted_interrupts_nothing(tmp_path: Path) -> None:
     broker = coterie.Broker(tmp_path).start()
     with producer(broker, batch_size=300) as ours:
         deliveries = [ours.send("t", str(number), partition=0) for number in range(200)]
-        deliveries[0].result(10)
+        deliveries[0].result(60)
         broker.stop()
         deliveries += [ours.send("t", str(number), partition=0) for number in range(200, 400)]
         broker.start()
         deliveries += [ours.send("t", str(number), partition=0) for number in range(400, 600)]
-        assert [each.result(20).offset for each in deliveries] == list(range(600))
+        assert [each.result(60).offset for each in deliveries] == list(range(600))
     assert values(broker, "t") == [str(number).encode() for number in range(600)]
     broker.stop()
 
@@ -279,10 +279,10 @@ def test_a_topic_that_is_deleted_and_made_again_is_found_again(broker: coterie.B
     """Produce names topics by their id (KIP-516); the new one has another."""
     with producer(broker) as ours, Peer(broker.bootstrap_servers) as peer:
         peer.create(topic)
-        assert ours.send(topic, "old", partition=0).result(10).offset == 0
+        assert ours.send(topic, "old", partition=0).result(60).offset == 0
         peer.delete(topic)
         peer.create(topic)
-        assert ours.send(topic, "new", partition=0).result(10).offset == 0
+        assert ours.send(topic, "new", partition=0).result(60).offset == 0
     assert values(broker, topic) == [b"new"]
 
 
@@ -291,7 +291,7 @@ def test_without_room_send_waits_and_then_says_what_is_full() -> None:
     with producer(
         broker, buffer_memory=10_000, max_block_ms=1_000, delivery_timeout_ms=3_000, request_timeout_ms=500
     ) as ours:
-        ours.send("t", "first", partition=0).result(10)
+        ours.send("t", "first", partition=0).result(60)
         broker.stop()
         for _ in range(10_000 // (100 + RECORD_OVERHEAD)):
             ours.send("t", "x" * 100, partition=0)
@@ -303,7 +303,7 @@ def test_a_callback_that_sends_does_not_wait_for_room_in_the_thread_that_makes_i
     """It would stop every client of the process, heartbeats too, until max.block.ms is over."""
     broker = coterie.Broker().start()
     with producer(broker, buffer_memory=10_000, delivery_timeout_ms=5_000, request_timeout_ms=500) as ours:
-        ours.send("t", "first", partition=0).result(10)
+        ours.send("t", "first", partition=0).result(60)
         broker.stop()
         filling = ours.send("t", "x" * 9_900, partition=0)
 
@@ -318,7 +318,7 @@ def test_a_callback_that_sends_does_not_wait_for_room_in_the_thread_that_makes_i
 def test_close_gives_up_when_its_time_is_over_and_says_so() -> None:
     broker = coterie.Broker().start()
     ours = producer(broker)
-    ours.send("t", "first", partition=0).result(10)
+    ours.send("t", "first", partition=0).result(60)
     broker.stop()
     lost = [ours.send("t", "x", partition=0) for _ in range(3)]
     with pytest.raises(KafkaError, match=r"3 records were not delivered within the 0\.1 s"):
@@ -334,10 +334,10 @@ def test_close_gives_up_when_its_time_is_over_and_says_so() -> None:
 def test_what_is_not_delivered_in_time_fails_with_the_reason() -> None:
     broker = coterie.Broker().start()
     with producer(broker, delivery_timeout_ms=300, request_timeout_ms=200, linger_ms=1) as ours:
-        ours.send("t", "first", partition=0).result(10)
+        ours.send("t", "first", partition=0).result(60)
         broker.stop()
         with pytest.raises(KafkaError, match=r"not delivered within delivery\.timeout\.ms=300.*Connection refused"):
-            ours.send("t", "x", partition=0).result(10)
+            ours.send("t", "x", partition=0).result(60)
 
 
 def in_a_process(source: str, broker: coterie.Broker) -> subprocess.CompletedProcess[str]:
@@ -380,7 +380,7 @@ def test_after_a_fork_the_child_is_told_to_make_its_own(broker: coterie.Broker) 
         import coterie, os, sys, warnings
         warnings.simplefilter("ignore")
         with coterie.Producer(bootstrap_servers=BOOTSTRAP) as producer:
-            producer.send("forks", "x").result(10)
+            producer.send("forks", "x").result(60)
             child = os.fork()
             if child == 0:
                 try:

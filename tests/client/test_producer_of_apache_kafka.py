@@ -31,11 +31,11 @@ def test_apache_kafka_takes_what_we_send() -> None:
                     producer.send("plain", f"{compression.name} {number} " + "x" * 500, key="k", headers={"h": "v"})
         with Producer(bootstrap_servers=kafka.bootstrap, linger_ms=50) as producer:
             split = [producer.send("small", f"{number:03}" + "x" * 97) for number in range(200)]
-            assert [each.result(20).offset for each in split] == list(range(200))
+            assert [each.result(60).offset for each in split] == list(range(200))
             with pytest.raises(KafkaError) as caught:
-                producer.send("compacted", "no key").result(20)
+                producer.send("compacted", "no key").result(60)
             assert caught.value.code is ErrorCode.INVALID_RECORD
-            assert producer.send("compacted", "v", key="k").result(20).offset == 0
+            assert producer.send("compacted", "v", key="k").result(60).offset == 0
         expected = [f"{compression.name} {number} ".encode() for compression in Compression for number in range(100)]
         with Peer(kafka.bootstrap) as peer:
             found = [value for partition in (0, 1) for _, value in peer.read_all("plain", partition)]

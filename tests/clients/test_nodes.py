@@ -113,7 +113,7 @@ def test_admin_clients_find_groups_of_all_nodes(library: str, tmp_path: Path) ->
 def test_admin_clients_list_three_brokers(tmp_path: Path) -> None:
     with ThreeNodes(tmp_path) as nodes:
         for up in ({1, 2, 3}, {2, 3}):
-            assert set(AdminClient({"bootstrap.servers": nodes.bootstrap}).list_topics(timeout=20).brokers) == up
+            assert set(AdminClient({"bootstrap.servers": nodes.bootstrap}).list_topics(timeout=60).brokers) == up
             up_for_sure = nodes.bootstrap.split(",")[2]  # kafka-python leaves a socket open that nobody answered
             theirs = KafkaAdminClient(bootstrap_servers=up_for_sure)
             brokers = theirs.describe_cluster()["brokers"]  # with those that are fenced

@@ -75,7 +75,7 @@ def serving(bare: Environment, *words: str) -> Iterator[str]:
             yield broker.stdout.readline().removeprefix("ready ").strip()
         finally:
             broker.send_signal(signal.SIGTERM)
-            assert broker.wait(30) == 0
+            assert broker.wait(60) == 0
 
 
 @pytest.mark.real_time
