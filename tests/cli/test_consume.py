@@ -186,3 +186,24 @@ def test_a_member_of_a_topic_that_is_not_there_says_what_it_waits_for(broker: co
 
 def test_without_an_address_it_is_the_usual_one() -> None:
     assert _settings(Wanted(["t"])).addresses == (Address("127.0.0.1", 9092),)
+
+
+def test_a_broker_that_vanishes_is_told_on_standard_error_unless_it_is_to_be_quiet() -> None:
+    settings = {"group.initial.rebalance.delay.ms": 0}
+    for quiet in ([], ["-q"]):
+        with coterie.Broker(settings=settings) as broker:
+            with Peer(broker.bootstrap_servers) as peer:
+                peer.create("t", 1)
+                peer.produce("t", b"here")
+            command = [COMMAND, "consume", "t", "-g", "g", "-b", broker.bootstrap_servers, *quiet]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+                assert process.stdout is not None and process.stderr is not None
+                assert process.stdout.readline() == "here\n"
+                broker.stop()
+                if not quiet:
+                    assert process.stderr.readline() == "% assigned t-0\n"
+                    said = process.stderr.readline()
+                    assert said.startswith("% cannot connect to 127.0.0.1:") and "Connection refused" in said
+                process.send_signal(signal.SIGKILL)
+                if quiet:
+                    assert process.stderr.read() == ""

@@ -232,3 +232,10 @@ def test_progress_is_shown_to_a_terminal_after_a_second(broker: coterie.Broker, 
 
 def test_without_an_address_it_is_the_usual_one() -> None:
     assert ProducerSettings.load(defaults=DEFAULTS).addresses == (Address("127.0.0.1", 9092),)
+
+
+def test_a_cluster_that_is_not_there_is_told_before_the_time_is_up() -> None:
+    done = CliRunner().invoke(app, ["produce", "t", "-b", "127.0.0.1:1", "--set", "max.block.ms=200"], input=b"a\n")
+    assert done.exit_code == 1
+    assert done.stderr.startswith("% cannot connect to 127.0.0.1:1 (bootstrap): ")
+    assert done.stderr.count("% ") == 1 and "coterie: sending to topic 't'" in done.stderr

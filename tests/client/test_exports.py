@@ -20,3 +20,10 @@ def test_public_names_load_when_they_are_asked_for() -> None:
     program = "import sys, coterie; print(sorted(name for name in sys.modules if name.startswith('coterie')))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['coterie', 'coterie.version']"
+
+
+def test_dir_lists_the_public_names() -> None:
+    assert dir(coterie) == sorted(coterie.__all__)
+    program = "import sys, coterie; dir(coterie); print('coterie.broker' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False", "looking loads nothing"

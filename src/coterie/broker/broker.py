@@ -88,6 +88,10 @@ class Broker:
         self._failure: BaseException | None = None
         self.ledger = Ledger()
 
+    def __repr__(self) -> str:
+        where = "memory" if self._data is None else str(self._data)
+        return f"Broker({','.join(self._addresses) if self._thread is not None else 'stopped'}, {where})"
+
     @property
     def bootstrap_servers(self) -> str:
         """What a client is given to find this broker: the addresses of its nodes, also of those that are stopped."""

@@ -16,8 +16,10 @@ from typing import BinaryIO, TextIO
 import typer
 
 from coterie.cli.record_format import Writer, as_format, as_json
+from coterie.cli.warnings_shown import warnings_shown
 from coterie.client.consumer import Consumer
 from coterie.client.consuming import WakeupError
+from coterie.client.member.facts import TopicMissing
 from coterie.client.polled import Records
 from coterie.client.settings import ConsumerSettings
 from coterie.client.words import TopicPartition
@@ -106,23 +108,31 @@ class Run:
         self._is_stopping = False
         self._printed = 0
         self._ends: dict[TopicPartition, int] = {}
+        self._missing: set[str] = set()
 
     def run(self) -> None:
         handlers = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             self._begin()
-            while not self._is_stopping and not self._has_enough:
-                try:
-                    records = self._consumer.poll(POLL_S, max_records=self._left)
-                except WakeupError:
-                    break
-                self._print(records)
-                if self._wanted.exit_at_end and self._is_at_end():
-                    break
+            with warnings_shown("coterie.consumer", self._say, self._is_told):
+                self._read()
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
         self._say(f"{self._printed} record{'' if self._printed == 1 else 's'}")
+
+    def _read(self) -> None:
+        while not self._is_stopping and not self._has_enough:
+            try:
+                records = self._consumer.poll(POLL_S, max_records=self._left)
+            except WakeupError:
+                break
+            self._print(records)
+            if self._wanted.exit_at_end and self._is_at_end():
+                break
+
+    def _is_told(self, event: object) -> bool:
+        return isinstance(event, TopicMissing) and event.topic in self._missing
 
     def _stop(self, number: int, _frame: FrameType | None) -> None:
         """A second signal does what it always does."""
@@ -158,6 +168,7 @@ class Run:
         if self._wanted.group is not None:
             for topic in self._wanted.topics:  # a member would wait for ever, and say nothing
                 if not self._consumer.partitions_for(topic):
+                    self._missing.add(topic)
                     self._say(f'there is no topic "{topic}" yet: waiting for it')
             self._consumer.subscribe(
                 self._wanted.topics,

@@ -18,7 +18,9 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 import typer
 
+from coterie.cli.warnings_shown import warnings_shown
 from coterie.client.delivery import RecordMetadata
+from coterie.client.event_log import ClosedWithRecords, DeliveryFailed
 from coterie.client.producer import Content, Producer
 from coterie.client.settings import ProducerSettings
 from coterie.errors import CoterieError, KafkaError
@@ -227,12 +229,22 @@ def produce(
             inputs = [cast("BinaryIO", stack.enter_context(path.open("rb"))) for path in files] or [sys.stdin.buffer]
             lines: Iterator[bytes] = (line for each in inputs for line in _lines(each))
             found = read_json(lines) if as_json else split_lines(lines, key_delimiter, empty_is_null=empty_is_null)
+            stack.enter_context(warnings_shown("coterie.producer", _say, _is_told))
             status = _send_all(topic, islice(found, count), more, partition, settings)
     except (CoterieError, OSError, UnicodeDecodeError) as error:
         typer.echo(f"coterie: {error}", err=True)
         raise typer.Exit(1) from None
     if status:
         raise typer.Exit(status)
+
+
+def _say(warning: str) -> None:
+    typer.echo(f"% {warning}", err=True)
+
+
+def _is_told(event: object) -> bool:
+    """The summary says so."""
+    return isinstance(event, DeliveryFailed | ClosedWithRecords)
 
 
 def _lines(source: BinaryIO | BufferedIOBase) -> Iterator[bytes]:

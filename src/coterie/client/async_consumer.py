@@ -65,6 +65,22 @@ class AsyncConsumer:
         self._commits_ended: deque[tuple[CommitCallback, Mapping[TopicPartition, OffsetAndMetadata], Exception | None]]
         self._commits_ended = deque()
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.described()})"
+
+    def described(self) -> str:
+        """Return group, state and number of partitions, for a repr."""
+        group = f'group "{self.settings.group_id}"' if self.settings.group_id is not None else "no group"
+        made = self._made
+        if self._is_closed or made is None:
+            return f"{group}, {'closed' if self._is_closed else 'not started'}"
+        member, number = made.member, len(made.reading.fetcher.assignment)
+        partitions = f"{number} partition{'' if number == 1 else 's'}"
+        if member is None or self._is_manual:
+            return f"{group}, {partitions} assigned by hand"
+        generation = f" in generation {member.generation_id}" if member.has_generation else ""
+        return f"{group}, {member.stage}{generation}, {partitions}"
+
     @property
     def engine(self) -> Engine:
         """What does the work; there when it is first needed, on the event loop that runs then."""
@@ -369,8 +385,6 @@ class AsyncConsumer:
         if callback is not None:
             self._commits_ended.append((callback, offsets, error))
             self.engine.needs_attention = True
-        elif error is not None:
-            log.warning("an asynchronous commit failed: %s", error)
 
     def call_back(self) -> None:
         """Tell those who wanted to know how their commits ended."""

@@ -16,6 +16,7 @@ from coterie.apis import find_coordinator, metadata
 from coterie.client.addresses import Address
 from coterie.client.backoff import backoff_ms
 from coterie.client.connection import Connection
+from coterie.client.event_log import EventLog, NodeDisconnected, NodeReached, NodeUnreachable
 from coterie.client.metadata import NO_LEADER, Metadata, Node, learn
 from coterie.client.settings import ClientSettings
 from coterie.errors import (
@@ -49,8 +50,9 @@ class _Failures:
 class Cluster:
     """To be made, used and closed in one event loop."""
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, log: EventLog | None = None) -> None:
         self.settings = settings
+        self._log = log
         self.metadata = Metadata()
         # Bootstrap servers have numbers below zero until the cluster tells its own.
         self._seeds = {-1 - at: Node(-1 - at, *address) for at, address in enumerate(settings.addresses)}
@@ -254,13 +256,22 @@ class Cluster:
                 settings.socket_connection_setup_timeout_max_ms,
             )
             connection = await Connection.open(node.host, node.port, settings, setup_timeout_ms=setup_ms)
-        except KafkaError:
+        except KafkaError as error:
             self._note_failure(failures)
             self.expire()
+            if failures.count == 1:
+                self._write(NodeUnreachable(_named(node), str(error)))
             raise
+        if failures.count:
+            self._write(NodeReached(_named(node), failures.count))
         failures.count, failures.until = 0, 0.0
+        connection.on_lost = lambda error: self._write(NodeDisconnected(_named(node), str(error)))
         self._connections[key] = connection
         return connection
+
+    def _write(self, event: object) -> None:
+        if self._log is not None and not self._is_closed:
+            self._log.write(event)
 
     def _note_failure(self, failures: _Failures) -> None:
         settings = self.settings
@@ -307,6 +318,10 @@ class Cluster:
         """Where there are connections now."""
         return [each.address for each in self._connections.values() if not each.is_closed]
 
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
     async def close(self) -> None:
         """All connections; who waits for an answer gets an error. A second close does nothing."""
         self._is_closed = True
@@ -317,6 +332,10 @@ class Cluster:
         connections = list(self._connections.values())
         self._connections.clear()
         await asyncio.gather(*(connection.close() for connection in connections))
+
+
+def _named(node: Node) -> str:
+    return f"{node} (node {node.id})" if node.id >= 0 else f"{node} (bootstrap)"
 
 
 async def _shared(tasks: dict[Any, asyncio.Task[T]], key: object, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -11,6 +11,7 @@ import socket
 import struct
 import threading
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType
 from typing import Any, NamedTuple, Self, cast
@@ -81,6 +82,8 @@ class Connection(asyncio.BufferedProtocol):
         self._gone = self._loop.create_future()
         self.error: KafkaError | None = None
         """Why it ended; None while it lives."""
+        self.on_lost: Callable[[KafkaError], None] | None = None
+        """Is called when it ends and not by our own will."""
 
     @classmethod
     async def open(
@@ -167,6 +170,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """At once, and without waiting for the socket to be gone."""
+        self.on_lost = None
         self._end(ConnectionLostError(f"the connection to {self.address} was given up by this client"))
 
     # --- asking -------------------------------------------------------------------------------------------------------
@@ -303,6 +307,8 @@ class Connection(asyncio.BufferedProtocol):
             each.timer.cancel()
             if not each.answer.done():
                 each.answer.set_exception(_again(error, f"; {each.api.name} had not been answered"))
+        if self.on_lost is not None and not orderly:
+            self.on_lost(error)
         return error
 
 

@@ -88,6 +88,9 @@ class Consumer:
         self._is_closing = False
         self._background.run(self._made())
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._inner.described()})"
+
     async def _made(self) -> None:
         _ = self._inner.engine
 

@@ -8,7 +8,6 @@ an error to be raised, or says that there may be records to take.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random  # noqa: TID251  one throw a member, so that members which failed together do not return together
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,8 +20,10 @@ from coterie.assignors import Topic as AssignorTopic
 from coterie.client.chores import Chores, within
 from coterie.client.clock import clock_ms
 from coterie.client.cluster import Cluster
+from coterie.client.event_log import EventLog
 from coterie.client.listening import Listener
-from coterie.client.member import MemberSettings, Membership, effects, events
+from coterie.client.member import MemberSettings, Membership, effects, events, facts
+from coterie.client.reach import Reach
 from coterie.client.reading import Reading
 from coterie.client.settings import ConsumerSettings
 from coterie.client.watching import Watch
@@ -31,8 +32,6 @@ from coterie.errors import CoterieError
 from coterie.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
 
 __all__ = ["Engine", "WakeupError"]
-
-log = logging.getLogger("coterie.consumer")
 
 _APIS: dict[type, ModuleType] = {
     JoinGroup: join_group,
@@ -48,20 +47,34 @@ class WakeupError(CoterieError):
     """`wakeup` was called: the poll it interrupted has returned nothing, and nothing is lost."""
 
 
+_PARKED = (JoinGroup, SyncGroup)
+"""Requests that wait at the coordinator for other members."""
+
+
 class Engine:
     """Who reads in another way, as a Spark query does, changes what is done with an assignment: `assign`, `hold`,
     `answer_positions`, `call_listener`, `fail`; and looks at answers as they pass `answer`.
     """
 
+    LOGGER = "coterie.consumer"
+
     def __init__(self, settings: ConsumerSettings, assignors: Sequence[Assignor]) -> None:
         """To be made in the event loop it lives on."""
         self.settings = settings
-        self.cluster = Cluster(settings)
+        self.log = EventLog("consumer", settings, self.LOGGER)
+        self.cluster = Cluster(settings, self.log)
         self.chores = Chores(self.fail)
         self.reading = Reading(
-            settings, self.cluster, self.chores, committed=self.committed, on_news=self._something_was_read
+            settings,
+            self.cluster,
+            self.chores,
+            self.log,
+            committed=self.committed,
+            on_news=self._something_was_read,
         )
-        self.watch = Watch(settings, self.cluster, self.chores, self._topics_changed)
+        self.watch = Watch(settings, self.cluster, self.chores, self._topics_changed, self.log)
+        self._reach = Reach()
+        self._reach_is_watched = False
         self.member: Membership | None = None
         if settings.group_id is not None:
             dice = random.random()  # noqa: S311
@@ -89,11 +102,11 @@ class Engine:
             effects.WatchTopics: lambda effect: self.watch.watch(effect.topics),
             effects.RefreshMetadata: lambda effect: self.chores.start(self._refresh(effect)),
             effects.AskPositions: self.answer_positions,
-            effects.CommitEnded: lambda effect: self._end(effect.token, None, effect.error),
+            effects.CommitEnded: self._commit_ended,
             effects.CommittedEnded: lambda effect: self._end(effect.token, effect.offsets, effect.error),
             effects.Fail: lambda effect: self.fail(effect.error),
             effects.Ended: lambda effect: self._end(id(effect.asked), None, effect.error),
-            effects.Tell: lambda effect: log.debug("%s", effect.fact),
+            effects.Tell: lambda effect: self.log.write(effect.fact),
         }
 
     # --- the member ---------------------------------------------------------------------------------------------------
@@ -123,6 +136,8 @@ class Engine:
         request: Any = effect.request
         is_fetch = isinstance(request, OffsetFetch)
         api = _APIS[type(request)]
+        if not isinstance(request, _PARKED):
+            self._asks_coordinator()
         asked = self.cluster.send(
             effect.to.id,
             api,
@@ -134,22 +149,49 @@ class Engine:
         try:
             reply = await within(effect.timeout_ms, asked)
         except CoterieError as error:
+            self._reach.failed(str(error), clock_ms())
+            self._watch_reach()
             self.answer(effect.then, error=error)
         except Exception as error:  # the member waits for an answer, whosever mistake it is
             self.answer(effect.then, error=CoterieError(f"{type(request).__name__} could not be sent: {error!r}"))
             raise
         else:
+            after_ms = self._reach.answered(clock_ms())
+            if after_ms is not None:
+                self.log.write(facts.CoordinatorReached(clock_ms(), self.settings.group_id or "", after_ms))
             self.answer(effect.then, reply[0] if is_fetch else reply)
 
     async def _find_coordinator(self, effect: effects.FindCoordinator) -> None:
         assert self.settings.group_id is not None
+        self._asks_coordinator()
         asked = self.cluster.find_coordinator(self.settings.group_id)
         try:
             found = await within(self.settings.request_timeout_ms, asked)
         except CoterieError as error:
+            self._reach.failed(str(error), clock_ms())
             self.answer(effect.then, error=error)
         else:
+            self._reach.found()
             self.answer(effect.then, found)
+
+    def _asks_coordinator(self) -> None:
+        self._reach.asked(clock_ms())
+        self._watch_reach()
+
+    def _watch_reach(self) -> None:
+        """One timer at a time, which looks again when it has rung: requests come and go more often than it does."""
+        due_ms = self._reach.due_ms
+        if due_ms is not None and not self._reach_is_watched:
+            self._reach_is_watched = True
+            self.chores.arm("reach", due_ms, self._look_at_reach)
+
+    def _look_at_reach(self) -> None:
+        self._reach_is_watched = False
+        now_ms = clock_ms()
+        late = self._reach.look(now_ms)
+        if late is not None:
+            self.log.write(facts.CoordinatorUnreachable(now_ms, self.settings.group_id or "", *late))
+        self._watch_reach()
 
     def _disconnect(self, effect: effects.Disconnect) -> None:
         for lane in (effects.COORDINATOR_LANE, effects.LEAVING_LANE):
@@ -208,6 +250,11 @@ class Engine:
         ending: asyncio.Future[Any] = self.chores.loop.create_future()
         self._endings[self._last_token] = ending
         return self._last_token, ending
+
+    def _commit_ended(self, effect: effects.CommitEnded) -> None:
+        if effect.error is not None:
+            self.log.write(facts.CommitFailed(clock_ms(), self.settings.group_id or "", str(effect.error)))
+        self._end(effect.token, None, effect.error)
 
     def _end(self, token: Any, result: Any, error: Exception | None) -> None:
         ending = self._endings.pop(token, None)

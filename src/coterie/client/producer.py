@@ -98,6 +98,10 @@ class _Face:
         self._sender = Sender(self.settings, self._room_made)
         self._unusable = ""
 
+    def __repr__(self) -> str:
+        state = "closed" if self._unusable else f"{self._sender.batching.unsettled} records under way"
+        return f"{type(self).__name__}({','.join(map(str, self.settings.addresses))}, {state})"
+
     def _room_made(self) -> None:
         raise NotImplementedError
 

@@ -7,7 +7,6 @@ taken without a word to the event loop.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
@@ -18,6 +17,7 @@ from coterie.apis import list_offsets as list_offsets_api
 from coterie.client.chores import Chores, within
 from coterie.client.clock import clock_ms
 from coterie.client.cluster import Cluster
+from coterie.client.event_log import EventLog
 from coterie.client.fetch_wishes import (
     AskCommitted,
     AskOffsets,
@@ -38,8 +38,6 @@ from coterie.errors import CoterieError, KafkaError, RequestTimedOutError
 
 __all__ = ["Reading"]
 
-log = logging.getLogger("coterie.consumer")
-
 FETCH_LANE = "fetch"
 
 Committed = Callable[[Collection[TopicPartition], float], Awaitable[Mapping[TopicPartition, OffsetAndMetadata]]]
@@ -51,6 +49,7 @@ class Reading:
         settings: ConsumerSettings,
         cluster: Cluster,
         chores: Chores,
+        log: EventLog,
         *,
         committed: Committed,
         on_news: Callable[[], None],
@@ -61,6 +60,7 @@ class Reading:
         self._settings = settings
         self._cluster = cluster
         self._chores = chores
+        self._log = log
         self._committed = committed
         self._on_news = on_news
         self._trouble: Exception | None = None
@@ -113,7 +113,7 @@ class Reading:
         try:
             answer = await within(timeout_ms, asked)
         except Exception as error:  # noqa: BLE001  also a mistake of ours: whoever polls must hear of it, at every poll
-            log.debug("%s", error)
+            self._log.debug(error)
             self._trouble = error
             with self.lock:
                 self.fetcher.fetch_failed(wish, _as_kafka_error(error), clock_ms())
@@ -141,7 +141,7 @@ class Reading:
         try:
             await self._cluster.refresh(wish.topics, timeout_ms=self._settings.request_timeout_ms)
         except KafkaError as error:
-            log.warning("%s", error)
+            self._log.warn(error)
         with self.lock:
             self.fetcher.refreshed(clock_ms())
 

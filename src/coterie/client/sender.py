@@ -38,6 +38,14 @@ from coterie.client.batching_events import (
 )
 from coterie.client.clock import clock_ms
 from coterie.client.cluster import Cluster
+from coterie.client.event_log import (
+    ClosedWithRecords,
+    DeliveryFailed,
+    EventLog,
+    ProduceResumed,
+    ProduceRetried,
+    ProducerIdObtained,
+)
 from coterie.client.metadata import Metadata
 from coterie.client.partition_queue import Batch, Identity
 from coterie.client.settings import ProducerSettings
@@ -80,7 +88,8 @@ class Sender:
         self.batching = Batching(rules_of(settings), lambda: random.getrandbits(31))
         self.lock = Lock()
         self.loop: asyncio.AbstractEventLoop | None = None
-        self._cluster = Cluster(settings)
+        self.log = EventLog("producer", settings)
+        self._cluster = Cluster(settings, self.log)
         self._on_room = on_room
         self._acks = settings.required_acks
         self._timer: asyncio.TimerHandle | None = None
@@ -88,6 +97,8 @@ class Sender:
         self._tasks: set[asyncio.Task[None]] = set()
         self._flushes: dict[int, asyncio.Future[None]] = {}
         self._tokens = count()
+        self._retried: set[TopicPartition] = set()
+        """Partitions whose records are sent again, which was told."""
 
     def start(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -136,6 +147,7 @@ class Sender:
                 await self.flush()
         except TimeoutError:
             left = self.batching.unsettled
+            self.log.write(ClosedWithRecords(left, timeout_s))
         finally:
             why = "the producer was closed before the record could be delivered"
             self._handle(GaveUp(KafkaError(why, ErrorCode.REQUEST_TIMED_OUT)))
@@ -156,6 +168,10 @@ class Sender:
             effects = self.batching.handle(event, clock_ms())
         for effect in effects:
             self._perform(effect)
+        failed = [effect.batch for effect in effects if type(effect) is Settled and effect.batch.error is not None]
+        if failed:
+            partitions = sorted({batch.where for batch in failed})
+            self.log.write(DeliveryFailed(sum(map(len, failed)), partitions, str(failed[0].error)))
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -205,6 +221,7 @@ class Sender:
             answers = await self._produce(sent)
         except KafkaError as error:
             self._handle(Unanswered(sent, error))
+            self._tell_retries(sent)
         except CoterieError as error:  # the cluster was closed under it
             self._handle(Unanswered(sent, KafkaError(str(error), ErrorCode.NETWORK_EXCEPTION)))
         except Exception as error:
@@ -212,6 +229,16 @@ class Sender:
             raise
         else:
             self._handle(Answered(sent, answers))
+            self._tell_retries(sent)
+
+    def _tell_retries(self, sent: Send) -> None:
+        for batch in sent.batches:
+            if not batch.is_settled and batch.error is not None and batch.where not in self._retried:
+                self._retried.add(batch.where)
+                self.log.write(ProduceRetried(batch.where, str(batch.error)))
+            elif batch.is_settled and batch.error is None and batch.where in self._retried:
+                self._retried.remove(batch.where)
+                self.log.write(ProduceResumed(batch.where))
 
     async def _produce(self, sent: Send) -> dict[TopicPartition, Answer]:
         by_topic: dict[str, list[produce.Partition]] = {}
@@ -267,6 +294,7 @@ class Sender:
         except KafkaError as error:
             self._handle(ProducerIdFailed(error))
         else:
+            self.log.write(ProducerIdObtained(given.producer_id, given.producer_epoch))
             self._handle(ProducerIdGiven(Identity(given.producer_id, given.producer_epoch)))
 
     def _refresh_sometimes(self) -> None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping
 
 from coterie.assignors import Topic as AssignorTopic
 from coterie.client.chores import Chores
 from coterie.client.clock import clock_ms
 from coterie.client.cluster import Cluster
+from coterie.client.event_log import EventLog
+from coterie.client.member.facts import TopicFound, TopicMissing
 from coterie.client.metadata import Metadata, Topic
 from coterie.client.settings import ConsumerSettings
-from coterie.errors import KafkaError
+from coterie.errors import ErrorCode, KafkaError
 
 __all__ = ["Watch"]
 
-log = logging.getLogger("coterie.consumer")
+_WILL_PASS = frozenset({ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE})
 
 
 class Watch:
@@ -25,11 +26,15 @@ class Watch:
         cluster: Cluster,
         chores: Chores,
         on_change: Callable[[Mapping[str, AssignorTopic]], None],
+        log: EventLog,
     ) -> None:
         self._settings = settings
         self._cluster = cluster
         self._chores = chores
         self._on_change = on_change
+        self._log = log
+        self._missing: dict[str, bool] = {}
+        """Topics that were asked for and are not there, and whether that was told."""
         self._topics: Collection[str] | None = ()
         self._seen: Mapping[str, AssignorTopic] | None = None
         self._looked_at = cluster.metadata
@@ -54,16 +59,31 @@ class Watch:
         try:
             await self._cluster.refresh(asked, allow_auto_create=settings.allow_auto_create_topics)
         except KafkaError as error:
-            log.warning("%s", error)
+            self._log.warn(error)
         finally:
             self._is_looking = False
         if asked != self._topics:
             self._look()
             return
         self.look_again()
+        self._tell_missing(asked or ())
         is_complete = asked is None or all(name in (self._seen or ()) for name in asked)
         after_ms = settings.metadata_max_age_ms if is_complete else settings.retry_backoff_max_ms
         self._chores.arm("watch", clock_ms() + after_ms, self._look)
+
+    def _tell_missing(self, asked: Collection[str]) -> None:
+        """At the second look: a topic that is just being created is not there at the first one."""
+        now_ms, group_id, known = clock_ms(), self._settings.group_id or "", self._cluster.metadata.topics
+        before, self._missing = self._missing, {}
+        for name in sorted(asked):
+            error = known[name].error if name in known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if name in (self._seen or ()) or error in _WILL_PASS:
+                if before.get(name) and name in (self._seen or ()):
+                    self._log.write(TopicFound(now_ms, group_id, name))
+                continue
+            self._missing[name] = name in before
+            if before.get(name) is False:
+                self._log.write(TopicMissing(now_ms, group_id, name, error))
 
     def look_again(self) -> None:
         """At what is known by now, whoever has asked for it. Metadata that is news is another object."""

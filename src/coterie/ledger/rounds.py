@@ -30,7 +30,7 @@ _REASONS = {
 """What clients say as a matter of course, in other words."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Round:
     group_id: str
     cause: Cause
@@ -58,6 +58,15 @@ class Round:
     """Partitions whose owner stayed the same."""
     unowned_ms: int = 0
     """Partition-milliseconds without an owner that this round ended; one partition for one second is 1 000."""
+
+    def __repr__(self) -> str:
+        who = f" ({self.culprit})" if self.culprit else ""
+        took = "" if self.ended_ms is None else f" after {self.ended_ms - self.began_ms} ms"
+        generation = self.old_generation_id if self.generation_id is None else self.generation_id
+        return (
+            f"<rebalance of {self.group_id}: {self.cause}{who}, {self.outcome}{took}, "
+            f"generation {generation}, {len(self.moves)} moved, {self.kept} kept>"
+        )
 
     @property
     def told_reason(self) -> str:

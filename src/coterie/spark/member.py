@@ -28,6 +28,8 @@ COMMIT_LANE = "commits"
 
 
 class QueryMember(Engine):
+    LOGGER = "coterie.spark"
+
     def __init__(
         self,
         options: SourceOptions,

@@ -26,6 +26,7 @@ from coterie.client.admin.words import (
 from coterie.client.arguments import Offsets, PartitionLike
 from coterie.client.background import background
 from coterie.client.cluster import Cluster
+from coterie.client.event_log import EventLog
 from coterie.client.settings import AdminSettings
 from coterie.client.words import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError
@@ -47,7 +48,15 @@ class AsyncAdmin(TopicsAdmin, GroupsAdmin):
             self.settings = settings
         else:
             self.settings = AdminSettings.of(settings, **more)
-        self.cluster = Cluster(self.settings)
+        self.log = EventLog("admin", self.settings)
+        self.cluster = Cluster(self.settings, self.log)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.described()})"
+
+    def described(self) -> str:
+        """Return where the cluster is, for a repr."""
+        return ",".join(map(str, self.settings.addresses)) + (", closed" if self.cluster.is_closed else "")
 
     async def connect(self, *, within_ms: float | None = None) -> None:
         """Not needed, but says early, and how early, that a cluster cannot be reached."""
@@ -75,6 +84,9 @@ class Admin:
     def __init__(self, settings: Settings = _NONE, **more: object) -> None:
         self._admin = AsyncAdmin(settings, **more)
         self._background = background()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._admin.described()})"
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self._background.run(coroutine)

@@ -6,13 +6,17 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from coterie.client.words import TopicPartition
+from coterie.errors import ErrorCode
 from coterie.facts import Fact
 
 __all__ = [
     "AssignmentTaken",
     "AutoCommitFailed",
+    "CommitFailed",
     "CoordinatorFound",
     "CoordinatorLost",
+    "CoordinatorReached",
+    "CoordinatorUnreachable",
     "Fenced",
     "GroupJoined",
     "GroupLeft",
@@ -20,8 +24,11 @@ __all__ = [
     "ListenerFailed",
     "PartitionsGivenUp",
     "PollIntervalExceeded",
+    "PollResumed",
     "PreparationCutShort",
     "RoundBegan",
+    "TopicFound",
+    "TopicMissing",
 ]
 
 
@@ -71,6 +78,7 @@ class PartitionsGivenUp(Fact):
 
     partitions: Collection[TopicPartition]
     lost: bool
+    why: str
 
 
 @dataclass(slots=True)
@@ -79,6 +87,8 @@ class IdentityDropped(Fact):
 
     why: str
     member_id: str
+    code: ErrorCode = ErrorCode.NONE
+    """What the coordinator has answered; NONE if the member drops its generation by itself."""
 
 
 @dataclass(slots=True)
@@ -98,6 +108,13 @@ class PollIntervalExceeded(Fact):
 
 
 @dataclass(slots=True)
+class PollResumed(Fact):
+    """Poll was called again after max.poll.interval.ms was exceeded, so much too late."""
+
+    late_ms: int
+
+
+@dataclass(slots=True)
 class ListenerFailed(Fact):
     kind: str
     error: str
@@ -105,6 +122,13 @@ class ListenerFailed(Fact):
 
 @dataclass(slots=True)
 class AutoCommitFailed(Fact):
+    error: str
+
+
+@dataclass(slots=True)
+class CommitFailed(Fact):
+    """A commit that the user asked for."""
+
     error: str
 
 
@@ -119,3 +143,36 @@ class GroupLeft(Fact):
 @dataclass(slots=True)
 class Fenced(Fact):
     instance_id: str
+
+
+# --- what a driver notices --------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class CoordinatorUnreachable(Fact):
+    """The coordinator was asked something and has not answered for so long."""
+
+    waited_ms: int
+    why: str
+
+
+@dataclass(slots=True)
+class CoordinatorReached(Fact):
+    """The coordinator answers again, after `CoordinatorUnreachable`."""
+
+    after_ms: int
+
+
+@dataclass(slots=True)
+class TopicMissing(Fact):
+    """A subscribed topic does not exist, or may not be read."""
+
+    topic: str
+    error: ErrorCode
+
+
+@dataclass(slots=True)
+class TopicFound(Fact):
+    """A topic that was missing is there now."""
+
+    topic: str

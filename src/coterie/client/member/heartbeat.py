@@ -106,6 +106,7 @@ def _poll_is_late(member: Member, now_ms: int) -> Effects:
     settings = member.settings
     leaves = settings.group_instance_id is None
     told = Tell(PollIntervalExceeded(now_ms, settings.group_id, settings.max_poll_interval_ms, leaves))
+    member.poll_late_since_ms = member.poll_deadline_ms
     why = "consumer poll timeout has expired"
     effects = say_goodbye(member, why, now_ms) if leaves else []
     return [told, *effects, *drop(member, why, now_ms)]

@@ -29,7 +29,7 @@ def reset(member: Member, *, keeps_id: bool = False) -> Effects:
     return [Disarm(HEARTBEAT)]
 
 
-def drop(member: Member, why: str, now_ms: int, *, keeps_id: bool = False) -> Effects:
+def drop(member: Member, why: str, now_ms: int, *, keeps_id: bool = False, code: ErrorCode = ErrorCode.NONE) -> Effects:
     """Whatever was under way belongs to a life that is over; the next poll begins a new one."""
     effects = reset(member, keeps_id=keeps_id)
     member.rejoin_reason = why
@@ -39,11 +39,12 @@ def drop(member: Member, why: str, now_ms: int, *, keeps_id: bool = False) -> Ef
     elif member.stage not in {Stage.UNJOINED, Stage.LEAVING, Stage.FENCED}:
         member.waiting_for = None
         enter(member, Stage.UNJOINED, now_ms)
-    return [*effects, Tell(IdentityDropped(now_ms, member.settings.group_id, why, member.member_id))]
+    return [*effects, Tell(IdentityDropped(now_ms, member.settings.group_id, why, member.member_id, code))]
 
 
 def drop_for(member: Member, api: Api, code: ErrorCode, what: Do, now_ms: int) -> Effects:
-    return drop(member, f"{code.name} in answer to {api}", now_ms, keeps_id=what is Do.DROP_GENERATION)
+    why = f"{code.name} in answer to {api}"
+    return drop(member, why, now_ms, keeps_id=what is Do.DROP_GENERATION, code=code)
 
 
 def fence(member: Member, error: KafkaError, now_ms: int) -> Effects:

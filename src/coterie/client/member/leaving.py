@@ -25,7 +25,7 @@ from coterie.client.member.events import (
 )
 from coterie.client.member.facts import GroupLeft
 from coterie.client.member.identity import reset
-from coterie.client.member.listening import call_listener
+from coterie.client.member.listening import ENDING_REASON, call_listener
 from coterie.client.member.member import Member
 from coterie.client.member.sending import end
 from coterie.client.member.states import IN_A_ROUND, Stage, enter
@@ -45,11 +45,6 @@ __all__ = [
     "start_leaving",
     "unsubscribe_asked",
 ]
-
-_REASON = {
-    UnsubscribeAsked: "the consumer unsubscribed from all topics",
-    CloseAsked: "the consumer is being closed",
-}
 
 
 def unsubscribe_asked(member: Member, event: UnsubscribeAsked, _now_ms: int) -> Effects:
@@ -117,7 +112,7 @@ def _goodbye_if_wanted(member: Member, now_ms: int) -> Effects:
         leaves = asked.leave  # KIP-1092
     if not leaves or asked is None:
         return []
-    effects = say_goodbye(member, _REASON[type(asked)], now_ms, member.leaving_lane)
+    effects = say_goodbye(member, ENDING_REASON[type(asked)], now_ms, member.leaving_lane)
     if member.is_closing and effects and isinstance(effects[0], Send):
         member.waiting_for = effects[0].then
     return effects

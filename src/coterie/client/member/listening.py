@@ -6,15 +6,22 @@ hands after the call that gives them up and before the call that brings them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from coterie.client.member.effects import CallListener, Effects, Fail, Listened, SetAssignment, Tell
 from coterie.client.member.errors import ListenerError
-from coterie.client.member.events import ListenerAnswered
+from coterie.client.member.events import CloseAsked, ListenerAnswered, UnsubscribeAsked
 from coterie.client.member.facts import ListenerFailed, PartitionsGivenUp
 from coterie.client.member.member import Member
 from coterie.client.member.states import Stage, enter
 from coterie.client.words import TopicPartition
 
-__all__ = ["call_listener", "listener_answered"]
+__all__ = ["ENDING_REASON", "call_listener", "listener_answered"]
+
+ENDING_REASON: Mapping[type, str] = {
+    UnsubscribeAsked: "the consumer unsubscribed from all topics",
+    CloseAsked: "the consumer is being closed",
+}
 
 
 def call_listener(member: Member, kind: Listened, partitions: frozenset[TopicPartition], now_ms: int) -> Effects:
@@ -62,7 +69,16 @@ def _without(member: Member, event: ListenerAnswered, now_ms: int) -> Effects:
     member.assigned -= event.partitions
     member.auto_committed = None
     lost = event.kind == Listened.LOST
+    why = _why(member, lost=lost)
     return [
         SetAssignment(sorted(member.assigned), ()),
-        Tell(PartitionsGivenUp(now_ms, member.settings.group_id, sorted(event.partitions), lost)),
+        Tell(PartitionsGivenUp(now_ms, member.settings.group_id, sorted(event.partitions), lost, why)),
     ]
+
+
+def _why(member: Member, *, lost: bool) -> str:
+    if member.ending is not None and not lost:
+        return ENDING_REASON[type(member.ending)]
+    if member.stage is Stage.COMPLETING:
+        return f"generation {member.generation_id} does not assign them to this member"
+    return member.rejoin_reason or ""

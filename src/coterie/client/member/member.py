@@ -75,6 +75,8 @@ class Member:
     # poll and listener
     polling: bool = False
     poll_deadline_ms: int = 0
+    poll_late_since_ms: int | None = None
+    """Not None: max.poll.interval.ms was exceeded then, and poll was not called since."""
     calling: ListenerAnswered | None = None
     failure: Exception | None = None
     """Why it was fenced."""

@@ -10,8 +10,9 @@ from coterie.client.member.agenda import go_on
 from coterie.client.member.auto_commit import auto_commit_due, auto_commit_if_due, positions_for_auto_commit
 from coterie.client.member.committed import committed_answered, committed_asked
 from coterie.client.member.committing import commit_answered, commit_asked
-from coterie.client.member.effects import CommitEnded, CommittedEnded, Effects, Ended
+from coterie.client.member.effects import CommitEnded, CommittedEnded, Effects, Ended, Tell
 from coterie.client.member.explaining import explain
+from coterie.client.member.facts import PollResumed
 from coterie.client.member.finding import coordinator_answered
 from coterie.client.member.heartbeat import heartbeat_answered, heartbeat_due
 from coterie.client.member.joining import join_answered
@@ -39,7 +40,12 @@ __all__ = ["RULES", "Membership"]
 def _poll_began(member: Member, _event: events.PollBegan, now_ms: int) -> Effects:
     member.polling = True
     member.stalled = False
-    return auto_commit_if_due(member, now_ms)
+    late_since_ms = member.poll_late_since_ms
+    if late_since_ms is None:
+        return auto_commit_if_due(member, now_ms)
+    member.poll_late_since_ms = None
+    resumed = Tell(PollResumed(now_ms, member.settings.group_id, now_ms - late_since_ms))
+    return [resumed, *auto_commit_if_due(member, now_ms)]
 
 
 def _poll_ended(member: Member, _event: events.PollEnded, now_ms: int) -> Effects:
