@@ -17,7 +17,7 @@ KAFKA_4_3_1 = {
     "TxnOffsetCommit": (28, 0, 5), "DescribeConfigs": (32, 1, 4), "AlterConfigs": (33, 0, 2),
     "DescribeLogDirs": (35, 1, 5), "CreatePartitions": (37, 0, 3), "DeleteGroups": (42, 0, 2),
     "IncrementalAlterConfigs": (44, 0, 1), "ListPartitionReassignments": (46, 0, 0), "OffsetDelete": (47, 0, 0),
-    "DescribeCluster": (60, 0, 2), "DescribeTopicPartitions": (75, 0, 0),
+    "DescribeCluster": (60, 0, 2), "ConsumerGroupDescribe": (69, 0, 1), "DescribeTopicPartitions": (75, 0, 0),
 }  # fmt: skip
 """What Apache Kafka 4.3.1 answers to ApiVersions: key, first and last version."""
 
@@ -53,9 +53,11 @@ def test_api_versions_is_answered_with_the_oldest_header_and_others_are_not() ->
 
 
 def test_api_versions_tells_what_is_advertised() -> None:
-    """TxnOffsetCommit can be read and written, but there are no transactions yet."""
+    """TxnOffsetCommit and ConsumerGroupDescribe can be read and written; the broker has no transactions and no KIP-848
+    groups yet.
+    """
     told = {row.api_key: (row.min_version, row.max_version) for row in api_versions.ADVERTISED}
-    assert told == {key: (first, last) for key, first, last in KAFKA_4_3_1.values() if key != 28}
+    assert told == {key: (first, last) for key, first, last in KAFKA_4_3_1.values() if key not in {28, 69}}
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_the_form_of_version_0() -> None:

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,15 @@ from typer.testing import CliRunner
 import coterie
 from broker.peer import Peer
 from client.admin_stories import create, member_of
+from coterie.cli import groups
 from coterie.cli.app import app
-from coterie.cli.groups import MEMBERS, MORE_OF_MEMBERS, OFFSETS
-from coterie.client.admin import Admin
+from coterie.cli.groups import MEMBERS, MORE_OF_MEMBERS, OFFSETS, Committed
+from coterie.client.admin import Admin, GroupDescription, GroupListing, ListedOffset, MemberDescription
+from coterie.client.metadata import Node
 from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.errors import KafkaError
 
+T0, T1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 QUICKLY = ("--set", "default.api.timeout.ms=100", "--set", "request.timeout.ms=100")
 
 pytestmark = pytest.mark.real_time
@@ -221,6 +225,81 @@ RESETS = [
     (["--topic", "orders:0", "--by-duration", "P99999D"], {0: 0}, ""),
     (["--topic", "orders:0", "--topic", "orders:0,1", "--to-earliest"], {0: 0, 1: 0}, ""),
 ]
+
+
+def test_offsets_are_deleted_of_what_nobody_is_subscribed_to(
+    shell: Shell, admin: Admin, broker: coterie.Broker
+) -> None:
+    set_offsets(admin, "forgetful", p0=1, p1=2)
+    deleted = shell.table("groups", "delete-offsets", "forgetful", "--topic", "orders:1")
+    assert deleted == [["GROUP", "TOPIC", "PARTITION", "STATUS"], ["forgetful", "orders", "1", "deleted"]]
+    assert [row["partition"] for row in shell.json("groups", "describe", "forgetful")] == [0]
+
+    code, out, said = shell.run("groups", "delete-offsets", "forgetful", "--topic", "orders:0,9", "--topic", "nosuch")
+    assert code == 1 and len(out.splitlines()) == 2 and "orders-9" in said and 'topic "nosuch"' in said
+    assert not admin.list_group_offsets("forgetful")
+
+    set_offsets(admin, "faithful", p0=1)
+    with member_of(broker.bootstrap_servers, "faithful", "orders", 2):
+        said = shell.refused("groups", "delete-offsets", "faithful", "--topic", "orders")
+        assert said.count("GROUP_SUBSCRIBED_TO_TOPIC") == 2
+    admin.remove_members("faithful")
+    assert shell.refused("groups", "delete-offsets", "nobody", "--topic", "orders").count("GROUP_ID_NOT_FOUND") == 1
+    assert "--topic orders:0,1" in shell.refused("groups", "delete-offsets", "forgetful")
+
+
+class NewerGroups(Admin):
+    """Of Apache Kafka: a classic, a KIP-848, a share and a streams group."""
+
+    def __init__(self) -> None:
+        self.node = Node(1, "kafka", 9092, None)
+
+    def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
+        assert not states
+        rows = [("classic", "consumer"), ("consumer", "consumer"), ("share", "share"), ("streams", "streams")]
+        found = [GroupListing(f"a-{type_}", protocol, "Stable", type_) for type_, protocol in rows]
+        return [one for one in found if not types or one.type in types]
+
+    def describe_groups(self, group_ids: Collection[str]) -> dict[str, GroupDescription | KafkaError]:
+        owned = MemberDescription("m", None, "c", "/h", (T0, T1), ("orders",), 6, (T0,))
+        return {
+            name: GroupDescription(name, "Stable", "consumer", "uniform", self.node, (owned,), "consumer", 8, 7)
+            if name == "a-consumer"
+            else GroupDescription(name, "Stable", "", "", self.node, (), name.removeprefix("a-"))
+            for name in group_ids
+        }
+
+    def list_group_offsets(self, group_id: str, *_: object, **__: object) -> Committed:
+        return {} if group_id == "a-share" else {T0: OffsetAndMetadata(4)}
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], **_: object
+    ) -> dict[TopicPartition, ListedOffset | KafkaError]:
+        return dict.fromkeys(wanted, ListedOffset(9))
+
+
+def test_groups_of_newer_protocols_are_shown_as_far_as_they_can_be() -> None:
+    admin = NewerGroups()
+    listed = groups.list_all(admin, states=[], types=[], everything=False)
+    assert [row[:2] for row in listed.rows] == [("a-classic", "Classic"), ("a-consumer", "Consumer")]
+    assert listed.notes == ["not listed: 1 share, 1 streams; --all lists them, too"]
+    assert len(groups.list_all(admin, states=[], types=[], everything=True).rows) == 4
+    assert len(groups.list_all(admin, states=[], types=["share"], everything=False).rows) == 1
+
+    shown = groups.describe(admin, ["a-consumer", "a-share", "a-streams"], verbose=False)
+    assert shown.errors == [] and [row[:6] for row in shown.rows] == [
+        ("a-consumer", "orders", 0, 4, 9, 5),
+        ("a-consumer", "orders", 1, None, 9, None),
+        ("a-streams", "orders", 0, 4, 9, 5),
+    ]
+    assert shown.notes == [
+        'group "a-share" is a share group (Stable): this tool does not show its members and offsets',
+        'group "a-streams" is a streams group (Stable): this tool does not show its members',
+    ]
+    (member,) = groups.members(admin, ["a-consumer"], verbose=True).rows
+    assert member == ("a-consumer", "m", "/h", "c", 2, 6, "orders:0,1", 7, "orders:0")
+    newer, share = groups.state(admin, ["a-consumer", "a-share"], verbose=True).rows
+    assert newer[2:] == ("uniform", "Stable", 8, 7, 1) and share[2:] == (None, "Stable", None, None, None)
 
 
 @pytest.mark.parametrize(("words", "plan", "note"), RESETS, ids=str)

@@ -16,6 +16,7 @@ from coterie.cli.report import DERIVED, OBSERVED, _all_facts
 from coterie.client.admin import Admin, NewTopic, checked
 from coterie.facts import AssignmentStored, Fact
 from coterie.ledger import Outcome, fold, intervals_of
+from coterie.wire.records import BatchRecord, build_batch
 
 QUICK = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 2}
 
@@ -105,3 +106,26 @@ def test_a_file_that_ends_in_svg_is_the_picture_alone(data: Path, tmp_path: Path
     assert done.exit_code == 0, done.output
     svg = ET.fromstring((tmp_path / "picture.svg").read_text())
     assert svg.tag.endswith("svg") and any(element.get("class") == "bar" for element in svg.iter())
+
+
+def test_groups_of_newer_protocols_are_named_as_not_shown(tmp_path: Path) -> None:
+    """As Kafka writes them: 3 and 5 of KIP-848, 11 of share groups, 17 of streams groups; 99 is of the future."""
+
+    def record(kind: int, group: str) -> BatchRecord:
+        key = kind.to_bytes(2, "big") + len(group).to_bytes(2, "big") + group.encode()
+        return BatchRecord(timestamp=0, key=key, value=b"\0\0\0")
+
+    partition = tmp_path / "data" / "__consumer_offsets-0"
+    partition.mkdir(parents=True)
+    groups = [(3, "n2"), (5, "n1"), (3, "n1"), (11, "shared"), (17, "streaming"), (99, "later")]
+    batch = build_batch([record(*one) for one in groups])
+    (partition / "00000000000000000000.log").write_bytes(bytes(batch))
+    said = (
+        "Not shown yet: 2 consumer groups of KIP-848 (n1, n2); 1 share group of KIP-932 (shared); "
+        "1 streams group of KIP-1071 (streaming)."
+    )
+    done = CliRunner().invoke(app, ["report", str(tmp_path / "data")])
+    assert done.exit_code == 0 and said in done.stdout and done.stderr == f"coterie: {said}\n"
+    done = CliRunner().invoke(app, ["report", str(tmp_path / "data"), "--group", "n1"])
+    assert done.exit_code == 1
+    assert done.stderr == "coterie: group 'n1' is a consumer group (KIP-848): those are not shown yet\n"

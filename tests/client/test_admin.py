@@ -9,13 +9,23 @@ import pytest
 
 import coterie
 from client.admin_stories import STORIES, code_of
-from client.peers import HANG_UP, Asked, Peer, Run, answer_to
-from coterie.apis import create_topics, describe_groups, find_coordinator, list_offsets, metadata
+from client.peers import HANG_UP, Asked, Peer, Run, answer_to, versions
+from coterie.apis import (
+    APIS,
+    api_versions,
+    consumer_group_describe,
+    create_topics,
+    describe_groups,
+    find_coordinator,
+    list_groups,
+    list_offsets,
+    metadata,
+)
 from coterie.client.admin import LATEST, Admin, AsyncAdmin, ListedOffset, NewTopic, checked
 from coterie.client.settings import AdminSettings
 from coterie.client.words import TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, RequestTimedOutError
-from coterie.messages import DescribedGroup
+from coterie.messages import DescribedGroup, ListedGroup
 from coterie.settings.setting import SettingsError
 
 pytestmark = pytest.mark.real_time
@@ -160,6 +170,74 @@ def test_a_broker_that_hangs_up_is_asked_again(run: Run) -> None:
         async with Peer(script) as peer, quick(peer) as admin:
             (group,) = (await admin.describe_groups(["g"])).values()
             assert not isinstance(group, KafkaError) and group.state == "Empty" and not lives
+
+    run(story())
+
+
+def test_groups_of_every_type_are_described(run: Run) -> None:
+    """A broker says of a group that is not classic that it does not exist; other APIs know it."""
+    group_ids = ["classic", "newer", "nobody", "shared"]
+    owned = consumer_group_describe.TopicPartitions(topic_id=None, topic="t", partitions=[1, 0])
+    wanted = consumer_group_describe.TopicPartitions(topic_id=None, topic="t", partitions=[0])
+    member = consumer_group_describe.Member(
+        member_id="m-1",
+        member_epoch=3,
+        client_id="c",
+        client_host="/127.0.0.1",
+        subscribed_topic_names=["t"],
+        assignment=consumer_group_describe.Assignment(topic_partitions=[owned]),
+        target_assignment=consumer_group_describe.Assignment(topic_partitions=[wanted]),
+    )
+    newer = consumer_group_describe.DescribedGroup(
+        group_id="newer",
+        state="Reconciling",
+        group_epoch=5,
+        assignment_epoch=4,
+        assignor_name="uniform",
+        members=[member],
+    )
+
+    async def story() -> None:
+        def script(asked: Asked) -> object:
+            if asked.key == api_versions.API.key:
+                return versions(asked, {row.key: (row.versions[0], row.versions[-1]) for row in APIS})
+            if asked.key == find_coordinator.API.key:
+                places = [
+                    find_coordinator.Coordinator(key=key, node_id=1, host="127.0.0.1", port=peer.port)
+                    for key in find_coordinator.read_request(asked.frame, asked.at, asked.version).keys
+                ]
+                return answer_to(asked, find_coordinator.Response(coordinators=places))
+            if asked.key == describe_groups.API.key:
+                found = [DescribedGroup(one, "Empty", "consumer", exists=one == "classic") for one in group_ids]
+                return answer_to(asked, found)
+            if asked.key == consumer_group_describe.API.key:
+                request = consumer_group_describe.read_request(asked.frame, asked.at, asked.version)
+                assert "classic" not in request.group_ids
+                absent = [
+                    consumer_group_describe.DescribedGroup(group_id=one, error=ErrorCode.GROUP_ID_NOT_FOUND)
+                    for one in ("nobody", "shared")
+                ]
+                return answer_to(asked, consumer_group_describe.Response(groups=[newer, *absent]))
+            if asked.key == list_groups.API.key:
+                return answer_to(asked, [ListedGroup("shared", "share", "Stable", "share")])
+            return led(peer, asked)
+
+        async with Peer(script, handshakes=False) as peer, quick(peer) as admin:
+            found = await admin.describe_groups(group_ids)
+            assert code_of(found["nobody"]) is ErrorCode.GROUP_ID_NOT_FOUND
+            described = checked({name: one for name, one in found.items() if name != "nobody"})
+            assert {name: (one.type, one.state, one.shows_members) for name, one in described.items()} == {
+                "classic": ("classic", "Empty", True),
+                "newer": ("consumer", "Reconciling", True),
+                "shared": ("share", "Stable", False),
+            }
+            group = described["newer"]
+            assert (group.assignor, group.group_epoch, group.assignment_epoch) == ("uniform", 5, 4)
+            (described_member,) = group.members
+            assert described_member.assignment == (T0, T1) and described_member.target_assignment == (T0,)
+            assert described_member.epoch == 3 and described_member.topics == ("t",)
+            with pytest.raises(KafkaError, match="is a share group: this admin does not know its members"):
+                await admin.remove_members("shared")
 
     run(story())
 

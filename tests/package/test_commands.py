@@ -28,6 +28,7 @@ WITH_A_BROKER = (
     "groups state bar",
     "groups reset bar --topic orders --to-earliest",
     "groups remove-members bar --all",
+    "groups delete-offsets bar --topic orders",
     "groups delete bar",
     "topics delete orders",
     "report data -o report.html",

@@ -113,6 +113,14 @@ APIS = (
     Api(46, "ListPartitionReassignments", _versions(0, 0), flexible=0),
     Api(47, "OffsetDelete", _versions(0, 0), flexible=NEVER),
     Api(60, "DescribeCluster", _versions(0, 2), flexible=0, missing=_NO_ACLS),
+    Api(
+        69,
+        "ConsumerGroupDescribe",
+        _versions(0, 1),
+        flexible=0,
+        missing={"KIP-848 groups": "our broker has none; the admin asks Kafka about its own"},
+        advertised=False,
+    ),
     Api(75, "DescribeTopicPartitions", _versions(0, 0), flexible=0, missing=_NO_ACLS),
 )
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from coterie.cli.connected import CommandError
+from coterie.cli.reset import named_partitions
 from coterie.cli.rows import Cell, Rows
 from coterie.client.admin import (
     LATEST,
     Admin,
     GroupDescription,
+    GroupListing,
     ListedOffset,
     MemberDescription,
     MemberToRemove,
@@ -18,7 +21,7 @@ from coterie.client.admin import (
 from coterie.client.words import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError
 
-__all__ = ["delete", "describe", "list_all", "members", "remove_members", "state"]
+__all__ = ["delete", "delete_offsets", "describe", "list_all", "members", "remove_members", "state"]
 
 OFFSETS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
 MEMBERS = ("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS")
@@ -31,13 +34,20 @@ Committed = dict[TopicPartition, OffsetAndMetadata | KafkaError | None]
 
 
 def list_all(admin: Admin, *, states: Sequence[str], types: Sequence[str], everything: bool) -> Rows:
-    rows: list[Sequence[Cell]] = [
-        (group.group_id, group.type.capitalize(), group.state)
-        for group in admin.list_groups(states=_split(states), types=_split(types))
-        if everything or group.protocol_type in OF_CONSUMERS
-    ]
+    found = admin.list_groups(states=_split(states), types=_split(types))
+    shown = [group for group in found if everything or types or group.protocol_type in OF_CONSUMERS]
+    rows: list[Sequence[Cell]] = [(group.group_id, group.type.capitalize(), group.state) for group in shown]
     notes = [] if rows else ["there are no such groups" if states or types else "there are no groups of consumers"]
+    others = Counter(_kind(group) for group in found if group not in shown)
+    if others:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(others.items()))
+        notes.append(f"not listed: {kinds}; --all lists them, too")
     return Rows(("GROUP", "TYPE", "STATE"), rows, notes)
+
+
+def _kind(group: GroupListing) -> str:
+    """The type of a group that is not one of consumers; of a classic group its protocol type, for example connect."""
+    return group.protocol_type if group.type.lower() in {"", "classic"} else group.type.lower()
 
 
 def describe(admin: Admin, group_ids: Sequence[str], *, verbose: bool) -> Rows:
@@ -81,7 +91,8 @@ def members(admin: Admin, group_ids: Sequence[str], *, verbose: bool) -> Rows:
     for group in _groups(found):
         for member in _busiest_first(group):
             instance = (member.instance_id,) if has_instances else ()
-            more = (None, _partitions(member.assignment), None, None) if verbose else ()
+            target = (group.assignment_epoch, _partitions(member.target_assignment))
+            more = (member.epoch, _partitions(member.assignment), *target) if verbose else ()
             begin = (group.group_id, member.member_id, *instance, member.host, member.client_id)
             rows.append((*begin, len(member.assignment), *more))
     columns = (*MEMBERS[:2], "GROUP-INSTANCE-ID", *MEMBERS[2:]) if has_instances else MEMBERS
@@ -93,16 +104,42 @@ def state(admin: Admin, group_ids: Sequence[str], *, verbose: bool) -> Rows:
     rows: list[Sequence[Cell]] = []
     for group in _groups(found):
         where = f"{group.coordinator}  ({group.coordinator.id})"
-        epochs = (None, None) if verbose else ()
-        rows.append((group.group_id, where, group.assignor or None, group.state, *epochs, len(group.members)))
+        epochs = (group.group_epoch, group.assignment_epoch) if verbose else ()
+        size = len(group.members) if group.shows_members else None
+        rows.append((group.group_id, where, group.assignor or None, group.state, *epochs, size))
     columns = (*STATE[:4], "GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", STATE[4]) if verbose else STATE
-    return Rows(columns, rows, errors=_errors(found.values()))
+    return Rows(columns, rows, _of_other_types(found), _errors(found.values()))
 
 
 def delete(admin: Admin, group_ids: Sequence[str]) -> Rows:
     found = admin.delete_groups(group_ids)
     gone = [(group_id, "deleted") for group_id, error in found.items() if error is None]
     return Rows(("GROUP", "STATUS"), gone, errors=_errors(found.values()))
+
+
+def delete_offsets(admin: Admin, group_id: str, topics: Sequence[str]) -> Rows:
+    """As with Kafka's tool, an offset that was never there is deleted as well."""
+    if not topics:
+        raise CommandError("name what to delete: --topic orders, or --topic orders:0,1")
+    places, unknown = _places(admin, topics)
+    found = admin.delete_group_offsets(group_id, places) if places else {}
+    rows = [(group_id, *place, "deleted") for place, error in sorted(found.items()) if error is None]
+    errors = dict.fromkeys(_errors([*unknown, *found.values()]))  # an error of the group is that of every partition
+    return Rows(("GROUP", "TOPIC", "PARTITION", "STATUS"), rows, errors=list(errors))
+
+
+def _places(admin: Admin, topics: Sequence[str]) -> tuple[list[TopicPartition], list[KafkaError]]:
+    """Partitions of TOPIC or TOPIC:0,1, and the errors of topics that cannot be described."""
+    wanted = [named_partitions(text) for text in topics]
+    described = admin.describe_topics([topic for topic, numbers in wanted if numbers is None])
+    places = [TopicPartition(topic, number) for topic, numbers in wanted for number in numbers or ()]
+    unknown: list[KafkaError] = []
+    for topic, found in described.items():
+        if isinstance(found, KafkaError):
+            unknown.append(found)
+        else:
+            places += [TopicPartition(topic, one.partition) for one in found.partitions]
+    return places, unknown
 
 
 def remove_members(
@@ -141,13 +178,24 @@ def _groups(found: dict[str, GroupDescription | KafkaError]) -> list[GroupDescri
 
 
 def _notes(found: dict[str, GroupDescription | KafkaError]) -> list[str]:
-    notes = []
+    notes = _of_other_types(found)
     for group in _groups(found):
+        if not group.shows_members:
+            continue
         if group.state == "Empty":
             notes.append(f'group "{group.group_id}" has no members')
         elif group.state != "Stable":
             notes.append(f'group "{group.group_id}" is rebalancing ({group.state}): it may look otherwise in a moment')
     return notes
+
+
+def _of_other_types(found: dict[str, GroupDescription | KafkaError]) -> list[str]:
+    return [
+        f'group "{group.group_id}" is a {group.type} group ({group.state}): this tool does not show its members'
+        + (" and offsets" if group.type == "share" else "")
+        for group in _groups(found)
+        if not group.shows_members
+    ]
 
 
 def _errors(found: Iterable[object]) -> list[str]:

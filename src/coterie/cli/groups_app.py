@@ -29,8 +29,10 @@ def list_groups(
     state: Annotated[
         list[str] | None, typer.Option("--state", metavar="STATE", help="Only these: Stable,Empty and so on.")
     ] = None,
-    type_: Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Only these: classic.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also groups that are not of consumers.")] = False,
+    type_: Annotated[
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only these: classic,consumer,share,streams.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also share, streams and other groups.")] = False,
 ) -> Ask:
     """The groups there are, and how they are.
 
@@ -161,6 +163,24 @@ def delete(
     from coterie.cli import groups
 
     return lambda admin: groups.delete(admin, names)
+
+
+@groups_app.command("delete-offsets")
+@asks_a_cluster
+def delete_offsets(
+    name: Group,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="TOPIC[:0,1]", help="All its partitions, or these; may be given often."),
+    ] = None,
+) -> Ask:
+    """Delete a group's committed offsets of topics that none of its members is subscribed to.
+
+    Try it: coterie groups delete-offsets orders --topic payments
+    """
+    from coterie.cli import groups
+
+    return lambda admin: groups.delete_offsets(admin, name, topic or [])
 
 
 @groups_app.command("remove-members")

@@ -6,7 +6,7 @@ only `__consumer_offsets` is there, and what can be concluded from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from coterie.web import picture
 from coterie.web import report as page_of
 from coterie.web.names import Names
 from coterie.wire.batch import batches
-from coterie.wire.offsets_topic import OFFSETS_TOPIC, read_record
+from coterie.wire.offsets_topic import OFFSETS_TOPIC, Skipped, read_key, read_record
 from coterie.wire.records import BatchRecord, records
 
 __all__ = ["report"]
@@ -32,6 +32,10 @@ DERIVED = (
     "Concluded from __consumer_offsets: owners and generations are certain; a round is shown at its end, how long it "
     "took is not known, and its cause is what the members that came and went suggest."
 )
+
+
+NEWER = {"consumer": "KIP-848", "share": "KIP-932", "streams": "KIP-1071"}
+"""Types of groups that are not shown yet."""
 
 
 def report(data: Path, out: Path | None, group: str | None) -> None:
@@ -58,8 +62,40 @@ def _facts(data: Path, group: str | None) -> tuple[list[Fact], str]:
     if group is not None:
         told = [fact for fact in told if fact.group_id == group]
         if not told:
+            others = _newer_groups(data, note)
+            kind = next((kind for kind, names in others.items() if group in names), None)
+            if kind is not None:
+                raise CoterieError(f"group {group!r} is a {kind} group ({NEWER[kind]}): those are not shown yet")
             raise CoterieError(f"nothing is known of a group {group!r} in {data}")
-    return told, note
+        return told, note
+    not_shown = _not_shown(_newer_groups(data, note))
+    if not_shown:
+        typer.echo(f"coterie: {not_shown}", err=True)
+    return told, f"{note} {not_shown}".rstrip()
+
+
+def _newer_groups(data: Path, note: str) -> dict[str, list[str]]:
+    """By type: groups of newer protocols, of which there are records in the log. Our own broker has none."""
+    if note is OBSERVED:
+        return {}
+    found: dict[str, set[str]] = {}
+    for partition in data.glob(f"{OFFSETS_TOPIC}-*"):
+        for record in _records(partition):
+            with suppress(MalformedError):
+                key = read_key(record.key or b"")
+                if isinstance(key, Skipped) and key.group_type:
+                    found.setdefault(key.group_type, set()).add(key.group_id)
+    return {kind: sorted(found[kind]) for kind in NEWER if kind in found}
+
+
+def _not_shown(groups: Mapping[str, Sequence[str]]) -> str:
+    if not groups:
+        return ""
+    said = [
+        f"{len(names)} {kind} {'group' if len(names) == 1 else 'groups'} of {NEWER[kind]} ({', '.join(names)})"
+        for kind, names in groups.items()
+    ]
+    return f"Not shown yet: {'; '.join(said)}."
 
 
 def _all_facts(data: Path) -> tuple[list[Fact], str]:

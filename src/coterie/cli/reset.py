@@ -15,7 +15,7 @@ from coterie.client.durations import duration_ms
 from coterie.client.words import OffsetAndMetadata, TopicPartition
 from coterie.errors import ErrorCode, KafkaError
 
-__all__ = ["Target", "reset"]
+__all__ = ["Target", "named_partitions", "reset"]
 
 COLUMNS = ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")
 Offsets = dict[TopicPartition, int]
@@ -78,8 +78,9 @@ def _refuse_unless_empty(admin: Admin, group_id: str) -> None:
         raise found
     if found.state != "Empty":
         members = "1 member" if len(found.members) == 1 else f"{len(found.members)} members"
+        who = f"with {members}" if found.shows_members else f"and a {found.type} group"
         raise CommandError(
-            f'group "{group_id}" is {found.state} with {members}; offsets can be set only while it is Empty.\n'
+            f'group "{group_id}" is {found.state} {who}; offsets can be set only while it is Empty.\n'
             f"Stop its consumers, or: coterie groups remove-members {group_id} --all"
         )
 
@@ -94,23 +95,27 @@ def _places(admin: Admin, group_id: str, topics: Sequence[str], *, all_topics: b
             raise CommandError(f'group "{group_id}" has committed nothing, so --all-topics is none: name a --topic')
         return sorted(committed)
     places: dict[TopicPartition, None] = {}
-    described = checked(admin.describe_topics([text.rpartition(":")[0] or text for text in topics]))
-    for text in topics:
-        name, colon, numbers = text.rpartition(":")
-        has = [part.partition for part in described[name if colon else text].partitions]
-        wanted = _numbers(text, numbers) if colon else has
+    named = [(text, *named_partitions(text)) for text in topics]
+    described = checked(admin.describe_topics([name for _, name, _ in named]))
+    for text, name, numbers in named:
+        has = [part.partition for part in described[name].partitions]
+        wanted = has if numbers is None else numbers
         strange = sorted(set(wanted) - set(has))
         if strange:
             raise CommandError(f"--topic {text}: the topic has partitions {has[0]} to {has[-1]}, and no {strange[0]}")
-        places |= dict.fromkeys(TopicPartition(name if colon else text, number) for number in wanted)
+        places |= dict.fromkeys(TopicPartition(name, number) for number in wanted)
     return list(places)
 
 
-def _numbers(text: str, numbers: str) -> list[int]:
+def named_partitions(text: str) -> tuple[str, list[int] | None]:
+    """Of `orders` the topic; of `orders:0,1` the topic and these partitions."""
+    name, colon, numbers = text.rpartition(":")
+    if not colon:
+        return text, None
     parts = [part.strip() for part in numbers.split(",")]
     if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
         raise CommandError(f"--topic {text}: behind the colon come partitions, as in orders:0,1")
-    return [int(part) for part in parts]
+    return name, [int(part) for part in parts]
 
 
 # --- which offsets ----------------------------------------------------------------------------------------------------

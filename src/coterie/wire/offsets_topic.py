@@ -9,7 +9,7 @@ reads batches keeps them apart.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from struct import Struct, error
 from uuid import UUID
@@ -49,9 +49,19 @@ NONE = -1  # how Kafka writes an absent timestamp or epoch
 
 @dataclass(slots=True, frozen=True)
 class Skipped:
-    """A record of a type we do not read: 3-8 and 16 (KIP-848), 10-15 (share), 17-23 (streams), and any future one."""
+    """A record of a type we do not read: 3-8 and 16 (KIP-848), 9-15 (share), 17-23 (streams), and any future one."""
 
     type: int
+    group_id: str = field(default="", compare=False)
+    """The first field of every key so far; "" if it cannot be read."""
+
+    @property
+    def group_type(self) -> str:
+        """consumer, share or streams, as ListGroups calls it; "" if it is not known here."""
+        return next((name for name, types in _GROUP_TYPES.items() if self.type in types), "")
+
+
+_GROUP_TYPES = {"consumer": {*range(3, 9), 16}, "share": {*range(9, 16)}, "streams": {*range(17, 24)}}
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -116,7 +126,10 @@ def read_key(key: Buffer) -> Record | Skipped:
         return OffsetRecord(reader.string(), reader.string(), reader.int32(), None)
     if kind == GROUP_KEY:
         return GroupRecord(reader.string(), None)
-    return Skipped(kind)
+    try:
+        return Skipped(kind, reader.string())
+    except MalformedError:
+        return Skipped(kind)
 
 
 def read_offset_value(value: Buffer) -> CommittedOffset:

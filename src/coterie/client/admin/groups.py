@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from coterie.apis import (
+    consumer_group_describe,
     delete_groups,
     describe_groups,
     leave_group,
@@ -15,12 +16,19 @@ from coterie.apis import (
     offset_fetch,
 )
 from coterie.client.admin.results import FOR_GROUPS, by_node, by_topic, each, failure
-from coterie.client.admin.words import GroupDescription, GroupListing, MemberDescription, MemberToRemove
+from coterie.client.admin.words import (
+    CLASSIC,
+    CONSUMER_TYPE,
+    GroupDescription,
+    GroupListing,
+    MemberDescription,
+    MemberToRemove,
+)
 from coterie.client.arguments import Offsets, PartitionLike, name_of, names_of, offsets_of, partitions_of
 from coterie.client.cluster import Cluster
 from coterie.client.metadata import Node
 from coterie.client.words import OffsetAndMetadata, TopicPartition
-from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError
+from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError, UnsupportedVersionError
 from coterie.messages import (
     CONSUMER,
     MAX_REASON,
@@ -74,6 +82,7 @@ class GroupsAdmin:
         return [one for _, one in sorted(found.items())]
 
     async def describe_groups(self, group_ids: Collection[str]) -> dict[str, GroupDescription | KafkaError]:
+        """Classic and KIP-848 groups with their members; of share and streams groups the type and state alone."""
         group_ids = names_of(group_ids, "group")
         coordinators: dict[str, Node] = {}
 
@@ -84,11 +93,43 @@ class GroupsAdmin:
         async def ask(node_id: int, left: Sequence[str]) -> dict[str, GroupDescription | KafkaError]:
             request = [DescribeGroup(None, group_id) for group_id in left]
             answer: list[DescribedGroup] = await self.cluster.send(node_id, describe_groups, request)
-            return {one.group_id: _described(one, coordinators[one.group_id]) for one in answer if one.group_id in left}
+            found = {
+                one.group_id: _described(one, coordinators[one.group_id]) for one in answer if one.group_id in left
+            }
+            of_other_types = [one for one in left if _is_absent(found.get(one))]
+            if of_other_types:
+                found |= await self._described_by_type(coordinators[of_other_types[0]], of_other_types)
+            return found
 
         return await each(
             self.cluster, group_ids, lambda left: by_node(left, place, ask), what=_group, again=FOR_GROUPS
         )
+
+    async def _described_by_type(
+        self, node: Node, group_ids: Sequence[str]
+    ) -> dict[str, GroupDescription | KafkaError]:
+        """Groups that are not classic ones, at their coordinator. What it does not have under any type is left out."""
+        request = consumer_group_describe.Request(group_ids=group_ids)
+        answer: consumer_group_describe.Response
+        try:
+            answer = await self.cluster.send(node.id, consumer_group_describe, request)
+        except UnsupportedVersionError:
+            return {}  # a broker without this API has classic groups only
+        found = {
+            one.group_id: _described_consumer_group(one, node) for one in answer.groups if one.group_id in group_ids
+        }
+        left = [group_id for group_id in group_ids if _is_absent(found.get(group_id))]
+        if left:
+            listing: tuple[ErrorCode, list[ListedGroup]]
+            listing = await self.cluster.send(node.id, list_groups, ListGroups(None))
+            if listing[0]:
+                raise KafkaError.of(listing[0], f"listing the groups of node {node.id}")
+            listed = {one.group_id: one for one in listing[1] if one.group_type.lower() != CLASSIC}
+            for group_id in left:
+                found.pop(group_id, None)
+                if group_id in listed:
+                    found[group_id] = _described_by_listing(listed[group_id], node)
+        return found
 
     async def delete_groups(self, group_ids: Collection[str]) -> dict[str, KafkaError | None]:
         """With all their offsets; only groups without members."""
@@ -144,6 +185,8 @@ class GroupsAdmin:
         found = (await self.describe_groups([group_id]))[group_id]
         if isinstance(found, KafkaError):
             raise found
+        if not found.shows_members:
+            raise KafkaError(f"{_group(group_id)} is a {found.type} group: this admin does not know its members")
         return [
             MemberToRemove("", member.instance_id) if member.instance_id else MemberToRemove(member.member_id)
             for member in found.members
@@ -295,6 +338,52 @@ def _described(group: DescribedGroup, coordinator: Node) -> GroupDescription | K
     members = [_described_member(member, group.protocol_type) for member in group.members]
     return GroupDescription(
         group.group_id, group.state, group.protocol_type, group.protocol_name, coordinator, tuple(members)
+    )
+
+
+def _is_absent(found: GroupDescription | KafkaError | None) -> bool:
+    return isinstance(found, KafkaError) and found.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def _described_consumer_group(
+    group: consumer_group_describe.DescribedGroup, coordinator: Node
+) -> GroupDescription | KafkaError:
+    if group.error:
+        return KafkaError.of(group.error, _group(group.group_id))
+    members = [
+        MemberDescription(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            _partitions_of(member.assignment),
+            tuple(member.subscribed_topic_names),
+            member.member_epoch,
+            _partitions_of(member.target_assignment),
+        )
+        for member in group.members
+    ]
+    return GroupDescription(
+        group.group_id,
+        group.state,
+        CONSUMER,
+        group.assignor_name,
+        coordinator,
+        tuple(members),
+        CONSUMER_TYPE,
+        group.group_epoch,
+        group.assignment_epoch,
+    )
+
+
+def _partitions_of(assignment: consumer_group_describe.Assignment) -> tuple[TopicPartition, ...]:
+    found = [TopicPartition(one.topic, number) for one in assignment.topic_partitions for number in one.partitions]
+    return tuple(sorted(found))
+
+
+def _described_by_listing(listed: ListedGroup, coordinator: Node) -> GroupDescription:
+    return GroupDescription(
+        listed.group_id, listed.state, listed.protocol_type, "", coordinator, (), listed.group_type.lower()
     )
 
 

@@ -149,6 +149,10 @@ class LogDirectory:
     usable_bytes: int = -1
 
 
+CLASSIC, CONSUMER_TYPE = "classic", "consumer"
+"""Types of groups, as ListGroups has them."""
+
+
 # --- groups -----------------------------------------------------------------------------------------------------------
 
 
@@ -172,6 +176,10 @@ class MemberDescription:
     """Nothing while the group rebalances, or if it is not a group of consumers."""
     topics: tuple[str, ...] = ()
     """What it is subscribed to."""
+    epoch: int | None = None
+    """The member epoch; None in a classic group."""
+    target_assignment: tuple[TopicPartition, ...] = ()
+    """What the group's coordinator wants it to own; nothing in a classic group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +190,16 @@ class GroupDescription:
     assignor: str
     coordinator: Node
     members: tuple[MemberDescription, ...]
+    """Of share and streams groups they are not known: `shows_members`."""
+    type: str = CLASSIC
+    """classic, consumer (KIP-848), share (KIP-932) or streams (KIP-1071)."""
+    group_epoch: int | None = None
+    assignment_epoch: int | None = None
+    """The epoch of the target assignment. Both epochs are None unless the type is consumer."""
+
+    @property
+    def shows_members(self) -> bool:
+        return self.type in (CLASSIC, CONSUMER_TYPE)
 
 
 class MemberToRemove(NamedTuple):
