@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
+from typing import TypeVar
+from uuid import UUID
 
 import pytest
 
-from coterie.log import UNLIMITED, Files, LogConfig, OffsetOutOfRangeError, PartitionLog, remove_files, rename_files
+from coterie.log import (
+    UNLIMITED,
+    Change,
+    DataDirectory,
+    Files,
+    LogConfig,
+    OffsetOutOfRangeError,
+    PartitionLog,
+    Topic,
+    remove_files,
+    rename_files,
+)
+from coterie.sim.dice import Dice
+from coterie.sim.disk import Disk, PowerCut
 from logs import SMALL, batch, read_all
 
 NOW = 10_000
 KEEP = replace(SMALL, retention_ms=UNLIMITED, segment_ms=10**12)
+T = TypeVar("T")
+
+
+def make(change: Change[T]) -> T:
+    change.run()
+    return change.done()
 
 
 def filled(files: Files, config: LogConfig, count: int = 40) -> PartitionLog:
@@ -126,3 +148,30 @@ def test_epochs_before_the_start_are_forgotten(files: Files) -> None:
         log.append(batch(bytes(40)), NOW)
     log.delete_records(2, up_to=4)
     assert [log.end_of_epoch(epoch) for epoch in (0, 2, 3)] == [(0, 2), (2, 3), (3, 4)]
+
+
+@pytest.mark.parametrize("retention_ms", [20, 0], ids=["some", "all"])
+def test_a_power_cut_while_old_segments_go_costs_no_offset_and_leaves_no_hole(retention_ms: int) -> None:
+    """Each name may survive or not: the start of the log is durable first, so that nothing follows from them."""
+    config = replace(KEEP, retention_ms=retention_ms)
+    for seed in range(5):
+        for steps in range(30):
+            disk = Disk(Dice(seed).of("disk"))
+            directory = DataDirectory.open(disk, NOW, cluster_id="c", config_of=lambda _topic: config)
+            make(directory.create_topic(Topic("t", UUID(int=7), 1), NOW))
+            log = directory.logs["t", 0]
+            for number in range(40):
+                log.append(batch(b"%d" % number + bytes(50), timestamps=[NOW - 40 + number]), NOW)
+            log.flush()
+            make(directory.checkpoint())
+            deleted = log.retain(NOW + 1, log.log_end)
+            assert deleted
+            disk.steps_left = steps
+            with suppress(PowerCut):
+                removal = directory.remove_segments(deleted)
+                removal.run()
+                remove_files(disk, removal.done())
+            disk.crash()
+            again = DataDirectory.open(disk, NOW, cluster_id="c").logs["t", 0]
+            assert again.log_end == 40
+            assert [offset for offset, _ in read_all(again)] == list(range(again.log_start, 40))

@@ -56,6 +56,45 @@ def test_a_name_whose_directory_was_not_synced_may_be_gone_with_its_content() ->
     assert there == {True, False}
 
 
+def test_names_that_were_not_synced_survive_each_by_itself() -> None:
+    left = set()
+    for seed in SEEDS:
+        files = disk(seed)
+        for name in "ab":
+            files.open(name, create=True)
+        files.sync_directory()
+        files.rename("a", "a.deleted")
+        files.delete("b")
+        files.open("c", create=True)
+        files.crash()
+        left.add(tuple(files.names()))
+    assert len(left) == 2**3, "any of the three, whatever became of the others"
+
+
+def test_what_concerns_one_name_stays_in_order() -> None:
+    for seed in SEEDS:
+        files = disk(seed)
+        files.open("a", create=True)
+        files.sync_directory()
+        files.rename("a", "b")
+        files.rename("b", "c")
+        files.crash()
+        assert files.names() in (["a"], ["b"], ["c"])
+
+
+def test_pages_that_were_not_synced_survive_in_any_order() -> None:
+    def looks(seed: int) -> tuple[bool, ...]:
+        files = disk(seed)
+        file = files.open("a", create=True)
+        files.sync_directory()
+        file.append(b"x" * 1024)
+        files.crash()
+        content = read_file(files, "a")
+        return tuple(content[at : at + 256] == b"x" * 256 for at in range(0, 1024, 256))
+
+    assert {(False, False, False, True), (True, False, True, True)} <= {looks(seed) for seed in range(400)}
+
+
 def test_a_file_that_was_replaced_is_the_old_one_or_the_new_one() -> None:
     found = set()
     for seed in SEEDS:

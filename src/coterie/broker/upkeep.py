@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from coterie.broker.changes import Step
-from coterie.log import Change, DeletedSegment, LogError, PartitionLog, remove_files, rename_files
+from coterie.log import DeletedSegment, LogError, PartitionLog, remove_files
 
 if TYPE_CHECKING:
     from coterie.broker.cluster import Cluster
@@ -71,7 +71,7 @@ def check_retention(cluster: Cluster) -> None:
                 cluster.tell_trouble(str(error), now_ms)
             log.expire_producers(now_ms)
         if deleted:
-            return Step(Change(partial(rename_files, cluster.files, deleted), lambda _: deleted), ended)
+            return Step(cluster.directory.remove_segments(deleted), ended)
         ended(deleted, now_ms)
         return None
 

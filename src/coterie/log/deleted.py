@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from coterie.log.errors import writing
-from coterie.log.files import Files
+from coterie.log.files import Files, parent_of
 from coterie.log.layout import DELETED
 
 __all__ = ["DeletedSegment", "remove_files", "rename_files"]
@@ -23,11 +23,18 @@ class DeletedSegment:
 
 
 def rename_files(files: Files, deleted: Iterable[DeletedSegment]) -> None:
-    """Take the files of segments that `retain` dropped out of the log, which is quick; on any thread."""
+    """Take the files of segments that `retain` dropped out of the log, which is quick; on any thread.
+
+    The logs' starts are durable already: a crash may leave any of these names as it was.
+    """
     with writing("cannot delete old segments"):
+        directories: dict[str, None] = {}
         for path in _paths(deleted):
+            directories[parent_of(path)] = None
             if files.exists(path):
                 files.rename(path, path + DELETED)
+        for directory in directories:
+            files.sync_directory(directory)
 
 
 def remove_files(files: Files, deleted: Iterable[DeletedSegment]) -> None:

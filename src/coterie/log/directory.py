@@ -30,6 +30,7 @@ from coterie.log.checkpoints import (
     id_text,
 )
 from coterie.log.config import LogConfig
+from coterie.log.deleted import DeletedSegment, rename_files
 from coterie.log.errors import DamagedFileError, DirectoryError, LogError, LogWriteError
 from coterie.log.files import Files, Lock, read_file, replace_file
 from coterie.log.journal import Journal, journal_key, read_journal, remove_journal
@@ -407,6 +408,20 @@ class DataDirectory:
         log.check_start(before, up_to)
         starts = {**self._starts(), partition: max(before, log.log_start)}
         return Change(lambda: self._keep(LOG_STARTS, starts), lambda _: log.delete_records(before, up_to))
+
+    def remove_segments(self, deleted: list[DeletedSegment]) -> Change[list[DeletedSegment]]:
+        """Take segments that logs have dropped out of the directory; what is renamed is for `remove_files`.
+
+        Where the logs start is kept first: a crash may bring back any of the files, or cost the last one its name.
+        """
+        starts = self._starts()
+
+        def work() -> list[DeletedSegment]:
+            self._keep(LOG_STARTS, starts)
+            rename_files(self._files, deleted)
+            return deleted
+
+        return Change(work, lambda found: found)
 
     def checkpoint(self) -> Change[None]:
         """Keep how far each log is durable, so that an opening after a crash need not check what is before."""

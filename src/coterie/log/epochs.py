@@ -31,10 +31,13 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, files: Files, directory: str) -> LeaderEpochs | None:
-        """None if there is no such file, or it makes no sense: then the log knows."""
+        """None if there is no such file, or it is empty or makes no sense: it is not synced, and the log knows."""
         try:
-            entries = decode_epochs(read_file(files, join(directory, _FILE)))
+            content = read_file(files, join(directory, _FILE))
+            entries = decode_epochs(content)
         except (FileNotFoundError, MalformedError):
+            return None
+        if not content:
             return None
         rising = all(a[0] < b[0] and a[1] <= b[1] for a, b in pairwise(entries))
         return cls(entries) if rising else None

@@ -4,7 +4,11 @@
 `/` between names. Every method raises `OSError` when the disk refuses.
 
 A promise of durability is made by `sync` alone: a file's content by its own, the names of new, renamed or deleted files
-by that of their directory.
+by that of their directory. The rule for names: *before anything relies on a name, or on its being gone, its directory
+is synced*; until then each change of a name may survive a power cut or not, whatever became of the others. So a
+directory is synced before records in a new file are acknowledged, before another file speaks of what is in it, and
+before files that another one replaces are deleted. What can be made again from the rest (indexes, snapshots, leader
+epochs, `partition.metadata`) is not synced, and what is only left over is deleted by the next opening.
 """
 
 from __future__ import annotations
@@ -249,7 +253,11 @@ class DiskFiles:
 
     def __init__(self, root: str | os.PathLike[str], most_open: int = MOST_OPEN) -> None:
         self.root = os.fspath(root)
-        Path(self.root).mkdir(parents=True, exist_ok=True)
+        path = Path(self.root)
+        new = [each for each in (path, *path.parents) if not each.exists()]
+        path.mkdir(parents=True, exist_ok=True)
+        for each in new:
+            _sync_directory(str(each.parent))
         self.most_open = most_open
         self._guard = RLock()
         self._at: dict[str, dict[_DiskFile, None]] = {}
@@ -338,7 +346,7 @@ class DiskFiles:
         Path(self._path(path)).rmdir()
 
     def sync_directory(self, path: str = "") -> None:
-        _DiskSync(os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)).run()
+        _sync_directory(self._path(path))
 
     def lock(self, path: str) -> Lock:
         fd = os.open(self._path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -350,3 +358,7 @@ class DiskFiles:
                 raise BlockingIOError(error.errno, "another process holds the lock", path) from None
             raise
         return _DiskLock(fd)
+
+
+def _sync_directory(path: str) -> None:
+    _DiskSync(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)).run()

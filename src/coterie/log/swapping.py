@@ -34,6 +34,8 @@ def withdraw(files: Files, directory: str, cleaned: Segment) -> None:
     for ending in (SWAP, CLEANED):
         for suffix in (LOG, INDEX, TIME_INDEX):
             files.delete(join(directory, named(cleaned.base_offset, suffix)) + ending)
+    if files.exists(directory):  # else its topic was deleted
+        files.sync_directory(directory)
 
 
 def swap(files: Files, directory: str, replaced: Sequence[Segment], cleaned: Segment) -> list[DeletedSegment]:

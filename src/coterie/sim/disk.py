@@ -1,14 +1,15 @@
 """A disk that keeps, when the power goes, what was synced and of the rest as much as it likes; full, slow and failing.
 
-The port is `log/files.py`. Content is made durable by the sync of a file, names by that of their directory. A file that
-was not synced is left with a part of what was written since, at times with zeros where blocks were given and not
-written; of a directory, the first few changes of names since. A rename is whole or has not happened.
+The port is `log/files.py`. Content is made durable by the sync of a file, names by that of their directory. Of a file
+that was not synced any pages written since may be there, in any order, with zeros where one was given and not written.
+Of a directory that was not synced each change of a name may have happened or not, whatever became of the others: only
+what concerns the same name stays in order. A rename is whole or has not happened.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random  # noqa: TID251  the type alone: the dice come in
 
 from coterie.log.files import File, Lock, Sync, parent_of
@@ -18,6 +19,8 @@ from coterie.wire.buffer import Buffer
 __all__ = ["Disk", "PowerCut"]
 
 _STEPS_OF_A_SWAP = 8
+_PAGE = 256
+"""Smaller than a real one, as batches are here."""
 
 
 class PowerCut(BaseException):
@@ -41,10 +44,10 @@ class _Directory:
     def __init__(self) -> None:
         self.entries: dict[str, _Inode | _Directory] = {}
         self.durable: dict[str, _Inode | _Directory] = {}
-        self.changes: list[dict[str, _Inode | _Directory | None]] = []
+        self.changes: list[_Names] = []
         """Since the last sync, in order; each happens whole. None: the name is gone."""
 
-    def change(self, names: dict[str, _Inode | _Directory | None]) -> None:
+    def change(self, names: _Names) -> None:
         self.changes.append(names)
         _apply(self.entries, names)
 
@@ -53,7 +56,11 @@ class _Directory:
         self.changes.clear()
 
 
-def _apply(entries: dict[str, _Inode | _Directory], names: dict[str, _Inode | _Directory | None]) -> None:
+_Names = dict[str, _Inode | _Directory | None]
+"""One change, of one name or, a rename, of two."""
+
+
+def _apply(entries: dict[str, _Inode | _Directory], names: _Names) -> None:
     for name, entry in names.items():
         if entry is None:
             entries.pop(name, None)
@@ -112,7 +119,7 @@ class Disk:
 
     def _left_of(self, directory: _Directory, found: dict[int, _Inode]) -> _Directory:
         entries = dict(directory.durable)
-        for names in directory.changes[: self._dice.randint(0, len(directory.changes))]:
+        for names in self._changes_left(directory.changes):
             _apply(entries, names)
         after = _Directory()
         for name, entry in entries.items():
@@ -125,6 +132,20 @@ class Disk:
         after.durable = dict(after.entries)
         return after
 
+    def _changes_left(self, changes: Sequence[_Names]) -> Sequence[_Names]:
+        """Some, each by itself, as with a file system that promises no order; or the first few, as with most."""
+        if not changes or self._dice.random() < 0.3:
+            return changes[: self._dice.randint(0, len(changes))]
+        likely = self._dice.random()
+        left: list[_Names] = []
+        lost: set[str] = set()
+        for names in changes:
+            if lost.isdisjoint(names) and self._dice.random() < likely:
+                left.append(names)
+            else:
+                lost.update(names)
+        return left
+
     def _content_left(self, inode: _Inode) -> bytes:
         content = bytes(inode.content)
         if inode.durable is not None:
@@ -132,9 +153,19 @@ class Disk:
         unsure = len(content) - inode.safe
         if not unsure:
             return content
+        how = self._dice.random()
+        if how < 0.3:
+            return self._pages_left(content, inode.safe)
         kept = inode.safe + self._dice.choice((0, self._dice.randint(0, unsure), unsure))
-        zeros = self._dice.randint(0, len(content) - kept) if self._dice.random() < 0.25 else 0
+        zeros = self._dice.randint(0, len(content) - kept) if how < 0.5 else 0
         return content[:kept] + bytes(zeros)
+
+    def _pages_left(self, content: bytes, safe: int) -> bytes:
+        left = bytearray(content[:safe])
+        while len(left) < len(content):
+            end = min((len(left) // _PAGE + 1) * _PAGE, len(content))
+            left += content[len(left) : end] if self._dice.random() < 0.5 else bytes(end - len(left))
+        return bytes(left)
 
     # --- the port -----------------------------------------------------------------------------------------------------
 
