@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from uuid import UUID
 
+from coterie.apis import offset_for_leader_epoch as epoch_api
 from coterie.apis.fetch import FetchedPartition, FetchedTopic, Response
 from coterie.client.fetch_wishes import (
     AskCommitted,
+    AskEpochEnds,
     AskOffsets,
     Fetch,
     FetchSettings,
     Found,
     Leader,
+    LogTruncated,
     RefreshMetadata,
     Wish,
 )
@@ -23,19 +27,21 @@ from coterie.errors import ConnectionLostError, ErrorCode
 from coterie.wire.batch import assign
 from coterie.wire.records import BatchRecord, Record, build_batch
 
-__all__ = ["TOPIC_ID", "World", "batch_at", "offsets", "partition"]
+__all__ = ["EPOCH", "TOPIC_ID", "World", "batch_at", "offsets", "partition"]
 
 TOPIC_ID = UUID(int=7)
+EPOCH = 3
+"""The leader epoch of every log at first."""
 
 
 def partition(number: int) -> TopicPartition:
     return TopicPartition("t", number)
 
 
-def batch_at(offset: int, count: int = 1) -> bytes:
+def batch_at(offset: int, count: int = 1, epoch: int = EPOCH) -> bytes:
     """Records whose values say where they are."""
     batch = build_batch([BatchRecord(None, b"%d" % (offset + index), 1000) for index in range(count)])
-    assign(batch, 0, offset, 3)
+    assign(batch, 0, offset, epoch)
     return bytes(batch)
 
 
@@ -55,8 +61,12 @@ class World:
     committed: dict[int, int] = field(default_factory=dict)
     size: int = 3
     now_ms: int = 1_000
-    known: dict[int, int] = field(default_factory=dict)
+    epochs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """Of each log, its leader epochs and where they begin; the last one is the leader's."""
+    topic_id: UUID = TOPIC_ID
+    known: dict[int, Leader] = field(default_factory=dict)
     """What the reader's metadata says of the leaders."""
+    told: list[LogTruncated] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.reader = Fetcher(self.settings)
@@ -65,11 +75,35 @@ class World:
 
     def partition(self, number: int, end: int = 0, *, start: int = 0, leader: int = 1) -> TopicPartition:
         self.starts[number], self.ends[number], self.leaders[number] = start, end, leader
-        self.known[number] = leader
+        self.epochs[number] = [(EPOCH, 0)]
+        self.known[number] = self.leader(number)
         return partition(number)
 
     def leader_of(self, _topic: str, number: int) -> Leader | None:
-        return Leader(self.known[number], 0, TOPIC_ID) if number in self.known else None
+        return self.known.get(number)
+
+    def leader(self, number: int) -> Leader:
+        """The leader that metadata would name now."""
+        return Leader(self.leaders[number], self.epochs[number][-1][0], self.topic_id)
+
+    def elect(self, number: int, node_id: int, end: int | None = None) -> None:
+        """Another leader, whose log ends at `end`: an unclean election truncates the log."""
+        end = self.ends[number] if end is None else end
+        epoch = self.epochs[number][-1][0] + 1
+        self.leaders[number], self.ends[number] = node_id, end
+        self.epochs[number] = [*((one, at) for one, at in self.epochs[number] if at < end), (epoch, end)]
+
+    def epoch_at(self, number: int, offset: int) -> int:
+        return max(epoch for epoch, at in self.epochs[number] if at <= offset)
+
+    def epoch_end(self, number: int, epoch: int) -> tuple[int, int]:
+        """As a broker answers OffsetForLeaderEpoch."""
+        epochs = self.epochs[number]
+        before = [one for one, _ in epochs if one <= epoch]
+        after = [at for one, at in epochs if one > epoch]
+        if not after:
+            return (before[-1], self.ends[number]) if epochs[-1][0] == epoch else (-1, -1)
+        return before[-1] if before else epoch, after[0]
 
     def wish(self) -> list[Wish]:
         """What the reader wants now."""
@@ -98,9 +132,13 @@ class World:
             case AskOffsets():
                 found = {place.partition: self._listed(place.partition, at) for place, at in wish.places.items()}
                 self.reader.offsets_found(wish, found, self.now_ms)
+            case AskEpochEnds():
+                self._answer_epoch_ends(wish)
             case RefreshMetadata():
-                self.known = dict(self.leaders)
+                self.known = {number: self.leader(number) for number in self.leaders}
                 self.reader.refreshed(self.now_ms)
+            case LogTruncated():
+                self.told.append(wish)
 
     def lose(self, wish: Wish) -> None:
         """The connection breaks instead."""
@@ -114,6 +152,10 @@ class World:
             case AskOffsets():
                 lost = {place.partition: Found(error=error) for place in wish.places}
                 self.reader.offsets_found(wish, lost, self.now_ms)
+            case AskEpochEnds():
+                self.reader.epoch_ends_failed(wish, error, self.now_ms)
+            case LogTruncated():
+                self.told.append(wish)
             case RefreshMetadata():
                 self.reader.refreshed(self.now_ms)
 
@@ -124,18 +166,42 @@ class World:
         number = one.partition
         return Found({-2: self.starts[number], -1: self.ends[number]}.get(timestamp, -1))
 
+    def _answer_epoch_ends(self, wish: AskEpochEnds) -> None:
+        topics = []
+        for topic in wish.request.topics:
+            ends = []
+            for one in topic.partitions:
+                error = self._leader_error(wish.node_id, one.partition, one.current_leader_epoch)
+                epoch, end = (-1, -1) if error else self.epoch_end(one.partition, one.leader_epoch)
+                ends.append(
+                    epoch_api.EpochEnd(error=error, partition=one.partition, leader_epoch=epoch, end_offset=end)
+                )
+            topics.append(epoch_api.TopicEnds(topic=topic.topic, partitions=ends))
+        self.reader.epoch_ends_found(wish, epoch_api.Response(topics=topics), self.now_ms)
+
+    def _leader_error(self, node_id: int, number: int, epoch: int) -> ErrorCode:
+        current = self.epochs[number][-1][0]
+        if self.leaders[number] != node_id:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if epoch != current:
+            return ErrorCode.FENCED_LEADER_EPOCH if epoch < current else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE
+
     def _answer_fetch(self, wish: Fetch) -> None:
         topics = []
         for topic in wish.request.topics:
-            assert topic.topic_id == TOPIC_ID
-            parts = [self.read(wish.node_id, one.partition, one.fetch_offset) for one in topic.partitions]
+            is_known = topic.topic_id == self.topic_id
+            parts = [
+                self.read(wish.node_id, one.partition, one.fetch_offset, one.current_leader_epoch)
+                if is_known
+                else FetchedPartition(partition=one.partition, error=ErrorCode.UNKNOWN_TOPIC_ID)
+                for one in topic.partitions
+            ]
             topics.append(FetchedTopic(topic_id=topic.topic_id, partitions=parts))
         self.reader.fetched(wish, Response(responses=topics), self.now_ms)
 
-    def read(self, node_id: int, number: int, offset: int) -> FetchedPartition:
-        error = self.error(number, offset)
-        if not error and self.leaders[number] != node_id:
-            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    def read(self, node_id: int, number: int, offset: int, leader_epoch: int) -> FetchedPartition:
+        error = self.error(number, offset) or self._leader_error(node_id, number, leader_epoch)
         if not error and not self.starts[number] <= offset <= self.ends[number]:
             error = ErrorCode.OFFSET_OUT_OF_RANGE
         if error:
@@ -143,7 +209,9 @@ class World:
         end = self.ends[number]
         first = offset // self.size * self.size  # a batch is sent whole
         batches = [
-            batch_at(at, min(self.size, end - at)) for at in range(first, min(end, first + 2 * self.size), self.size)
+            batch_at(begin, until - begin, self.epoch_at(number, begin))
+            for at in range(first, min(end, first + 2 * self.size), self.size)
+            for begin, until in self._batches(number, at, min(at + self.size, end))
         ]
         return FetchedPartition(
             partition=number,
@@ -151,3 +219,8 @@ class World:
             last_stable_offset=end,
             records=b"".join(batches) if offset < end else b"",
         )
+
+    def _batches(self, number: int, begin: int, end: int) -> list[tuple[int, int]]:
+        """A batch has one epoch: those that begin in the middle divide it."""
+        cuts = sorted({begin, end, *(at for _, at in self.epochs[number] if begin < at < end)})
+        return list(pairwise(cuts))

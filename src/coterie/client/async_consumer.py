@@ -302,10 +302,10 @@ class AsyncConsumer:
         while True:
             with self.engine.reading.lock:
                 place = self._fetcher.place(one)
-                if place.failure is not None and place.position is None:
-                    raise place.failure
-                if place.position is not None:
+                if place.position is not None and place.is_valid:
                     return place.position
+                if place.failure is not None:
+                    raise place.failure
             if not await self.engine.until_news(until_ms) and clock_ms() >= until_ms:
                 raise RequestTimedOutError(f"the position of {one} did not become known in time; is a broker there?")
 

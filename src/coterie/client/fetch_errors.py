@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 
-from coterie.client.words import TopicPartition
+from coterie.client.words import OffsetAndMetadata, TopicPartition
 from coterie.errors import STALE_METADATA, ErrorCode, KafkaError
 
-__all__ = ["ON_ERROR", "CorruptRecordError", "Do", "NoOffsetForPartitionError", "OffsetOutOfRangeError", "corrupt"]
+__all__ = [
+    "ON_ERROR",
+    "CorruptRecordError",
+    "Do",
+    "LogTruncationError",
+    "NoOffsetForPartitionError",
+    "OffsetOutOfRangeError",
+    "corrupt",
+]
 
 
 class Do(Enum):
@@ -45,6 +54,24 @@ class OffsetOutOfRangeError(KafkaError):
     """The position is not in the log, and auto.offset.reset is none."""
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class LogTruncationError(OffsetOutOfRangeError):
+    """Records before the position are not in the log any more, and auto.offset.reset is none (KIP-320).
+
+    `positions` are the positions by partition; `divergent_offsets` are, where they are known, the offsets (and their
+    leader epochs) up to which the log still has what was read: seek there to go on.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        positions: Mapping[TopicPartition, OffsetAndMetadata],
+        divergent_offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
+        super().__init__(message)
+        self.positions = positions
+        self.divergent_offsets = divergent_offsets
 
 
 class NoOffsetForPartitionError(KafkaError):

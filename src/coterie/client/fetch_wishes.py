@@ -11,21 +11,26 @@ from typing import NamedTuple
 from uuid import UUID
 
 from coterie.apis import fetch
+from coterie.apis import offset_for_leader_epoch as epoch_api
 from coterie.apis.values import READ_COMMITTED, READ_UNCOMMITTED
-from coterie.client.places import Place
+from coterie.client.places import Leader, Place
 from coterie.client.resets import LATEST, Reset
+from coterie.client.words import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError
 
 __all__ = [
     "AskCommitted",
+    "AskEpochEnds",
     "AskOffsets",
     "Fetch",
     "FetchSettings",
     "Found",
     "Leader",
     "LeaderOf",
+    "LogTruncated",
     "RefreshMetadata",
     "Wish",
+    "epoch_ends_from",
     "fetch_from",
 ]
 
@@ -49,14 +54,6 @@ class FetchSettings(NamedTuple):
     """Without a group there are no committed offsets to ask for."""
 
 
-class Leader(NamedTuple):
-    """Who serves a partition, as far as the metadata knows."""
-
-    node_id: int
-    epoch: int = -1
-    topic_id: UUID | None = None
-
-
 LeaderOf = Callable[[str, int], Leader | None]
 
 
@@ -78,8 +75,8 @@ class Fetch:
 
     node_id: int
     request: fetch.Request
-    places: Mapping[tuple[str, int], tuple[Place, int]]
-    """Who asked, and from which offset."""
+    places: Mapping[tuple[str, int], tuple[Place, int, Leader]]
+    """Who asked, from which offset, and who led then."""
     names: Mapping[UUID, str]
 
 
@@ -98,19 +95,42 @@ class AskOffsets:
 
 
 @dataclass(slots=True, eq=False)
+class AskEpochEnds:
+    """OffsetForLeaderEpoch (KIP-320); comes back as `epoch_ends_found` or `epoch_ends_failed`."""
+
+    node_id: int
+    request: epoch_api.Request
+    places: Sequence[Place]
+
+
+@dataclass(slots=True, eq=False)
+class LogTruncated:
+    """To be told to the user, nothing comes back: the log does not have the records before `position` any more."""
+
+    partition: TopicPartition
+    position: OffsetAndMetadata
+    why: str
+    goes_on: str
+
+    def __str__(self) -> str:
+        offset, epoch, _ = self.position
+        return f"{self.partition}: {self.why}; the position was {offset} (leader epoch {epoch}), {self.goes_on}"
+
+
+@dataclass(slots=True, eq=False)
 class RefreshMetadata:
     """Comes back as `refreshed`."""
 
     topics: Sequence[str]
 
 
-Wish = Fetch | AskCommitted | AskOffsets | RefreshMetadata
+Wish = Fetch | AskCommitted | AskOffsets | AskEpochEnds | RefreshMetadata | LogTruncated
 
 
 def fetch_from(node_id: int, readers: Iterable[tuple[Place, Leader]], settings: FetchSettings) -> Fetch:
     """One fetch for all that is read at a node."""
     topics: dict[str, fetch.Topic] = {}
-    places: dict[tuple[str, int], tuple[Place, int]] = {}
+    places: dict[tuple[str, int], tuple[Place, int, Leader]] = {}
     names: dict[UUID, str] = {}
     for place, leader in readers:
         name, partition = place.partition
@@ -128,7 +148,7 @@ def fetch_from(node_id: int, readers: Iterable[tuple[Place, Leader]], settings: 
         asked = topics[name].partitions
         assert isinstance(asked, list)
         asked.append(wanted)
-        places[name, partition] = place, offset
+        places[name, partition] = place, offset, leader
     request = fetch.Request(
         max_wait_ms=settings.fetch_max_wait_ms,
         min_bytes=settings.fetch_min_bytes,
@@ -139,3 +159,17 @@ def fetch_from(node_id: int, readers: Iterable[tuple[Place, Leader]], settings: 
         rack_id=settings.client_rack,
     )
     return Fetch(node_id, request, places, names)
+
+
+def epoch_ends_from(node_id: int, readers: Iterable[tuple[Place, Leader]]) -> AskEpochEnds:
+    """One question for all positions that are to be validated at a node."""
+    topics: dict[str, list[epoch_api.Partition]] = {}
+    places: list[Place] = []
+    for place, leader in readers:
+        asked = epoch_api.Partition(
+            partition=place.partition.partition, current_leader_epoch=leader.epoch, leader_epoch=place.epoch
+        )
+        topics.setdefault(place.partition.topic, []).append(asked)
+        places.append(place)
+    named = [epoch_api.Topic(topic=name, partitions=partitions) for name, partitions in topics.items()]
+    return AskEpochEnds(node_id, epoch_api.Request(topics=named), places)

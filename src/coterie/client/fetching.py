@@ -9,8 +9,11 @@ Everything else moves a reader: assign, seek, pause. The rules:
 - An answer counts only for a partition that still wants it: the same assignment, the same offset. Fetches are full
   ones, without sessions (KIP-227): their answers mean the same whatever happened before.
 - What a poll handed over counts as processed when the next poll begins: `done` is what may be committed by itself.
-- Truncation is not looked for (KIP-320's OffsetForLeaderEpoch): after an unclean election a reader goes on where it
-  stood.
+- A position that has a leader epoch is validated (KIP-320) when it comes from a commit or a seek, and whenever the
+  leader or its epoch is another one: OffsetForLeaderEpoch tells whether the log was truncated before it. What was
+  fetched ahead is dropped, since the new leader may not have it. As in Java, fetches say the leader's epoch and not
+  that of the last record: a follower that lags behind would call that a truncation.
+- A topic that was deleted and created again has another id, and its old offsets mean nothing: the position is reset.
 """
 
 from __future__ import annotations
@@ -19,20 +22,30 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
 from coterie.apis import fetch
-from coterie.client.fetch_errors import ON_ERROR, Do, NoOffsetForPartitionError, OffsetOutOfRangeError, corrupt
+from coterie.apis import offset_for_leader_epoch as epoch_api
+from coterie.client.fetch_errors import (
+    ON_ERROR,
+    Do,
+    LogTruncationError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    corrupt,
+)
 from coterie.client.fetch_wishes import (
     AskCommitted,
+    AskEpochEnds,
     AskOffsets,
     Fetch,
     FetchSettings,
     Found,
-    Leader,
     LeaderOf,
+    LogTruncated,
     RefreshMetadata,
     Wish,
+    epoch_ends_from,
     fetch_from,
 )
-from coterie.client.places import Need, Place
+from coterie.client.places import NO_EPOCH, Leader, Need, Place
 from coterie.client.resets import LATEST, NO_RESET, Reset
 from coterie.client.unpacking import Chunk
 from coterie.client.words import OffsetAndMetadata, TopicPartition
@@ -41,6 +54,11 @@ from coterie.wire.fetched import NO_PROGRESS
 from coterie.wire.records import Record
 
 __all__ = ["Fetcher", "NotAssignedError"]
+
+MOST_STALE_EPOCHS = 10
+"""So often the metadata is refreshed because it is older than a position. Java does so for ever, but an epoch that
+never was, committed by mistake, should not stop a reader."""
+_STANDS = frozenset({Need.NOTHING, Need.VALIDATION})
 
 
 class NotAssignedError(CoterieError, LookupError):
@@ -61,6 +79,7 @@ class Fetcher:
         self._stale: set[str] = set()
         self._is_refreshing = False
         self._refresh_not_before_ms = 0
+        self._truncations: list[LogTruncated] = []
         self.is_hungry = True
         """`wishes` may have something new to say. Set by everything that changes anything."""
         self.due_ms: int | None = None
@@ -221,6 +240,7 @@ class Fetcher:
 
     def _take_from(self, place: Place, limit: int, records: list[Record]) -> None:
         chunk = place.chunks[0]
+        before = chunk.next_offset
         try:
             taken = chunk.take(limit - len(records))
         except MalformedError as error:
@@ -230,9 +250,9 @@ class Fetcher:
             self._unreadable(place, chunk, "the broker's answer ends before that offset, which it was asked for")
             return
         self._handed[place] = None
-        if taken:
-            records += taken
-            place.epoch = taken[-1].leader_epoch
+        records += taken
+        if chunk.next_offset > before:
+            place.epoch = chunk.last_epoch  # also of batches that are not shown: it must belong to the position
         place.position = chunk.next_offset
         if not taken or chunk.next_offset == chunk.end_offset:
             place.chunks.popleft()
@@ -258,6 +278,7 @@ class Fetcher:
         found: list[Wish] = []
         committed: list[Place] = []
         offsets: dict[Place, int] = {}
+        unvalidated: dict[int, list[tuple[Place, Leader]]] = {}
         by_node: dict[int, list[tuple[Place, Leader]]] = {}
         waiting: dict[int, int] = {}
         for place in self._places.values():
@@ -265,20 +286,27 @@ class Fetcher:
                 continue
             if place.not_before_ms > now_ms:
                 self._look_again_at(place.not_before_ms)
-            elif place.need is Need.COMMITTED:
+                continue
+            leader = None
+            if place.need in _STANDS and not place.is_held:
+                leader = self._follow(place, leader_of(*place.partition), now_ms)
+            if place.need is Need.COMMITTED:
                 committed.append(place)
             elif place.need is Need.RESET:
                 assert place.reset is not None
                 offsets[place] = place.reset.timestamp(now_ms)
-            elif not (place.is_paused or place.is_held) and place.next_fetch >= 0:
-                leader = leader_of(*place.partition)
-                if leader is None:
-                    self._stale.add(place.partition.topic)
-                    continue
+            elif leader is None:
+                continue
+            elif place.need is Need.VALIDATION:
+                unvalidated.setdefault(leader.node_id, []).append((place, leader))
+            elif not place.is_paused and place.next_fetch >= 0:
                 node_id = place.node_to_ask(leader.node_id, now_ms)
                 by_node.setdefault(node_id, []).append((place, leader))
                 waiting[node_id] = waiting.get(node_id, 0) + sum(chunk.size for chunk in place.chunks)
-        asks = ([AskCommitted(committed)] if committed else []) + ([AskOffsets(offsets)] if offsets else [])
+        asks: list[AskCommitted | AskOffsets | AskEpochEnds] = []
+        asks += [AskCommitted(committed)] if committed else []
+        asks += [AskOffsets(offsets)] if offsets else []
+        asks += [epoch_ends_from(node_id, readers) for node_id, readers in unvalidated.items()]
         for ask in asks:
             for place in ask.places:
                 place.asking = ask
@@ -288,7 +316,33 @@ class Fetcher:
                 self._fetching[node_id] = fetch_from(node_id, readers, self._settings)
                 found.append(self._fetching[node_id])
         found += self._refresh(now_ms)
+        found += self._truncations
+        self._truncations = []
         return found
+
+    def _follow(self, place: Place, leader: Leader | None, now_ms: int) -> Leader | None:
+        """The leader to ask about the place, if there is one. A new one must validate the position first."""
+        before = place.leader
+        if leader is None or leader == before:
+            if leader is None and not place.is_paused:
+                self._stale.add(place.partition.topic)
+            return leader
+        is_recreated = before is not None and leader.is_of_another_topic(before)
+        if NO_EPOCH < leader.epoch < place.epoch and not is_recreated and place.stale_epochs < MOST_STALE_EPOCHS:
+            place.stale_epochs += 1
+            place.not_before_ms = now_ms + self._settings.retry_backoff_ms
+            self._look_again_at(place.not_before_ms)
+            self._stale.add(place.partition.topic)
+            return None
+        place.forget_fetched()
+        self._turn.pop(place, None)
+        assert place.position is not None
+        place.next_fetch = place.position
+        place.leader, place.replica = leader, None
+        place.need = Need.NOTHING if NO_EPOCH in (place.epoch, leader.epoch) else Need.VALIDATION
+        if is_recreated:
+            self._truncated(place, None, "the topic was deleted and created again")
+        return None if place.failure is not None else leader
 
     def _look_again_at(self, at_ms: int) -> None:
         self.due_ms = at_ms if self.due_ms is None else min(self.due_ms, at_ms)
@@ -309,20 +363,21 @@ class Fetcher:
     def fetched(self, asked: Fetch, answer: fetch.Response, now_ms: int) -> None:
         self._ended(asked)
         if answer.error:
-            for place, offset in asked.places.values():
-                self._handle_error(place, offset, answer.error, now_ms)
+            for place, offset, leader in asked.places.values():
+                if place.wants(offset, leader):
+                    self._handle_error(place, offset, answer.error, now_ms)
             return
         for topic in answer.responses:
             name = topic.topic if topic.topic_id is None else asked.names.get(topic.topic_id, "")
             for one in topic.partitions:
                 found = asked.places.get((name, one.partition))
-                if found is not None and found[0].wants(found[1]):
-                    self._take_in(*found, one, now_ms)
+                if found is not None and found[0].wants(*found[1:]):
+                    self._take_in(*found[:2], one, now_ms)
 
     def fetch_failed(self, asked: Fetch, error: KafkaError, now_ms: int) -> None:
         """The node could not be reached, or did not answer: maybe others lead by now."""
         self._ended(asked)
-        for place, _ in asked.places.values():
+        for place, _, _ in asked.places.values():
             place.replica = None
             self._answer_failed(place, error, now_ms)
             self._stale.add(place.partition.topic)
@@ -349,8 +404,6 @@ class Fetcher:
             self._turn[place] = None
 
     def _handle_error(self, place: Place, offset: int, code: ErrorCode, now_ms: int) -> None:
-        if not place.wants(offset):
-            return
         do = ON_ERROR.get(code, Do.RAISE)
         if do is Do.REFRESH:
             self._stale.add(place.partition.topic)
@@ -378,6 +431,30 @@ class Fetcher:
             return
         place.leave()
         place.need, place.reset = Need.RESET, self._settings.auto_offset_reset
+
+    def _truncated(self, place: Place, divergent: OffsetAndMetadata | None, why: str) -> None:
+        """The log does not have all that was read. `divergent`: up to where it has, if the leader knows."""
+        assert place.position is not None
+        position, one = OffsetAndMetadata(place.position, place.epoch), place.partition
+        if self._settings.auto_offset_reset == NO_RESET:
+            advice = "an offset that is there" if divergent is None else f"offset {divergent.offset}"
+            error = LogTruncationError(
+                f"{one}: {why}; the position was {position.offset} (leader epoch {position.leader_epoch}), and "
+                f"auto.offset.reset is none: seek to {advice} to go on",
+                {one: position},
+                {} if divergent is None else {one: divergent},
+            )
+            self._fail(place, error, passes=False)
+            return
+        if divergent is None:
+            goes_on = f"and is reset to {self._settings.auto_offset_reset.name} (auto.offset.reset)"
+            place.leave()
+            place.need, place.reset = Need.RESET, self._settings.auto_offset_reset
+        else:
+            goes_on = f"and goes back to {divergent.offset} (leader epoch {divergent.leader_epoch})"
+            place.stand_at(divergent.offset, divergent.leader_epoch)
+            place.need = Need.NOTHING  # the leader has just said so
+        self._truncations.append(LogTruncated(one, position, why, goes_on))
 
     def _fail(self, place: Place, error: KafkaError, *, passes: bool) -> None:
         place.failure, place.failure_passes = error, passes
@@ -426,7 +503,50 @@ class Fetcher:
             elif one.offset < 0:
                 place.reset = LATEST  # no record is that young: begin with the next one
             else:
-                place.stand_at(one.offset, one.leader_epoch)
+                place.stand_at(one.offset)  # as it is in the log now: there is nothing to validate
+
+    def epoch_ends_found(self, asked: AskEpochEnds, answer: epoch_api.Response, now_ms: int) -> None:
+        """Where the epochs of the positions end in the logs of their leaders."""
+        self.is_hungry = True
+        ends = {(topic.topic, one.partition): one for topic in answer.topics for one in topic.partitions}
+        for place in asked.places:
+            if place.asking is not asked:
+                continue  # sought elsewhere in the meantime, or gone
+            place.asking = None
+            one = ends.get(place.partition)
+            if one is None or one.error:
+                code = ErrorCode.UNKNOWN_SERVER_ERROR if one is None else one.error
+                self._not_validated(place, code, now_ms)
+                continue
+            assert place.position is not None
+            if one.end_offset < 0 or one.leader_epoch < 0:
+                self._truncated(place, None, f"its leader knows no leader epoch {place.epoch}: the log was truncated")
+            elif one.end_offset < place.position:
+                divergent = OffsetAndMetadata(one.end_offset, one.leader_epoch)
+                self._truncated(place, divergent, f"its log was truncated to offset {one.end_offset}")
+            else:
+                place.need = Need.NOTHING
+
+    def epoch_ends_failed(self, asked: AskEpochEnds, error: KafkaError, now_ms: int) -> None:
+        self.is_hungry = True
+        for place in asked.places:
+            if place.asking is not asked:
+                continue
+            place.asking = None
+            if error.code is ErrorCode.UNSUPPORTED_VERSION:
+                place.need = Need.NOTHING  # a broker that old cannot be asked, and Java reads on, too
+            else:
+                self._stale.add(place.partition.topic)
+                self._answer_failed(place, error, now_ms)
+
+    def _not_validated(self, place: Place, code: ErrorCode, now_ms: int) -> None:
+        """Only missing rights are told: with any other error, as in Java, it is asked who leads, and asked again."""
+        if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            self._fail(
+                place, KafkaError.of(code, f"the position of {place.partition} cannot be validated"), passes=True
+            )
+        self._stale.add(place.partition.topic)
+        self._back_off(place, now_ms)
 
     def _answer_failed(self, place: Place, error: KafkaError, now_ms: int) -> None:
         if not error.retriable:

@@ -14,17 +14,20 @@ from typing import Any
 
 from coterie.apis import fetch
 from coterie.apis import list_offsets as list_offsets_api
+from coterie.apis import offset_for_leader_epoch as epoch_api
 from coterie.client.chores import Chores, within
 from coterie.client.clock import clock_ms
 from coterie.client.cluster import Cluster
 from coterie.client.event_log import EventLog
 from coterie.client.fetch_wishes import (
     AskCommitted,
+    AskEpochEnds,
     AskOffsets,
     Fetch,
     FetchSettings,
     Found,
     Leader,
+    LogTruncated,
     RefreshMetadata,
     Wish,
 )
@@ -69,6 +72,8 @@ class Reading:
             Fetch: self._fetch,
             AskCommitted: self._ask_committed,
             AskOffsets: self._ask_offsets,
+            AskEpochEnds: self._ask_epoch_ends,
+            LogTruncated: self._tell_truncation,
             RefreshMetadata: self._refresh_leaders,
         }
 
@@ -136,6 +141,21 @@ class Reading:
         found = await self._list_once(wanted, self._settings.request_timeout_ms)
         with self.lock:
             self.fetcher.offsets_found(wish, found, clock_ms())
+
+    async def _ask_epoch_ends(self, wish: AskEpochEnds) -> None:
+        timeout_ms = self._settings.request_timeout_ms
+        try:
+            answer = await within(timeout_ms, self._cluster.send(wish.node_id, epoch_api, wish.request))
+        except CoterieError as error:
+            log.debug("%s", error)
+            with self.lock:
+                self.fetcher.epoch_ends_failed(wish, _as_kafka_error(error), clock_ms())
+            return
+        with self.lock:
+            self.fetcher.epoch_ends_found(wish, answer, clock_ms())
+
+    async def _tell_truncation(self, wish: LogTruncated) -> None:
+        log.warning("%s", wish)
 
     async def _refresh_leaders(self, wish: RefreshMetadata) -> None:
         try:

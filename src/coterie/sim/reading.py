@@ -6,8 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from coterie.apis import fetch, list_offsets
-from coterie.client.fetch_wishes import AskCommitted, AskOffsets, Fetch, FetchSettings, Found, Leader, RefreshMetadata
+from coterie.apis import fetch, list_offsets, offset_for_leader_epoch
+from coterie.client.fetch_wishes import (
+    AskCommitted,
+    AskEpochEnds,
+    AskOffsets,
+    Fetch,
+    FetchSettings,
+    Found,
+    Leader,
+    LogTruncated,
+    RefreshMetadata,
+)
 from coterie.client.fetching import Fetcher
 from coterie.client.metadata import NO_LEADER
 from coterie.client.offset_lookup import answers, questions
@@ -36,6 +46,8 @@ class Reader(Client, ABC):
             Fetch: self._fetch,
             AskCommitted: self.ask_committed,
             AskOffsets: self._ask_offsets,
+            AskEpochEnds: self._ask_epoch_ends,
+            LogTruncated: lambda _wish: None,
             RefreshMetadata: self._refresh_leaders,
         }
 
@@ -120,6 +132,21 @@ class Reader(Client, ABC):
             self.fetcher.offsets_found(wish, found, self.now_ms)
         for node_id, request in asked.items():
             self.ask(node_id, OFFSETS_LANE, list_offsets, request, 30_000, done, request)
+
+    def _ask_epoch_ends(self, wish: AskEpochEnds) -> None:
+        self.ask(
+            wish.node_id, OFFSETS_LANE, offset_for_leader_epoch, wish.request, 30_000, self._epoch_ends_answered, wish
+        )
+
+    def _epoch_ends_answered(
+        self, wish: AskEpochEnds, reply: offset_for_leader_epoch.Response | None, error: KafkaError | None
+    ) -> None:
+        if error is not None:
+            self.fetcher.epoch_ends_failed(wish, error, self.now_ms)
+        else:
+            assert reply is not None
+            self.fetcher.epoch_ends_found(wish, reply, self.now_ms)
+        self._go_on()
 
     def _refresh_leaders(self, wish: RefreshMetadata) -> None:
         def done(_error: KafkaError | None) -> None:

@@ -27,6 +27,7 @@ _LAST_OFFSET_DELTA_AT = 23
 _SMALLEST_LENGTH = HEADER_SIZE - _PREFIX.size
 
 NO_PROGRESS = -1
+NO_EPOCH = -1
 
 
 def end_of(data: memoryview, offset: int) -> int:
@@ -71,6 +72,8 @@ class FetchedBatches:
         self.partition = partition
         self.next_offset = next_offset
         """The position: where to go on when everything taken so far is done."""
+        self.last_epoch = NO_EPOCH
+        """The leader epoch of the batch that ends at `next_offset` or contains it, shown or not (KIP-320)."""
         self.until_offset = until_offset
         self.control_batches = 0
         self.aborted_batches = 0
@@ -117,6 +120,7 @@ class FetchedBatches:
 
     def passed(self, header: BatchHeader) -> None:
         self._at += header.size
+        self.last_epoch = header.leader_epoch
         self.next_offset = max(self.next_offset, min(header.next_offset, self.until_offset))
 
     def _is_to_be_shown(self, header: BatchHeader) -> bool:
@@ -175,4 +179,5 @@ class FetchedRecords(FetchedBatches):
                 return False
             raise
         self._header, self._taken = header, 0
+        self.last_epoch = header.leader_epoch
         return True
