@@ -8,7 +8,7 @@ from itertools import pairwise
 from uuid import UUID
 
 from coterie.apis import offset_for_leader_epoch as epoch_api
-from coterie.apis.fetch import FetchedPartition, FetchedTopic, Response
+from coterie.apis.fetch import FetchedPartition, FetchedTopic, Request, Response
 from coterie.client.fetch_wishes import (
     AskCommitted,
     AskEpochEnds,
@@ -126,14 +126,14 @@ class World:
         self.under_way.remove(wish)
         match wish:
             case Fetch():
-                self._answer_fetch(wish)
+                self.reader.fetched(wish, self.fetched(wish.node_id, wish.request), self.now_ms)
             case AskCommitted():
                 self.reader.committed(wish, self.committed_offsets(), self.now_ms)
             case AskOffsets():
                 found = {place.partition: self._listed(place.partition, at) for place, at in wish.places.items()}
                 self.reader.offsets_found(wish, found, self.now_ms)
             case AskEpochEnds():
-                self._answer_epoch_ends(wish)
+                self.reader.epoch_ends_found(wish, self.epoch_ends(wish.node_id, wish.request), self.now_ms)
             case RefreshMetadata():
                 self.known = {number: self.leader(number) for number in self.leaders}
                 self.reader.refreshed(self.now_ms)
@@ -166,18 +166,18 @@ class World:
         number = one.partition
         return Found({-2: self.starts[number], -1: self.ends[number]}.get(timestamp, -1))
 
-    def _answer_epoch_ends(self, wish: AskEpochEnds) -> None:
+    def epoch_ends(self, node_id: int, request: epoch_api.Request) -> epoch_api.Response:
         topics = []
-        for topic in wish.request.topics:
+        for topic in request.topics:
             ends = []
             for one in topic.partitions:
-                error = self._leader_error(wish.node_id, one.partition, one.current_leader_epoch)
+                error = self._leader_error(node_id, one.partition, one.current_leader_epoch)
                 epoch, end = (-1, -1) if error else self.epoch_end(one.partition, one.leader_epoch)
                 ends.append(
                     epoch_api.EpochEnd(error=error, partition=one.partition, leader_epoch=epoch, end_offset=end)
                 )
             topics.append(epoch_api.TopicEnds(topic=topic.topic, partitions=ends))
-        self.reader.epoch_ends_found(wish, epoch_api.Response(topics=topics), self.now_ms)
+        return epoch_api.Response(topics=topics)
 
     def _leader_error(self, node_id: int, number: int, epoch: int) -> ErrorCode:
         current = self.epochs[number][-1][0]
@@ -187,18 +187,18 @@ class World:
             return ErrorCode.FENCED_LEADER_EPOCH if epoch < current else ErrorCode.UNKNOWN_LEADER_EPOCH
         return ErrorCode.NONE
 
-    def _answer_fetch(self, wish: Fetch) -> None:
+    def fetched(self, node_id: int, request: Request) -> Response:
         topics = []
-        for topic in wish.request.topics:
+        for topic in request.topics:
             is_known = topic.topic_id == self.topic_id
             parts = [
-                self.read(wish.node_id, one.partition, one.fetch_offset, one.current_leader_epoch)
+                self.read(node_id, one.partition, one.fetch_offset, one.current_leader_epoch)
                 if is_known
                 else FetchedPartition(partition=one.partition, error=ErrorCode.UNKNOWN_TOPIC_ID)
                 for one in topic.partitions
             ]
             topics.append(FetchedTopic(topic_id=topic.topic_id, partitions=parts))
-        self.reader.fetched(wish, Response(responses=topics), self.now_ms)
+        return Response(responses=topics)
 
     def read(self, node_id: int, number: int, offset: int, leader_epoch: int) -> FetchedPartition:
         error = self.error(number, offset) or self._leader_error(node_id, number, leader_epoch)

@@ -223,6 +223,30 @@ def test_close_may_override_who_leaves(broker: coterie.Broker, name: str) -> Non
     assert broker.rounds(name)[-1].cause is Cause.NEW_MEMBER
 
 
+@pytest.mark.parametrize("assignor", [EAGER, COOPERATIVE])
+def test_a_deleted_topic_does_not_stop_the_group(
+    broker: coterie.Broker, name: str, assignor: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The commit before the join would be tried for max.poll.interval.ms, here 300 s, and everybody waits for it."""
+    topics = [name, f"{name}-deleted"]
+    for topic in topics:
+        fill(broker.bootstrap_servers, topic, 2, 2)
+    more: dict[str, object] = {"allow_auto_create_topics": False, "auto_commit_interval_ms": 60_000}
+    members = Members(broker.bootstrap_servers, name, assignor, **more)
+    for _ in range(2):
+        members.join().subscribe(topics)
+    members.until_shared(2, 2)
+    until(lambda: sum(one.position(at) for one in members.all for at in one.assignment()) == 8, *members.all)
+    generations = {one.group_metadata().generation_id for one in members.all}
+    with coterie.Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_topics([topics[1]])
+    members.until_shared(1, 1)
+    until(lambda: all(one.group_metadata().generation_id > max(generations) for one in members.all), *members.all)
+    assert f"{topics[1]}-" in caplog.text and "not committed: the topic was deleted" in caplog.text
+    assert all(one.topic == name for member in members.all for one in member.assignment())
+    members.close()
+
+
 def test_the_asynchronous_one_does_the_same(run: Run, broker: coterie.Broker, name: str) -> None:
     fill(broker.bootstrap_servers, name, 2, 3)
     heard: list[tuple[str, int]] = []

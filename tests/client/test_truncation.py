@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from client.consumers import QUICK
 from client.fetch_world import EPOCH, World, offsets, partition
+from client.peers import HANG_UP, Asked, Run, answer_to
+from client.peers import Peer as FakeBroker
+from coterie.apis import metadata
 from coterie.apis import offset_for_leader_epoch as epoch_api
+from coterie.apis.api import by_key
 from coterie.apis.fetch import FetchedPartition, FetchedTopic, Response
+from coterie.client.async_consumer import AsyncConsumer
 from coterie.client.fetch_errors import LogTruncationError, OffsetOutOfRangeError
 from coterie.client.fetch_wishes import AskEpochEnds, AskOffsets, Fetch, FetchSettings, RefreshMetadata
 from coterie.client.fetching import MOST_STALE_EPOCHS
@@ -318,6 +325,69 @@ def test_a_position_that_was_looked_up_has_no_epoch_to_validate() -> None:
     world.answer(asked)
     (wish,) = world.wish()
     assert isinstance(wish, Fetch)
+
+
+# --- on a socket ------------------------------------------------------------------------------------------------------
+
+
+def broker_of(world: World) -> FakeBroker:
+    """Node 1, which leads `t-0` of that world."""
+
+    def answer(asked: Asked) -> object:
+        request = by_key[asked.key].module.read_request(asked.frame, asked.at, asked.version)
+        match by_key[asked.key].name:
+            case "Metadata":
+                leader = world.leader(0)
+                one = metadata.DescribedPartition(
+                    partition=0, leader_id=1, leader_epoch=leader.epoch, replicas=[1], isr=[1]
+                )
+                topic = metadata.DescribedTopic(name="t", topic_id=leader.topic_id, partitions=[one])
+                node = metadata.Broker(node_id=1, host="127.0.0.1", port=fake.port)
+                return answer_to(asked, metadata.Response(brokers=[node], topics=[topic]))
+            case "Fetch":
+                return answer_to(asked, world.fetched(1, request))
+            case "OffsetForLeaderEpoch":
+                return answer_to(asked, world.epoch_ends(1, request))
+        return HANG_UP
+
+    fake = FakeBroker(answer)
+    return fake
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("reset", ["earliest", "none"])
+def test_a_consumer_goes_back_or_raises_and_says_why(run: Run, reset: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        world = World()
+        world.partition(0, 10)
+        async with (
+            broker_of(world) as fake,
+            AsyncConsumer({**QUICK, "bootstrap.servers": fake.bootstrap, "auto.offset.reset": reset}) as consumer,
+        ):
+            consumer.assign([HERE])
+            consumer.seek(HERE, 0)
+            assert await read_to(consumer, 10) == list(range(10))
+            world.elect(0, 1, end=6)
+            world.ends[0] = 12
+            if reset == "none":
+                with pytest.raises(LogTruncationError) as told:
+                    await read_to(consumer, 12)
+                ((one, at),) = told.value.divergent_offsets.items()
+                assert one == HERE and at[:2] == (6, EPOCH)
+                consumer.seek(one, at.offset)
+            assert await read_to(consumer, 12) == list(range(6, 12))
+            assert await consumer.position(HERE) == 12
+        assert ("truncated to offset 6" in caplog.text) == (reset != "none")
+
+    run(story())
+
+
+async def read_to(consumer: AsyncConsumer, end: int) -> list[int]:
+    found: list[int] = []
+    async with asyncio.timeout(20):
+        while not found or found[-1] < end - 1:
+            found += [record.offset for record in await consumer.poll(1)]
+    return found
 
 
 # --- random lives -----------------------------------------------------------------------------------------------------

@@ -366,7 +366,7 @@ class AsyncConsumer:
         """These offsets, or all positions: everything poll has returned. Done when it returns; else it raises."""
         self._check_group("commit")
         until_ms = clock_ms() + round(self._timeout_ms(timeout))
-        await self.engine.commit(self._to_commit(offsets), until_ms)
+        await self.engine.commit(self._to_commit(offsets), until_ms, are_positions=offsets is None)
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
         """Sent once, never repeated. A later poll or close calls `callback(offsets, error or None)`."""

@@ -199,7 +199,8 @@ class Engine:
 
     async def _refresh(self, effect: effects.RefreshMetadata) -> None:
         try:
-            await self.cluster.refresh(effect.topics, allow_auto_create=self.settings.allow_auto_create_topics)
+            may_create = effect.may_create and self.settings.allow_auto_create_topics
+            await self.cluster.refresh(effect.topics, allow_auto_create=may_create)
         except CoterieError as error:
             self.answer(effect.then, error=error)
         else:
@@ -273,9 +274,9 @@ class Engine:
         self.tell(event)
         return ending
 
-    async def commit(self, offsets: events.Offsets, until_ms: int | None) -> None:
+    async def commit(self, offsets: events.Offsets, until_ms: int | None, *, are_positions: bool = False) -> None:
         token, ending = self.begin()
-        self.tell(events.CommitAsked(token, offsets, until_ms))
+        self.tell(events.CommitAsked(token, offsets, until_ms, are_positions))
         await ending
 
     async def committed(

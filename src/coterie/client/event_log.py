@@ -13,6 +13,7 @@ from itertools import count
 from logging import DEBUG, INFO, WARNING
 from typing import Any, NamedTuple
 
+from coterie.client.fetch_wishes import LogTruncated
 from coterie.client.member import facts
 from coterie.client.settings import ClientSettings, ConsumerSettings
 from coterie.client.words import TopicPartition
@@ -227,6 +228,15 @@ LINES: Mapping[type, Line] = {
     ),
     facts.CommitFailed: Line(
         WARNING, "commit failed: %s", lambda fact: (fact.error,), "a commit that was asked for failed, and why"
+    ),
+    facts.CommitLeftOut: Line(
+        WARNING,
+        "the offsets of %s are not committed: the topic was deleted",
+        lambda fact: (_listed(sorted(fact.partitions)),),
+        "a commit is made without the partitions of a deleted topic",
+    ),
+    LogTruncated: Line(
+        WARNING, "%s", lambda event: (event,), "a log was truncated before the position (KIP-320), and where it goes on"
     ),
     facts.TopicMissing: Line(
         WARNING, 'subscribed topic "%s" %s (%s)', _missing, "a subscribed topic does not exist; once a topic"

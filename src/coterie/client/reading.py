@@ -147,7 +147,7 @@ class Reading:
         try:
             answer = await within(timeout_ms, self._cluster.send(wish.node_id, epoch_api, wish.request))
         except CoterieError as error:
-            log.debug("%s", error)
+            self._log.debug(error)
             with self.lock:
                 self.fetcher.epoch_ends_failed(wish, _as_kafka_error(error), clock_ms())
             return
@@ -155,7 +155,7 @@ class Reading:
             self.fetcher.epoch_ends_found(wish, answer, clock_ms())
 
     async def _tell_truncation(self, wish: LogTruncated) -> None:
-        log.warning("%s", wish)
+        self._log.write(wish)
 
     async def _refresh_leaders(self, wish: RefreshMetadata) -> None:
         try:

@@ -99,11 +99,13 @@ class Party:
     def joins(self, *topics: str, pattern: Any = None) -> Party:
         return self.subscribes(*topics, pattern=pattern).begins_poll()
 
-    def commits_offsets(self, offsets: Mapping[TopicPartition, int], *, within_ms: int | None = None) -> str:
+    def commits_offsets(
+        self, offsets: Mapping[TopicPartition, int], *, within_ms: int | None = None, are_positions: bool = False
+    ) -> str:
         token = f"commit {next(self.room.numbers)}"
         until_ms = None if within_ms is None else self.room.now_ms + within_ms
         given = {partition: OffsetAndMetadata(offset) for partition, offset in offsets.items()}
-        self.handle(events.CommitAsked(token, given, until_ms))
+        self.handle(events.CommitAsked(token, given, until_ms, are_positions))
         return token
 
     def asks_committed(self, partitions: Collection[TopicPartition], *, within_ms: int = 10_000) -> str:

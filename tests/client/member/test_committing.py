@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from client.member.room import GROUP, Party, Room, tps
-from coterie.client.member.facts import AutoCommitFailed
+from coterie.client.member.facts import AutoCommitFailed, CommitLeftOut
 from coterie.client.member.states import Stage
-from coterie.client.words import OffsetAndMetadata
+from coterie.client.words import OffsetAndMetadata, TopicPartition
 from coterie.errors import (
     AuthorizationError,
     CommitFailedError,
@@ -397,3 +397,30 @@ def test_a_new_assignment_restarts_the_clock(room: Room) -> None:
     assert committed(room) == {}
     room.advance(600)
     assert committed(room) == {0: 5}
+
+
+@pytest.mark.parametrize("are_positions", [True, False])
+def test_a_commit_of_a_deleted_topic_ends_when_the_metadata_says_so(are_positions: bool, room: Room) -> None:
+    """Not at the end of its time. Who has named the partition hears of it; positions are committed without it."""
+    a = quiet(room)
+    gone = TopicPartition("gone", 0)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    room.refusals.extend((OffsetCommit, refuse(unknown, ErrorCode.NONE)) for _ in range(2))
+    token = a.commits_offsets({gone: 1, T0: 3}, within_ms=60_000, are_positions=are_positions)
+    room.advance(1_000)
+    if are_positions:
+        assert a.commits == {token: None} and committed(room) == {0: 3}
+        assert list(a.fact(CommitLeftOut).partitions) == [gone]
+    else:
+        error = a.commits[token]
+        assert isinstance(error, KafkaError) and error.code is unknown
+        assert "gone-0: the topic was deleted, or never was" in str(error)
+
+
+def test_metadata_that_cannot_be_had_proves_nothing(room: Room) -> None:
+    a = quiet(room)
+    room.metadata_error = KafkaError("nobody is there", ErrorCode.NETWORK_EXCEPTION)
+    room.refusals.extend((OffsetCommit, refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)) for _ in range(3))
+    token = a.commits_offsets({TopicPartition("gone", 0): 1}, within_ms=60_000)
+    room.advance(5_000)
+    assert a.commits == {token: None} and len(a.requests(OffsetCommit)) == 4

@@ -8,7 +8,7 @@ from typing import Any
 
 from client.member.room import GROUP, Party, Room, tps
 from coterie.assignors import CooperativeSticky, Sticky
-from coterie.client.member.facts import AutoCommitFailed, PreparationCutShort
+from coterie.client.member.facts import AutoCommitFailed, CommitLeftOut, PreparationCutShort
 from coterie.client.member.states import Stage
 from coterie.errors import ErrorCode, KafkaError
 from coterie.messages import JoinedGroup, JoinGroup, OffsetCommit, OffsetsCommitted
@@ -110,6 +110,45 @@ def test_a_commit_before_the_join_has_the_rebalance_timeout_and_no_more(room: Ro
     assert a.member.generation_id == 2
     assert not a.errors
     assert {type(fact) for fact in a.facts} & {PreparationCutShort, AutoCommitFailed}
+
+
+def without(topic: str) -> Callable[[OffsetCommit], OffsetsCommitted]:
+    """A coordinator whose cluster has no such topic any more."""
+
+    def answer(request: OffsetCommit) -> OffsetsCommitted:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return OffsetsCommitted(
+            request.partitions, [unknown if one.topic == topic else ErrorCode.NONE for one in request.partitions]
+        )
+
+    return answer
+
+
+def test_a_deleted_topic_is_left_out_of_the_commit_before_the_join(room: Room) -> None:
+    """Better than Java, whose group waits for max.poll.interval.ms; two looks at the metadata are enough."""
+    room.has_topics(u=1)
+    a, b = room.stable("a", "b", topics=("t", "u"), max_poll_interval_ms=300_000)
+    reads_u = a if tps("u:0")[0] in a.assigned else b
+    for one in (a, b):
+        one.positions = dict.fromkeys(one.assigned, 7)
+    del room.topics["u"]
+    room.refusals.extend((OffsetCommit, without("u")) for _ in range(1_000))
+    room.tell_topics()
+    room.settle(5_000)
+    assert room.owners().keys() == set(tps("t:0-3"))
+    assert list(reads_u.fact(CommitLeftOut).partitions) == tps("u:0")
+    assert {one.topic for one in reads_u.requests(OffsetCommit)[-1].partitions} == {"t"}
+    assert not [fact for one in (a, b) for fact in one.facts if isinstance(fact, AutoCommitFailed)]
+
+
+def test_a_topic_that_the_metadata_has_is_committed_when_the_coordinator_knows_it(room: Room) -> None:
+    """Brokers hear of a new topic one after the other."""
+    (a,) = room.stable("a")
+    read(a, t0=7)
+    room.refusals.extend((OffsetCommit, without("t")) for _ in range(4))
+    a.wants_round()
+    room.settle()
+    assert committed(room, "t:0") == 7 and len(a.requests(OffsetCommit)) == 5
 
 
 def test_a_cooperative_member_keeps_what_it_owns_while_it_joins(room: Room) -> None:

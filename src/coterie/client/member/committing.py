@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from coterie.client.member.effects import CommitEnded, Effects
+from coterie.assignors import Topic
+from coterie.client.member.effects import CommitEnded, Effects, RefreshMetadata, Tell
 from coterie.client.member.errands import Errand, Kind
 from coterie.client.member.errors import code_of, error_for, said
-from coterie.client.member.events import CommitAnswered, CommitAsked, Offsets
+from coterie.client.member.events import CommitAnswered, CommitAsked, Offsets, TopicsAnswered
+from coterie.client.member.facts import CommitLeftOut
 from coterie.client.member.identity import DROPS, drop_for, fence
 from coterie.client.member.member import Member
 from coterie.client.member.sending import end, give, not_a_member, try_later
 from coterie.client.member.states import IN_A_ROUND, Api, Do, on_error
-from coterie.errors import CommitFailedError, ErrorCode, KafkaError, RebalanceInProgressError
+from coterie.client.words import TopicPartition
+from coterie.errors import NO_SUCH_TOPIC, CommitFailedError, ErrorCode, KafkaError, RebalanceInProgressError
 from coterie.messages import NO_GENERATION, OffsetsCommitted
 
-__all__ = ["ask_commit", "commit_answered", "commit_asked"]
+__all__ = ["ask_commit", "commit_answered", "commit_asked", "topics_answered"]
+
+GONE_AFTER = 2
+"""So often in a row must the metadata be without a partition until it is believed: news takes its time in a cluster."""
 
 
 def commit_asked(member: Member, event: CommitAsked, now_ms: int) -> Effects:
@@ -23,7 +29,8 @@ def commit_asked(member: Member, event: CommitAsked, now_ms: int) -> Effects:
         return [CommitEnded(event.token)]
     if member.subscribed and not member.is_settled:
         return [CommitEnded(event.token, member.failure or not_a_member(member))]
-    return ask_commit(member, Kind.COMMIT, event.token, event.offsets, event.until_ms, now_ms)
+    kind = Kind.COMMIT_POSITIONS if event.are_positions else Kind.COMMIT
+    return ask_commit(member, kind, event.token, event.offsets, event.until_ms, now_ms)
 
 
 def ask_commit(
@@ -49,10 +56,37 @@ def commit_answered(member: Member, event: CommitAnswered, now_ms: int) -> Effec
         error = error_for(Api.OFFSET_COMMIT, code, member.settings, about)
     what = on_error(Api.OFFSET_COMMIT, code)
     if what in {Do.RETRY, Do.FIND} and isinstance(error, KafkaError):
-        return try_later(member, errand, Api.OFFSET_COMMIT, error, now_ms)
+        effects = try_later(member, errand, Api.OFFSET_COMMIT, error, now_ms)
+        if code in NO_SUCH_TOPIC and errand.number in member.errands:
+            topics = frozenset(one.topic for one in errand.offsets)
+            effects.append(RefreshMetadata(topics, TopicsAnswered(errand.number), may_create=False))
+        return effects
     if what is Do.FAIL:
         return end(member, errand, error, now_ms)
     return _not_taken(member, errand, code, what, now_ms)
+
+
+def topics_answered(member: Member, event: TopicsAnswered, now_ms: int) -> Effects:
+    """Leave out of the commit what was deleted. Java retries until the time is over, and the group waits for it."""
+    errand = member.errands.get(event.number)
+    if errand is None or event.error is not None:
+        return []
+    gone = [one for one in errand.offsets if one.topic not in event.reply or _is_beyond(one, event.reply[one.topic])]
+    errand.times_missing = errand.times_missing + 1 if gone else 0
+    if errand.times_missing < GONE_AFTER:
+        return []
+    if errand.kind is Kind.COMMIT:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        named = ", ".join(str(one) for one in sorted(gone))
+        about = f"{named}: the topic was deleted, or never was. Commit without it; the others are committed"
+        return end(member, errand, error_for(Api.OFFSET_COMMIT, code, member.settings, about), now_ms)
+    errand.offsets = {one: at for one, at in errand.offsets.items() if one not in gone}
+    effects: Effects = [Tell(CommitLeftOut(now_ms, member.settings.group_id, gone))]
+    return effects if errand.offsets else [*effects, *end(member, errand, None, now_ms)]
+
+
+def _is_beyond(one: TopicPartition, topic: Topic) -> bool:
+    return one.partition >= topic.partitions
 
 
 def _first_error(reply: OffsetsCommitted) -> tuple[ErrorCode, str]:

@@ -20,6 +20,7 @@ from coterie.client.member.events import (
     MetadataAnswered,
     Offsets,
     PositionsAnswered,
+    TopicsAnswered,
     UnsubscribeAsked,
 )
 from coterie.client.words import TopicPartition
@@ -143,10 +144,11 @@ class WatchTopics:
 
 @dataclass(slots=True)
 class RefreshMetadata:
-    """Ask the cluster now, about these topics (None: all)."""
+    """Ask the cluster now, about these topics (None: all). `may_create` False: in no case have them created by it."""
 
     topics: frozenset[str] | None
-    then: MetadataAnswered
+    then: MetadataAnswered | TopicsAnswered
+    may_create: bool = True
 
 
 @dataclass(slots=True)

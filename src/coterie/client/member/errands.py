@@ -15,6 +15,7 @@ __all__ = ["Errand", "Kind"]
 
 class Kind(StrEnum):
     COMMIT = "commit"
+    COMMIT_POSITIONS = "commit of all positions"
     AUTO_COMMIT = "auto-commit"
     COMMIT_BEFORE_JOIN = "commit before the join"
     COMMIT_ON_CLOSE = "commit on close"
@@ -38,6 +39,8 @@ class Errand:
     sent_to: Any = None
     waits_until_ms: int | None = None
     """Backing off."""
+    times_missing: int = 0
+    """How often in a row fresh metadata did not have a partition that the coordinator does not know either."""
 
     @property
     def timer(self) -> str:

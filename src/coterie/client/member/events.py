@@ -41,6 +41,7 @@ __all__ = [
     "RetryDue",
     "Subscribed",
     "SyncAnswered",
+    "TopicsAnswered",
     "UnsubscribeAsked",
 ]
 
@@ -78,11 +79,13 @@ class CommitAsked:
     """Answered by `CommitEnded` with this token.
 
     `until_ms` None is Kafka's commitAsync: sent once, never repeated. Else retriable errors are retried until then.
+    A partition whose topic was deleted is left out if `are_positions`: nobody has named it. Else the commit fails.
     """
 
     token: Hashable
     offsets: Offsets
     until_ms: int | None = None
+    are_positions: bool = False
 
 
 @dataclass(slots=True)
@@ -141,6 +144,14 @@ class CoordinatorAnswered(Answer):
 @dataclass(slots=True)
 class MetadataAnswered(Answer):
     """`reply`: topics by name, `Mapping[str, coterie.assignors.Topic]`, those that exist."""
+
+
+@dataclass(slots=True)
+class TopicsAnswered(Answer):
+    """`reply`: as of `MetadataAnswered`, of the topics whose offsets the coordinator refused."""
+
+    number: int
+    """Whose: which errand's."""
 
 
 @dataclass(slots=True)

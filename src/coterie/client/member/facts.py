@@ -13,6 +13,7 @@ __all__ = [
     "AssignmentTaken",
     "AutoCommitFailed",
     "CommitFailed",
+    "CommitLeftOut",
     "CoordinatorFound",
     "CoordinatorLost",
     "CoordinatorReached",
@@ -130,6 +131,13 @@ class CommitFailed(Fact):
     """A commit that the user asked for."""
 
     error: str
+
+
+@dataclass(slots=True)
+class CommitLeftOut(Fact):
+    """The coordinator does not know these partitions, and the cluster's metadata does not have them any more."""
+
+    partitions: Collection[TopicPartition]
 
 
 @dataclass(slots=True)

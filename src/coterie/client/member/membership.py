@@ -9,7 +9,7 @@ from coterie.client.member import events
 from coterie.client.member.agenda import go_on
 from coterie.client.member.auto_commit import auto_commit_due, auto_commit_if_due, positions_for_auto_commit
 from coterie.client.member.committed import committed_answered, committed_asked
-from coterie.client.member.committing import commit_answered, commit_asked
+from coterie.client.member.committing import commit_answered, commit_asked, topics_answered
 from coterie.client.member.effects import CommitEnded, CommittedEnded, Effects, Ended, Tell
 from coterie.client.member.explaining import explain
 from coterie.client.member.facts import PollResumed
@@ -103,6 +103,7 @@ RULES: Mapping[type, Callable[[Any, Any, int], Effects]] = {
     events.CoordinatorAnswered: _coordinator_answered,
     events.MetadataAnswered: _metadata_answered,
     events.PositionsAnswered: _positions_answered,
+    events.TopicsAnswered: topics_answered,
     events.ListenerAnswered: listener_answered,
     events.JoinAnswered: join_answered,
     events.SyncAnswered: sync_answered,

@@ -222,6 +222,7 @@ def _told(member: Member, error: Exception | None, now_ms: int) -> Effects:
 
 _ENDED: Mapping[Kind, Callable[[Member, Errand, Exception | None, int], Effects]] = {
     Kind.COMMIT: _commit_ended,
+    Kind.COMMIT_POSITIONS: _commit_ended,
     Kind.AUTO_COMMIT: _auto_commit_ended,
     Kind.COMMIT_BEFORE_JOIN: _commit_before_join_ended,
     Kind.COMMIT_ON_CLOSE: _commit_on_close_ended,
