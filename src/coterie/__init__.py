@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from coterie.client.admin import Admin, AsyncAdmin
     from coterie.client.consumer import AsyncConsumer, Consumer
     from coterie.client.delivery import RecordMetadata
+    from coterie.client.fetch_errors import LogTruncationError
     from coterie.client.producer import AsyncProducer, Producer
     from coterie.client.words import OffsetAndMetadata, Record, TopicPartition
 
@@ -22,6 +23,7 @@ __all__ = [
     "AsyncProducer",
     "Broker",
     "Consumer",
+    "LogTruncationError",
     "OffsetAndMetadata",
     "Producer",
     "Record",
@@ -37,6 +39,7 @@ _HOMES = {
     "AsyncProducer": "coterie.client.producer",
     "Broker": "coterie.broker.broker",
     "Consumer": "coterie.client.consumer",
+    "LogTruncationError": "coterie.client.fetch_errors",
     "OffsetAndMetadata": "coterie.client.words",
     "Producer": "coterie.client.producer",
     "Record": "coterie.client.words",

@@ -154,6 +154,14 @@ def test_when_the_leader_cannot_say_leaders_are_asked_for_and_it_is_asked_again(
     assert world.reader.place(HERE).position == 6
 
 
+def test_a_position_is_committed_while_it_is_validated() -> None:
+    """With its epoch, so that the next owner validates it."""
+    world = reading()
+    world.elect(0, 2, end=6)
+    the_question(world)
+    assert world.reader.positions() == {HERE: OffsetAndMetadata(10, EPOCH)}
+
+
 def test_a_lost_connection_is_no_validation() -> None:
     world = reading()
     world.elect(0, 2, end=6)
