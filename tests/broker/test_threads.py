@@ -35,7 +35,7 @@ from coterie.messages import DeleteGroup, LeaveGroup, LeavingMember, OffsetDelet
 pytestmark = pytest.mark.real_time
 
 LOOP = "coterie-broker"
-CACHED = {"append", "pread", "later", "close", "open"}
+CACHED = {"append", "pread", "later", "close", "closed", "open", "reopen"}
 """What the loop may do: it goes to the system's cache or to no disk at all. `open` is of a segment that is there."""
 SEGMENT = 1 << 20
 BIG = 700_000
@@ -51,8 +51,8 @@ SETTINGS: dict[str, Any] = {
 class WatchedFiles(DiskFiles):
     """Remembers which thread called what."""
 
-    def __init__(self, root: str | Path) -> None:
-        super().__init__(root)
+    def __init__(self, root: str | Path, most_open: int) -> None:
+        super().__init__(root, most_open)
         self.calls: set[tuple[str, str, str]] = set()
 
     def __getattribute__(self, name: str) -> Any:
@@ -97,8 +97,8 @@ class _WatchedFile:
 def watched(monkeypatch: pytest.MonkeyPatch) -> list[WatchedFiles]:
     opened: list[WatchedFiles] = []
 
-    def files(root: str) -> WatchedFiles:
-        opened.append(WatchedFiles(root))
+    def files(root: str, most_open: int) -> WatchedFiles:
+        opened.append(WatchedFiles(root, most_open))
         return opened[-1]
 
     monkeypatch.setattr("coterie.broker.broker.DiskFiles", files)

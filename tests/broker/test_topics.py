@@ -121,7 +121,7 @@ def test_defaults_and_assignments_say_how_many_partitions() -> None:
         (NewTopic(name="old_one", num_partitions=1), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (NewTopic(name="t", num_partitions=0), ErrorCode.INVALID_PARTITIONS),
         (NewTopic(name="t", num_partitions=-2), ErrorCode.INVALID_PARTITIONS),
-        (NewTopic(name="t", num_partitions=2**31 - 1), ErrorCode.INVALID_PARTITIONS),
+        (NewTopic(name="t", num_partitions=2**31 - 1), ErrorCode.POLICY_VIOLATION),
         (NewTopic(name="t", num_partitions=1, replication_factor=2), ErrorCode.INVALID_REPLICATION_FACTOR),
         (NewTopic(name="t", num_partitions=1, replication_factor=0), ErrorCode.INVALID_REPLICATION_FACTOR),
         (NewTopic(name="t", num_partitions=1, replication_factor=-2), ErrorCode.INVALID_REPLICATION_FACTOR),

@@ -34,6 +34,8 @@ class Changes:
         self._mistaken = mistaken
         self.waiting: deque[tuple[Call | None, Judge]] = deque()
         self._under_way: tuple[Call | None, Step] | None = None
+        self.is_closing = False
+        """The broker is being stopped: what takes long need not be begun any more."""
 
     def ask(self, call: Call | None, judge: Judge) -> None:
         """`call` is the request it is about, if there is one."""

@@ -65,11 +65,11 @@ class Leadership:
     def new_places(self, topic: str, numbers: range, homes: Mapping[int, int]) -> dict[Partition, Place]:
         return placement.new_places(topic, numbers, homes, self.nodes, self.up)
 
-    def keeping(self, topic: Topic, new: Mapping[Partition, Place]) -> Change[None] | None:
+    def keeping(self, topics: Iterable[Topic], new: Mapping[Partition, Place]) -> Change[None] | None:
         """To be done before these are created; None if they are where one would look for them."""
         if all(place == placement.default_place(key, self.nodes) for key, place in new.items()):
             return None
-        return self._keeping(new, {**self._cluster.directory.topics, topic.name: topic}.values())
+        return self._keeping(new, {**self._cluster.directory.topics, **{one.name: one for one in topics}}.values())
 
     def _keeping(self, new: Mapping[Partition, Place], topics: Iterable[Topic]) -> Change[None]:
         places, known = {**self.places, **new}, list(topics)

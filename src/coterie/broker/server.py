@@ -140,6 +140,7 @@ class Server:
         for link in self.links:
             link.stop_reading()
         self.cluster.cleaner.stop()
+        self.cluster.changes.is_closing = True
         await self._all_written()  # commits and batches under way are answered as they end
         self.perform(self.cluster.stop(clock_ms()))
         self.look_ahead()

@@ -110,6 +110,12 @@ class Settings:
     auto_create_topics_enable: bool = setting(
         TOPICS, True, Flag(), "A topic that is asked for and not there is created."
     )
+    coterie_max_partitions: int = setting(
+        TOPICS,
+        20_000,
+        int32(1),
+        "Partitions of all topics together; to create more is refused with POLICY_VIOLATION. Kafka has no such limit.",
+    )
     delete_topic_enable: bool = setting(TOPICS, True, Flag(), "Topics may be deleted.")
     unclean_leader_election_enable: bool = setting(
         TOPICS, False, Flag(), "A replica that is behind may lead.", unused=_ONE_REPLICA

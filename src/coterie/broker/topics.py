@@ -8,7 +8,7 @@ from coterie.apis import describe_topic_partitions, metadata
 from coterie.broker.calls import Call
 from coterie.broker.placement import NOBODY, Place
 from coterie.broker.refusals import TopicError
-from coterie.broker.topic_changes import Made, ensure_from, is_internal
+from coterie.broker.topic_changes import Made, by_default, create_each, is_internal
 from coterie.errors import ErrorCode
 from coterie.log import Topic
 from coterie.log.topics import is_legal_name
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from coterie.broker.node import Node
 
 __all__ = ["HANDLERS"]
+
+
+CREATED_WITHIN_MS = 10_000
+"""Topics that are created because somebody asks: who asks for more at a time is told of the others later."""
+LATER = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
+"""Who asked for a topic asks again: then it is made, or there."""
 
 
 # --- Metadata ---------------------------------------------------------------------------------------------------------
@@ -36,8 +42,13 @@ def _metadata(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> No
     if request.topics is not None and request.allow_auto_topic_creation and node.settings.auto_create_topics_enable:
         known = node.directory.topics
         missing = [asked.name for asked in request.topics if asked.name is not None and asked.name not in known]
-    node.change_each(
-        call, missing, ensure_from, lambda made: _answer(node, request, dict(zip(missing, made, strict=True)))
+    wanted = [by_default(node.cluster, name) for name in missing]
+    create_each(
+        node,
+        call,
+        wanted,
+        CREATED_WITHIN_MS,
+        lambda made: _answer(node, request, dict(zip(missing, made, strict=True))),
     )
 
 
@@ -79,7 +90,9 @@ def _asked(node: Node, asked: metadata.Topic, made: dict[str, Made]) -> metadata
     if not is_legal_name(asked.name):
         return metadata.DescribedTopic(error=ErrorCode.INVALID_TOPIC_EXCEPTION, name=asked.name)
     refused = made.get(asked.name)
-    error_code = refused.code if isinstance(refused, TopicError) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if isinstance(refused, TopicError) and refused.code not in LATER:
+        error_code = refused.code
     return metadata.DescribedTopic(error=error_code, name=asked.name)
 
 

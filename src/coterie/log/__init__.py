@@ -14,7 +14,7 @@ from coterie.log.compacting import Compaction
 from coterie.log.compaction import Compactable
 from coterie.log.config import UNLIMITED, LogConfig
 from coterie.log.deleted import DeletedSegment, remove_files, rename_files
-from coterie.log.directory import DataDirectory, Opening, Topic, remove_directory
+from coterie.log.directory import SLICE, Creation, DataDirectory, Opening, Topic, remove_directory
 from coterie.log.errors import (
     DirectoryError,
     DiskError,
@@ -36,11 +36,13 @@ from coterie.log.swapping import offer, swap, withdraw
 from coterie.log.validation import Origin
 
 __all__ = [
+    "SLICE",
     "UNLIMITED",
     "Appended",
     "Change",
     "Compactable",
     "Compaction",
+    "Creation",
     "Cut",
     "DataDirectory",
     "DeletedSegment",

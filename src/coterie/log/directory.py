@@ -13,7 +13,7 @@ a marker of a clean stop. What Kafka's controllers keep elsewhere, topics and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from uuid import UUID
@@ -39,7 +39,7 @@ from coterie.log.own_files import META, TOPICS
 from coterie.log.partition import PartitionLog
 from coterie.log.topics import Topic, Topics, is_legal_name, read_topics, write_topics
 
-__all__ = ["DataDirectory", "Opening", "Topic", "remove_directory"]
+__all__ = ["SLICE", "Creation", "DataDirectory", "Opening", "Topic", "remove_directory"]
 
 LOCK_FILE = ".lock"
 CLEAN_FILE = ".kafka_cleanshutdown"
@@ -49,6 +49,9 @@ COMPACTED = "cleaner-offset-checkpoint"
 PARTITION_FILE = "partition.metadata"
 _DELETE, _STRAY = "-delete", "-stray"
 _META_VERSION = "1"
+
+SLICE = 64
+"""Partitions that are created at a time; flushes wait for no more than these."""
 
 Partition = tuple[str, int]
 
@@ -303,6 +306,12 @@ class DataDirectory:
             raise DirectoryError(f"topic {topic.name!r} exists")
         return self._with(topic, range(topic.partitions), f"cannot create {topic.name!r}", now_ms)
 
+    def create(self, topics: Sequence[Topic], now_ms: int) -> Creation:
+        """Topics, or the new partitions of those that exist, a slice at a time and durable all at once."""
+        known = self.topics
+        news = [(one, range(known[one.name].partitions if one.name in known else 0, one.partitions)) for one in topics]
+        return Creation(self, news, now_ms)
+
     def add_partitions(self, name: str, partitions: int, now_ms: int) -> Change[None]:
         """The topic with as many partitions; never fewer than before."""
         topic = self.topics[name]
@@ -317,32 +326,39 @@ class DataDirectory:
 
     def _with(self, topic: Topic, new: range, failing: str, now_ms: int) -> Change[None]:
         """`topic` instead of the one of its name, with logs for its `new` partitions."""
+        return Creation(self, [(topic, new)], now_ms, failing).at_once()
 
-        def work() -> dict[Partition, PartitionLog]:
-            logs: dict[Partition, PartitionLog] = {}
-            try:
-                self._make_way(topic.name, new)
-                for partition in new:
-                    log = logs[topic.name, partition] = self._open_log(topic, partition, now_ms)
-                    log.lead(0)()
-                if new:  # a topic that is named has its directories: who finds none has lost them
-                    self._files.sync_directory()
-                self._write_topics({**self.topics, topic.name: topic}, self._deleted)
-            except OSError as error:
-                self._unmake(topic.name, new, logs.values())
-                raise LogWriteError.of(failing, error) from error
-            return logs
+    def make_logs(self, topic: Topic, new: Sequence[int], now_ms: int) -> dict[Partition, PartitionLog]:
+        """New empty logs; on any thread. If it fails there are none."""
+        logs: dict[Partition, PartitionLog] = {}
+        try:
+            self._make_way(topic.name, new)
+            for partition in new:
+                log = logs[topic.name, partition] = self._open_log(topic, partition, now_ms)
+                log.lead(0)()
+        except OSError:
+            self.unmake_logs(logs)
+            for partition in new:
+                with suppress(OSError):
+                    remove_directory(self._files, _path(topic.name, partition))
+            raise
+        return logs
 
-        def take(logs: dict[Partition, PartitionLog]) -> None:
+    def keep_topics(self, topics: Sequence[Topic], logs: Mapping[Partition, PartitionLog]) -> None:
+        """From now on there are these as well, or instead of those of the same name; on any thread."""
+        if logs:  # a topic that is named has its directories: who finds none has lost them
+            self._files.sync_directory()
+        self._write_topics({**self.topics, **{topic.name: topic for topic in topics}}, self._deleted)
+
+    def take_topics(self, topics: Sequence[Topic], logs: Mapping[Partition, PartitionLog]) -> None:
+        self.logs |= logs
+        for topic in topics:
             self.topics[topic.name] = topic
-            self.logs |= logs
             config = self._config_of(topic)
             for partition in range(topic.partitions):
                 self.logs[topic.name, partition].config = config
 
-        return Change(work, take)
-
-    def _make_way(self, name: str, new: range) -> None:
+    def _make_way(self, name: str, new: Sequence[int]) -> None:
         """What was kept of a topic of this name that is gone must not become part of the new one."""
         for partition in new:
             path = _path(name, partition)
@@ -353,12 +369,12 @@ class DataDirectory:
             if not stale.isdisjoint(offsets):
                 self._keep(file, {key: offset for key, offset in offsets.items() if key not in stale})
 
-    def _unmake(self, name: str, new: range, logs: Iterable[PartitionLog]) -> None:
-        for log in logs:
+    def unmake_logs(self, logs: Mapping[Partition, PartitionLog]) -> None:
+        """Remove logs that belong to no topic; on any thread."""
+        for log in logs.values():
             log.release()
-        for partition in new:
             with suppress(OSError):  # then it is in the way of the next one, which sets it aside
-                remove_directory(self._files, _path(name, partition))
+                remove_directory(self._files, log.path)
 
     def delete_topic(self, name: str) -> Change[list[PartitionLog]]:
         """The topic is gone when this is done; its logs are for `clear_away`."""
@@ -486,6 +502,58 @@ class DataDirectory:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+class Creation:
+    """Topics and partitions that are being created: some logs with each change, and all of it counts with the last.
+
+    The disk has other things to do in between. If a change fails, or `undo` was run, nothing is left of it.
+    """
+
+    def __init__(
+        self, directory: DataDirectory, news: Sequence[tuple[Topic, range]], now_ms: int, failing: str = ""
+    ) -> None:
+        """Each topic with the numbers of its new partitions."""
+        self._directory = directory
+        self._topics = [topic for topic, _ in news]
+        self._todo = [(topic, new[at : at + SLICE]) for topic, new in news for at in range(0, len(new), SLICE)]
+        self._now_ms = now_ms
+        self._failing = failing or f"cannot create {', '.join(repr(topic.name) for topic in self._topics[:3])}"
+        self._logs: dict[Partition, PartitionLog] = {}
+        self.is_done = False
+
+    def next(self) -> Change[None]:
+        """What is to be done next, as long as it is not done."""
+        return Change(self._slice, self._take)
+
+    def at_once(self) -> Change[None]:
+        def work() -> None:
+            while not self.is_done:
+                self._slice()
+
+        return Change(work, self._take)
+
+    def undo(self) -> Change[None]:
+        """Instead of what is still to be done."""
+        return Change(lambda: self._directory.unmake_logs(self._logs), lambda _: None)
+
+    def _slice(self) -> None:
+        try:
+            made = 0
+            while self._todo and (not made or made + len(self._todo[0][1]) <= SLICE):
+                topic, new = self._todo.pop(0)
+                self._logs |= self._directory.make_logs(topic, new, self._now_ms)
+                made += len(new)
+            if not self._todo:
+                self._directory.keep_topics(self._topics, self._logs)
+                self.is_done = True
+        except OSError as error:
+            self._directory.unmake_logs(self._logs)
+            raise LogWriteError.of(self._failing, error) from error
+
+    def _take(self, _: None) -> None:
+        if self.is_done:
+            self._directory.take_topics(self._topics, self._logs)
 
 
 def remove_directory(files: Files, path: str) -> None:

@@ -49,7 +49,9 @@ class PartitionLog:
         self.config = config
         self.log_start = 0
         self._active_since_ms = now_ms
-        self._flushing = Flushing(files, path, is_new=not files.exists(path))
+        self._is_new = not files.exists(path)
+        """It was made by us, and nothing was ever written to it."""
+        self._flushing = Flushing(files, path, is_new=self._is_new)
         self._has_torn_tail = False
         self._cut_to: int | None = None
         self._is_untouched = False
@@ -198,7 +200,7 @@ class PartitionLog:
         return header.base_offset
 
     def _store(self, buffer: Buffer, placed: list[BatchHeader], now_ms: int) -> None:
-        self._is_untouched = False
+        self._is_untouched = self._is_new = False
         try:
             self._roll_if_full(len(buffer), placed, now_ms)
             self._write(buffer, placed)
@@ -469,6 +471,9 @@ class PartitionLog:
 
     def close(self) -> None:
         """Leave the log so that opening it `clean` reads next to nothing."""
+        if self._is_new:  # an opening makes what it misses
+            self.release()
+            return
         if self._is_untouched:
             with writing(f"cannot close {self.path}"):
                 self._flushing.sync_new_names()
