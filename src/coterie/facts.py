@@ -16,6 +16,7 @@ __all__ = [
     "AssignmentFailed",
     "AssignmentStored",
     "Cause",
+    "ClockSet",
     "Fact",
     "GroupCreated",
     "GroupDied",
@@ -244,6 +245,16 @@ class Mistake(Fact):
 
     doing: str
     trace: str
+
+
+@dataclass(slots=True)
+class ClockSet(Fact):
+    """The wall clock was set, or the machine slept: times from here on are this much later; `group_id` is empty.
+
+    What began before and has not ended is measured by adding `by_ms` to when it began.
+    """
+
+    by_ms: int
 
 
 @dataclass(slots=True)

@@ -37,7 +37,7 @@ class BrokerBehindProxy(Broker):
         self._port = proxy.sockets[0].getsockname()[1]
         self._addresses = [f"127.0.0.1:{self._port}"]
         server = await Server.start(
-            lambda: open_cluster(self._data, self._settings, "os"),
+            lambda wall: open_cluster(self._data, self._settings, "os", wall=wall),
             self._tell,
             "127.0.0.1",
             0,

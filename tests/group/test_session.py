@@ -130,3 +130,21 @@ def test_a_commit_counts_as_a_sign_of_life_even_if_every_partition_fails(group: 
     group.advance(ms=1_000)
     a.commits({"t:0": 1}, metadata="x" * 5_000, expect="OFFSET_METADATA_TOO_LARGE")
     assert group.group.members[a.member_id].deadline_ms == group.world.now_ms + 10_000
+
+
+def test_a_member_whose_commit_waits_for_the_disk_does_not_expire() -> None:
+    """Its heartbeats wait behind the commit for our answer; when it has one, its session ends as any other."""
+    group = Story(offsets_commit_timeout_ms=60_000)
+    a, b = group.stable("a", "b", session=6_000)
+    group.hold_writes()
+    group.advance(ms=5_000)
+    b.beats(expect="ok")
+    a.commits({"t:0": 1}, expect=PARKED)
+    group.advance(ms=4_999)
+    b.beats(expect="ok")
+    group.expect(state=State.STABLE, members=["a", "b"])
+    group.advance(ms=5_999)
+    b.beats(expect="ok")
+    group.end_writes()
+    group.advance(ms=6_000)
+    group.told(MemberExpired, member_id=a.member_id)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from coterie.facts import AssignmentStored, Cause, Fact, RoundStarted
+from coterie.facts import AssignmentStored, Cause, ClockSet, Fact, RoundStarted
 from coterie.group import State
 from coterie.ledger import Ledger, Outcome, fold
 from coterie.stories import Story
@@ -171,3 +171,21 @@ def test_a_reason_is_told_without_what_clients_say_as_a_matter_of_course(
 ) -> None:
     group.stable("a")
     assert replace(group.rounds[-1], reason=said).told_reason == told
+
+
+@pytest.mark.parametrize("by_ms", [3_600_000, -3_600_000])
+def test_durations_are_the_same_though_the_clock_was_set_meanwhile(group: Story, by_ms: int) -> None:
+    a, b = group.stable("a", "b", assignments={"a": gives(t=[0]), "b": gives(t=[1])}, session=60_000)
+    a.joins()
+    group.advance(ms=2_000)
+    b.joins()
+    group.advance(ms=3_000)
+    a.syncs({"a": gives(t=[0]), "b": gives(t=[1])})
+    told = group.world.facts
+    for step in range(1, len(told)):
+        later = [replace(fact, at_ms=fact.at_ms + by_ms) for fact in told[step:]]
+        ledger = Ledger()
+        for fact in [*told[:step], ClockSet(told[step].at_ms + by_ms, "", by_ms), *later]:
+            ledger.tell(fact)
+        for one, other in zip(ledger.rounds_of("g"), fold(told), strict=True):
+            assert (one.join_ms, one.sync_ms, one.unowned_ms) == (other.join_ms, other.sync_ms, other.unowned_ms)

@@ -18,13 +18,14 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from uuid import UUID, uuid4  # noqa: TID251  the dice of the real world are thrown here
 
-from coterie.broker.clock import clock_ms
+from coterie.broker.clock import wall_ms
 from coterie.broker.cluster import Cluster, check_nodes
 from coterie.broker.guard import files_of_logs
 from coterie.broker.server import Server, run_in_loop
 from coterie.broker.settings import Settings
 from coterie.errors import CoterieError
 from coterie.facts import Fact
+from coterie.group.wall_clock import WallClock
 from coterie.ledger import Ledger, Round
 from coterie.log import DiskFiles, Files, MemoryFiles
 
@@ -38,7 +39,13 @@ def fresh_id() -> UUID:
     return uuid4()
 
 
-def open_cluster(data: str | os.PathLike[str] | None, settings: Settings, flush: Flush, nodes: int = 1) -> Cluster:
+def open_cluster(
+    data: str | os.PathLike[str] | None,
+    settings: Settings,
+    flush: Flush,
+    nodes: int = 1,
+    wall: WallClock | None = None,
+) -> Cluster:
     """`data` None: nothing touches the disk."""
     allowed_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most_open = files_of_logs(allowed_files)
@@ -48,7 +55,7 @@ def open_cluster(data: str | os.PathLike[str] | None, settings: Settings, flush:
         Path(data).mkdir(parents=True, exist_ok=True)
         files = DiskFiles(data, most_open)
     sync = data is not None and flush == "sync"
-    cluster = Cluster(files, settings, clock_ms(), fresh_id=fresh_id, sync=sync, nodes=nodes)
+    cluster = Cluster(files, settings, wall_ms(), fresh_id=fresh_id, sync=sync, nodes=nodes, wall=wall)
     cluster.flusher.most_journaled = most_open // 2  # the file of a log that is not synced stays open
     cluster.data_path = "memory" if data is None else str(Path(data).resolve())
     return cluster
@@ -179,7 +186,7 @@ class Broker:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         server = self._server = await Server.start(
-            lambda: open_cluster(self._data, self._settings, self._flush, self._nodes),
+            lambda wall: open_cluster(self._data, self._settings, self._flush, self._nodes, wall),
             self._tell,
             self._host,
             self._port,

@@ -108,7 +108,7 @@ class Cleaner:
             if not log.config.compacts or log in self._given_up:
                 continue
             try:
-                plan = log.compactable(cluster.directory.compacted_to(key), now_ms)
+                plan = log.compactable(cluster.directory.compacted_to(key), cluster.wall.surely(now_ms))
             except LogError as error:
                 cluster.tell_trouble(str(error), now_ms)
                 continue
@@ -126,7 +126,8 @@ class Cleaner:
     def _begin(self, key: tuple[str, int], log: PartitionLog, plan: Compactable, now_ms: int) -> None:
         cluster = self._cluster
         buffer_bytes = cluster.settings.log_cleaner_dedupe_buffer_size
-        work = Compaction(cluster.files, log.path, plan, log.config, log.last_of_producers(), buffer_bytes, now_ms)
+        wall_ms = cluster.wall.surely(now_ms)
+        work = Compaction(cluster.files, log.path, plan, log.config, log.last_of_producers(), buffer_bytes, wall_ms)
         self._round = _Round(key, log, plan, work)
         self._start(work.look_through(), self._looked_through)
 

@@ -42,8 +42,9 @@ from coterie.broker.upkeep import (
 )
 from coterie.coordinator import Timers
 from coterie.errors import CoterieError
-from coterie.facts import Fact, Mistake
+from coterie.facts import ClockSet, Fact, Mistake
 from coterie.group.effects import Tell
+from coterie.group.wall_clock import WallClock
 from coterie.log import DataDirectory, Files, LogConfig, PartitionLog, Topic
 from coterie.wire.offsets_topic import OFFSETS_TOPIC
 
@@ -68,12 +69,14 @@ class Cluster:
         fresh_id: Callable[[], UUID],
         sync: bool,
         nodes: int = 1,
+        wall: WallClock | None = None,
     ) -> None:
         """`fresh_id` are the dice: ids of members, topics and the cluster. Nodes are numbered from `node.id` on."""
         check_nodes(nodes)
         self.files = files
         self.settings = settings
         self.fresh_id = fresh_id
+        self.wall = WallClock() if wall is None else wall
         self.directory = DataDirectory.open(
             files,
             now_ms,
@@ -159,6 +162,13 @@ class Cluster:
     def toil_ended(self, event: ToilEnded, now_ms: int) -> list[Effect]:
         self.now_ms = now_ms
         self.cleaner.ended(event, now_ms)
+        return self.take(now_ms)
+
+    def clock_was_set(self, by_ms: int, now_ms: int) -> list[Effect]:
+        """The wall clock: told to whoever measures by the times of facts."""
+        fact = ClockSet(now_ms, "", by_ms)
+        self.tell(fact)
+        self.kept_facts.add(fact, now_ms)
         return self.take(now_ms)
 
     def _flushed(self, event: FlushEnded, now_ms: int) -> None:
@@ -294,6 +304,8 @@ class Cluster:
         self.out.append(Do(what, work))
 
     def tell(self, fact: Fact) -> None:
+        """A fact has the time of its event, and is told with the wall clock's."""
+        fact.at_ms = self.wall.at(fact.at_ms)
         self.out.append(Tell(fact))
 
     def tell_trouble(self, what: str, now_ms: int) -> None:

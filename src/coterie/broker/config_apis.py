@@ -74,7 +74,7 @@ def _next(node: Node, call: Call, response: Any, changes: list[tuple[str, dict[s
                     result.error, result.message = outcome.code, str(outcome)
         return _next(node, call, response, others, at_ms)
 
-    return Step(node.directory.set_configs(name, configs, now_ms), then)
+    return Step(node.directory.set_configs(name, configs, node.cluster.wall.at(now_ms)), then)
 
 
 HANDLERS = {

@@ -35,11 +35,12 @@ class GroupLogs:
         if log is None:
             self._ended(batch, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
             return
+        at_ms = node.cluster.wall.at(now_ms)
         try:
             if batch.producer_id is None:
-                batch.then.base_offset = log.append_own(batch.records, now_ms)
+                batch.then.base_offset = log.append_own(batch.records, at_ms)
             else:
-                batch.then.base_offset = log.append(_packed(batch, now_ms), now_ms, Origin.COORDINATOR).base_offset
+                batch.then.base_offset = log.append(_packed(batch, at_ms), at_ms, Origin.COORDINATOR).base_offset
         except LogError as error:
             node.tell_trouble(str(error), now_ms)
             self._ended(batch, error.code, now_ms)
@@ -66,15 +67,15 @@ class GroupLogs:
             node.follow(node.coordinator.loaded(partition, now_ms), now_ms)
 
 
-def _packed(batch: Batch, now_ms: int) -> bytearray:
+def _packed(batch: Batch, at_ms: int) -> bytearray:
     """Of a transaction, or the marker that ends one."""
     assert batch.producer_id is not None
     if batch.marker is not None:
         marker = EndMarker(batch.marker, 0)
         producer_id, producer_epoch = batch.producer_id, batch.producer_epoch
-        return build_marker(marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms)
+        return build_marker(marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=at_ms)
     builder = BatchBuilder(NO_LIMIT)
-    builder.extend(batch.records, now_ms)
+    builder.extend(batch.records, at_ms)
     return builder.finish(producer_id=batch.producer_id, producer_epoch=batch.producer_epoch, is_transactional=True)
 
 

@@ -69,7 +69,7 @@ class KeptFacts:
         assert log is not None
         records = [BatchRecord(fact.group_id.encode(), write_fact(fact), fact.at_ms) for fact in facts]
         try:
-            log.append(build_batch(records), now_ms, Origin.COORDINATOR)
+            log.append(build_batch(records), self._cluster.wall.at(now_ms), Origin.COORDINATOR)
         except LogError as error:
             self._lost(str(error), now_ms)
         else:

@@ -47,7 +47,7 @@ class Node:
         self.led: dict[Partition, PartitionLog] = {}
         """The partitions this node leads."""
         self.timers = cluster.timers
-        self.coordinator = Coordinator(settings.coordinator, cluster.timers)
+        self.coordinator = Coordinator(settings.coordinator, cluster.timers, cluster.wall)
         self.group_logs = GroupLogs(self)
         self.group_loads = GroupLoads(self)
         self._routes = {key: Route(by_key[key], by_key[key].module, handle) for key, handle in HANDLERS.items()}
@@ -211,5 +211,6 @@ class Node:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _tell(self, effect: Tell, now_ms: int) -> None:
+        effect.fact.at_ms = self.cluster.wall.at(effect.fact.at_ms)
         self.cluster.out.append(effect)
         self._kept_facts.add(effect.fact, now_ms)

@@ -142,7 +142,7 @@ def _append(
 ) -> None:
     node = production.node
     try:
-        appended = log.append(records or b"", now_ms)
+        appended = log.append(records or b"", node.cluster.wall.at(now_ms))
     except (LogError, BatchError) as error:
         answer.error, answer.message = error.code, str(error)
         if isinstance(error, BatchError):

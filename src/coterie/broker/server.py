@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from coterie.broker.calls import Connection
-from coterie.broker.clock import clock_ms
+from coterie.broker.clock import LOOK_EVERY_MS, Clock, wall_ms
 from coterie.broker.cluster import Cluster
 from coterie.broker.effects import Close, Do, Effect, Flush, FlushEnded, Send, Toil, ToilEnded, Work, WorkEnded
 from coterie.broker.facts import ConnectionDropped, Trouble
@@ -25,10 +25,13 @@ from coterie.broker.telling import Telling
 from coterie.broker.turns import TURN_MS, Turns
 from coterie.errors import CoterieError
 from coterie.facts import Fact
+from coterie.group.wall_clock import WallClock
 
 __all__ = ["Server", "run_in_loop"]
 
 STOP_GRACE_S = 5.0
+READS_AT_LEAST, READS_AT_MOST = 2, 20
+"""How often sockets are read before timers ring: twice, and more often while requests are put off (`turns.py`)."""
 _FLUSHES_TO_WAIT_FOR = 4
 """What a node has written is durable with the flush under way or the next; changes of the directory come in between."""
 
@@ -48,7 +51,10 @@ class Server:
         self.ports: list[Port] = []
         self.held_back: set[Link] = set()
         self._loop = asyncio.get_running_loop()
-        self._alarm: asyncio.TimerHandle | None = None
+        self._clock = Clock()
+        self.now_ms = self._clock.now_ms
+        self._look_again: asyncio.TimerHandle | None = None
+        self._alarm: asyncio.Handle | None = None
         self._alarm_ms: int | None = None
         self._disk = ThreadPoolExecutor(1, "coterie-disk")
         self._chores = ThreadPoolExecutor(1, "coterie-chores")
@@ -80,7 +86,7 @@ class Server:
     @classmethod
     async def start(
         cls,
-        open_cluster: Callable[[], Cluster],
+        open_cluster: Callable[[WallClock], Cluster],
         tell: Callable[[Fact], None],
         host: str,
         port: int,
@@ -95,13 +101,13 @@ class Server:
                 taken = Port(*_further((host, port), index), told, server)
                 await taken.take()
                 server.ports.append(taken)
-            server._open(open_cluster())
+            server._open(open_cluster(server._clock.wall))
         except BaseException:
             server._close_ports()
             server._let_go()
             raise
         try:
-            server.perform(server.cluster.start(clock_ms()))
+            server.perform(server.cluster.start(server.now_ms()))
             server.look_ahead()
             for each in server.ports:
                 await each.listener.start_serving()
@@ -112,6 +118,7 @@ class Server:
             server._let_go()
             raise
         server._close_silent()
+        server._look_at_clock()
         return server
 
     def _open(self, cluster: Cluster) -> None:
@@ -142,7 +149,7 @@ class Server:
         self.cluster.cleaner.stop()
         self.cluster.changes.is_closing = True
         await self._all_written()  # commits and batches under way are answered as they end
-        self.perform(self.cluster.stop(clock_ms()))
+        self.perform(self.cluster.stop(self.now_ms()))
         self.look_ahead()
         await self._all_written()
         await self._say_goodbye(self.ports)
@@ -152,7 +159,7 @@ class Server:
             self._let_go()
 
     def _let_go(self) -> None:
-        for timer in (self._alarm, self._sweep):
+        for timer in (self._alarm, self._sweep, self._look_again):
             if timer is not None:
                 timer.cancel()
         self._telling.close()
@@ -268,7 +275,7 @@ class Server:
         idle_ms = self.cluster.settings.connections_max_idle_ms
         if idle_ms < 0:
             return
-        now_ms = clock_ms()
+        now_ms = self.now_ms()
         for link in self.links:
             why = silence_of(link.connection, now_ms - link.heard_ms, link.arriving_ms(now_ms), idle_ms)
             if why is not None:
@@ -285,13 +292,13 @@ class Server:
                 self._loop.call_later(0 if connection.is_full else STOP_GRACE_S, transport.abort)
 
     def _log_drop(self, connection: Connection, why: str) -> None:
-        self.tell(ConnectionDropped(clock_ms(), "", connection.host, why))
+        self.tell(ConnectionDropped(wall_ms(), "", connection.host, why))
 
     # --- effects ------------------------------------------------------------------------------------------------------
 
     def run(self, what: str, event: Callable[[int], Sequence[Effect]]) -> None:
         """An event that no client is to blame for: a mistake of ours in it is told, and the broker goes on."""
-        now_ms = clock_ms()
+        now_ms = self.now_ms()
         try:
             effects = event(now_ms)
         except Exception:  # noqa: BLE001
@@ -322,7 +329,7 @@ class Server:
             if not self._ready:
                 break
             link = self._ready[0][1].link
-            effects = self.cluster.go_on(clock_ms())
+            effects = self.cluster.go_on(self.now_ms())
 
     def put_off(self, connection: Connection, frame: bytes) -> None:
         """To be looked at when the others have been."""
@@ -332,13 +339,13 @@ class Server:
         self.turns.queue.append(connection)
 
     def _catch_up(self) -> None:
-        queue, began_ms = self.turns.queue, clock_ms()
-        while queue and clock_ms() - began_ms < TURN_MS:
+        queue, began_ms = self.turns.queue, self.now_ms()
+        while queue and self.now_ms() - began_ms < TURN_MS:
             connection = queue.popleft()
             self._ready.append((connection.link.port.node, connection))
             self.perform(())
         self.look_ahead()
-        self.turns.worked(clock_ms())
+        self.turns.worked(self.now_ms())
         if queue:
             self._loop.call_soon(self._catch_up)
 
@@ -369,11 +376,26 @@ class Server:
             self._alarm = None
         self._alarm_ms = next_ms
         if next_ms is not None:
-            self._alarm = self._loop.call_later(max(0, next_ms - clock_ms()) / 1000, self._ring)
+            self._alarm = self._loop.call_later(max(0, next_ms - self.now_ms()) / 1000, self._ring)
 
     def _ring(self) -> None:
+        """Timers judge by what was received, so what has arrived is read first: we may be late."""
+        self._alarm = self._loop.call_soon(self._ring_after, READS_AT_MOST)
+
+    def _ring_after(self, reads: int) -> None:
+        """The loop reads from every socket between two calls; what it puts off is waited for, but not for ever."""
+        if reads > READS_AT_MOST - READS_AT_LEAST or (reads and self.turns.queue):
+            self._alarm = self._loop.call_soon(self._ring_after, reads - 1)
+            return
         self._alarm = self._alarm_ms = None
         self.run("a timer", self.cluster.ring)
+
+    def _look_at_clock(self) -> None:
+        """Often enough to know by a gap that nothing could be done for a while."""
+        by_ms = self._clock.look()
+        if by_ms:
+            self.run("a clock that was set", lambda now_ms: self.cluster.clock_was_set(by_ms, now_ms))
+        self._look_again = self._loop.call_later(LOOK_EVERY_MS / 1_000, self._look_at_clock)
 
     def _flush(self) -> None:
         """When all that had arrived has been looked at: one flush for all of it."""
@@ -407,7 +429,7 @@ class Server:
         try:
             effect.work()
         except OSError as error:
-            self._loop.call_soon_threadsafe(self.tell, Trouble(clock_ms(), "", f"{effect.what}: {error}"))
+            self._loop.call_soon_threadsafe(self.tell, Trouble(wall_ms(), "", f"{effect.what}: {error}"))
 
 
 def run_in_loop(coroutine: Any) -> Any:

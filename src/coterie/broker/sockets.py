@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from coterie.broker.calls import Connection
-from coterie.broker.clock import clock_ms
 from coterie.broker.node import Node
 from coterie.broker.quick_heartbeat import HEARTBEAT, QuickHeartbeat
 from coterie.errors import CoterieError, MalformedError
@@ -58,7 +57,7 @@ class Link(asyncio.Protocol):
         self._is_weighed = False
         """The guard knows that we hold something for it."""
         self.connection = Connection("", self)
-        self.heard_ms = clock_ms()
+        self.heard_ms = server.now_ms()
         self.request_since_ms = 0
         """When the request that is still arriving began to; 0 if none is."""
         self.unsent = 0
@@ -84,7 +83,7 @@ class Link(asyncio.Protocol):
             server.drop(connection, str(error))
             return
         node = self.port.node
-        self.heard_ms = now_ms = clock_ms()
+        self.heard_ms = now_ms = server.now_ms()
         for frame in frames:
             if connection.is_closed:
                 return
@@ -97,7 +96,7 @@ class Link(asyncio.Protocol):
                 server.put_off(connection, frame)
                 continue
             server.perform(node.received(connection, frame, now_ms))
-            server.turns.worked(clock_ms())
+            server.turns.worked(server.now_ms())
         server.look_ahead()
         if connection.waiting:
             self.hold_back()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from traceback import format_exc
 
-from coterie.broker.clock import clock_ms
+from coterie.broker.clock import wall_ms
 from coterie.broker.quiet import PERIOD_MS, Quiet
 from coterie.facts import Fact
 
@@ -31,7 +31,7 @@ class Telling:
 
     def _tell_sums(self) -> None:
         self._timer = None
-        for each in self._quiet.sums(clock_ms()):
+        for each in self._quiet.sums(wall_ms()):
             self._tell(each)
 
     def _tell(self, fact: Fact) -> None:

@@ -113,7 +113,7 @@ def create(cluster: Cluster, wanted: Sequence[Wanted], now_ms: int) -> Step | No
         for one, topic in zip(accepted, topics, strict=True):
             one.done(topic)
 
-    return _kept_first(cluster, topics, places, cluster.directory.create(topics, now_ms), then)
+    return _kept_first(cluster, topics, places, cluster.directory.create(topics, cluster.wall.at(now_ms)), then)
 
 
 def _kept_first(
@@ -447,7 +447,7 @@ def _grow(
     topic = cluster.directory.topics[asked.name]
     places = cluster.leadership.new_places(asked.name, range(topic.partitions, asked.count), homes)
     grown = replace(topic, partitions=asked.count)
-    return _kept_first(cluster, [grown], places, cluster.directory.create([grown], now_ms), then)
+    return _kept_first(cluster, [grown], places, cluster.directory.create([grown], cluster.wall.at(now_ms)), then)
 
 
 def _check_growth(node: Node, asked: create_partitions.Topic) -> Mapping[int, int]:

@@ -38,7 +38,7 @@ def mend(cluster: Cluster, log: PartitionLog) -> None:
 
     def judge(now_ms: int) -> Step | None:
         is_there = log in cluster.directory.logs.values()
-        return Step(log.mend(now_ms), ended) if is_there and not log.is_in_order else None
+        return Step(log.mend(cluster.wall.surely(now_ms)), ended) if is_there and not log.is_in_order else None
 
     def ended(outcome: LogError | None, now_ms: int) -> None:
         if outcome is not None:
@@ -64,12 +64,13 @@ def checkpoint(cluster: Cluster) -> None:
 def check_retention(cluster: Cluster) -> None:
     def judge(now_ms: int) -> Step | None:
         deleted: list[DeletedSegment] = []
+        wall_ms = cluster.wall.surely(now_ms)
         for log in cluster.directory.logs.values():
             try:
-                deleted += log.retain(now_ms, cluster.flusher.end_of(log))
+                deleted += log.retain(wall_ms, cluster.flusher.end_of(log))
             except LogError as error:
                 cluster.tell_trouble(str(error), now_ms)
-            log.expire_producers(now_ms)
+            log.expire_producers(wall_ms)
         if deleted:
             return Step(cluster.directory.remove_segments(deleted), ended)
         ended(deleted, now_ms)

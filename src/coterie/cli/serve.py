@@ -20,6 +20,7 @@ from coterie.broker.server import Server, run_in_loop
 from coterie.broker.settings import Settings
 from coterie.cli.facts import FactLog
 from coterie.errors import CoterieError
+from coterie.group.wall_clock import WallClock
 
 __all__ = ["serve"]
 
@@ -95,8 +96,8 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop_or_quit, stop)
 
-    def opened() -> Cluster:
-        cluster = open_cluster(data, settings, flush, nodes)
+    def opened(wall: WallClock) -> Cluster:
+        cluster = open_cluster(data, settings, flush, nodes, wall)
         facts.opened(cluster.directory)
         return cluster
 

@@ -15,6 +15,7 @@ from coterie.errors import ErrorCode
 from coterie.facts import RecordsSkipped
 from coterie.group import PRECHECKS
 from coterie.group.effects import Reply, Tell
+from coterie.group.wall_clock import WallClock
 from coterie.javahash import java_hash
 from coterie.messages import (
     DeleteGroup,
@@ -84,10 +85,16 @@ REFUSALS: Mapping[type, Callable[[Any, ErrorCode], Any]] = {
 
 
 class Coordinator:
-    def __init__(self, settings: CoordinatorSettings | None = None, timers: Timers[Any] | None = None) -> None:
+    def __init__(
+        self,
+        settings: CoordinatorSettings | None = None,
+        timers: Timers[Any] | None = None,
+        wall: WallClock | None = None,
+    ) -> None:
         """`timers` may be those of several coordinators: each has groups of its own."""
         self.settings = settings or CoordinatorSettings()
         self.timers: Timers[Any] = Timers() if timers is None else timers
+        self.wall = WallClock() if wall is None else wall
         self.shards: dict[int, Shard] = {}
         self._num_partitions = self.settings.offsets_topic_num_partitions
         self._loading: dict[int, Replay] = {}
@@ -142,8 +149,8 @@ class Coordinator:
 
     def loaded(self, partition: int, now_ms: int) -> list[Outward]:
         replay = self._loading.pop(partition)
-        shard = self.shards[partition] = Shard(partition, self.settings, self.timers, self._tickets)
-        out = shard.load(replay.groups(self.settings.group, now_ms), now_ms)
+        shard = self.shards[partition] = Shard(partition, self.settings, self.timers, self._tickets, self.wall)
+        out = shard.load(replay.groups(self.settings.group, now_ms, self.wall), now_ms)
         if replay.skipped:
             out.append(Tell(RecordsSkipped(now_ms, "", replay.skipped)))
         return out

@@ -32,6 +32,7 @@ from coterie.group.effects import (
     TransactionEnded,
     Written,
 )
+from coterie.group.wall_clock import WallClock
 from coterie.group.write_errors import error_for_client
 from coterie.messages import (
     GroupsListed,
@@ -66,11 +67,17 @@ class _Unwritten:
 
 class Shard:
     def __init__(
-        self, partition: int, settings: CoordinatorSettings, timers: Timers[Any], tickets: Iterator[int] | None = None
+        self,
+        partition: int,
+        settings: CoordinatorSettings,
+        timers: Timers[Any],
+        tickets: Iterator[int] | None = None,
+        wall: WallClock | None = None,
     ) -> None:
         self.partition = partition
         self.settings = settings
         self.timers = timers
+        self.wall = WallClock() if wall is None else wall
         self.groups: dict[str, Group] = {}
         self.open_transactions: dict[int, dict[str, None]] = {}  # producer -> its groups, until the marker
         self._queue: deque[_Unwritten] = deque()
@@ -116,7 +123,7 @@ class Shard:
                 return []
             group = self.groups.get(event.group_id)
             if group is None:
-                group = Group(event.group_id, self.settings.group)  # Dead, unless the event gives it life
+                group = Group(event.group_id, self.settings.group, self.wall)  # Dead, unless the event gives it life
             effects = rule(group, event, now_ms)
             if len(effects) == 1 and type(effects[0]) is Reply:
                 return effects  # type: ignore[return-value]

@@ -23,6 +23,7 @@ from coterie.group.effects import (
 from coterie.group.settings import GroupSettings
 from coterie.group.states import DEAD, State
 from coterie.group.stored_offsets import StoredOffsets
+from coterie.group.wall_clock import WallClock
 from coterie.javahash import MIN_CAPACITY, capacity_for, map_order, spread
 from coterie.messages import (
     CONSUMER,
@@ -131,12 +132,14 @@ class Group:
         "stored",
         "support",
         "unwritten_commits",
+        "wall",
         "writing_generation",
     )
 
-    def __init__(self, group_id: str, settings: GroupSettings) -> None:
+    def __init__(self, group_id: str, settings: GroupSettings, wall: WallClock | None = None) -> None:
         self.group_id = group_id
         self.settings = settings
+        self.wall = WallClock() if wall is None else wall
         self.state: State = DEAD
         self.state_timestamp_ms = -1
         self.in_initial_delay = False

@@ -12,6 +12,7 @@ from coterie.group.join_phase import start_round
 from coterie.group.settings import GroupSettings
 from coterie.group.states import DEAD, EMPTY, STABLE, enter, resume
 from coterie.group.stored_offsets import StoredOffsets
+from coterie.group.wall_clock import WallClock
 from coterie.group.write_errors import error_for_client
 from coterie.messages import CommittedOffset, JoinedGroup, LeftGroup, Protocol, StoredGroup, SyncedGroup
 
@@ -51,14 +52,15 @@ def restore(
     offsets: dict[str, dict[int, CommittedOffset]],
     pending_offsets: Mapping[int, dict[tuple[str, int], CommittedOffset]],
     now_ms: int,
+    wall: WallClock | None = None,
 ) -> Group:
     """A group as its records have it: Stable with members, Empty without. `stored` is None for a simple group."""
-    group = Group(group_id, settings)
+    group = Group(group_id, settings, wall)
     group.is_in_log = True
     group.stored = StoredOffsets(offsets)
     group.pending_offsets = dict(pending_offsets)
     if stored is None:
-        resume(group, EMPTY, now_ms)
+        resume(group, EMPTY, group.wall.at(now_ms))
         return group
     group.generation_id = stored.generation_id
     group.protocol_type = stored.protocol_type or None

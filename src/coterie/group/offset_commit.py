@@ -85,12 +85,13 @@ def _judged(group: Group, request: OffsetCommit, now_ms: int) -> tuple[Sequence[
     """Each partition for itself, and what is to be written."""
     partitions = request.partitions
     if type(partitions) is CommitRows and request.producer_id is None and request.retention_ms is None:
-        return [_NONE] * len(partitions), OffsetRows(request.group_id, partitions, now_ms)
+        return [_NONE] * len(partitions), OffsetRows(request.group_id, partitions, group.wall.at(now_ms))
     limit = group.settings.offset_metadata_max_bytes
     errors = [
         partition.error or (_too_large(partition, limit) if partition.metadata else _NONE) for partition in partitions
     ]
-    expire_ms = None if request.retention_ms is None else now_ms + request.retention_ms
+    at_ms = group.wall.at(now_ms)
+    expire_ms = None if request.retention_ms is None else at_ms + request.retention_ms
     records = [
         OffsetRecord(
             request.group_id,
@@ -100,7 +101,7 @@ def _judged(group: Group, request: OffsetCommit, now_ms: int) -> tuple[Sequence[
                 partition.offset,
                 partition.leader_epoch,
                 partition.metadata or "",
-                now_ms,
+                at_ms,
                 expire_ms,
                 partition.topic_id,
             ),

@@ -15,7 +15,7 @@ __all__ = ["expiry_due"]
 def expiry_due(group: Group, _event: ExpiryDue, now_ms: int) -> Effects:
     if group.unwritten_commits:
         return []  # a commit is on its way to the log; the next check will know its outcome
-    expired = _expired(group, now_ms)
+    expired = _expired(group, group.wall.surely(now_ms))
     left = len(expired) < sum(map(len, group.offsets.values()))
     if group.state is EMPTY and not left and not group.pending_offsets:
         return end_group(group, expired=expired)
@@ -25,7 +25,7 @@ def expiry_due(group: Group, _event: ExpiryDue, now_ms: int) -> Effects:
     return [Persist(tombstones(group, expired), written)]
 
 
-def _expired(group: Group, now_ms: int) -> list[tuple[str, int]]:
+def _expired(group: Group, wall_ms: int) -> list[tuple[str, int]]:
     if not _may_expire(group):
         return []
     return [
@@ -33,7 +33,7 @@ def _expired(group: Group, now_ms: int) -> list[tuple[str, int]]:
         for topic, offsets in group.offsets.items()
         if not group.subscribes_to(topic)
         for partition, offset in offsets.items()
-        if _is_over(group, offset, now_ms) and not group.has_pending_offset(topic, partition)
+        if _is_over(group, offset, wall_ms) and not group.has_pending_offset(topic, partition)
     ]
 
 
@@ -44,10 +44,10 @@ def _may_expire(group: Group) -> bool:
     return group.state is STABLE and group.protocol_type == CONSUMER and group.subscribed_topics is not None
 
 
-def _is_over(group: Group, offset: CommittedOffset, now_ms: int) -> bool:
+def _is_over(group: Group, offset: CommittedOffset, wall_ms: int) -> bool:
     if offset.expire_timestamp_ms is not None:
-        return now_ms >= offset.expire_timestamp_ms
+        return wall_ms >= offset.expire_timestamp_ms
     was_in_use = offset.commit_timestamp_ms
     if group.state is EMPTY and group.protocol_type is not None and group.state_timestamp_ms >= 0:
         was_in_use = group.state_timestamp_ms  # until the last member went
-    return now_ms - was_in_use >= group.settings.offsets_retention_ms
+    return wall_ms - was_in_use >= group.settings.offsets_retention_ms

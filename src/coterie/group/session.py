@@ -26,7 +26,17 @@ def session_due(group: Group, event: SessionDue, now_ms: int) -> Effects:
     if waits and not member.is_new:
         member.alarm_ms = NEVER  # it waits for us, not we for it (rule 9); the answer starts its session anew
         return []
+    if _waits_for_commit(group, member):
+        member.deadline_ms = now_ms + member.session_timeout_ms
+        return group.set_alarm(member, member.deadline_ms)
     return _expire(group, member, now_ms)
+
+
+def _waits_for_commit(group: Group, member: Member) -> bool:
+    """The disk is slow: its heartbeats wait behind its commit, on the same connection, for us to answer it."""
+    return any(
+        commit.member_id == member.member_id and commit.token is not None for commit in group.unwritten_commits.values()
+    )
 
 
 def _lapse(group: Group, member_id: str, now_ms: int) -> Effects:

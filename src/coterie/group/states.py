@@ -177,7 +177,7 @@ def enter(group: Group, state: State, now_ms: int) -> None:
         )
     group.in_initial_delay = group.state is EMPTY and state is PREPARING
     group.state = state
-    group.state_timestamp_ms = now_ms
+    group.state_timestamp_ms = group.wall.at(now_ms)
 
 
 def resume(group: Group, state: State, since_ms: int) -> None:

@@ -31,6 +31,10 @@ class Intervals:
         self._groups: dict[str, _Group] = {}
 
     def tell(self, fact: Fact) -> None:
+        if isinstance(fact, facts.ClockSet):
+            for each in self._groups.values():
+                each.clock_set(fact.by_ms)
+            return
         entry = _ENTRIES.get(type(fact))
         if entry is None:
             return
@@ -76,6 +80,11 @@ class _Group:
         self._close([one for one, interval in self._open.items() if owners.get(one) != interval.owner], at_ms)
         for owner, held in self._ownership.held.items():
             self._begin(owner, [one for one in held if one not in self._open], at_ms)
+
+    def clock_set(self, by_ms: int) -> None:
+        self._ownership.clock_set(by_ms)
+        for interval in self._open.values():
+            interval.began_ms += by_ms
 
     def emptied(self, at_ms: int) -> None:
         self._ownership.emptied()

@@ -78,6 +78,10 @@ class Ownership:
         self.free_since_ms.clear()
         self.last_owners.clear()
 
+    def clock_set(self, by_ms: int) -> None:
+        for partition in self.free_since_ms:
+            self.free_since_ms[partition] += by_ms
+
     def _free(self, partitions: Iterable[Partition], at_ms: int) -> None:
         for partition in partitions:
             self.free_since_ms.setdefault(partition, at_ms)

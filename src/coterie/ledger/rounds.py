@@ -97,6 +97,10 @@ class Ledger:
         self._books: dict[str, Book] = {}
 
     def tell(self, fact: Fact) -> None:
+        if isinstance(fact, facts.ClockSet):
+            for each in self._books.values():
+                each.clock_set(fact.by_ms)
+            return
         entry = _ENTRIES.get(type(fact))
         if entry is None:
             return
@@ -153,6 +157,15 @@ class Book:
             current.outcome = outcome
             current.ended_ms = at_ms
         return current
+
+    def clock_set(self, by_ms: int) -> None:
+        """What lasts still began so much later, by the clock that its end will be read from."""
+        current = self.running()
+        if current is not None:
+            current.began_ms += by_ms
+            if current.joined_ms is not None:
+                current.joined_ms += by_ms
+        self.ownership.clock_set(by_ms)
 
     def dropped(self, member_id: str, why: str, at_ms: int) -> None:
         self.ownership.gone(member_id, at_ms)

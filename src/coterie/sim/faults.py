@@ -12,7 +12,7 @@ from coterie.sim.machine import Machine
 from coterie.sim.steps import CreateTopic, Fault, GrowTopic, Step, Undo
 from coterie.sim.world import World
 
-__all__ = ["FAULTS", "aimed_faults", "draw_fault"]
+__all__ = ["FAULTS", "aimed_faults", "clock_faults", "draw_fault"]
 
 
 BACK_AFTER_MS = 8_000
@@ -131,6 +131,19 @@ class BrokerPaused(Fault):
             return None
         machine.pause()
         return machine.resume
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClockSet(Fault):
+    """The wall clock of the machine is set, and set right when this ends."""
+
+    by_ms: int
+
+    def begin(self, world: World) -> Undo:
+        machine = world.machine
+        # Offsets that are stamped too early look older after a restart; so much may be missing (`Machine.kept_ms`).
+        machine.set_wall(max(self.by_ms, -machine.settings.offsets_retention_minutes * 60_000 // 20))
+        return lambda: machine.set_wall(0)
 
 
 class DiskFull(Fault):
@@ -273,6 +286,7 @@ class Awakened(OfClient):
 
 _SHORT = (100, 1_000, 5_000)
 _LONG = (1_000, 8_000, 30_000, 70_000)
+_STEPS = (5_000, 10_800_000, 10**11, -5_000, -10_800_000)
 
 _Draw = Callable[[Random, int, Sequence[str], int], Fault]
 
@@ -341,6 +355,14 @@ def aimed_faults(dice: Random, steps: Sequence[Step], until_ms: int, *, compacts
             at_ms = min(step.at_ms + dice.choice((200, 1_000, 3_000)), until_ms)
             found.append(PowerLostAfterRestart(at_ms=at_ms, for_ms=after_ms + 10_000, after_ms=after_ms))
     return found
+
+
+def clock_faults(dice: Random, until_ms: int) -> list[Fault]:
+    """From seconds to years, there and back."""
+    return [
+        ClockSet(at_ms=dice.randint(0, until_ms), for_ms=_span(dice, _LONG), by_ms=dice.choice(_STEPS))
+        for _ in range(dice.randint(0, 3))
+    ]
 
 
 def draw_fault(dice: Random, at_ms: int, seats: Sequence[str], nodes: int, *, compacts: bool) -> Fault:

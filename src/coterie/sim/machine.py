@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from coterie.broker.calls import Connection
+from coterie.broker.clock import AWAY_MS
 from coterie.broker.cluster import Cluster
 from coterie.broker.effects import Close, Do, Effect, Flush, Send, Toil, Work
 from coterie.broker.guard import silence_of
@@ -22,6 +23,7 @@ from coterie.broker.settings import Settings
 from coterie.coordinator import Shard
 from coterie.errors import CoterieError, MalformedError
 from coterie.group.effects import Tell
+from coterie.group.wall_clock import WallClock
 from coterie.sim.dice import fresh_ids
 from coterie.sim.disk import Disk, PowerCut
 from coterie.sim.host import Clock, Host
@@ -76,6 +78,17 @@ class Machine(Host):
         self.toils = 0
         """How much long work has ended."""
         self._alarm_ms: int | None = None
+        self.wall = WallClock()
+        """As the process knows it."""
+        self.wall_off_ms = 0
+        """How wrong the wall clock of the machine is."""
+        self.away_ms = 0
+        """How long the process was paused in all."""
+        self.resumed_ms = -1
+        """When it went on the last time, by the world's time."""
+        self._behind_ms = 0
+        """Of the machine's clock: what the process does not count."""
+        self._paused_at_ms = 0
         self._ambush: Callable[[object], None] | None = None
         self._strikes_in_swap: Callable[[], None] | None = None
         self._steps_of_swap: int | None = None
@@ -83,16 +96,68 @@ class Machine(Host):
         self.swaps_cut = 0
         """How often it died while a compacted segment took its place."""
 
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def now_ms(self) -> int:
+        """The process's own time, which stands still while it is paused (`broker/clock.py`)."""
+        return super().now_ms - self._behind_ms
+
+    def at(self, local_ms: int, act: Callable[[Any], None], about: Any) -> None:
+        super().at(local_ms + self._behind_ms, act, about)
+
+    @property
+    def wall_ms(self) -> int:
+        return super().now_ms + self.wall_off_ms
+
+    def set_wall(self, off_ms: int) -> None:
+        """Somebody sets the wall clock; a process notices."""
+        self.wall_off_ms = off_ms
+        if self.cluster is not None and not self.is_paused:
+            self._look_at_wall()
+
+    def _look_at_wall(self) -> None:
+        by_ms = self.wall.read(self.wall_ms - self.now_ms, self.now_ms)
+        if by_ms and self.cluster is not None:
+            cluster = self.cluster
+            self.run("a clock that was set", lambda now_ms: cluster.clock_was_set(by_ms, now_ms))
+
+    def pause(self) -> None:
+        super().pause()
+        self._paused_at_ms = super().now_ms
+
+    def resume(self) -> None:
+        """Timers that are late ring before what has arrived is looked at: that must not cost anybody its session."""
+        if not self.is_paused:
+            return
+        paused_ms = super().now_ms - self._paused_at_ms
+        if paused_ms > AWAY_MS:
+            self._behind_ms += paused_ms
+            self.away_ms += paused_ms
+            self.resumed_ms = self.world.schedule.now_ms
+            self.wall.was_away(paused_ms)
+        self._missed = deque(sorted(self._missed, key=lambda each: each[0] != self._ring))
+        self._look_at_wall()
+        super().resume()
+
     # --- coming and going ---------------------------------------------------------------------------------------------
 
     def start(self, _about: object = None) -> None:
         """A supervisor: what cannot be opened now is tried again."""
         if self.cluster is not None or not self.has_power:
             return
+        self.wall, self.wall_off_ms = WallClock(), 0  # a machine sets its clock right before it starts anything
+        self._behind_ms = 0
         now_ms = self.now_ms
         try:
             cluster = Cluster(
-                self.disk, self.settings, now_ms, fresh_id=self._fresh_id, sync=True, nodes=len(self.numbers)
+                self.disk,
+                self.settings,
+                now_ms,
+                fresh_id=self._fresh_id,
+                sync=True,
+                nodes=len(self.numbers),
+                wall=self.wall,
             )
             for number, node in cluster.nodes.items():
                 node.endpoint = (self.name, 9091 + number)

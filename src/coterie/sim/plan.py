@@ -8,7 +8,7 @@ from typing import Self
 
 from coterie.errors import CoterieError
 from coterie.sim.dice import Dice
-from coterie.sim.faults import aimed_faults, draw_fault
+from coterie.sim.faults import aimed_faults, clock_faults, draw_fault
 from coterie.sim.steps import Fault, Step
 from coterie.sim.workloads import FIRST_MS, WORKLOADS, Scene
 
@@ -91,6 +91,7 @@ class Plan:
         ]
         if faults is None:
             wrong += aimed_faults(dice.of("aimed faults"), scene.steps, length_ms, compacts=compacts)
+            wrong += clock_faults(dice.of("clock faults"), length_ms)
         steps = sorted([*scene.steps, *wrong], key=lambda step: step.at_ms)
         return cls(
             seed,

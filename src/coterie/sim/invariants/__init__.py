@@ -23,6 +23,7 @@ from coterie.sim.invariants.parked import NobodyIsForgotten
 from coterie.sim.invariants.places import ProducersFindTheirPlace
 from coterie.sim.invariants.replayed import ReplayIsTheSame
 from coterie.sim.invariants.sessions import SilentMembersGo
+from coterie.sim.invariants.times import TimesAreTheWallClocks
 
 __all__ = ["INVARIANTS"]
 
@@ -45,5 +46,6 @@ INVARIANTS = (
     CooperativeMembersKeepReading,
     ListenersAreToldInTurn,
     NothingGrows,
+    TimesAreTheWallClocks,
     NoMistakes,
 )

@@ -33,7 +33,7 @@ class _Heard:
         self.session_ms = session_ms
         self.instance_id = instance_id
         self.at: dict[str, tuple[int, Node]] = {}
-        """What it asked for: when that was last received, by the world's time, and by whom."""
+        """What it asked for: when that was last received, not counting pauses of the broker, and by whom."""
 
 
 class RoundsHaveCauses(Observer):
@@ -47,19 +47,22 @@ class RoundsHaveCauses(Observer):
     def came(self, consumer: Consumer) -> None:
         self._heard[consumer.name] = _Heard(consumer.habits.session_timeout_ms, consumer.habits.instance_id)
 
-    def request_arrived(self, _machine: Machine, link: Link, frame: bytes) -> None:
+    def request_arrived(self, machine: Machine, link: Link, frame: bytes) -> None:
         heard = self._heard.get(link.wire.client.name)
         if heard is not None:
             name = _GROUP_KEYS.get(frame[1])
             if name is not None and (link.connection.call is None or name not in _SIGNS_OF_LIFE):
-                heard.at[name] = (self.world.schedule.now_ms, link.node)  # what waits for another renews nothing yet
+                heard.at[name] = (
+                    self.world.schedule.now_ms - machine.away_ms,
+                    link.node,
+                )  # what waits for another renews nothing yet
 
     def tell(self, machine: Machine, fact: Fact) -> None:
         kind = type(fact)
         if kind is RoundStarted:
             self._started(machine, fact)  # type: ignore[arg-type]
         elif kind is MemberExpired:
-            self._expired(fact)  # type: ignore[arg-type]
+            self._expired(machine, fact)  # type: ignore[arg-type]
         elif kind is GroupLoaded:
             self._loaded.add(fact.group_id)
 
@@ -84,15 +87,19 @@ class RoundsHaveCauses(Observer):
         elif cause is Cause.SYNC_TIMEOUT:
             self._must(self._sent("JoinGroup", member_id), fact, "it never joined")
 
-    def _expired(self, fact: MemberExpired) -> None:
-        """A member whose session is renewed all the time is not to expire; a beat that is refused renews nothing."""
+    def _expired(self, machine: Machine, fact: MemberExpired) -> None:
+        """A member whose session is renewed all the time is not to expire; a beat that is refused renews nothing.
+
+        That the broker could not hear it, since it was paused, is not the member's fault.
+        """
         heard = self._of(fact.member_id)
-        if len(heard) != 1 or heard[0].instance_id is not None or not self._is_beating(fact):
+        was_away = machine.resumed_ms == self.world.schedule.now_ms
+        if len(heard) != 1 or heard[0].instance_id is not None or not (was_away or self._is_beating(fact)):
             return
         for at_ms, node in (heard[0].at[name] for name in _SIGNS_OF_LIFE if name in heard[0].at):
-            silent_ms = self.world.schedule.now_ms - at_ms
+            silent_ms = self.world.schedule.now_ms - machine.away_ms - at_ms
             asked_right = node.coordinator.partition_of(fact.group_id) in node.coordinator.shards
-            if asked_right and silent_ms < heard[0].session_ms // 4:
+            if asked_right and silent_ms < heard[0].session_ms * 3 // 4:
                 self.fails(f"{fact.member_id} expired {silent_ms} ms after it was heard")
 
     def _is_beating(self, fact: MemberExpired) -> bool:
