@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,7 +13,9 @@ from coterie.broker.ignored import IGNORED
 from coterie.broker.settings import SETTINGS, Part
 from coterie.broker.sources import ALIASES
 from coterie.broker.topic_configs import TOPIC_CONFIGS
+from coterie.client.event_log import LINES
 from coterie.client.member import states as member_states
+from coterie.client.metrics import ADMIN_ROWS, CONSUMER_ROWS, PARTITION_ROWS, PRODUCER_ROWS
 from coterie.client.refused import REFUSED
 from coterie.client.settings import TABLES, AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings
 from coterie.client.settings import Part as ClientPart
@@ -153,6 +156,48 @@ def client_settings() -> str:
     lines += ["", "## What the Java clients have and we have not", "", "Refused, with what to do instead."]
     lines += ["", "| names | instead |", "|---|---|"]
     lines += [f"| {', '.join(f'`{name}`' for name in names)} | {instead} |" for instead, names in REFUSED.items()]
+    return "\n".join(lines) + "\n"
+
+
+ABOUT_METRICS = """# Logs and metrics of the clients
+
+Made from `coterie.client.event_log` and `coterie.client.metrics` by `make docs`. How to see them is in \
+[member.md](member.md#what-it-says-and-measures) and [producer.md](producer.md#what-it-says-and-measures).
+
+## Lines
+
+The loggers are `coterie.consumer`, `coterie.producer` and `coterie.admin`; a Spark query that is a member writes to \
+`coterie.spark`. A line begins with `[group/client.id]`, and its event is `record.event`. What is in records and \
+settings is in no line.
+"""
+ABOUT_METRIC_NAMES = """
+## Metrics
+
+`metrics()` returns `{group: {name: value}}`, under the names of the Java clients. A value is a number, or None: what \
+nobody has measured yet is None, never 0. Averages, maxima and rates are those of the last `metrics.num.samples` \
+samples of `metrics.sample.window.ms`; a total counts from the client's start. Times are in milliseconds, where the \
+name does not say otherwise. The tag `client-id` is left out: a client knows only itself.
+"""
+
+
+def metrics() -> str:
+    """The table of log lines, then one table a group of metrics."""
+    lines = [ABOUT_METRICS, "| level | when | event |", "|---|---|---|"]
+    for event, line in LINES.items():
+        level = logging.getLevelName(line.level) if isinstance(line.level, int) else "WARNING"
+        lines.append(f"| {level} | {line.when} | `{event.__name__}` |")
+    lines.append(ABOUT_METRIC_NAMES)
+    for rows in (CONSUMER_ROWS, PRODUCER_ROWS, ADMIN_ROWS):
+        for group, its in rows.items():
+            lines += [f"### {group}", "", "| name | |", "|---|---|"]
+            lines += [*(f"| `{row.name}` | {row.help} |" for row in its), ""]
+    lines += [
+        "Each partition that is read has its own group, `consumer-fetch-manager-metrics,topic=orders,partition=0`:",
+        "",
+        "| name | |",
+        "|---|---|",
+        *(f"| `{name}` | {help_} |" for name, help_ in PARTITION_ROWS.items()),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -313,6 +358,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "states.svg": state_picture,
     "settings.md": settings,
     "client-settings.md": client_settings,
+    "metrics.md": metrics,
     "member.md": member,
     "differences.md": differences,
     "spark-options.md": spark_options,

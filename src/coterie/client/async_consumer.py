@@ -28,6 +28,7 @@ from coterie.client.consuming import Engine
 from coterie.client.fetching import Fetcher
 from coterie.client.listening import Listener, Told, listener_of
 from coterie.client.member import effects, events
+from coterie.client.metrics import CONSUMER_ROWS, ConsumerMetrics, Metrics, snapshot
 from coterie.client.polled import Records
 from coterie.client.resets import EARLIEST, LATEST, Reset
 from coterie.client.settings import ConsumerSettings
@@ -166,16 +167,18 @@ class AsyncConsumer:
         To come back for more says that all that was handed over is processed.
         """
         limit = limit_of(max_records, self.settings)
-        if self.is_calm:
+        now_ms = clock_ms()
+        if self.is_calm_at(now_ms):
             records = self.take(limit)
             if records:
+                self.end_quick_poll(now_ms)
                 self.engine.reading.ask_more()
                 return records
         if self._is_polling:
             raise CoterieError("another task is polling this consumer; one at a time")
-        until_ms = clock_ms() + timeout * 1000
+        until_ms = now_ms + timeout * 1000
         begins = True
-        self.call_back()
+        self.begin_poll(now_ms)
         self._is_polling = True
         try:
             while True:
@@ -184,9 +187,10 @@ class AsyncConsumer:
                 if call is not None:
                     await self._call(call)
                     continue
-                self.calm()
+                now_ms = self.calm()
                 records = self.take(limit)
-                if records or clock_ms() >= until_ms:
+                if records or now_ms >= until_ms:
+                    self.end_poll(now_ms)
                     self.engine.reading.ask_more()
                     return records
         except asyncio.CancelledError:
@@ -200,9 +204,28 @@ class AsyncConsumer:
         made = self._made
         return made is not None and not made.needs_attention and clock_ms() < self._calm_until_ms
 
-    def calm(self) -> None:
-        """A poll has just ended."""
-        self._calm_until_ms = clock_ms() + CALM_MS
+    def is_calm_at(self, now_ms: int) -> bool:
+        made = self._made
+        return made is not None and not made.needs_attention and now_ms < self._calm_until_ms
+
+    def calm(self) -> int:
+        """A poll has just ended. Return the time."""
+        now_ms = clock_ms()
+        self._calm_until_ms = now_ms + CALM_MS
+        return now_ms
+
+    def begin_poll(self, now_ms: int) -> None:
+        self.engine.measured.poll_began(now_ms)
+        self.call_back()
+
+    def end_poll(self, now_ms: int) -> None:
+        self.engine.measured.poll_ended(now_ms)
+
+    def end_quick_poll(self, now_ms: int) -> None:
+        """A poll that took what was there began and ended at once; the next full one records it."""
+        measured = self.engine.measured
+        measured.quick_polls += 1
+        measured.last_poll_ms = now_ms
 
     def take(self, limit: int) -> Records:
         """What is there now."""
@@ -437,6 +460,10 @@ class AsyncConsumer:
             return member.explain(clock_ms())
         read = ", ".join(map(str, self.assignment()))
         return f"reads {read}, assigned by hand" if read else "reads nothing: subscribe to topics or assign partitions"
+
+    def metrics(self) -> Metrics:
+        """Return `{group: {name: value}}` under Kafka's names; None is what was not measured yet. From any thread."""
+        return snapshot(CONSUMER_ROWS, ConsumerMetrics(), clock_ms()) if self._made is None else self._made.metrics()
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

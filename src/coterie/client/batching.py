@@ -147,6 +147,10 @@ class Batching(Accumulator):
         """Records that were appended and whose fate is open."""
         return sum(len(batch) for queue in self._busy.values() for batch in (*queue.unsettled, *queue.waiting))
 
+    @property
+    def requests_in_flight(self) -> int:
+        return sum(list(self._on_the_way.values()))  # which another thread may change
+
     def _flush(self, token: int, effects: list[Effect]) -> None:
         batches = {batch for queue in self._busy.values() for batch in (*queue.unsettled, *queue.waiting)}
         if batches:

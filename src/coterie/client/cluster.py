@@ -15,9 +15,11 @@ from typing import Any, TypeVar
 from coterie.apis import find_coordinator, metadata
 from coterie.client.addresses import Address
 from coterie.client.backoff import backoff_ms
+from coterie.client.clock import clock_ms
 from coterie.client.connection import Connection
 from coterie.client.event_log import EventLog, NodeDisconnected, NodeReached, NodeUnreachable
 from coterie.client.metadata import NO_LEADER, Metadata, Node, learn
+from coterie.client.metrics import ClientMetrics
 from coterie.client.settings import ClientSettings
 from coterie.errors import (
     STALE_METADATA,
@@ -50,9 +52,12 @@ class _Failures:
 class Cluster:
     """To be made, used and closed in one event loop."""
 
-    def __init__(self, settings: ClientSettings, log: EventLog | None = None) -> None:
+    def __init__(
+        self, settings: ClientSettings, log: EventLog | None = None, measured: ClientMetrics | None = None
+    ) -> None:
         self.settings = settings
         self._log = log
+        self._measured = measured or ClientMetrics()
         self.metadata = Metadata()
         # Bootstrap servers have numbers below zero until the cluster tells its own.
         self._seeds = {-1 - at: Node(-1 - at, *address) for at, address in enumerate(settings.addresses)}
@@ -83,13 +88,19 @@ class Cluster:
             connection = await self._any_connection(lane)
         else:
             connection = await self.connection(node_id, lane)
-        return await connection.send(
+        began_ms = clock_ms()
+        self._measured.requests.record(1, began_ms)
+        answer = await connection.send(
             api,
             request,
             timeout_ms=self.settings.request_timeout_ms if timeout_ms is None else timeout_ms,
             at_most=at_most,
             expects_answer=expects_answer,
         )
+        if expects_answer:
+            ended_ms = clock_ms()
+            self._measured.responses.record(ended_ms - began_ms, ended_ms)
+        return answer
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], *, what: str, timeout_ms: float | None = None) -> T:
         """Try until it works, fails for good, or `default.api.timeout.ms` has passed; `what` begins the error then.
@@ -265,6 +276,7 @@ class Cluster:
         if failures.count:
             self._write(NodeReached(_named(node), failures.count))
         failures.count, failures.until = 0, 0.0
+        self._measured.connections.record(1, clock_ms())
         connection.on_lost = lambda error: self._write(NodeDisconnected(_named(node), str(error)))
         self._connections[key] = connection
         return connection
@@ -316,7 +328,7 @@ class Cluster:
     @property
     def addresses(self) -> list[Address]:
         """Where there are connections now."""
-        return [each.address for each in self._connections.values() if not each.is_closed]
+        return [each.address for each in list(self._connections.values()) if not each.is_closed]
 
     @property
     def is_closed(self) -> bool:

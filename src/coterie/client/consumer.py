@@ -26,6 +26,7 @@ from coterie.client.clock import clock_ms
 from coterie.client.consuming import WakeupError
 from coterie.client.listening import Told, listener_of
 from coterie.client.member import effects
+from coterie.client.metrics import Metrics
 from coterie.client.polled import Records
 from coterie.client.settings import ConsumerSettings
 from coterie.client.words import CommitCallback, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -162,22 +163,25 @@ class Consumer:
         inner = self._inner
         limit = limit_of(max_records, inner.settings)
         with self._alone:
-            if inner.is_calm:
+            now_ms = clock_ms()
+            if inner.is_calm_at(now_ms):
                 records = self._take(limit)
                 if records:
+                    inner.end_quick_poll(now_ms)
                     return records
-            until_ms = clock_ms() + timeout * 1000
+            until_ms = now_ms + timeout * 1000
             begins = True
-            inner.call_back()
+            inner.begin_poll(now_ms)
             while True:
                 call = self._wait(until_ms, begins=begins)
                 begins = call is None
                 if call is not None:
                     self._call(call)
                     continue
-                inner.calm()
+                now_ms = inner.calm()
                 records = self._take(limit)
-                if records or clock_ms() >= until_ms:
+                if records or now_ms >= until_ms:
+                    inner.end_poll(now_ms)
                     return records
 
     def _wait(self, until_ms: float, *, begins: bool) -> effects.CallListener | None:
@@ -328,6 +332,10 @@ class Consumer:
     def enforce_rebalance(self, reason: str = "rebalance enforced by user") -> None:
         """At the next poll; the group's history will have the reason (KIP-568, KIP-800)."""
         self._do(self._inner.enforce_rebalance, reason)
+
+    def metrics(self) -> Metrics:
+        """Return `{group: {name: value}}` under Kafka's names; None is what was not measured yet. From any thread."""
+        return self._inner.metrics()
 
     def explain(self) -> str:
         """What this consumer is doing and waiting for, in words; also from another thread."""

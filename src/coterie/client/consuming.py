@@ -23,12 +23,20 @@ from coterie.client.cluster import Cluster
 from coterie.client.event_log import EventLog
 from coterie.client.listening import Listener
 from coterie.client.member import MemberSettings, Membership, effects, events, facts
+from coterie.client.metrics import (
+    CONSUMER_ROWS,
+    ConsumerMetrics,
+    Metrics,
+    TelemetrySettings,
+    of_partition,
+    snapshot,
+)
 from coterie.client.reach import Reach
 from coterie.client.reading import Reading
 from coterie.client.settings import ConsumerSettings
 from coterie.client.watching import Watch
 from coterie.client.words import OffsetAndMetadata, TopicPartition
-from coterie.errors import CoterieError
+from coterie.errors import CoterieError, ErrorCode
 from coterie.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
 
 __all__ = ["Engine", "WakeupError"]
@@ -62,13 +70,17 @@ class Engine:
         """To be made in the event loop it lives on."""
         self.settings = settings
         self.log = EventLog("consumer", settings, self.LOGGER)
-        self.cluster = Cluster(settings, self.log)
+        self.measured = ConsumerMetrics(
+            TelemetrySettings(settings.metrics_num_samples, settings.metrics_sample_window_ms)
+        )
+        self.cluster = Cluster(settings, self.log, self.measured)
         self.chores = Chores(self.fail)
         self.reading = Reading(
             settings,
             self.cluster,
             self.chores,
             self.log,
+            self.measured,
             committed=self.committed,
             on_news=self._something_was_read,
         )
@@ -106,7 +118,7 @@ class Engine:
             effects.CommittedEnded: lambda effect: self._end(effect.token, effect.offsets, effect.error),
             effects.Fail: lambda effect: self.fail(effect.error),
             effects.Ended: lambda effect: self._end(id(effect.asked), None, effect.error),
-            effects.Tell: lambda effect: self.log.write(effect.fact),
+            effects.Tell: self._told,
         }
 
     # --- the member ---------------------------------------------------------------------------------------------------
@@ -138,6 +150,7 @@ class Engine:
         api = _APIS[type(request)]
         if not isinstance(request, _PARKED):
             self._asks_coordinator()
+        began_ms = clock_ms()
         asked = self.cluster.send(
             effect.to.id,
             api,
@@ -151,15 +164,51 @@ class Engine:
         except CoterieError as error:
             self._reach.failed(str(error), clock_ms())
             self._watch_reach()
+            if isinstance(request, _PARKED):
+                self.measured.failed_rebalances.record(1, clock_ms())
             self.answer(effect.then, error=error)
         except Exception as error:  # the member waits for an answer, whosever mistake it is
             self.answer(effect.then, error=CoterieError(f"{type(request).__name__} could not be sent: {error!r}"))
             raise
         else:
-            after_ms = self._reach.answered(clock_ms())
+            now_ms = clock_ms()
+            after_ms = self._reach.answered(now_ms)
             if after_ms is not None:
-                self.log.write(facts.CoordinatorReached(clock_ms(), self.settings.group_id or "", after_ms))
+                self.log.write(facts.CoordinatorReached(now_ms, self.settings.group_id or "", after_ms))
+            self._measure(request, reply, began_ms, now_ms)
             self.answer(effect.then, reply[0] if is_fetch else reply)
+
+    def _measure(self, request: Any, reply: Any, began_ms: int, now_ms: int) -> None:
+        measured, took_ms = self.measured, now_ms - began_ms
+        if isinstance(request, Heartbeat):
+            measured.heartbeats.record(took_ms, now_ms)
+            measured.last_heartbeat_ms = began_ms
+        elif isinstance(request, OffsetCommit):
+            measured.commits.record(took_ms, now_ms)
+        elif isinstance(request, _PARKED):
+            if not reply.error:
+                (measured.joins if isinstance(request, JoinGroup) else measured.syncs).record(took_ms, now_ms)
+            elif reply.error is not ErrorCode.MEMBER_ID_REQUIRED:
+                measured.failed_rebalances.record(1, now_ms)
+
+    def metrics(self) -> Metrics:
+        """From any thread."""
+        measured, fetcher, now_ms = self.measured, self.reading.fetcher, clock_ms()
+        with self.reading.lock:
+            self.reading.measure(now_ms)
+            partitions: Metrics = {
+                of_partition(one): {"records-lag": fetcher.lag(one), "records-lead": fetcher.lead(one)}
+                for one in fetcher.assignment
+            }
+        member = self.member
+        assigned = member.assigned if member is not None and member.subscribed else partitions
+        measured.assigned_partitions = len(assigned)
+        measured.connection_count = len(self.cluster.addresses)
+        return snapshot(CONSUMER_ROWS, measured, now_ms) | partitions
+
+    def _told(self, effect: effects.Tell) -> None:
+        self.measured.told(effect.fact)
+        self.log.write(effect.fact)
 
     async def _find_coordinator(self, effect: effects.FindCoordinator) -> None:
         assert self.settings.group_id is not None

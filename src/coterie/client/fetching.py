@@ -84,6 +84,8 @@ class Fetcher:
         """`wishes` may have something new to say. Set by everything that changes anything."""
         self.due_ms: int | None = None
         """When `wishes` should be asked again even if nothing happens."""
+        self.records_taken = 0
+        self.bytes_taken = 0
 
     # --- what is read -------------------------------------------------------------------------------------------------
 
@@ -194,6 +196,19 @@ class Fetcher:
         end = place.last_stable if self._settings.read_committed else place.high_watermark
         return None if place.position is None or end < 0 else max(end - place.position, 0)
 
+    def largest_lag(self) -> int | None:
+        """Return the largest lag of any partition; None while none is known."""
+        ends = (
+            (place.position, place.last_stable if self._settings.read_committed else place.high_watermark)
+            for place in self._places.values()
+        )
+        return max((max(end - at, 0) for at, end in ends if at is not None and end >= 0), default=None)
+
+    def lead(self, partition: TopicPartition) -> int | None:
+        """Records from the beginning of the log to the position; None while no fetch has told where it begins."""
+        place = self.place(partition)
+        return None if place.position is None or place.log_start < 0 else max(place.position - place.log_start, 0)
+
     # --- records ------------------------------------------------------------------------------------------------------
 
     @property
@@ -233,6 +248,7 @@ class Fetcher:
                 self.begin_poll()
                 self._handed[place] = None
                 place.position, place.epoch = place.chunks[0].next_offset, record.leader_epoch
+                self.records_taken += 1
                 return record
         records = self.take(1)
         self._last = next(iter(self._handed), None) if records else None
@@ -240,7 +256,7 @@ class Fetcher:
 
     def _take_from(self, place: Place, limit: int, records: list[Record]) -> None:
         chunk = place.chunks[0]
-        before = chunk.next_offset
+        before, size = chunk.next_offset, chunk.size
         try:
             taken = chunk.take(limit - len(records))
         except MalformedError as error:
@@ -250,6 +266,8 @@ class Fetcher:
             self._unreadable(place, chunk, "the broker's answer ends before that offset, which it was asked for")
             return
         self._handed[place] = None
+        self.bytes_taken += size - chunk.size
+        self.records_taken += len(taken)
         records += taken
         if chunk.next_offset > before:
             place.epoch = chunk.last_epoch  # also of batches that are not shown: it must belong to the position
@@ -392,6 +410,7 @@ class Fetcher:
             self._handle_error(place, offset, one.error, now_ms)
             return
         place.high_watermark = max(one.high_watermark, -1)
+        place.log_start = one.log_start_offset
         place.last_stable = one.last_stable_offset if one.last_stable_offset >= 0 else one.high_watermark
         if one.preferred_read_replica >= 0:
             place.replica = one.preferred_read_replica

@@ -57,6 +57,7 @@ class Place:
         "is_paused",
         "last_stable",
         "leader",
+        "log_start",
         "need",
         "next_fetch",
         "not_before_ms",
@@ -80,7 +81,7 @@ class Place:
         self.done: OffsetAndMetadata | None = None
         self.next_fetch = -1
         self.chunks: deque[Chunk] = deque()
-        self.high_watermark = self.last_stable = -1
+        self.high_watermark = self.last_stable = self.log_start = -1
         self.is_paused = False
         self.is_held = False
         self.asking: object | None = None

@@ -25,6 +25,7 @@ from coterie.client.background import background
 from coterie.client.batching import Batching
 from coterie.client.clock import clock_ms
 from coterie.client.delivery import AsyncDelivery, Delivery, OnDelivery, RecordMetadata, teller
+from coterie.client.metrics import Metrics
 from coterie.client.partition_queue import Batch
 from coterie.client.sender import Sender
 from coterie.client.settings import ProducerSettings
@@ -101,6 +102,10 @@ class _Face:
     def __repr__(self) -> str:
         state = "closed" if self._unusable else f"{self._sender.batching.unsettled} records under way"
         return f"{type(self).__name__}({','.join(map(str, self.settings.addresses))}, {state})"
+
+    def metrics(self) -> Metrics:
+        """Return `{group: {name: value}}` under Kafka's names; None is what was not measured yet. From any thread."""
+        return self._sender.metrics()
 
     def _room_made(self) -> None:
         raise NotImplementedError

@@ -33,6 +33,7 @@ from coterie.client.fetch_wishes import (
 )
 from coterie.client.fetching import Fetcher
 from coterie.client.metadata import NO_LEADER, Metadata
+from coterie.client.metrics import ConsumerMetrics
 from coterie.client.offset_lookup import answers, questions
 from coterie.client.resets import parse_reset
 from coterie.client.settings import ConsumerSettings
@@ -53,6 +54,7 @@ class Reading:
         cluster: Cluster,
         chores: Chores,
         log: EventLog,
+        measured: ConsumerMetrics,
         *,
         committed: Committed,
         on_news: Callable[[], None],
@@ -64,6 +66,7 @@ class Reading:
         self._cluster = cluster
         self._chores = chores
         self._log = log
+        self._measured = measured
         self._committed = committed
         self._on_news = on_news
         self._trouble: Exception | None = None
@@ -115,6 +118,7 @@ class Reading:
     async def _fetch(self, wish: Fetch) -> None:
         timeout_ms = self._settings.request_timeout_ms + wish.request.max_wait_ms
         asked = self._cluster.send(wish.node_id, fetch, wish.request, timeout_ms=timeout_ms, lane=FETCH_LANE)
+        began_ms = clock_ms()
         try:
             answer = await within(timeout_ms, asked)
         except Exception as error:  # noqa: BLE001  also a mistake of ours: whoever polls must hear of it, at every poll
@@ -123,8 +127,18 @@ class Reading:
             with self.lock:
                 self.fetcher.fetch_failed(wish, _as_kafka_error(error), clock_ms())
             return
+        now_ms = clock_ms()
+        self._measured.fetches.record(now_ms - began_ms, now_ms)
+        size = sum(len(one.records) for topic in answer.responses for one in topic.partitions if one.records)
+        self._measured.fetch_sizes.record(size, now_ms)
         with self.lock:
-            self.fetcher.fetched(wish, answer, clock_ms())
+            self.fetcher.fetched(wish, answer, now_ms)
+            self.measure(now_ms)
+
+    def measure(self, now_ms: int) -> None:
+        """Record what was handed over since the last time, and how far behind the reader is. Under the lock."""
+        fetcher = self.fetcher
+        self._measured.taken(fetcher.records_taken, fetcher.bytes_taken, fetcher.largest_lag(), now_ms)
 
     async def _ask_committed(self, wish: AskCommitted) -> None:
         found: Mapping[TopicPartition, OffsetAndMetadata] | KafkaError

@@ -47,6 +47,7 @@ from coterie.client.event_log import (
     ProducerIdObtained,
 )
 from coterie.client.metadata import Metadata
+from coterie.client.metrics import PRODUCER_ROWS, Metrics, ProducerMetrics, TelemetrySettings, snapshot
 from coterie.client.partition_queue import Batch, Identity
 from coterie.client.settings import ProducerSettings
 from coterie.client.words import TopicPartition
@@ -89,7 +90,10 @@ class Sender:
         self.lock = Lock()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.log = EventLog("producer", settings)
-        self._cluster = Cluster(settings, self.log)
+        self._measured = ProducerMetrics(
+            TelemetrySettings(settings.metrics_num_samples, settings.metrics_sample_window_ms)
+        )
+        self._cluster = Cluster(settings, self.log, self._measured)
         self._on_room = on_room
         self._acks = settings.required_acks
         self._timer: asyncio.TimerHandle | None = None
@@ -161,6 +165,15 @@ class Sender:
             await self._cluster.close()
         return left
 
+    def metrics(self) -> Metrics:
+        """From any thread."""
+        measured, batching = self._measured, self.batching
+        measured.connection_count = len(self._cluster.addresses)
+        measured.buffer_total_bytes = self.settings.buffer_memory
+        measured.buffer_available_bytes = self.settings.buffer_memory - batching.used
+        measured.requests_in_flight = batching.requests_in_flight
+        return snapshot(PRODUCER_ROWS, measured, clock_ms())
+
     # --- driving ------------------------------------------------------------------------------------------------------
 
     def _handle(self, event: Event) -> None:
@@ -170,8 +183,9 @@ class Sender:
             self._perform(effect)
         failed = [effect.batch for effect in effects if type(effect) is Settled and effect.batch.error is not None]
         if failed:
-            partitions = sorted({batch.where for batch in failed})
-            self.log.write(DeliveryFailed(sum(map(len, failed)), partitions, str(failed[0].error)))
+            partitions, records = sorted({batch.where for batch in failed}), sum(map(len, failed))
+            self._measured.failed.record(records, clock_ms())
+            self.log.write(DeliveryFailed(records, partitions, str(failed[0].error)))
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -232,6 +246,9 @@ class Sender:
             self._tell_retries(sent)
 
     def _tell_retries(self, sent: Send) -> None:
+        again = sum(len(batch) for batch in sent.batches if not batch.is_settled and batch.error is not None)
+        if again:
+            self._measured.retried.record(again, clock_ms())
         for batch in sent.batches:
             if not batch.is_settled and batch.error is not None and batch.where not in self._retried:
                 self._retried.add(batch.where)
@@ -242,11 +259,17 @@ class Sender:
 
     async def _produce(self, sent: Send) -> dict[TopicPartition, Answer]:
         by_topic: dict[str, list[produce.Partition]] = {}
+        measured, began_ms, records = self._measured, clock_ms(), 0
         for batch in sent.batches:
-            content = produce.Partition(
-                partition=batch.where.partition, records=memoryview(self.batching.encode(batch))
-            )
+            data = self.batching.encode(batch)
+            content = produce.Partition(partition=batch.where.partition, records=memoryview(data))
             by_topic.setdefault(batch.where.topic, []).append(content)
+            records += len(batch)
+            measured.batch_sizes.record(len(data), began_ms)
+            if not batch.attempts:
+                measured.queue_times.record(began_ms - batch.created_ms, began_ms)
+        measured.sent.record(records, began_ms)
+        measured.per_request.record(records, began_ms)
         known = self._cluster.metadata.topics
         ids = {name: known[name].id if name in known else None for name in by_topic}
         request = produce.Request(
@@ -264,6 +287,8 @@ class Sender:
             at_most=produce.API.last_by_name if None in ids.values() else None,
             expects_answer=self._acks != 0,
         )
+        now_ms = clock_ms()
+        measured.request_latency.record(now_ms - began_ms, now_ms)
         if response is None:
             return dict.fromkeys((batch.where for batch in sent.batches), Answer())
         names = {topic_id: name for name, topic_id in ids.items()}

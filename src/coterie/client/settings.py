@@ -43,7 +43,7 @@ class Part(Enum):
 
 CLIENT, GROUP, FETCH, PRODUCER = Part
 
-_NO_METRICS = "there are no metrics to sample or push"
+_NO_PUSH = "metrics are not pushed to brokers; metrics() has them"
 _OWN_CHOICE = "a slow broker gets less as its queue grows, and is never left out"
 
 
@@ -103,12 +103,12 @@ class ClientSettings:
     )
     send_buffer_bytes: int = setting(CLIENT, 131_072, int32(-1), "The socket's send buffer; -1: as the system has it.")
     receive_buffer_bytes: int = setting(CLIENT, 65_536, int32(-1), "The socket's receive buffer; -1: the system's.")
-    enable_metrics_push: bool = setting(CLIENT, True, Flag(), "Metrics go to the brokers.", unused=_NO_METRICS)
-    metrics_num_samples: int = setting(CLIENT, 2, int32(1), "Samples of a metric.", unused=_NO_METRICS)
+    enable_metrics_push: bool = setting(CLIENT, True, Flag(), "Metrics go to the brokers.", unused=_NO_PUSH)
+    metrics_num_samples: int = setting(CLIENT, 2, int32(1), "So many samples make an average, a maximum or a rate.")
     metrics_recording_level: str = setting(
-        CLIENT, "INFO", Word(("INFO", "DEBUG", "TRACE")), "How much is measured.", unused=_NO_METRICS
+        CLIENT, "INFO", Word(("INFO", "DEBUG", "TRACE")), "How much is measured.", unused="all of it is"
     )
-    metrics_sample_window_ms: int = setting(CLIENT, 30_000, int64(0), "The time of a sample.", unused=_NO_METRICS)
+    metrics_sample_window_ms: int = setting(CLIENT, 30_000, int64(0), "How long a sample of a metric lasts.")
     coterie_max_response_bytes: int = setting(
         CLIENT, 268_435_456, int32(1_048_576), "The largest answer; a broker that announces more is not believed."
     )
@@ -182,7 +182,7 @@ class AdminSettings(ClientSettings):
     connections_max_idle_ms: int = setting(
         CLIENT, 300_000, int64(), "A connection that is silent so long is closed; negative: never."
     )
-    enable_metrics_push: bool = setting(CLIENT, False, Flag(), "Metrics go to the brokers.", unused=_NO_METRICS)
+    enable_metrics_push: bool = setting(CLIENT, False, Flag(), "Metrics go to the brokers.", unused=_NO_PUSH)
     retries: int = setting(
         CLIENT, 2**31 - 1, int32(0), "Retries of a call.", unused="default.api.timeout.ms says how long it is tried"
     )

@@ -25,8 +25,10 @@ from coterie.client.admin.words import (
 )
 from coterie.client.arguments import Offsets, PartitionLike
 from coterie.client.background import background
+from coterie.client.clock import clock_ms
 from coterie.client.cluster import Cluster
 from coterie.client.event_log import EventLog
+from coterie.client.metrics import ADMIN_ROWS, ClientMetrics, Metrics, TelemetrySettings, snapshot
 from coterie.client.settings import AdminSettings
 from coterie.client.words import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError
@@ -49,10 +51,18 @@ class AsyncAdmin(TopicsAdmin, GroupsAdmin):
         else:
             self.settings = AdminSettings.of(settings, **more)
         self.log = EventLog("admin", self.settings)
-        self.cluster = Cluster(self.settings, self.log)
+        self._measured = ClientMetrics(
+            TelemetrySettings(self.settings.metrics_num_samples, self.settings.metrics_sample_window_ms)
+        )
+        self.cluster = Cluster(self.settings, self.log, self._measured)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.described()})"
+
+    def metrics(self) -> Metrics:
+        """Return `{group: {name: value}}` under Kafka's names; None is what was not measured yet. From any thread."""
+        self._measured.connection_count = len(self.cluster.addresses)
+        return snapshot(ADMIN_ROWS, self._measured, clock_ms())
 
     def described(self) -> str:
         """Return where the cluster is, for a repr."""
@@ -87,6 +97,9 @@ class Admin:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._admin.described()})"
+
+    def metrics(self) -> Metrics:
+        return self._admin.metrics()
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self._background.run(coroutine)
