@@ -34,7 +34,7 @@ def main() -> None:
     for members in (3, 8):
         rounds = rounds_of_a_deploy(members)
         moved = sum(len(one.moves) for one in rounds)
-        unowned_s = sum(one.unowned_ms for one in rounds) / 1_000
+        unowned_s = sum(one.unowned_ms or 0 for one in rounds) / 1_000
         print(f"{members:2} members: {len(rounds)} rounds, {moved} moves, {unowned_s:.0f} partition-seconds unowned")
 
 

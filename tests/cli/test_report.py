@@ -75,6 +75,15 @@ def test_without_facts_it_is_concluded_from_the_offsets_topic_and_says_so(withou
     assert DERIVED in done.stdout and "Group shop" in done.stdout
 
 
+def test_what_the_offsets_topic_does_not_say_is_called_unknown(without_facts: Path) -> None:
+    """It has no word of how long a rebalance took, what it cost, and whether who is gone left or crashed."""
+    page = CliRunner().invoke(app, ["report", str(without_facts)]).stdout
+    assert ": gone (left, crashed or expired: the log does not say)" in page and ": left</span>" not in page
+    assert "<td class='n'>unknown</td><td class='n'>unknown</td>" in page, "join and sync"
+    assert "0.00 s" not in page and "<b>0.0</b>" not in page and "<b>0 ms</b>" not in page
+    assert "leader rejoined" not in page and "<td>member left" not in page
+
+
 def test_both_agree_on_generations_and_on_who_owned_what_next(data: Path, without_facts: Path) -> None:
     (observed, _), (derived, _) = _all_facts(data), _all_facts(without_facts)
     assert stored(observed) == stored(derived) != []

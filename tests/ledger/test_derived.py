@@ -5,7 +5,7 @@ from __future__ import annotations
 from coterie import facts
 from coterie.facts import Cause, Fact
 from coterie.ledger import Outcome, fold, intervals_of
-from coterie.ledger.derived import Kind, Seen, compare, derived_facts
+from coterie.ledger.derived import DerivedCause, Kind, Seen, compare, derived_facts
 from coterie.messages import GroupRecord, StoredGroup, StoredMember
 from coterie.wire.subscription import Assignment, Subscription, write_assignment, write_subscription
 
@@ -39,14 +39,26 @@ def test_a_round_is_the_difference_of_two_records() -> None:
     )
     assert (first.cause, first.culprit, first.old_generation_id) == (Cause.NEW_MEMBER, "a", 0)
     assert (second.cause, second.culprit, second.generation_id) == (Cause.NEW_MEMBER, "b", 2)
-    assert (third.cause, third.culprit, third.outcome) == (Cause.MEMBER_LEFT, "a", Outcome.STABLE)
+    assert (third.cause, third.culprit, third.outcome) == (DerivedCause.MEMBER_GONE, "a", Outcome.STABLE)
     assert [(move.partition, move.old_owner, move.new_owner) for move in third.moves] == [(("t", 0), "a", "b")]
 
 
 def test_the_last_member_that_goes_ends_a_round_with_an_empty_group() -> None:
     rounds = fold(told(stored(1, {"a": [0]}), stored(2, {})))
     assert [(one.outcome, one.generation_id) for one in rounds] == [(Outcome.STABLE, 1), (Outcome.EMPTY, 2)]
-    assert rounds[-1].dropped == {"a": "left"}
+    assert rounds[-1].dropped == {"a": "gone (left, crashed or expired: the log does not say)"}
+
+
+def test_durations_and_costs_that_the_log_does_not_tell_are_unknown_and_not_0() -> None:
+    for one in fold(told(stored(1, {"a": [0, 1]}), stored(2, {"b": [0, 1]}))):
+        assert one.is_derived and one.ended_ms is not None
+        assert (one.took_ms, one.join_ms, one.sync_ms, one.unowned_ms) == (None, None, None, None)
+
+
+def test_a_partition_that_a_whole_generation_gave_to_nobody_was_unowned_at_least_that_long() -> None:
+    """As in a cooperative rebalance: revoked in one generation, assigned in the next."""
+    last = fold(told(stored(1, {"a": [0, 1]}), stored(2, {"a": [0], "b": []}), stored(3, {"a": [0], "b": [1]})))[-1]
+    assert last.unowned_ms == 10 and last.is_derived
 
 
 def test_of_the_first_record_of_a_compacted_log_no_round_is_made_up_and_its_owners_are_known() -> None:
@@ -80,7 +92,19 @@ def test_a_change_of_subscription_and_nothing_at_all_have_words_of_their_own() -
     before = Seen.of(stored(1, {"a": [0]}))
     changed, nothing = compare(before, stored(2, {"a": [0]}, wants="u")), compare(before, stored(2, {"a": [0]}))
     assert changed.cause() == (Cause.PROTOCOLS_CHANGED, "a") and changed.why() == "1 member changed its subscription"
-    assert nothing.cause() == (Cause.LEADER_REJOINED, "") and "nothing that the log shows" in nothing.why()
+    assert nothing.cause() == (DerivedCause.UNKNOWN, "")
+    assert nothing.why() == "unknown: the log shows no change of members"
+
+
+def test_generations_that_were_not_logged_are_counted_and_not_explained() -> None:
+    before = Seen.of(stored(1, {"a": [0]}))
+    assert compare(before, stored(3, {"a": [0]})).why() == "unknown: 1 generation was not logged"
+    assert compare(before, stored(5, {"a": [0]})).why() == "unknown: 3 generations were not logged"
+    joined = compare(before, stored(4, {"a": [0], "b": []}))
+    assert joined.why() == "1 member came; 2 generations were not logged"
+    unknown, known = fold(told(stored(1, {"a": [0]}), stored(3, {"a": [0]}), stored(5, {"a": [0], "b": []})))[1:]
+    assert (unknown.cause, unknown.reason) == (DerivedCause.UNKNOWN, "1 generation was not logged")
+    assert (known.cause, known.culprit, known.reason) == (Cause.NEW_MEMBER, "b", "1 generation was not logged")
 
 
 def test_a_tombstone_ends_everything() -> None:

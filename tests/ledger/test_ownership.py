@@ -215,7 +215,7 @@ def test_what_the_rounds_of_the_ledger_cost_is_what_a_watcher_sees(timeline: lis
             moved += len(seen[0])
             seen_ms += seen[2]
     rounds = ledger.rounds_of("g")
-    assert sum(one.unowned_ms for one in rounds) == seen_ms
+    assert sum(one.unowned_ms or 0 for one in rounds) == seen_ms
     assert sum(len(one.moves) for one in rounds) == moved
 
 

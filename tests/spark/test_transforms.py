@@ -85,7 +85,10 @@ def test_health_is_a_verdict_in_words(spark: SparkSession) -> None:
         [
             state("well", recent=[round_, old]),
             state("little", recent=[]),
-            state("restless", recent=[round_] * 12),
+            state("unstable", recent=[round_] * 12),
+            state("churning", state="Empty", members=0, recent=[round_] * 20),
+            state("unknown", recent=[round_ | {"unowned_ms": None}]),
+            state("partly", recent=[round_ | {"unowned_ms": None}, round_]),
             state("stuck"),
             state("slow"),
             state("empty", state="Empty", members=0),
@@ -109,7 +112,10 @@ def test_health_is_a_verdict_in_words(spark: SparkSession) -> None:
     assert {name: row["verdict"] for name, row in found.items()} == {
         "well": "well",
         "little": "well, 7 records behind",
-        "restless": "restless: 12 rounds in the last hour",
+        "unstable": "unstable: 12 rebalances in the last hour",
+        "churning": "unstable: 20 rebalances in the last hour, and no members now",
+        "unknown": "well",
+        "partly": "well",
         "stuck": "stuck: no commit for 500 s, and 5 records wait",
         "slow": "far behind: 400 s",
         "empty": "nobody reads, and nothing waits",
@@ -117,6 +123,13 @@ def test_health_is_a_verdict_in_words(spark: SparkSession) -> None:
         "simple": "nobody reads, and 9 records wait",
     }
     assert (found["well"]["rounds_last_hour"], found["well"]["unowned_s_last_hour"]) == (1, 0.5)
+    unowned_s = {name: row["unowned_s_last_hour"] for name, row in found.items()}
+    assert (unowned_s["unknown"], unowned_s["partly"], unowned_s["little"], unowned_s["simple"]) == (
+        None,
+        0.5,
+        0.0,
+        0.0,
+    )
     assert (found["simple"]["protocol"], found["simple"]["partitions"]) == ("simple", 1)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from coterie.facts import AssignmentStored, Cause, Fact, MemberJoined, MemberLeft, RoundStarted
 from coterie.ledger import fold, intervals_of
+from coterie.ledger.derived import DerivedCause, MemberGone, RebalanceSeen
 from coterie.web import picture, report
 from coterie.web.names import Names
 from coterie.web.report import Section
@@ -114,3 +115,32 @@ def test_members_of_the_same_name_are_told_apart_and_static_ones_go_by_their_ins
 def test_a_page_about_nothing_says_so() -> None:
     page = Checker(report("Rebalances", []))
     assert "Nothing was recorded" in page.text and "No group had a rebalance" in page.text
+
+
+def test_of_rebalances_derived_from_a_log_the_page_says_what_is_unknown() -> None:
+    def owns(*numbers: int) -> bytes:
+        return write_assignment(Assignment({"orders": list(numbers)}))
+
+    def seen(at_ms: int, cause: Cause | DerivedCause, member_id: str, reason: str | None, generation: int) -> Fact:
+        return RebalanceSeen(at_ms, "g", cause, member_id, reason, generation - 1, [], generation, "range", "a")
+
+    told = [
+        seen(1_000, Cause.NEW_MEMBER, "a", None, 1),
+        AssignmentStored(1_000, "g", 1, {"a": owns(0), "b": owns(1)}),
+        seen(4_000, DerivedCause.MEMBER_GONE, "b", None, 2),
+        MemberGone(4_000, "g", "b", None),
+        AssignmentStored(4_000, "g", 2, {"a": owns(0, 1)}),
+        seen(9_000, DerivedCause.UNKNOWN, "", "2 generations were not logged", 5),
+        AssignmentStored(9_000, "g", 5, {"a": owns(0)}),
+    ]
+    text = Checker(report("Kafka", told)).text
+    assert "b: gone (left, crashed or expired: the log does not say)" in text and "b: left" not in text
+    assert "unknown" in text and "2 generations were not logged" in text and "leader rejoined" not in text
+    assert "before 3.0 s" in text and "0.00 s" not in text and "0 ms" not in text.replace("before 0 ms", "")
+    assert "unknownlongest round" in text.replace("\n", "") and "0.0partition" not in text.replace("\n", "")
+    later = [
+        *told,
+        seen(11_500, Cause.NEW_MEMBER, "c", None, 6),
+        AssignmentStored(11_500, "g", 6, {"a": owns(0), "c": owns(1)}),
+    ]
+    assert "at least 2.50 s" in Checker(report("Kafka", later)).text

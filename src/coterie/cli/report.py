@@ -29,8 +29,9 @@ __all__ = ["report"]
 
 OBSERVED = "Told by the broker itself as it happened."
 DERIVED = (
-    "Concluded from __consumer_offsets: owners and generations are certain; a round is shown at its end, how long it "
-    "took is not known, and its cause is what the members that came and went suggest."
+    "Concluded from __consumer_offsets: owners and generations are certain. The log does not say when a rebalance "
+    "began, how long it took or what it cost, nor whether a member left, crashed or expired: that is called unknown. "
+    "A rebalance is shown at its end, and its cause is what the members that joined and disappeared suggest."
 )
 
 

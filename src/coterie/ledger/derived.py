@@ -1,15 +1,16 @@
 """What the records of `__consumer_offsets` let one conclude about a classic group, on any cluster.
 
 Each record is the whole group, written when a round has ended, so members and owners are certain, and a round is the
-difference of two records. When it began, and whether a member left or was thrown out, is not in the log. A generation
-may be missing: compacted away, or its round was overtaken before the leader's sync. Nothing is made up for it.
+difference of two records. When it began, what it cost, and whether a member left or was thrown out, is not in the log.
+A generation may be missing: compacted away, or its round was overtaken before the leader's sync. Nothing is made up for
+it: what is not known is called unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from typing import Any
 
 from coterie import facts
@@ -18,7 +19,36 @@ from coterie.facts import Cause, Fact
 from coterie.messages import GroupRecord, StoredGroup, StoredMember
 from coterie.wire.subscription import read_subscription
 
-__all__ = ["Kind", "Seen", "Step", "compare", "derived_facts"]
+__all__ = ["DerivedCause", "Kind", "MemberGone", "RebalanceSeen", "Seen", "Step", "compare", "derived_facts"]
+
+
+class DerivedCause(StrEnum):
+    """Causes of a rebalance that no broker gives: all that a log says of it."""
+
+    MEMBER_GONE = "member gone"
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True)
+class RebalanceSeen(Fact):
+    """A rebalance as two records of a group show it, told at its end."""
+
+    cause: Cause | DerivedCause
+    member_id: str
+    reason: str | None
+    old_generation_id: int
+    waits_for: Sequence[str]
+    generation_id: int
+    protocol_name: str
+    leader_id: str
+
+
+@dataclass(slots=True)
+class MemberGone(Fact):
+    """A member is not in the group's record any more. It left, crashed or expired: the log does not say."""
+
+    member_id: str
+    instance_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,23 +151,31 @@ class Step:
         if self.has_other_assignor:
             reasons.append(f"the assignor changed from {self.before.protocol_name} to {self._after.protocol_name}")
         said = ", ".join(reason for reason in reasons if reason)
-        return said or "nothing that the log shows: a member asked again, or came and went in between"
+        not_logged = _count(self.missing, "generation was not logged", "generations were not logged")
+        if said:
+            return f"{said}; {not_logged}" if not_logged else said
+        return f"unknown: {not_logged or 'the log shows no change of members'}"
 
-    def cause(self) -> tuple[Cause, str]:
+    @property
+    def missing(self) -> int:
+        """How many generations between the two records are not in the log."""
+        return max(self._after.generation_id - self.before.generation_id - 1, 0)
+
+    def cause(self) -> tuple[Cause | DerivedCause, str]:
         """The nearest of the causes that a broker knows, and the member behind it."""
         returned = self.returned
         new = [name for name in self.came if name not in returned]
         gone = [name for name in self.left if name not in returned.values()]
-        suggested = (
+        suggested: tuple[tuple[Cause | DerivedCause, list[str]], ...] = (
             (Cause.NEW_MEMBER, new),
-            (Cause.MEMBER_LEFT, gone),
+            (DerivedCause.MEMBER_GONE, gone),
             (Cause.STATIC_MEMBER_REPLACED, list(returned)),
             (Cause.PROTOCOLS_CHANGED, self.changed),
         )
         for cause, members in suggested:
             if members:
                 return cause, members[0]
-        return (Cause.PROTOCOLS_CHANGED if self.has_other_assignor else Cause.LEADER_REJOINED), ""
+        return (Cause.PROTOCOLS_CHANGED if self.has_other_assignor else DerivedCause.UNKNOWN), ""
 
 
 def _count(number: int, one: str, many: str) -> str:
@@ -198,20 +236,35 @@ def _told(at_ms: int, group_id: str, step: Step, stored: StoredGroup) -> Iterato
         return
     cause, culprit = step.cause()
     before = step.before
-    yield facts.RoundStarted(at_ms, group_id, cause, culprit, None, before.generation_id, [*before.members])
+    yield RebalanceSeen(
+        at_ms,
+        group_id,
+        cause,
+        culprit,
+        _reason(step, cause),
+        before.generation_id,
+        [*before.members],
+        stored.generation_id,
+        stored.protocol_name or "",
+        stored.leader_id or "",
+    )
     yield from _left(at_ms, group_id, step, stored)
     if not members:
         return
-    yield facts.JoinPhaseCompleted(
-        at_ms, group_id, stored.generation_id, stored.protocol_name or "", stored.leader_id or "", {}
-    )
     yield facts.AssignmentStored(at_ms, group_id, stored.generation_id, assignments)
+
+
+def _reason(step: Step, cause: Cause | DerivedCause) -> str | None:
+    """What the cause alone does not say."""
+    if cause is DerivedCause.UNKNOWN:
+        return step.why().removeprefix("unknown: ")
+    return _count(step.missing, "generation was not logged", "generations were not logged") or None
 
 
 def _left(at_ms: int, group_id: str, step: Step, stored: StoredGroup) -> Iterator[Fact]:
     replaced = step.returned.values() if step.kind is Kind.REPLACED else ()
     for member_id in step.left:
         if member_id not in replaced:
-            yield facts.MemberLeft(at_ms, group_id, member_id, step.before.members[member_id][0], None)
+            yield MemberGone(at_ms, group_id, member_id, step.before.members[member_id][0])
     if step.left and not stored.members:
         yield facts.GroupEmptied(at_ms, group_id, stored.generation_id)

@@ -8,6 +8,7 @@ from typing import Any
 
 from coterie import facts
 from coterie.facts import Fact
+from coterie.ledger.derived import MemberGone
 from coterie.ledger.ownership import Ownership, Partition
 
 __all__ = ["Interval", "Intervals", "intervals_of"]
@@ -127,6 +128,7 @@ _ENTRIES: Mapping[type[Fact], _Entry] = {
     facts.MemberRejoined: lambda group, fact: group.rejoined(fact.member_id, fact.metadata, fact.at_ms),
     facts.MemberReplaced: lambda group, fact: group.renamed(fact.old_member_id, fact.member_id, fact.at_ms),
     facts.MemberLeft: _gone,
+    MemberGone: _gone,
     facts.MemberExpired: _gone,
     facts.MemberMissedJoin: _gone,
     facts.MemberMissedSync: _gone,

@@ -10,6 +10,7 @@ from typing import Any
 
 from coterie import facts
 from coterie.facts import Cause, Fact
+from coterie.ledger.derived import DerivedCause, MemberGone, RebalanceSeen
 from coterie.ledger.ownership import Move, Ownership
 
 __all__ = ["Book", "Ledger", "Outcome", "Round", "fold"]
@@ -23,6 +24,8 @@ class Outcome(StrEnum):
     LOST = "lost with its coordinator"
 
 
+GONE = "gone (left, crashed or expired: the log does not say)"
+
 _REASONS = {
     "need to re-join with the given member-id": "",  # how everybody joins who has no id yet (KIP-394)
     "need to revoke partitions and re-join": "what it gave up in the last round is to be had in this one",
@@ -33,12 +36,13 @@ _REASONS = {
 @dataclass(slots=True, repr=False)
 class Round:
     group_id: str
-    cause: Cause
+    cause: Cause | DerivedCause
     culprit: str
     """The member behind it; empty where there is none."""
     reason: str | None
     """The client's own words, if it gave any."""
     began_ms: int
+    """Of a derived one, when it ended: when it began is not known."""
     old_generation_id: int
     waits_for: list[str]
     """Who had to join again when it began."""
@@ -56,8 +60,13 @@ class Round:
     moves: list[Move] = field(default_factory=list)
     kept: int = 0
     """Partitions whose owner stayed the same."""
-    unowned_ms: int = 0
-    """Partition-milliseconds without an owner that this round ended; one partition for one second is 1 000."""
+    unowned_ms: int | None = 0
+    """Partition-milliseconds without an owner that this round ended; one partition for one second is 1 000.
+
+    Of a derived one it is the least that it can have been; None: not known.
+    """
+    is_derived: bool = False
+    """It was concluded from the records of the group (`derived.py`); a broker that observes it knows more."""
 
     def __repr__(self) -> str:
         who = f" ({self.culprit})" if self.culprit else ""
@@ -78,6 +87,11 @@ class Round:
     def last_to_join(self) -> str | None:
         """Whom all the others were waiting for."""
         return max(self.joined_after_ms, key=lambda member: self.joined_after_ms[member], default=None)
+
+    @property
+    def took_ms(self) -> int | None:
+        """None while it is running, and if it is not known."""
+        return None if self.ended_ms is None or self.is_derived else self.ended_ms - self.began_ms
 
     @property
     def join_ms(self) -> int | None:
@@ -195,6 +209,26 @@ def _started(book: Book, fact: facts.RoundStarted) -> None:
     )
 
 
+def _seen(book: Book, fact: RebalanceSeen) -> None:
+    book.close(Outcome.SUPERSEDED, fact.at_ms)
+    book.rounds.append(
+        Round(
+            fact.group_id,
+            fact.cause,
+            fact.member_id,
+            fact.reason,
+            fact.at_ms,
+            fact.old_generation_id,
+            list(fact.waits_for),
+            fact.generation_id,
+            fact.protocol_name,
+            fact.leader_id,
+            unowned_ms=None,
+            is_derived=True,
+        )
+    )
+
+
 def _joined(book: Book, fact: facts.JoinPhaseCompleted) -> None:
     current = book.running()
     if current is not None:
@@ -209,7 +243,8 @@ def _stored(book: Book, fact: facts.AssignmentStored) -> None:
     moves, kept, gap_ms = book.ownership.assigned(fact.assignments, fact.at_ms)
     current = book.close(Outcome.STABLE, fact.at_ms)
     if current is not None:
-        current.moves, current.kept, current.unowned_ms = moves, kept, gap_ms
+        current.moves, current.kept = moves, kept
+        current.unowned_ms = gap_ms or None if current.is_derived else gap_ms
 
 
 def _emptied(book: Book, fact: facts.GroupEmptied) -> None:
@@ -224,7 +259,7 @@ def _loaded(book: Book, fact: facts.GroupLoaded) -> None:
     book.ownership.assigned(fact.assignments, fact.at_ms)
 
 
-_OPENS = frozenset({facts.RoundStarted, facts.AssignmentStored, facts.GroupLoaded})
+_OPENS = frozenset({facts.RoundStarted, RebalanceSeen, facts.AssignmentStored, facts.GroupLoaded})
 _ENTRIES: Mapping[type[Fact], Callable[[Book, Any], None]] = {
     facts.GroupCreated: _ended,
     facts.RoundStarted: _started,
@@ -236,6 +271,8 @@ _ENTRIES: Mapping[type[Fact], Callable[[Book, Any], None]] = {
     facts.MemberRejoined: lambda book, fact: book.ownership.rejoined(fact.member_id, fact.metadata, fact.at_ms),
     facts.MemberReplaced: lambda book, fact: book.ownership.renamed(fact.old_member_id, fact.member_id),
     facts.MemberLeft: lambda book, fact: book.dropped(fact.member_id, "left", fact.at_ms),
+    RebalanceSeen: _seen,
+    MemberGone: lambda book, fact: book.dropped(fact.member_id, GONE, fact.at_ms),
     facts.MemberExpired: lambda book, fact: book.dropped(fact.member_id, "session expired", fact.at_ms),
     facts.MemberMissedJoin: lambda book, fact: book.dropped(fact.member_id, "did not join in time", fact.at_ms),
     facts.MemberMissedSync: lambda book, fact: book.dropped(fact.member_id, "did not sync in time", fact.at_ms),

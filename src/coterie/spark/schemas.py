@@ -186,7 +186,10 @@ ROUNDS = Table(
         Column("moved", pa.list_(_MOVE), "Partitions with another owner than their last one; the old may be empty."),
         Column("kept", _INT, "Partitions that their owner kept."),
         Column(
-            "unowned_ms", _LONG, "Partition-milliseconds without an owner that it ended; derived: at least so many."
+            "unowned_ms",
+            _LONG,
+            "Partition-milliseconds without an owner that it ended; derived: at least so many, null where the log does "
+            "not tell.",
         ),
         *_LOG,
     ),
@@ -229,7 +232,11 @@ HEALTH = Table(
         Column("seconds_behind", _REAL, "The most of any partition."),
         Column("last_commit_ms", _LONG, "Its latest commit."),
         Column("rounds_last_hour", _INT, "How many rounds ended in the hour before."),
-        Column("unowned_s_last_hour", _REAL, "Partition-seconds without an owner that these ended."),
+        Column(
+            "unowned_s_last_hour",
+            _REAL,
+            "Partition-seconds without an owner that these ended, at least; null if not known of any.",
+        ),
         Column("verdict", _TEXT, "How it does, in words."),
     ),
     is_snapshot=True,

@@ -20,6 +20,8 @@ __all__ = ["Section", "report"]
 
 COLUMNS = ("", "began", "cause", "member", "generation", "join", "sync", "moved", "kept", "without owner", "outcome")
 
+UNKNOWN = "unknown"
+
 WITHOUT_OWNER = (
     "Without owner: partition-seconds from the moment nobody owned a partition to the round that gave it an owner. "
     "A member that died without a word owns what it had until its session ends, and a group without members has no "
@@ -89,13 +91,17 @@ def _summary(facts: Sequence[Fact], rounds: Sequence[Round], groups: Sequence[st
 
 
 def _group(group: str, rounds: Sequence[Round], intervals: Sequence[Interval], names: Names) -> list[str]:
-    moved, unowned = sum(len(one.moves) for one in rounds), sum(one.unowned_ms for one in rounds)
-    took = [one.ended_ms - one.began_ms for one in rounds if one.ended_ms is not None]
+    moved, is_derived = sum(len(one.moves) for one in rounds), any(one.is_derived for one in rounds)
+    unowned = [one.unowned_ms for one in rounds if one.unowned_ms is not None]
+    took = [one.took_ms for one in rounds if one.took_ms is not None]
     figures = [
         ("rounds", str(len(rounds))),
         ("partitions moved", str(moved)),
-        ("partition-seconds without an owner", f"{unowned / 1_000:.1f}"),
-        ("longest round", _time(max(took)) if took else "-"),
+        (
+            "partition-seconds without an owner",
+            _known(f"{sum(unowned) / 1_000:.1f}", is_derived=is_derived, is_known=bool(unowned)),
+        ),
+        ("longest round", _known(_time(max(took, default=None)), is_derived=is_derived, is_known=bool(took))),
     ]
     return [
         f"<section><h2>Group {escape(group)}</h2>",
@@ -111,6 +117,13 @@ def _group(group: str, rounds: Sequence[Round], intervals: Sequence[Interval], n
         "</tbody></table></div>",
         f"<p class='faint'>{WITHOUT_OWNER}</p></section>",
     ]
+
+
+def _known(text: str, *, is_derived: bool, is_known: bool) -> str:
+    """A figure about rebalances of which some may be derived: those have durations and costs that nobody knows."""
+    if not is_derived:
+        return text
+    return f"at least {text}" if is_known else UNKNOWN
 
 
 def _legend(intervals: Sequence[Interval], names: Names) -> str:
@@ -132,12 +145,16 @@ def _row(number: int, one: Round, first_ms: int, names: Names) -> str:
         for member_id, why in one.dropped.items()
     )
     generation = "" if one.generation_id is None else f"{one.generation_id}"
+    at = _time(one.began_ms - first_ms)
+    join, sync = (UNKNOWN, UNKNOWN) if one.is_derived else (_time(one.join_ms), _time(one.sync_ms))
+    unowned = f"{(one.unowned_ms or 0) / 1_000:.2f} s"
+    unowned = _known(unowned, is_derived=one.is_derived, is_known=one.unowned_ms is not None)
     cells = [
-        f"<td class='n'>{number}</td><td class='n'>{_time(one.began_ms - first_ms)}</td>",
+        f"<td class='n'>{number}</td><td class='n'>{f'before {at}' if one.is_derived else at}</td>",
         f"<td>{escape(one.cause)}{reason}</td><td>{escape(member)}{lost}</td><td class='n'>{generation}</td>",
-        f"<td class='n'>{_time(one.join_ms)}{waited}</td><td class='n'>{_time(one.sync_ms)}</td>",
+        f"<td class='n'>{join}{waited}</td><td class='n'>{sync}</td>",
         f"<td class='n'>{_moves(one, names)}</td><td class='n'>{one.kept}</td>",
-        f"<td class='n'>{one.unowned_ms / 1_000:.2f} s</td>",
+        f"<td class='n'>{unowned}</td>",
         f"<td>{escape(one.outcome if one.outcome is not Outcome.RUNNING else 'still running')}</td>",
     ]
     return f"<tr>{''.join(cells)}</tr>"

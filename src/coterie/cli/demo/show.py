@@ -34,11 +34,11 @@ class Show:
 
 def sentence(one: Round, names: Names) -> str:
     who = f" ({names.of(one.culprit)}{_why(one)})" if one.culprit else ""
-    took = f"{((one.ended_ms or one.began_ms) - one.began_ms) / 1_000:.2f} s"
+    took = f"{(one.took_ms or 0) / 1_000:.2f} s"
     generation = f"generation {one.generation_id}" if one.generation_id is not None else "no generation"
     return (
         f"round: {one.cause}{who}, {generation}, {took}, {len(one.moves)} moved, {one.kept} kept, "
-        f"{one.unowned_ms / 1_000:.2f} partition-seconds without an owner"
+        f"{(one.unowned_ms or 0) / 1_000:.2f} partition-seconds without an owner"
     )
 
 
@@ -51,10 +51,10 @@ def account(rounds: Sequence[Round], told: Sequence[Fact], promises: Sequence[Pr
             str(number),
             str(one.cause),
             names.of(one.culprit) if one.culprit else "",
-            f"{((one.ended_ms or one.began_ms) - one.began_ms) / 1_000:.2f}",
+            f"{(one.took_ms or 0) / 1_000:.2f}",
             str(len(one.moves)),
             str(one.kept),
-            f"{one.unowned_ms / 1_000:.2f}",
+            f"{(one.unowned_ms or 0) / 1_000:.2f}",
         )
         for number, one in enumerate(rounds, 1)
     ]
@@ -62,7 +62,7 @@ def account(rounds: Sequence[Round], told: Sequence[Fact], promises: Sequence[Pr
     typer.echo("")
     for row in (head, *rows):
         typer.echo("  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
-    unowned = sum(one.unowned_ms for one in rounds) / 1_000
+    unowned = sum(one.unowned_ms or 0 for one in rounds) / 1_000
     typer.echo(f"\n  {len(rounds)} rounds, {unowned:.2f} partition-seconds without an owner in all\n")
     for promise in promises:
         mark = typer.style("kept  ", fg="green") if promise.is_kept else typer.style("BROKEN", fg="red", bold=True)

@@ -34,7 +34,7 @@ class GroupHistory:
         self._classic = ClassicHistory(group_id)
         self._consumer = ConsumerHistory(group_id, names or {})
         self._facts = Bookmark(group_id)
-        self._recent: list[tuple[int, int]] = []
+        self._recent: list[tuple[int, int | None]] = []
         self._was_consumer = False
 
     def record(self, key: bytes, value: bytes | None, at: At) -> None:
@@ -75,7 +75,7 @@ class GroupHistory:
             "memory": self.to_json(),
         }
 
-    def _latest_rounds(self) -> list[tuple[int, int]]:
+    def _latest_rounds(self) -> list[tuple[int, int | None]]:
         newest = max((ended_ms for ended_ms, _ in self._recent), default=0)
         return [each for each in self._recent if each[0] > newest - RECENT_MS][-RECENT_ROUNDS:]
 

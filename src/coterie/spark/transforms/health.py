@@ -7,11 +7,11 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
 from coterie.spark.schemas import HEALTH
 
-__all__ = ["FAR_BEHIND_S", "RESTLESS_ROUNDS", "health"]
+__all__ = ["FAR_BEHIND_S", "UNSTABLE_REBALANCES", "health"]
 
 HOUR_MS = 3_600_000
-RESTLESS_ROUNDS = 12
-"""Rounds in an hour from which on a group is called restless: one every five minutes."""
+UNSTABLE_REBALANCES = 12
+"""Rebalances in an hour from which on a group is called unstable: one every five minutes."""
 FAR_BEHIND_S = 300.0
 """Seconds from which on it is called far behind, or stuck if nothing was committed for as long."""
 
@@ -33,9 +33,7 @@ def health(groups: DataFrame, lag: DataFrame, at_ms: int) -> DataFrame:
         "generation",
         "members",
         F.size(recent).alias("rounds_last_hour"),
-        (F.aggregate(recent, F.lit(0).cast("bigint"), lambda sum_, one: sum_ + one["unowned_ms"]) / 1000.0).alias(
-            "unowned_s_last_hour"
-        ),
+        _unowned_s(recent).alias("unowned_s_last_hour"),
     )
     rows = known.join(behind, "group_id", "full").fillna(
         {
@@ -45,11 +43,19 @@ def health(groups: DataFrame, lag: DataFrame, at_ms: int) -> DataFrame:
             "partitions": 0,
             "records_behind": 0,
             "rounds_last_hour": 0,
-            "unowned_s_last_hour": 0.0,
         }
     )
+    unowned_s = F.when(F.col("rounds_last_hour") == 0, 0.0).otherwise(F.col("unowned_s_last_hour"))
+    rows = rows.withColumn("unowned_s_last_hour", unowned_s)
     rows = rows.withColumn("at_ms", F.lit(at_ms).cast("bigint")).withColumn("verdict", _verdict(at_ms))
     return rows.select(*(column.name for column in HEALTH.columns))
+
+
+def _unowned_s(recent: Column) -> Column:
+    """The sum of what is known; null if nothing is."""
+    known = F.filter(F.transform(recent, lambda one: one["unowned_ms"]), lambda one: one.isNotNull())
+    total = F.aggregate(known, F.lit(0).cast("bigint"), lambda sum_, one: sum_ + one) / 1000.0
+    return F.when(F.size(known) > 0, total)
 
 
 def _verdict(at_ms: int) -> Column:
@@ -58,9 +64,13 @@ def _verdict(at_ms: int) -> Column:
     rounds, silent_s = F.col("rounds_last_hour"), (F.lit(at_ms) - F.col("last_commit_ms")) / 1000.0
     is_far = seconds >= FAR_BEHIND_S
     return (
-        F.when((members == 0) & (records > 0), F.format_string("nobody reads, and %d records wait", records))
+        F.when(
+            (rounds >= UNSTABLE_REBALANCES) & (members == 0),
+            F.format_string("unstable: %d rebalances in the last hour, and no members now", rounds),
+        )
+        .when(rounds >= UNSTABLE_REBALANCES, F.format_string("unstable: %d rebalances in the last hour", rounds))
+        .when((members == 0) & (records > 0), F.format_string("nobody reads, and %d records wait", records))
         .when(members == 0, "nobody reads, and nothing waits")
-        .when(rounds >= RESTLESS_ROUNDS, F.format_string("restless: %d rounds in the last hour", rounds))
         .when(F.col("state") == "Reconciling", "partitions are changing hands")
         .when(
             is_far & (silent_s >= FAR_BEHIND_S),
