@@ -8,8 +8,10 @@ import pytest
 
 from broker.lossy import LossyFiles
 from coterie.errors import ErrorCode
-from coterie.log import Files, LogConfig, LogReadError, MemoryFiles, PartitionLog, RefusedError, rename_files
+from coterie.log import Files, LogConfig, LogError, LogReadError, MemoryFiles, PartitionLog, RefusedError, rename_files
+from coterie.log.files import read_file
 from coterie.log.layout import named
+from coterie.wire.batch import batches
 from logs import SMALL, batch, cut, offsets_in, read_all, values_in
 
 NOW = 1_000
@@ -204,6 +206,17 @@ def test_a_marker_of_a_clean_stop_that_lies_does_no_harm(files: Files) -> None:
     truncated(files, FIRST, files.size(FIRST) - 1)
     log = opened(files, LogConfig(), clean=1)
     assert log.log_end == 2 and len(log.recovery.cuts) == 1
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_an_offset_that_makes_no_sense_is_damage_when_indexes_are_built_again(files: Files, number: int) -> None:
+    written(files, 40)
+    first, *_ = (header for _, header in batches(read_file(files, FIRST)))
+    overwrite(files, FIRST, number * first.size, (2**40).to_bytes(8, "big"))
+    for suffix in (".index", ".timeindex"):
+        files.delete(FIRST.replace(".log", suffix))
+    with pytest.raises(LogError, match=f"{FIRST} is damaged"):
+        opened(files, recovery_point=39)
 
 
 def test_damage_in_front_of_the_recovery_point_is_not_looked_for(files: Files) -> None:

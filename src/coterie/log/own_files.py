@@ -53,6 +53,8 @@ class OwnFile(NamedTuple):
     def decode(self, data: bytes) -> Content:
         if not data:
             raise self.damaged("is empty")
+        if b"\0" in data:
+            raise self.damaged("has zeros in it, which were never written")
         if not data.startswith(b"#"):
             return Content(FIRST, data)
         head = _HEAD.match(data)

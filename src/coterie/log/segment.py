@@ -278,11 +278,20 @@ class Segment:
         """From the headers alone; of a sealed segment they are written at once."""
         size, next_offset = self.size, self.next_offset
         self._reset_indexes()
-        self.size = 0
+        self.size, self.next_offset = 0, self.base_offset
         try:
             with self._opened() as file:
-                for found in whole_batches(file, 0, size, verify=False):
-                    self._note(found.header)
+                for at, header, _ in whole_batches(file, 0, size, verify=False):
+                    if (
+                        not self.next_offset
+                        <= header.base_offset
+                        <= header.last_offset
+                        <= self.base_offset + MAX_RELATIVE
+                    ):
+                        raise CorruptBatchError(
+                            f"the batch at byte {at} is not where its offset {header.base_offset} is"
+                        )
+                    self._note(header)
         finally:
             self.size, self.next_offset = size, next_offset
         if self._file is None:
