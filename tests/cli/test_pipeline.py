@@ -61,7 +61,7 @@ def test_all_columns_are_shown_in_full_when_asked_for(out: Path) -> None:
 
 
 LONG = "consumer-orders-1-8c3449f3-3c47-420d-bce0-7fc83336e69a"
-WORDS = "nothing that the log shows: a member asked again, or came and went in between"
+WORDS = "1 member changed its subscription, the assignor changed from range to sticky"
 LONG_CELLS: dict[str, Any] = {"cause": WORDS, "culprit": LONG, "member_id": LONG, "note": WORDS, "verdict": WORDS}
 NUMBERS = {"generation": 123, "partition": 12, "duration_ms": 123_456}
 

@@ -70,7 +70,7 @@ class Round:
 
     def __repr__(self) -> str:
         who = f" ({self.culprit})" if self.culprit else ""
-        took = "" if self.ended_ms is None else f" after {self.ended_ms - self.began_ms} ms"
+        took = "" if self.took_ms is None else f" after {self.took_ms} ms"
         generation = self.old_generation_id if self.generation_id is None else self.generation_id
         return (
             f"<rebalance of {self.group_id}: {self.cause}{who}, {self.outcome}{took}, "

@@ -300,7 +300,7 @@ def _cause(one: _Round) -> str:
         *dict.fromkeys(one.causes),
     ]
     said = ", ".join(reason for reason in reasons if reason)
-    return said or "nothing that the log shows: topics of the subscription changed, or how they are assigned"
+    return said or "unknown: no member changed; probably topics of the subscription did"
 
 
 def _places(partitions: Iterable[TopicPartitions]) -> Iterable[Place]:

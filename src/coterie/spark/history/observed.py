@@ -43,7 +43,7 @@ def observed_round(one: Round) -> Row:
         "outcome": str(one.outcome),
         "began_ms": one.began_ms,
         "ended_ms": one.ended_ms,
-        "duration_ms": None if one.ended_ms is None else one.ended_ms - one.began_ms,
+        "duration_ms": one.took_ms,
         "duration_is": WHOLE,
         "members": len(one.joined_after_ms),
         "came": sorted(one.joined_after_ms.keys() - before),
