@@ -53,10 +53,11 @@ tests: venv ## pytest, in random order, two processes; what is compiled, in plai
 	$(BIN)/pytest -n 2
 	COTERIE_PURE=1 $(BIN)/pytest $(addprefix tests/wire/test_,records.py fetched.py arrow.py twins.py commit_rows.py)
 
-soak: venv ## kill -9 the broker 300 times under load, a million hostile frames, 10 000 connections (KILLS=, FRAMES=, CONNECTIONS=, SEED=)
+soak: venv ## kill -9 the broker 300 times under load, a million hostile frames, 10 000 connections, attacks beside a member (KILLS=, FRAMES=, CONNECTIONS=, SEED=)
 	PYTHONPATH=tests $(BIN)/python tests/soak/kill9.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(BIN)/python tests/soak/fuzz.py --frames $(FRAMES) $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(BIN)/python tests/soak/crowd.py --connections $(CONNECTIONS)
+	PYTHONPATH=tests $(BIN)/python tests/soak/adversary.py
 
 sim: venv ## simulated worlds, 100 seeds of mixed workloads; what they exercised (SEEDS=0-99, ARGS="--workload flapping")
 	$(BIN)/coterie sim --seeds $(SEEDS) $(ARGS)

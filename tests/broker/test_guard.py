@@ -12,7 +12,7 @@ from coterie.broker.facts import ConnectionDropped, FactsLeftOut, Trouble
 from coterie.broker.guard import LITTLE, SPARE_FILES, Guard, silence_of
 from coterie.broker.quiet import MOST, PERIOD_MS, Quiet
 from coterie.broker.settings import Settings, SettingsError
-from coterie.broker.turns import LARGE, TURN_MS, Turns
+from coterie.broker.turns import BUSY_MS, FRAMES, LARGE, SPARE, Turns
 from coterie.facts import GroupDied
 
 MIB = 1 << 20
@@ -154,23 +154,39 @@ def test_the_largest_request_fits_into_what_may_be_held() -> None:
 FETCH, HEARTBEAT = b"\0\1\0\x0c", b"\0\x0c\0\4"
 
 
-def test_what_costs_much_waits_when_a_stretch_of_work_has_lasted() -> None:
+def test_one_request_of_each_connection_is_answered_at_once_and_some_more() -> None:
     turns = Turns()
-    assert not turns.must_wait(FETCH, 1_000)
-    turns.worked(1_000 + TURN_MS)
-    assert not turns.must_wait(FETCH, 1_000 + TURN_MS)
-    turns.worked(1_010 + TURN_MS)
-    assert turns.must_wait(FETCH, 1_010 + TURN_MS)
-    assert turns.must_wait(HEARTBEAT + bytes(LARGE), 1_010 + TURN_MS)
-    assert not turns.must_wait(HEARTBEAT, 1_010 + TURN_MS)
+    burst = [HEARTBEAT] * (FRAMES + 1)
+    assert turns.at_once([HEARTBEAT] * 3, 1_000) == 3
+    assert [turns.at_once(burst, 1_000) for _ in range(4)] == [FRAMES] * 4
+    assert turns.at_once(burst, 1_000) == 1 + SPARE - 2 - 4 * (FRAMES - 1)
+    assert turns.at_once(burst, 1_000) == 1
 
 
-def test_after_a_pause_nothing_waits() -> None:
+def test_the_longer_the_queue_the_fewer_requests_have_their_turn() -> None:
     turns = Turns()
-    turns.must_wait(FETCH, 1_000)
+    assert turns.share == FRAMES
+    turns.queue.extend([None] * 100)  # type: ignore[list-item]
+    assert turns.share == 1
+
+
+def test_what_costs_much_waits_when_the_loop_has_been_busy_for_long() -> None:
+    turns = Turns()
+    assert turns.at_once([FETCH], 1_000)
+    turns.worked(1_000 + BUSY_MS)
+    assert turns.at_once([FETCH], 1_000 + BUSY_MS)
+    turns.worked(1_010 + BUSY_MS)
+    assert not turns.at_once([FETCH], 1_010 + BUSY_MS)
+    assert not turns.at_once([HEARTBEAT + bytes(LARGE)], 1_010 + BUSY_MS)
+    assert turns.at_once([HEARTBEAT], 1_010 + BUSY_MS)
+
+
+def test_after_a_rest_nothing_waits() -> None:
+    turns = Turns()
+    turns.at_once([FETCH], 1_000)
     turns.worked(2_000)
-    assert not turns.must_wait(FETCH, 2_002)
-    assert not turns.must_wait(FETCH, 2_003)
+    assert turns.at_once([FETCH], 2_002)
+    assert turns.at_once([FETCH], 2_003)
 
 
 # --- what is told -----------------------------------------------------------------------------------------------------

@@ -38,6 +38,11 @@ class Connection:
         self.waiting.append(frame)
         self.waiting_bytes += len(frame)
 
+    @property
+    def can_go_on(self) -> bool:
+        """A request waits, and nothing keeps it from being looked at."""
+        return bool(self.waiting) and self.call is None and not self.is_full and not self.is_closed
+
     def next_waiting(self) -> bytes:
         frame = self.waiting.popleft()
         self.waiting_bytes -= len(frame)

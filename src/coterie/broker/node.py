@@ -73,6 +73,10 @@ class Node:
         if connection.call is not None or connection.is_full or connection.waiting:
             connection.put_off(frame)
             return []
+        return self.look_at(connection, frame, now_ms)
+
+    def look_at(self, connection: Connection, frame: bytes, now_ms: int) -> list[Effect]:
+        """Answer or park a request of a connection that has none under way."""
         self._dispatch(connection, frame, now_ms)
         return self._take(now_ms)
 
@@ -84,7 +88,7 @@ class Node:
 
     def go_on(self, connection: Connection, now_ms: int) -> None:
         """Look at a request that waited."""
-        if connection.waiting and connection.call is None and not connection.is_full and not connection.is_closed:
+        if connection.can_go_on:
             self._dispatch(connection, connection.next_waiting(), now_ms)
 
     def _is_ready(self, connection: Connection) -> None:
@@ -97,6 +101,7 @@ class Node:
         connection.forget_waiting()
         if connection.call is not None:
             self.fetches.forget(connection.call)
+            connection.call = None  # else the two hold each other
 
     # --- requests -----------------------------------------------------------------------------------------------------
 

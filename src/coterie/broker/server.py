@@ -22,7 +22,7 @@ from coterie.broker.leadership import Done
 from coterie.broker.pace import Pace
 from coterie.broker.sockets import Link, Port
 from coterie.broker.telling import Telling
-from coterie.broker.turns import TURN_MS, Turns
+from coterie.broker.turns import READ_ON, SLICE_MS, SPARE, Turns
 from coterie.errors import CoterieError
 from coterie.facts import Fact
 from coterie.group.wall_clock import WallClock
@@ -49,7 +49,6 @@ class Server:
 
     def __init__(self, tell: Callable[[Fact], None]) -> None:
         self.ports: list[Port] = []
-        self.held_back: set[Link] = set()
         self._loop = asyncio.get_running_loop()
         self._clock = Clock()
         self.now_ms = self._clock.now_ms
@@ -65,6 +64,7 @@ class Server:
         self._telling = Telling(tell)
         self.tell = self._telling.tell
         self.turns = Turns()
+        self._turn_is_due = False
         self._flush_is_due = False
         self._under_way = 0
         """What threads have been asked for and not come back with."""
@@ -152,6 +152,8 @@ class Server:
         self.perform(self.cluster.stop(self.now_ms()))
         self.look_ahead()
         await self._all_written()
+        for link in self.links:
+            link.connection.forget_waiting()  # the directory is closed before their turn would come
         await self._say_goodbye(self.ports)
         try:
             await self._loop.run_in_executor(self._disk, self.cluster.directory.close)
@@ -266,9 +268,10 @@ class Server:
         if link in link.port.links:
             link.port.links.discard(link)
             self.guard.went(link.connection)
-        self.held_back.discard(link)
         self._gone.set()
         link.port.node.disconnected(link.connection)
+        link.let_go()
+        link.connection.link = None  # else the two hold each other, and what has arrived, until a collection
 
     def _close_silent(self) -> None:
         """Every now and then."""
@@ -285,8 +288,10 @@ class Server:
     def drop(self, connection: Connection, why: str) -> None:
         if not connection.is_closed:
             self._log_drop(connection, why)
-            connection.link.port.node.disconnected(connection)
-            transport = connection.link.transport
+            link: Link = connection.link
+            link.port.node.disconnected(connection)
+            link.let_go()
+            transport = link.transport
             transport.close()
             if transport.get_write_buffer_size():  # the answers before; who does not take them is not waited for
                 self._loop.call_later(0 if connection.is_full else STOP_GRACE_S, transport.abort)
@@ -307,47 +312,82 @@ class Server:
         self.look_ahead()
 
     def perform(self, effects: Sequence[Effect]) -> None:
-        """And then, one after the other, what waited for an answer to be sent."""
-        link: Link | None = None
-        while True:
-            for effect in effects:
-                kind = type(effect)
-                if kind is Send:
-                    self._send(effect)  # type: ignore[arg-type]
-                elif kind is Flush or kind is Work:
-                    self._on_disk(effect)  # type: ignore[arg-type]
-                elif kind is Toil:
-                    self._in_background(effect)  # type: ignore[arg-type]
-                elif kind is Close:
-                    self.drop(effect.connection, effect.why)  # type: ignore[union-attr]
-                elif kind is Do:
-                    self._chores.submit(self._chore, effect)  # type: ignore[arg-type]
-                else:
-                    self.tell(effect.fact)  # type: ignore[union-attr]
-            if link is not None and link in self.held_back:
-                link.read_on()
-            if not self._ready:
-                break
-            link = self._ready[0][1].link
-            effects = self.cluster.go_on(self.now_ms())
+        """Carry them out. Whoever was answered and has more waiting stands in the queue for its next turn."""
+        for effect in effects:
+            kind = type(effect)
+            if kind is Send:
+                self._send(effect)  # type: ignore[arg-type]
+            elif kind is Flush or kind is Work:
+                self._on_disk(effect)  # type: ignore[arg-type]
+            elif kind is Toil:
+                self._in_background(effect)  # type: ignore[arg-type]
+            elif kind is Close:
+                self.drop(effect.connection, effect.why)  # type: ignore[union-attr]
+            elif kind is Do:
+                self._chores.submit(self._chore, effect)  # type: ignore[arg-type]
+            else:
+                self.tell(effect.fact)  # type: ignore[union-attr]
+        while self._ready:
+            _, connection = self._ready.popleft()
+            if not connection.is_closed:
+                self.wait_for_turn(connection.link)
 
-    def put_off(self, connection: Connection, frame: bytes) -> None:
-        """To be looked at when the others have been."""
-        connection.put_off(frame)
-        if not self.turns.queue:
-            self._loop.call_soon(self._catch_up)
-        self.turns.queue.append(connection)
+    # --- turns --------------------------------------------------------------------------------------------------------
 
-    def _catch_up(self) -> None:
+    def serve(self, link: Link, most: int) -> None:
+        """Answer some of the requests that wait at a connection; if there are more, it waits for its next turn."""
+        connection, node = link.connection, link.port.node
+        began_ms = now_ms = self.now_ms()
+        link.in_queue = True  # so that an answer does not queue it meanwhile
+        while most > 0 and now_ms - began_ms < SLICE_MS and connection.can_go_on:
+            most -= 1
+            frame = connection.next_waiting()
+            answer = link.quick_answer(frame, now_ms)
+            if answer is not None:
+                link.transport.write(answer)
+            else:
+                self.perform(node.look_at(connection, frame, now_ms))
+                now_ms = self.now_ms()
+            link.cut_more(now_ms)
+        link.in_queue = False
+        self.turns.worked(now_ms)
+        if connection.can_go_on:
+            self.wait_for_turn(link)
+
+    def wait_for_turn(self, link: Link) -> None:
+        if not link.in_queue:
+            link.in_queue = True
+            link.hold_back()
+            self.turns.queue.append(link)
+            self.end_turn_soon()
+
+    def end_turn_soon(self) -> None:
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        """Serve those in the queue, one after the other, for a short while."""
+        self._turn_is_due = False
+        self.turns.spare = SPARE
         queue, began_ms = self.turns.queue, self.now_ms()
-        while queue and self.now_ms() - began_ms < TURN_MS:
-            connection = queue.popleft()
-            self._ready.append((connection.link.port.node, connection))
-            self.perform(())
+        most_read = READ_ON
+        for _ in range(len(queue)):
+            link = queue.popleft()
+            link.in_queue = False
+            if link.connection.is_closed:
+                continue
+            self.serve(link, self.turns.share)
+            if not link.in_queue:
+                most_read -= 1
+                link.read_bytes = 0
+                link.read_on()
+                link.weigh()
+            if not most_read or self.now_ms() - began_ms >= SLICE_MS:
+                break
         self.look_ahead()
-        self.turns.worked(self.now_ms())
         if queue:
-            self._loop.call_soon(self._catch_up)
+            self.end_turn_soon()
 
     def look_ahead(self) -> None:
         """After what was done: a flush if one is wanted, and `_ring` when the next timer is due."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from coterie.broker.calls import Connection
 from coterie.broker.node import Node
 from coterie.broker.quick_heartbeat import HEARTBEAT, QuickHeartbeat
+from coterie.broker.turns import FRAMES, LARGE_READ, READ_BYTES, SPARE
 from coterie.errors import CoterieError, MalformedError
 from coterie.wire.frames import FrameCutter
 
@@ -37,12 +38,15 @@ class Link(asyncio.Protocol):
     __slots__ = (
         "_cutter",
         "_is_paused",
+        "_is_stopped",
         "_is_weighed",
         "_quick_heartbeat",
         "_server",
         "connection",
         "heard_ms",
+        "in_queue",
         "port",
+        "read_bytes",
         "request_since_ms",
         "transport",
         "unsent",
@@ -54,6 +58,11 @@ class Link(asyncio.Protocol):
         self._cutter = FrameCutter(server.max_request_bytes)
         self._quick_heartbeat = QuickHeartbeat()
         self._is_paused = False
+        self._is_stopped = False
+        self.in_queue = False
+        """It waits for its turn."""
+        self.read_bytes = 0
+        """In a row, without a pause."""
         self._is_weighed = False
         """The guard knows that we hold something for it."""
         self.connection = Connection("", self)
@@ -76,37 +85,74 @@ class Link(asyncio.Protocol):
             self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        server, connection = self._server, self.connection
+        connection = self.connection
         try:
-            frames = self._cutter.feed(data)
+            frames = self._cutter.feed(data, FRAMES)
         except MalformedError as error:
-            server.drop(connection, str(error))
+            self._server.drop(connection, str(error))
             return
-        node = self.port.node
-        self.heard_ms = now_ms = server.now_ms()
-        for frame in frames:
-            if connection.is_closed:
-                return
-            if frame.startswith(HEARTBEAT) and not (connection.call or connection.waiting or connection.is_full):
-                answer = self._quick_heartbeat.answer(node, frame, now_ms)
-                if answer is not None:
-                    self.transport.write(answer)
-                    continue
-            if server.turns.must_wait(frame, now_ms):
-                server.put_off(connection, frame)
-                continue
-            server.perform(node.received(connection, frame, now_ms))
-            server.turns.worked(server.now_ms())
-        server.look_ahead()
+        self.heard_ms = now_ms = self._server.now_ms()
+        if len(frames) == 1 and not (connection.call or connection.waiting or connection.is_full):
+            answer = self.quick_answer(frames[0], now_ms)
+            if answer is not None:
+                self.transport.write(answer)
+                frames = []
+        if frames:
+            self._arrived(frames, now_ms)
+        self._server.look_ahead()
+        if len(data) >= LARGE_READ:
+            self._read_much(len(data))
+        elif self.read_bytes:
+            self.read_bytes = 0
         if connection.waiting:
             self.hold_back()
-        if self._cutter.held:
-            if frames or not self.request_since_ms:
-                self.request_since_ms = now_ms
+        if self._cutter.held or self._is_weighed or connection.waiting:
+            if frames:
+                self.request_since_ms = 0
+            self._note_arriving(now_ms)
             self.weigh()
-        elif self._is_weighed or connection.waiting:
+
+    def _note_arriving(self, now_ms: int) -> None:
+        if not self._cutter.is_within_frame:
             self.request_since_ms = 0
-            self.weigh()
+        elif not self.request_since_ms:
+            self.request_since_ms = now_ms
+
+    def quick_answer(self, frame: bytes, now_ms: int) -> bytes | None:
+        """The answer to an ordinary heartbeat; None if the frame is anything else."""
+        if frame.startswith(HEARTBEAT):
+            return self._quick_heartbeat.answer(self.port.node, frame, now_ms)
+        return None
+
+    def _arrived(self, frames: list[bytes], now_ms: int) -> None:
+        """Answer some of them, as many as are due to a connection; the rest waits for its turn."""
+        server, connection = self._server, self.connection
+        was_waiting = bool(connection.waiting)
+        for frame in frames:
+            connection.put_off(frame)
+        if was_waiting or self.in_queue:
+            return
+        server.serve(self, server.turns.at_once(frames, now_ms))
+        if server.turns.spare < SPARE:
+            server.end_turn_soon()
+
+    def cut_more(self, now_ms: int) -> None:
+        """If no request waits that was cut, cut some of what has arrived."""
+        if self._cutter.has_more and not self.connection.waiting:
+            try:
+                frames = self._cutter.more(FRAMES)
+            except MalformedError as error:
+                self._server.drop(self.connection, str(error))
+                return
+            for frame in frames:
+                self.connection.put_off(frame)
+            self._note_arriving(now_ms)
+
+    def _read_much(self, size: int) -> None:
+        """Let others be read from as well."""
+        self.read_bytes += size
+        if self.read_bytes >= READ_BYTES:
+            self._server.wait_for_turn(self)
 
     @property
     def held(self) -> int:
@@ -123,26 +169,33 @@ class Link(asyncio.Protocol):
         self._is_weighed = self._server.guard.weigh(self.connection)
 
     def hold_back(self) -> None:
-        """Reading stops while too much waits; the client's own buffers fill up and it has to slow down."""
-        if not self._is_paused and self.connection.waits_with_more_than(1, self._server.max_waiting):
+        """Reading stops while its turn has not come or too much waits: the client's own buffers fill up."""
+        if not self._is_paused and (self.in_queue or self._has_much(1)):
             self._is_paused = True
             self.transport.pause_reading()
-            self._server.held_back.add(self)
 
     def read_on(self) -> None:
-        connection = self.connection
-        still_many = connection.waits_with_more_than(0.5, self._server.max_waiting)
-        if self._is_paused and not still_many and not connection.is_closed:
+        if (
+            self._is_paused
+            and not (self._is_stopped or self.in_queue or self.connection.is_closed)
+            and not self._has_much(0.5)
+        ):
             self._is_paused = False
-            self._server.held_back.discard(self)
             self.transport.resume_reading()
+
+    def _has_much(self, share: float) -> bool:
+        return self._cutter.has_more or self.connection.waits_with_more_than(share, self._server.max_waiting)
 
     def stop_reading(self) -> None:
         """What comes from now on is not looked at any more."""
-        self._server.held_back.discard(self)
+        self._is_stopped = True
         if not self._is_paused and not self.transport.is_closing():
             self._is_paused = True
             self.transport.pause_reading()
+
+    def let_go(self) -> None:
+        """The connection ends: drop the part of a request that has arrived."""
+        self._cutter.clear()
 
     def pause_writing(self) -> None:
         self.connection.is_full = True

@@ -6,6 +6,7 @@ nothing is copied to take the header off.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from struct import Struct
 from struct import error as struct_error
@@ -42,20 +43,37 @@ class FrameCutter:
     After `MalformedError` the stream cannot be understood any more: close it.
     """
 
-    __slots__ = ("_max_size", "_missing", "_pieces", "held")
+    __slots__ = ("_at", "_max_size", "_missing", "_pieces", "_uncut", "held")
 
     def __init__(self, max_size: int) -> None:
         self._max_size = max_size
         self._pieces: list[bytes | bytearray] = []
         self.held = 0
-        """Bytes of a frame that is not complete yet."""
+        """Bytes that have arrived and are not in a frame that was returned."""
         self._missing = 0
-        """Bytes still to come before there is something to cut; 0 if nothing is held."""
+        """Bytes still to come before there is something to cut; 0 if no frame is incomplete."""
+        self._uncut = b""
+        self._at = 0
+        """Where in `_uncut` the next frame begins."""
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """The frames that `data` completes, in order, without their sizes."""
-        if not self._missing and len(data) - 4 == int.from_bytes(data[:4], "big") <= self._max_size:
+    @property
+    def has_more(self) -> bool:
+        """There may be a frame that was not asked for yet: see `more`."""
+        return bool(self._uncut)
+
+    @property
+    def is_within_frame(self) -> bool:
+        """A part of a frame has arrived."""
+        return self._missing > 0
+
+    def feed(self, data: bytes, most: int = sys.maxsize) -> list[bytes]:
+        """The frames that `data` completes, in order, without their sizes: at most `most`; `more` has the rest."""
+        if not self.held and len(data) - 4 == int.from_bytes(data[:4], "big") <= self._max_size:
             return [data[4:]]  # one whole frame, as most are
+        if self._uncut:
+            self._uncut += data
+            self.held += len(data)
+            return []
         if self._missing:
             self._keep(data)
             if len(data) < self._missing:
@@ -63,10 +81,23 @@ class FrameCutter:
                 return []
             data = b"".join(self._pieces)
             self._pieces = []
-            self.held = self._missing = 0
+            self._missing = 0
+        return self._cut(data, 0, most)
+
+    def more(self, most: int) -> list[bytes]:
+        """The next frames of those that `feed` left."""
+        data, at = self._uncut, self._at
+        self._uncut, self._at = b"", 0
+        return self._cut(data, at, most)
+
+    def _cut(self, data: bytes, at: int, most: int) -> list[bytes]:
         frames: list[bytes] = []
-        at, length = 0, len(data)
+        self.held = 0
+        length = len(data)
         while length - at >= 4:
+            if len(frames) == most:
+                self._uncut, self._at, self.held = data, at, length - at
+                return frames
             (size,) = _SIZE.unpack_from(data, at)
             if not 0 <= size <= self._max_size:
                 raise MalformedError(
@@ -82,6 +113,12 @@ class FrameCutter:
         if at < length:
             self._hold(data[at:], 4 - (length - at))
         return frames
+
+    def clear(self) -> None:
+        """Drop what is held: the stream has ended."""
+        self._pieces = []
+        self._uncut, self._at = b"", 0
+        self.held = self._missing = 0
 
     def _hold(self, rest: bytes, missing: int) -> None:
         self._keep(rest)
