@@ -168,10 +168,12 @@ class AsyncConsumer:
         """
         limit = limit_of(max_records, self.settings)
         now_ms = clock_ms()
-        if self.is_calm_at(now_ms):
+        calm = self.calm_engine(now_ms)
+        if calm is not None:
             records = self.take(limit)
             if records:
-                self.end_quick_poll(now_ms)
+                calm.measured.quick_polls += 1
+                calm.measured.last_poll_ms = now_ms
                 self.engine.reading.ask_more()
                 return records
         if self._is_polling:
@@ -204,9 +206,10 @@ class AsyncConsumer:
         made = self._made
         return made is not None and not made.needs_attention and clock_ms() < self._calm_until_ms
 
-    def is_calm_at(self, now_ms: int) -> bool:
+    def calm_engine(self, now_ms: int) -> Engine | None:
+        """Return the engine if it is calm, for a poll: it takes what is there, and the next full poll records it."""
         made = self._made
-        return made is not None and not made.needs_attention and now_ms < self._calm_until_ms
+        return None if made is None or made.needs_attention or now_ms >= self._calm_until_ms else made
 
     def calm(self) -> int:
         """A poll has just ended. Return the time."""
@@ -220,12 +223,6 @@ class AsyncConsumer:
 
     def end_poll(self, now_ms: int) -> None:
         self.engine.measured.poll_ended(now_ms)
-
-    def end_quick_poll(self, now_ms: int) -> None:
-        """A poll that took what was there began and ended at once; the next full one records it."""
-        measured = self.engine.measured
-        measured.quick_polls += 1
-        measured.last_poll_ms = now_ms
 
     def take(self, limit: int) -> Records:
         """What is there now."""

@@ -164,10 +164,12 @@ class Consumer:
         limit = limit_of(max_records, inner.settings)
         with self._alone:
             now_ms = clock_ms()
-            if inner.is_calm_at(now_ms):
+            calm = inner.calm_engine(now_ms)
+            if calm is not None:
                 records = self._take(limit)
                 if records:
-                    inner.end_quick_poll(now_ms)
+                    calm.measured.quick_polls += 1
+                    calm.measured.last_poll_ms = now_ms
                     return records
             until_ms = now_ms + timeout * 1000
             begins = True
@@ -196,7 +198,8 @@ class Consumer:
         """An interrupt (Ctrl-C) between the taking and the handing over must not lose what was taken."""
         reading = self._inner.engine.reading
         try:
-            records = self._inner.take(limit)
+            with reading.lock:
+                records = Records(reading.fetcher.take(limit))
             if reading.fetcher.is_hungry:
                 reading.ask_more_soon()
         except KeyboardInterrupt:

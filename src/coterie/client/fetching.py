@@ -256,7 +256,7 @@ class Fetcher:
 
     def _take_from(self, place: Place, limit: int, records: list[Record]) -> None:
         chunk = place.chunks[0]
-        before, size = chunk.next_offset, chunk.size
+        before = chunk.next_offset
         try:
             taken = chunk.take(limit - len(records))
         except MalformedError as error:
@@ -266,7 +266,6 @@ class Fetcher:
             self._unreadable(place, chunk, "the broker's answer ends before that offset, which it was asked for")
             return
         self._handed[place] = None
-        self.bytes_taken += size - chunk.size
         self.records_taken += len(taken)
         records += taken
         if chunk.next_offset > before:
@@ -274,6 +273,7 @@ class Fetcher:
         place.position = chunk.next_offset
         if not taken or chunk.next_offset == chunk.end_offset:
             place.chunks.popleft()
+            self.bytes_taken += chunk.whole_size
             self._turn.move_to_end(place)
             self.is_hungry = True
 

@@ -43,6 +43,11 @@ class Chunk(FetchedRecords):
         return record
 
     @property
+    def whole_size(self) -> int:
+        """Bytes as the broker sent them."""
+        return len(self._data)
+
+    @property
     def size(self) -> int:
         """Bytes that are still to be unpacked."""
         return len(self._data) - self._at
