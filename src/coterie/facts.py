@@ -168,9 +168,10 @@ class MemberMissedSync(Fact):
 
 @dataclass(slots=True)
 class MemberTurnedAway(Fact):
-    """The group is full (`group.max.size`)."""
+    """The group is full (`group.max.size`), or its members have more metadata than they may (`why`)."""
 
     member_id: str
+    why: str = ""
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.driver import World
 from coterie.apis import metadata
 from coterie.broker.kept_facts import WRITE_EVERY_MS
+from coterie.broker.settings import Settings
 from coterie.errors import ErrorCode
 from coterie.facts import Fact, GroupDied, GroupLoaded, OffsetsStored, RoundStarted
 from coterie.ledger import fold, read_fact
@@ -73,6 +74,29 @@ def test_nothing_is_kept_if_it_is_not_wanted() -> None:
     world = world_with_a_round(coterie_facts_enable=False)
     world.advance(WRITE_EVERY_MS)
     assert FACTS_TOPIC not in world.node.directory.topics
+
+
+def test_they_are_bounded_by_size_and_a_flood_does_not_wait_for_the_next_look() -> None:
+    """Also a topic that an earlier version created, whose own configs say nothing of it."""
+    files = MemoryFiles()
+    most = 4 << 20
+    world = World(files, {"coterie.facts.retention.bytes": most, "log.retention.check.interval.ms": 10**9})
+    for number in range(40):
+        fact = GroupDied(world.now_ms, "g", f"{number} " + "x" * 300_000)
+        world.cluster.kept_facts.add(fact, world.now_ms)
+        world.advance(WRITE_EVERY_MS)
+    log = world.node.log(FACTS_TOPIC, 0)
+    assert log is not None and log.log_end == 40
+    assert 0 < log.size <= most + (2 << 20)
+    assert log.log_start > 20 and [fact.why.split()[0] for fact in kept(world) if isinstance(fact, GroupDied)][-1:]
+    assert world.node.directory.topics[FACTS_TOPIC].configs == {}
+
+
+def test_the_topics_own_retention_goes_first() -> None:
+    settings = Settings.of({"coterie.facts.retention.bytes": 1 << 20})
+    assert settings.facts_log_config({}).retention_bytes == 1 << 20
+    assert settings.facts_log_config({"retention.bytes": "5000000"}).retention_bytes == 5_000_000
+    assert Settings.of({"coterie.facts.retention.bytes": -1}).facts_log_config({}).retention_bytes == -1
 
 
 def test_a_disk_that_refuses_them_is_told_of_and_the_groups_go_on() -> None:

@@ -29,6 +29,7 @@ from coterie.group.effects import (
     Written,
 )
 from coterie.group.group import NEVER
+from coterie.group.member_bytes import count_held
 from coterie.group.states import NEXT
 from coterie.javahash import capacity_for, spread
 from coterie.ledger import Ledger, Outcome
@@ -87,6 +88,7 @@ def check_bookkeeping(group: Group) -> None:
     assert group.static == {
         member.instance_id: member.member_id for member in members if member.instance_id is not None
     }
+    assert group.held_bytes == count_held(group)
     assert not group.pending.keys() & group.members.keys(), "an id is a member's or pending, not both"
     assert group.buckets >= capacity_for(len(members))
     assert all(member.spread == spread(member.member_id) for member in members)

@@ -333,6 +333,8 @@ class GroupMachine(Clients, RuleBasedStateMachine):
         for group_id, group in self.world.shard.groups.items():
             assert group.group_id == group_id and group.state is not State.DEAD
             check_bookkeeping(group)
+        shard = self.world.shard
+        assert shard.held_in_all.total == sum(group.held_bytes for group in shard.groups.values())
         check_writes(self.world.shard)
         check_timers(self.world.shard)
         check_late_commits(self.world.shard, self.world.now_ms)

@@ -43,8 +43,10 @@ from coterie.broker.upkeep import (
 from coterie.coordinator import Timers
 from coterie.errors import CoterieError
 from coterie.facts import ClockSet, Fact, Mistake
+from coterie.group import HeldBytes
 from coterie.group.effects import Tell
 from coterie.group.wall_clock import WallClock
+from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.log import DataDirectory, Files, LogConfig, PartitionLog, Topic
 from coterie.wire.offsets_topic import OFFSETS_TOPIC
 
@@ -87,6 +89,7 @@ class Cluster:
         )
         self.cluster_id = self.directory.meta["cluster.id"]
         self.timers: Timers[Any] = Timers()
+        self.held_by_groups = HeldBytes()
         self.next_ms = self.timers.next_ms  # asked after every event
         self.flusher = Flusher(sync=sync, mistaken=self.mistaken, journal=self.directory.journal)
         self.changes = Changes(self._change_mistaken)
@@ -121,6 +124,8 @@ class Cluster:
             raise
 
     def _config_of(self, topic: Topic) -> LogConfig:
+        if topic.name == FACTS_TOPIC:
+            return self.settings.facts_log_config(topic.configs)
         if is_internal(topic.name):
             return self.settings.offsets_log_config(topic.configs)
         return self.settings.log_config(topic.configs)

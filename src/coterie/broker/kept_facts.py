@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from coterie.broker.refusals import TopicError
 from coterie.broker.topic_changes import Made, ensure
+from coterie.broker.upkeep import check_retention
 from coterie.facts import Fact, OffsetsStored
 from coterie.ledger import write_fact
 from coterie.ledger.written_facts import FACTS_TOPIC
@@ -27,6 +28,8 @@ __all__ = ["FactsDue", "KeptFacts"]
 WRITE_EVERY_MS = 200
 AT_ONCE = 1_000
 """Facts in a batch."""
+BATCH_BYTES = 512 << 10
+"""And their size; a larger one goes alone."""
 MOST = 100_000
 """Facts that may wait, should the disk be away for long: more are lost."""
 
@@ -55,8 +58,17 @@ class KeptFacts:
             cluster.changes.ask(None, partial(ensure, cluster, FACTS_TOPIC, self._made))
             return
         waiting, self._waiting = self._waiting, []
-        for at in range(0, len(waiting), AT_ONCE):
-            self._append(waiting[at : at + AT_ONCE], now_ms)
+        records: list[BatchRecord] = []
+        size = 0
+        for fact in waiting:
+            value = write_fact(fact)
+            if records and (len(records) == AT_ONCE or size + len(value) > BATCH_BYTES):
+                self._append(records, now_ms)
+                records, size = [], 0
+            records.append(BatchRecord(fact.group_id.encode(), value, fact.at_ms))
+            size += len(value)
+        if records:
+            self._append(records, now_ms)
 
     def _made(self, made: Made) -> None:
         if isinstance(made, TopicError):
@@ -64,16 +76,17 @@ class KeptFacts:
         else:
             self.write(self._cluster.now_ms)
 
-    def _append(self, facts: list[Fact], now_ms: int) -> None:
+    def _append(self, records: list[BatchRecord], now_ms: int) -> None:
         log = self._cluster.log(FACTS_TOPIC, 0)
         assert log is not None
-        records = [BatchRecord(fact.group_id.encode(), write_fact(fact), fact.at_ms) for fact in facts]
         try:
             log.append(build_batch(records), self._cluster.wall.at(now_ms), Origin.COORDINATOR)
         except LogError as error:
             self._lost(str(error), now_ms)
         else:
             self._cluster.wrote(log, None)
+            if log.config.retention_bytes >= 0 and log.size > log.config.retention_bytes + log.config.segment_bytes:
+                check_retention(self._cluster)  # a flood of facts does not wait for its turn
 
     def _lost(self, why: str, now_ms: int) -> None:
         self._waiting.clear()

@@ -47,7 +47,7 @@ class Node:
         self.led: dict[Partition, PartitionLog] = {}
         """The partitions this node leads."""
         self.timers = cluster.timers
-        self.coordinator = Coordinator(settings.coordinator, cluster.timers, cluster.wall)
+        self.coordinator = Coordinator(settings.coordinator, cluster.timers, cluster.wall, cluster.held_by_groups)
         self.group_logs = GroupLogs(self)
         self.group_loads = GroupLoads(self)
         self._routes = {key: Route(by_key[key], by_key[key].module, handle) for key, handle in HANDLERS.items()}

@@ -44,6 +44,7 @@ GROUPS, TOPICS, LOG, REQUESTS, NODE = Part
 _FOREVER = 2**63 - 1
 _MOST_HELD = 512 << 20
 _BATCH_OVERHEAD = 1024
+_SMALLEST_SEGMENT = 1_048_576
 _ONE_REPLICA = "there is one copy of each log, also with several nodes. For more, run Apache Kafka"
 _AS_PRODUCED = "batches are stored as their producer compressed them"
 _OUR_FLUSH = "coterie.flush says when a write is on the disk"
@@ -89,11 +90,33 @@ class Settings:
     coterie_max_record_bytes: int = setting(
         GROUPS, 104_857_600, int32(1024), "The largest record of a group. Kafka's 1 MiB stops groups of 5 000 members."
     )
+    coterie_group_member_max_bytes: int = setting(
+        GROUPS,
+        4_194_304,
+        int32(1024),
+        "The metadata of all protocols of a member, in bytes. A join with more is refused with GROUP_MAX_SIZE_REACHED.",
+    )
+    coterie_group_max_bytes: int = setting(
+        GROUPS,
+        268_435_456,
+        int64(1024),
+        "What the members of a group may make us hold: metadata, ids, assignments. More is refused likewise.",
+    )
+    coterie_groups_max_bytes: int = setting(
+        GROUPS, 536_870_912, int64(1024), "What the members of all groups together may make us hold; likewise."
+    )
     coterie_facts_enable: bool = setting(
         GROUPS,
         True,
         Flag(),
         "What happens to groups is kept as the topic __coterie_facts, so that it can be explained.",
+    )
+    coterie_facts_retention_bytes: int = setting(
+        GROUPS,
+        268_435_456,
+        int64(-1),
+        "The size __coterie_facts is cut back to, beside log.retention; -1 is no limit. The topic's retention.bytes "
+        "goes first.",
     )
     coterie_max_append_bytes: int = setting(
         GROUPS, 1_048_576, int32(1024), "Records of groups are joined into one write up to this size."
@@ -350,6 +373,9 @@ class Settings:
             group_max_size=self.group_max_size,
             group_initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
             offset_metadata_max_bytes=self.offset_metadata_max_bytes,
+            max_member_bytes=self.coterie_group_member_max_bytes,
+            max_group_bytes=self.coterie_group_max_bytes,
+            max_bytes_of_groups=self.coterie_groups_max_bytes,
             offsets_retention_minutes=self.offsets_retention_minutes,
         )
         return CoordinatorSettings(
@@ -384,6 +410,21 @@ class Settings:
             max_message_bytes=max(config.max_message_bytes, largest),
             segment_bytes=max(config.segment_bytes, largest),
             roll_dirty_bytes=self.coterie_offsets_roll_bytes,
+        )
+
+    def facts_log_config(self, topic_configs: Mapping[str, str]) -> LogConfig:
+        """Of __coterie_facts: its segments are so small that it can be cut back to what it may have."""
+        config = self.offsets_log_config(topic_configs)
+        most = self.coterie_facts_retention_bytes
+        if most < 0 or "retention.bytes" in topic_configs:
+            return config
+        segment_bytes = max(most // 8, _SMALLEST_SEGMENT)
+        return replace(
+            config,
+            deletes=True,
+            retention_bytes=most,
+            segment_bytes=min(config.segment_bytes, segment_bytes),
+            max_message_bytes=min(config.max_message_bytes, segment_bytes),
         )
 
     def endpoints(self) -> tuple[Endpoint, ...]:

@@ -13,7 +13,7 @@ from coterie.coordinator.shard import Shard
 from coterie.coordinator.timers import Timers
 from coterie.errors import ErrorCode
 from coterie.facts import RecordsSkipped
-from coterie.group import PRECHECKS
+from coterie.group import PRECHECKS, HeldBytes
 from coterie.group.effects import Reply, Tell
 from coterie.group.wall_clock import WallClock
 from coterie.javahash import java_hash
@@ -90,8 +90,10 @@ class Coordinator:
         settings: CoordinatorSettings | None = None,
         timers: Timers[Any] | None = None,
         wall: WallClock | None = None,
+        held_in_all: HeldBytes | None = None,
     ) -> None:
-        """`timers` may be those of several coordinators: each has groups of its own."""
+        """`timers` and `held_in_all` may be those of several coordinators: each has groups of its own."""
+        self.held_in_all = HeldBytes() if held_in_all is None else held_in_all
         self.settings = settings or CoordinatorSettings()
         self.timers: Timers[Any] = Timers() if timers is None else timers
         self.wall = WallClock() if wall is None else wall
@@ -149,8 +151,10 @@ class Coordinator:
 
     def loaded(self, partition: int, now_ms: int) -> list[Outward]:
         replay = self._loading.pop(partition)
-        shard = self.shards[partition] = Shard(partition, self.settings, self.timers, self._tickets, self.wall)
-        out = shard.load(replay.groups(self.settings.group, now_ms, self.wall), now_ms)
+        shard = self.shards[partition] = Shard(
+            partition, self.settings, self.timers, self._tickets, self.wall, self.held_in_all
+        )
+        out = shard.load(replay.groups(self.settings.group, now_ms, self.wall, self.held_in_all), now_ms)
         if replay.skipped:
             out.append(Tell(RecordsSkipped(now_ms, "", replay.skipped)))
         return out

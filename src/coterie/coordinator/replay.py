@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coterie.errors import MalformedError
-from coterie.group import Group, GroupSettings, restore
+from coterie.group import Group, GroupSettings, HeldBytes, restore
 from coterie.group.wall_clock import WallClock
 from coterie.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup
 from coterie.wire.offsets_topic import Skipped, read_record
@@ -54,14 +54,21 @@ class Replay:
                 if stored is None or offset.position > stored.position:
                     offsets[topic][partition] = offset
 
-    def groups(self, settings: GroupSettings, now_ms: int, wall: WallClock | None = None) -> Iterator[Group]:
+    def groups(
+        self,
+        settings: GroupSettings,
+        now_ms: int,
+        wall: WallClock | None = None,
+        held_in_all: HeldBytes | None = None,
+    ) -> Iterator[Group]:
         for group_id, stored in self._known.items():
             pending = {
                 producer_id: by_group[group_id]
                 for producer_id, by_group in self._pending.items()
                 if group_id in by_group
             }
-            yield restore(group_id, settings, stored, self._offsets.get(group_id, {}), pending, now_ms, wall)
+            offsets = self._offsets.get(group_id, {})
+            yield restore(group_id, settings, stored, offsets, pending, now_ms, wall, held_in_all)
 
     def _group(self, record: GroupRecord) -> None:
         if record.value is None:

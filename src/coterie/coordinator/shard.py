@@ -18,7 +18,7 @@ from coterie.coordinator.settings import CoordinatorSettings
 from coterie.coordinator.timers import Timers
 from coterie.errors import ErrorCode
 from coterie.facts import Mistake
-from coterie.group import RULES, Group, State, handle, listed, loaded, unload
+from coterie.group import RULES, Group, HeldBytes, State, handle, listed, loaded, unload
 from coterie.group.effects import (
     Arm,
     DeletionWritten,
@@ -73,7 +73,10 @@ class Shard:
         timers: Timers[Any],
         tickets: Iterator[int] | None = None,
         wall: WallClock | None = None,
+        held_in_all: HeldBytes | None = None,
     ) -> None:
+        """`held_in_all` is what all groups of a process make it hold."""
+        self.held_in_all = HeldBytes() if held_in_all is None else held_in_all
         self.partition = partition
         self.settings = settings
         self.timers = timers
@@ -123,7 +126,8 @@ class Shard:
                 return []
             group = self.groups.get(event.group_id)
             if group is None:
-                group = Group(event.group_id, self.settings.group, self.wall)  # Dead, unless the event gives it life
+                # Dead, unless the event gives it life
+                group = Group(event.group_id, self.settings.group, self.wall, self.held_in_all)
             effects = rule(group, event, now_ms)
             if len(effects) == 1 and type(effects[0]) is Reply:
                 return effects  # type: ignore[return-value]

@@ -20,6 +20,7 @@ from coterie.group.join_group import creation_written, join_group, join_precheck
 from coterie.group.join_phase import join_phase_due
 from coterie.group.leave_group import leave_group
 from coterie.group.lifecycle import UNLOADED, empty_written, loaded, restore, unload
+from coterie.group.member_bytes import HeldBytes
 from coterie.group.offset_commit import offset_commit, offsets_written, transaction_ended
 from coterie.group.offset_delete import offset_delete, tombstones_written, topics_deleted
 from coterie.group.offset_expiry import expiry_due
@@ -47,6 +48,7 @@ __all__ = [
     "Effects",
     "Group",
     "GroupSettings",
+    "HeldBytes",
     "Member",
     "State",
     "handle",

@@ -20,6 +20,7 @@ from coterie.group.effects import (
     TimerKey,
     Written,
 )
+from coterie.group.member_bytes import HeldBytes, bytes_of_id, bytes_of_member, bytes_of_protocols
 from coterie.group.settings import GroupSettings
 from coterie.group.states import DEAD, State
 from coterie.group.stored_offsets import StoredOffsets
@@ -113,6 +114,8 @@ class Group:
         "buckets",
         "generation_id",
         "group_id",
+        "held_bytes",
+        "held_in_all",
         "in_initial_delay",
         "is_in_log",
         "leader_id",
@@ -136,10 +139,19 @@ class Group:
         "writing_generation",
     )
 
-    def __init__(self, group_id: str, settings: GroupSettings, wall: WallClock | None = None) -> None:
+    def __init__(
+        self,
+        group_id: str,
+        settings: GroupSettings,
+        wall: WallClock | None = None,
+        held_in_all: HeldBytes | None = None,
+    ) -> None:
+        """`held_in_all` is what all groups of a process hold, this one included."""
         self.group_id = group_id
         self.settings = settings
         self.wall = WallClock() if wall is None else wall
+        self.held_bytes = 0  # for members and ids, as `member_bytes` counts them
+        self.held_in_all = HeldBytes() if held_in_all is None else held_in_all
         self.state: State = DEAD
         self.state_timestamp_ms = -1
         self.in_initial_delay = False
@@ -297,7 +309,9 @@ class Group:
         self.buckets = capacity_for(len(self.members), self.buckets)
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
-        self.pending.pop(member.member_id, None)
+        if self.pending.pop(member.member_id, None) is not None:
+            self._hold(-bytes_of_id(member.member_id))
+        self._hold(bytes_of_member(member))
         if self.leader_id is None:
             self.leader_id = member.member_id
         self._count(member.protocols, +1)
@@ -312,6 +326,7 @@ class Group:
             effects += self.answer_join(member, JoinedGroup(ErrorCode.UNKNOWN_MEMBER_ID, ""))
             effects.append(Disarm(self.session_key(member.member_id)))
             del self.members[member.member_id]
+            self._hold(-bytes_of_member(member))
             if member.instance_id is not None:
                 del self.static[member.instance_id]
             self._count(member.protocols, -1)
@@ -320,13 +335,20 @@ class Group:
             self.leader_id = first.member_id if first else None
         return effects
 
+    def give_id(self, member_id: str, lapses_ms: int) -> None:
+        """Somebody is to join with this id until then."""
+        self.pending[member_id] = lapses_ms
+        self._hold(bytes_of_id(member_id))
+
     def forget_pending(self, member_id: str) -> Effects:
         del self.pending[member_id]
+        self._hold(-bytes_of_id(member_id))
         return [Disarm(self.session_key(member_id))]
 
     def rename(self, old: Member, member_id: str) -> Member:
         """A static member's place, under a new id: assignment, leadership, timeouts (rule 18)."""
         del self.members[old.member_id]
+        self._hold(len(member_id) - len(old.member_id))
         new = Member(
             member_id,
             old.instance_id,
@@ -352,10 +374,23 @@ class Group:
         self, member: Member, protocols: Sequence[Protocol], session_timeout_ms: int, rebalance_timeout_ms: int
     ) -> None:
         self._count(member.protocols, -1)
+        self._hold(bytes_of_protocols(protocols) - bytes_of_protocols(member.protocols))
         member.protocols = protocols
         self._count(protocols, +1)
         member.session_timeout_ms = session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout_ms
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        self._hold(len(assignment) - len(member.assignment))
+        member.assignment = assignment
+
+    def _hold(self, more: int) -> None:
+        self.held_bytes += more
+        self.held_in_all.total += more
+
+    def let_go(self) -> None:
+        """The group is not held here any more; whatever it says of its members, nobody looks at it."""
+        self._hold(-self.held_bytes)
 
     def _count(self, protocols: Sequence[Protocol], step: int) -> None:
         for protocol in protocols:

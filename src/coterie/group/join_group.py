@@ -1,7 +1,7 @@
 """JoinGroup: a member enters, comes back, or says that something changed (rules 1-3, 18, 19).
 
-Checks first, in the order of section 2: session bounds, absent group, size, protocols, pending id, instance, member,
-state. Then one of three ways: a newcomer, a returning static member, a member that is already here.
+Checks first, in the order of section 2: session bounds, bytes, absent group, size, protocols, pending id, instance,
+member, state. Then one of three ways: a newcomer, a returning static member, a member that is already here.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from coterie.group.effects import (
 )
 from coterie.group.group import NEVER, Group, Member
 from coterie.group.join_phase import recheck, start_round
+from coterie.group.member_bytes import why_too_large
 from coterie.group.settings import GroupSettings
 from coterie.group.states import (
     DEAD,
@@ -58,6 +59,9 @@ def join_group(group: Group, request: JoinGroup, now_ms: int) -> Effects:
     refusal = join_precheck(request, group.settings)
     if refusal:
         return _refuse(request, refusal)
+    too_large = why_too_large(group, request)
+    if too_large is not None:
+        return _turn_away(group, request, now_ms, too_large)
     if group.state is DEAD:
         if request.member_id:
             return _refuse(request, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -119,7 +123,7 @@ def _is_full_for(group: Group, member_id: str) -> bool:
     return member is None and len(group.members) >= limit
 
 
-def _turn_away(group: Group, request: JoinGroup, now_ms: int) -> Effects:
+def _turn_away(group: Group, request: JoinGroup, now_ms: int, why: str = "") -> Effects:
     """A known member is removed. Whether the phase is complete now is only seen at the next event."""
     member = group.members.get(request.member_id)
     effects: Effects = [Reply(request.token, JoinedGroup(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))]
@@ -127,7 +131,7 @@ def _turn_away(group: Group, request: JoinGroup, now_ms: int) -> Effects:
         effects += group.remove([member])
     elif request.member_id in group.pending:
         effects += group.forget_pending(request.member_id)
-    return [*effects, Tell(MemberTurnedAway(now_ms, group.group_id, request.member_id))]
+    return [*effects, Tell(MemberTurnedAway(now_ms, group.group_id, request.member_id, why))]
 
 
 # --- a newcomer (rule 3) ----------------------------------------------------------------------------------------------
@@ -151,7 +155,7 @@ def _new_id(stem: str, fresh_id: str) -> str:
 
 def _give_id(group: Group, request: JoinGroup, member_id: str, now_ms: int) -> Effects:
     lapses_ms = now_ms + request.session_timeout_ms
-    group.pending[member_id] = lapses_ms
+    group.give_id(member_id, lapses_ms)
     return [
         Arm(group.session_key(member_id), lapses_ms, SessionDue(group.group_id, member_id)),
         Reply(request.token, JoinedGroup(ErrorCode.MEMBER_ID_REQUIRED, member_id)),

@@ -23,7 +23,7 @@ def start_round(group: Group, now_ms: int, cause: Cause, member_id: str = "", re
     effects: Effects = []
     if group.state is COMPLETING:  # rule 13: who waits for an assignment has to join again
         for member in group.members.values():
-            member.assignment = b""
+            group.assign(member, b"")
         effects += answer_parked_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
     for member in group.members.values():
         member.awaits_sync = False

@@ -9,6 +9,7 @@ from coterie.facts import Cause, GroupDied, GroupLoaded, WriteFailed
 from coterie.group.effects import Effects, EmptyWritten, Reply, Tell
 from coterie.group.group import Group, Member
 from coterie.group.join_phase import start_round
+from coterie.group.member_bytes import HeldBytes
 from coterie.group.settings import GroupSettings
 from coterie.group.states import DEAD, EMPTY, STABLE, enter, resume
 from coterie.group.stored_offsets import StoredOffsets
@@ -41,6 +42,7 @@ def unload(group: Group, now_ms: int) -> Effects:
             effects.append(Reply(member.parked_sync, SyncedGroup(ErrorCode.NOT_COORDINATOR)))
             member.parked_sync = None
     enter(group, DEAD, now_ms)
+    group.let_go()
     effects.append(Tell(GroupDied(now_ms, group.group_id, UNLOADED)))
     return effects
 
@@ -53,9 +55,10 @@ def restore(
     pending_offsets: Mapping[int, dict[tuple[str, int], CommittedOffset]],
     now_ms: int,
     wall: WallClock | None = None,
+    held_in_all: HeldBytes | None = None,
 ) -> Group:
     """A group as its records have it: Stable with members, Empty without. `stored` is None for a simple group."""
-    group = Group(group_id, settings, wall)
+    group = Group(group_id, settings, wall, held_in_all)
     group.is_in_log = True
     group.stored = StoredOffsets(offsets)
     group.pending_offsets = dict(pending_offsets)

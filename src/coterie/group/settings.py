@@ -15,6 +15,12 @@ class GroupSettings:
     group_initial_rebalance_delay_ms: int = 3_000
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_minutes: int = 10_080
+    max_member_bytes: int = 4 << 20
+    """Ours: what a member's protocols may have of metadata."""
+    max_group_bytes: int = 256 << 20
+    """Ours: what the members of a group may make us hold."""
+    max_bytes_of_groups: int = 512 << 20
+    """Ours: what all groups together may."""
     new_member_join_timeout_ms: int = 300_000
     """Not a setting in Kafka either: how long a newcomer's join may stay parked (KAFKA-7610)."""
 

@@ -5,6 +5,8 @@ The leader's sync goes to disk before anybody is answered.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from coterie.errors import ErrorCode
 from coterie.facts import AssignmentFailed, AssignmentStored, Cause, MemberMissedSync
 from coterie.group.effects import AssignmentWritten, Effects, Reply, SyncPhaseDue, Tell
@@ -19,7 +21,7 @@ from coterie.messages import SyncedGroup, SyncGroup
 __all__ = ["assignment_written", "sync_group", "sync_phase_due", "sync_precheck"]
 
 
-def sync_group(group: Group, request: SyncGroup, _now_ms: int) -> Effects:
+def sync_group(group: Group, request: SyncGroup, now_ms: int) -> Effects:
     refusal = _refusal_of(group, request)
     if refusal:
         return [Reply(request.token, SyncedGroup(refusal))]
@@ -34,7 +36,7 @@ def sync_group(group: Group, request: SyncGroup, _now_ms: int) -> Effects:
     member.parked_sync = request.token  # an earlier one loses its place and is never answered (rule 10)
     if request.member_id != group.leader_id or group.writing_generation == group.generation_id:
         return []
-    return _write(group, request)
+    return _write(group, request, now_ms)
 
 
 def sync_precheck(request: SyncGroup, _settings: GroupSettings) -> ErrorCode:
@@ -62,13 +64,26 @@ def _differs(given: str | None, ours: str | None) -> bool:
     return given is not None and ours is not None and given != ours
 
 
-def _write(group: Group, request: SyncGroup) -> Effects:
+def _write(group: Group, request: SyncGroup, now_ms: int) -> Effects:
     """Only members count; for a repeated one the last entry; who was left out gets nothing to read (rule 11)."""
     given = dict(request.assignments)
     assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
     group.writing_generation = group.generation_id
     written = AssignmentWritten(group_id=group.group_id, generation_id=group.generation_id, assignments=assignments)
-    return [group.write(assignments, written)]
+    persist = group.write(assignments, written)
+    if not _fits(group, assignments):  # as a record that is too large for the log
+        written.error = ErrorCode.MESSAGE_TOO_LARGE
+        return assignment_written(group, written, now_ms)
+    return [persist]
+
+
+def _fits(group: Group, assignments: Mapping[str, bytes]) -> bool:
+    more = sum(map(len, assignments.values())) - sum([len(member.assignment) for member in group.members.values()])
+    settings = group.settings
+    return more <= 0 or (
+        group.held_bytes + more <= settings.max_group_bytes
+        and group.held_in_all.total + more <= settings.max_bytes_of_groups
+    )
 
 
 def assignment_written(group: Group, event: AssignmentWritten, now_ms: int) -> Effects:
@@ -77,12 +92,12 @@ def assignment_written(group: Group, event: AssignmentWritten, now_ms: int) -> E
         return []  # a round began meanwhile: whoever waited has been told (rule 13)
     if event.error:
         for member in group.members.values():
-            member.assignment = b""
+            group.assign(member, b"")
         answers = answer_parked_syncs(group, error_for_client(event.error), now_ms)
         failed = Tell(AssignmentFailed(now_ms, group.group_id, group.generation_id, event.error))
         return [*answers, failed, *start_round(group, now_ms, Cause.WRITE_FAILED)]
     for member in group.members.values():
-        member.assignment = event.assignments[member.member_id]
+        group.assign(member, event.assignments[member.member_id])
     enter(group, STABLE, now_ms)
     answers = answer_parked_syncs(group, ErrorCode.NONE, now_ms)
     return [*answers, Tell(AssignmentStored(now_ms, group.group_id, group.generation_id, event.assignments))]

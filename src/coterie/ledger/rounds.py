@@ -276,5 +276,7 @@ _ENTRIES: Mapping[type[Fact], Callable[[Book, Any], None]] = {
     facts.MemberExpired: lambda book, fact: book.dropped(fact.member_id, "session expired", fact.at_ms),
     facts.MemberMissedJoin: lambda book, fact: book.dropped(fact.member_id, "did not join in time", fact.at_ms),
     facts.MemberMissedSync: lambda book, fact: book.dropped(fact.member_id, "did not sync in time", fact.at_ms),
-    facts.MemberTurnedAway: lambda book, fact: book.dropped(fact.member_id, "turned away: group is full", fact.at_ms),
+    facts.MemberTurnedAway: lambda book, fact: book.dropped(
+        fact.member_id, f"turned away: {fact.why or 'group is full'}", fact.at_ms
+    ),
 }

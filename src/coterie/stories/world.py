@@ -89,14 +89,16 @@ class World:
         self._perform(self.shard.unload(self.now_ms))
         self._appends.clear()
         self.shard = Shard(0, self.settings, self.timers)
-        self._perform(self.shard.load(self.replay().groups(self.settings.group, self.now_ms), self.now_ms))
+        groups = self.replay().groups(self.settings.group, self.now_ms, held_in_all=self.shard.held_in_all)
+        self._perform(self.shard.load(groups, self.now_ms))
 
     def crash(self) -> None:
         """Like `move_coordinator`, but nobody is told anything."""
         self._appends.clear()
         self.timers = Timers()
         self.shard = Shard(0, self.settings, self.timers)
-        self._perform(self.shard.load(self.replay().groups(self.settings.group, self.now_ms), self.now_ms))
+        groups = self.replay().groups(self.settings.group, self.now_ms, held_in_all=self.shard.held_in_all)
+        self._perform(self.shard.load(groups, self.now_ms))
 
     def replay(self) -> Replay:
         replay = Replay()

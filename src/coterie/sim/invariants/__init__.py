@@ -14,6 +14,7 @@ from coterie.sim.invariants.expiry import WhatIsReadStays
 from coterie.sim.invariants.fenced import FencedStaysFenced
 from coterie.sim.invariants.generations import OldGenerationsAreRefused
 from coterie.sim.invariants.growth import NothingGrows
+from coterie.sim.invariants.held_bytes import HeldBytesAreCounted
 from coterie.sim.invariants.listeners import ListenersAreToldInTurn
 from coterie.sim.invariants.mistakes import NoMistakes
 from coterie.sim.invariants.one_owner import OneOwner
@@ -47,5 +48,6 @@ INVARIANTS = (
     ListenersAreToldInTurn,
     NothingGrows,
     TimesAreTheWallClocks,
+    HeldBytesAreCounted,
     NoMistakes,
 )
