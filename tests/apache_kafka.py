@@ -24,7 +24,7 @@ from typing import Self
 
 import pytest
 
-__all__ = ["ApacheKafka", "jars", "java_command", "needs_apache_kafka", "run_java", "why_not"]
+__all__ = ["ApacheKafka", "free_ports", "jars", "java_command", "needs_apache_kafka", "run_java", "why_not"]
 
 VERSION = "4.3.1"
 CLUSTER_ID = "Q290ZXJpZSBpbiB0ZXN0cw"  # any 16 bytes in URL-safe base64
@@ -142,7 +142,7 @@ class ApacheKafka:
     def __init__(self, properties: Mapping[str, str] | None = None, *, heap: str = "512m") -> None:
         self.properties = {**_PROPERTIES, **(properties or {})}
         self.heap = heap
-        self.port, self._controller_port = _free_ports(2)
+        self.port, self._controller_port = free_ports(2)
         self._home: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -249,7 +249,7 @@ class ApacheKafka:
         return (self.home / "server.log").read_text(errors="replace")[-4000:]
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     try:
         return [each.getsockname()[1] for each in sockets]

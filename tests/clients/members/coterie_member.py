@@ -44,9 +44,11 @@ def take(consumer: Consumer, polled: Records) -> None:
     if not polled:
         return
     say_consumed([(one.topic, one.partition, one.offset, (one.value or b"").decode()) for one in polled])
-    following = {place: many[-1].offset + 1 for place, many in polled.by_partition().items()}
+    last = {place: many[-1] for place, many in polled.by_partition().items()}
+    following = {place: one.offset + 1 for place, one in last.items()}
     try:
-        consumer.commit({place: OffsetAndMetadata(offset, metadata=note()) for place, offset in following.items()})
+        epochs = {place: one.leader_epoch for place, one in last.items()}
+        consumer.commit({at: OffsetAndMetadata(offset, epochs[at], note()) for at, offset in following.items()})
     except (CommitFailedError, RebalanceInProgressError) as failure:
         say("commit_failed", error=type(failure).__name__)
         return
