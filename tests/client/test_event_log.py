@@ -229,8 +229,11 @@ def test_a_coordinator_that_vanishes_is_told_and_its_return_too(
         assert level == logging.WARNING and "the coordinator has not answered for 0." in said
         assert "session.timeout.ms" in said
         assert lines(caplog, facts.CoordinatorLost)[0][0] == logging.INFO
-        assert lines(caplog, NodeDisconnected)[0][0] == logging.INFO
-        assert lines(caplog, NodeUnreachable)[0][0] == logging.WARNING
+        lost = [line for line in lines(caplog, NodeDisconnected) if "(node 1)" in line[1]]
+        assert len(lost) == 1, "one line for all connections to it"
+        assert lost[0][0] == logging.INFO and "(node 1): closed the connection" in lost[0][1]
+        level, said = lines(caplog, NodeUnreachable)[0]
+        assert level == logging.WARNING and said.endswith(": Connection refused; trying again")
         with coterie.Broker(data, settings, port=port):
             until(lambda: lines(caplog, facts.CoordinatorReached), consumer)
             assert only(caplog, facts.CoordinatorReached)[0] == logging.INFO

@@ -66,6 +66,8 @@ class Cluster:
         self._opening: dict[_Key, asyncio.Task[Connection]] = {}
         self._refreshing: dict[object, asyncio.Task[Metadata]] = {}
         self._failures: dict[int, _Failures] = {}
+        self._lost: set[int] = set()
+        """Nodes that a connection was lost to, and none was opened since."""
         self._learned_at: float | None = None
         self._topics_learned_at: dict[str, float] = {}
         self._is_closed = False
@@ -271,15 +273,22 @@ class Cluster:
             self._note_failure(failures)
             self.expire()
             if failures.count == 1:
-                self._write(NodeUnreachable(_named(node), str(error)))
+                self._write(NodeUnreachable(_named(node), _why(node, error)))
             raise
         if failures.count:
             self._write(NodeReached(_named(node), failures.count))
         failures.count, failures.until = 0, 0.0
         self._measured.connections.record(1, clock_ms())
-        connection.on_lost = lambda error: self._write(NodeDisconnected(_named(node), str(error)))
+        connection.on_lost = lambda error: self._disconnected(node, error)
+        self._lost.discard(node.id)
         self._connections[key] = connection
         return connection
+
+    def _disconnected(self, node: Node, error: KafkaError) -> None:
+        """One line a node, however many connections there were to it."""
+        if node.id not in self._lost:
+            self._lost.add(node.id)
+            self._write(NodeDisconnected(_named(node), _why(node, error)))
 
     def _write(self, event: object) -> None:
         if self._log is not None and not self._is_closed:
@@ -348,6 +357,11 @@ class Cluster:
 
 def _named(node: Node) -> str:
     return f"{node} (node {node.id})" if node.id >= 0 else f"{node} (bootstrap)"
+
+
+def _why(node: Node, error: KafkaError) -> str:
+    """Without the address, which the line has already."""
+    return str(error).removeprefix(f"{node} ").removeprefix("cannot be reached: ")
 
 
 async def _shared(tasks: dict[Any, asyncio.Task[T]], key: object, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
