@@ -21,6 +21,7 @@ from broker.peer import Peer
 from broker.speaker import commit_request, fetch_request, list_request, produce_request
 from coterie.apis import (
     api_versions,
+    delete_topics,
     describe_groups,
     fetch,
     find_coordinator,
@@ -160,6 +161,38 @@ def silent_connections(bootstrap: str) -> Iterator[None]:
             yield
 
 
+# --- much of what a broker keeps --------------------------------------------------------------------------------------
+
+
+def topic_storm(bootstrap: str) -> Iterator[None]:
+    """Have hundreds of topics created by asking for them, and delete them."""
+    for number in count():
+        names = [f"{TOPIC}-storm-{number}-{each}" for each in range(300)]
+        asked = metadata.Request(topics=[metadata.Topic(name=name) for name in names], allow_auto_topic_creation=True)
+        gone = delete_topics.Request(topics=[delete_topics.Topic(name=name) for name in names], timeout_ms=60_000)
+        with Peer(bootstrap, timeout_s=60) as peer:
+            peer.ask(metadata, asked)
+            yield
+            peer.ask(delete_topics, gone)
+            yield
+
+
+def huge_metadata(bootstrap: str) -> Iterator[None]:
+    """Join with 20 MB of metadata, which is refused, and with 3 MB, which is taken until it is too much."""
+    for number in count():
+        with Peer(bootstrap) as peer, suppress(OSError):
+            for size in (20 * MIB, 3 * MIB):
+                peer.send_join(
+                    f"{GROUP}-huge-{number % 50}",
+                    protocols={"range": bytes(size)},
+                    session_timeout_ms=6_000,
+                    rebalance_timeout_ms=1_000,
+                    version=3,
+                )
+                yield
+            peer.answer()
+
+
 # --- floods -----------------------------------------------------------------------------------------------------------
 
 CHEAP: Mapping[str, tuple[ModuleType, Any, int]] = {
@@ -215,6 +248,8 @@ ATTACKS: Mapping[str, Attack] = {
     "closed while the answer is sent": half_answers,
     "slow senders": slow_senders,
     "connections that send nothing": silent_connections,
+    "topic storm": topic_storm,
+    "huge metadata": huge_metadata,
 }
 FLOODS: Mapping[str, Attack] = {
     f"flood of {api}, {connections} connections": partial(flood, api=api, connections=connections)
