@@ -16,7 +16,7 @@ _PREFIXES = ("KAFKA_", "COTERIE_")
 _NOT_SETTINGS = re.compile(
     r"KAFKA_(VERSION|HOME|USER|DEBUG|MODE|CLUSTERS|(.*_)?OPTS|(TOOLS_)?LOG4J_.*|JMX_.*|CLASSPATH|CFG_.*)"
     r"|KAFKA_(.*_)?SERVICE_(HOST|PORT(_.*)?)|KAFKA_(.*_)?PORT(_[0-9]+_(TCP|UDP)(_.*)?)?"
-    r"|COTERIE_(BOOTSTRAP|KAFKA_LIBS)"
+    r"|COTERIE_(BOOTSTRAP|KAFKA_LIBS|TEST_CLOCK)"
 )
 """Of Kafka's images and scripts, of a Kubernetes service called kafka, of our own commands and tests."""
 
