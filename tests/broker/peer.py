@@ -65,9 +65,14 @@ class Peer(Speaker):
 class Serving:
     """`coterie serve` as a process; used as a context manager it is killed at the end, if it is still there."""
 
-    def __init__(self, data: Path | None, *options: str, port: int = 0, log: Path | None = None) -> None:
+    def __init__(
+        self, data: Path | None, *options: str, port: int = 0, log: Path | None = None, files: int | None = None
+    ) -> None:
+        """`files` is how many the system lets it open, if not as many as it lets us."""
         where = ["--memory"] if data is None else ["--data", str(data)]
+        limited = ["/bin/sh", "-c", f'ulimit -n {files} && exec "$@"', "sh"] if files is not None else []
         self.command: Sequence[str] = [
+            *limited,
             *(str(Path(sys.executable).with_name("coterie")), "serve", "--port", str(port), *where),
             *options,
         ]

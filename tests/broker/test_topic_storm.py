@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -165,19 +164,10 @@ def test_a_request_for_more_than_kafka_takes_at_once_is_refused_as_a_whole() -> 
     assert codes(client.answer()) == [ErrorCode.POLICY_VIOLATION] * 2
 
 
-def serving_with_few_files(data: Path) -> Serving:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, hard))
-    try:
-        return Serving(data)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
 def test_nobody_is_locked_out_by_topics(tmp_path: Path) -> None:
     """There are twice as many as files can be open: connections are taken, also after a restart, and logs written."""
     for turn in range(2):
-        with serving_with_few_files(tmp_path) as serving:
+        with Serving(tmp_path, files=FILES) as serving:
             at = serving.ready()
             with Peer(at) as stormy:
                 send_wishes(stormy, names(2 * FILES))
