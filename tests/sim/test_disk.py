@@ -9,7 +9,7 @@ import pytest
 
 from coterie.log.files import read_file, replace_file
 from coterie.sim.dice import Dice
-from coterie.sim.disk import Disk, PowerCut
+from coterie.sim.disk import DAMAGES, Disk, PowerCut
 
 SEEDS = range(60)
 
@@ -153,3 +153,36 @@ def test_a_disk_in_trouble_says_so_and_keeps_a_part(trouble: str, number: int) -
     with pytest.raises(OSError, match="of a simulated disk") as refused:
         file.append(b"0123456789")
     assert refused.value.errno == number and file.size < 10 and files.refused == 1
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_what_was_durable_is_damaged_and_brought_back(how: str) -> None:
+    for seed in SEEDS:
+        files = disk(seed)
+        for name in "ab":
+            file = files.open(name, create=True)
+            file.append(name.encode() * 300)
+            file.sync()
+            file.append(b"not synced")
+        files.sync_directory()
+        before = {name: read_file(files, name) for name in "ab"}
+        named = files.damage(how)
+        changed = [name for name in "ab" if read_file(files, name) != before[name]]
+        assert changed and sorted(named) == changed == sorted(files.damaged)
+        assert len(changed) == 1 + (how == "a misdirected write")
+        if seed % 2:
+            files.crash()  # it stays damaged, and is brought back all the same
+        files.restore()
+        assert all(read_file(files, name)[:300] == before[name][:300] for name in "ab") and not files.damaged
+
+
+def test_what_a_broker_has_cut_off_is_not_brought_back() -> None:
+    files = disk()
+    file = files.open("a", create=True)
+    file.append(b"abc")
+    file.sync()
+    files.damage("a lost write")
+    file.truncate(0)
+    file.append(b"other")
+    files.restore()
+    assert read_file(files, "a") == b"other"

@@ -4,6 +4,9 @@ The port is `log/files.py`. Content is made durable by the sync of a file, names
 that was not synced any pages written since may be there, in any order, with zeros where one was given and not written.
 Of a directory that was not synced each change of a name may have happened or not, whatever became of the others: only
 what concerns the same name stays in order. A rename is whole or has not happened.
+
+What was durable can be damaged: a bit is wrong, a page was never written though the disk said so, or it was written to
+another file. No software can undo that, but it must not go unnoticed; whoever is told brings back what was there.
 """
 
 from __future__ import annotations
@@ -11,12 +14,15 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator, Sequence
 from random import Random  # noqa: TID251  the type alone: the dice come in
+from typing import NamedTuple
 
 from coterie.log.files import File, Lock, Sync, parent_of
-from coterie.log.layout import SWAP
+from coterie.log.layout import LOG, SWAP
 from coterie.wire.buffer import Buffer
 
-__all__ = ["Disk", "PowerCut"]
+__all__ = ["DAMAGES", "Disk", "PowerCut"]
+
+DAMAGES = ("a wrong bit", "a lost write", "a misdirected write")
 
 _STEPS_OF_A_SWAP = 8
 _PAGE = 256
@@ -36,6 +42,14 @@ class _Inode:
         """So much of the beginning of the content is durable..."""
         self.durable: bytes | None = None
         """... unless it was cut to less than was: then this is."""
+
+
+class _Damage(NamedTuple):
+    path: str
+    inode: _Inode
+    at: int
+    was: bytes
+    now: bytes
 
 
 class _Directory:
@@ -79,6 +93,7 @@ class Disk:
         """How often it said no."""
         self.steps_left: int | None = None
         """How often names or durability change until the power is cut; None: it stays."""
+        self._damages: list[_Damage] = []
         self.waits_for_swap = False
         """It is cut soon after a compacted segment begins to take the place of others."""
 
@@ -111,11 +126,49 @@ class Disk:
         self._locks.clear()
         found: dict[int, _Inode] = {}
         self._root = self._left_of(self._root, found)
+        self._damages = [one._replace(inode=found[id(one.inode)]) for one in self._damages if id(one.inode) in found]
 
     def killed(self) -> None:
         """The process dies, the system lives: all that was written is there."""
         self.steps_left = None
         self._locks.clear()
+
+    def damage(self, how: str) -> list[str]:
+        """Change what was durable, one of `DAMAGES`; the files."""
+        durable = [(path, inode) for path, inode in _walk(self._root, "") if inode.safe and not inode.durable]
+        logs = [(path, inode) for path, inode in durable if path.endswith(LOG)]
+        path, inode = self._dice.choice(logs if logs and self._dice.random() < 0.5 else durable)
+        at = self._dice.randrange(inode.safe)
+        if how == "a wrong bit":
+            self._damage(path, inode, at, bytes([inode.content[at] ^ 1 << self._dice.randrange(8)]))
+            return [path]
+        at -= at % _PAGE
+        page = bytes(inode.content[at : min(at + _PAGE, inode.safe)])
+        others = [(other, victim) for other, victim in durable if victim is not inode and victim.safe >= len(page)]
+        self._damage(path, inode, at, bytes(len(page)))
+        if how == "a lost write" or not others:
+            return [path]
+        other, victim = self._dice.choice(others)
+        there = self._dice.randrange(victim.safe - len(page) + 1)
+        self._damage(other, victim, there - there % _PAGE, page)
+        return [path, other]
+
+    def _damage(self, path: str, inode: _Inode, at: int, now: bytes) -> None:
+        self._damages.append(_Damage(path, inode, at, bytes(inode.content[at : at + len(now)]), now))
+        inode.content[at : at + len(now)] = now
+
+    @property
+    def damaged(self) -> list[str]:
+        """Files that were damaged, and are so still as far as is known."""
+        return [damage.path for damage in self._damages]
+
+    def restore(self) -> None:
+        """Somebody brings back what was there. What a broker has cut or replaced meanwhile is not put back."""
+        for damage in reversed(self._damages):
+            content, end = damage.inode.content, damage.at + len(damage.now)
+            if content[damage.at : end] == damage.now:
+                content[damage.at : end] = damage.was
+        self._damages = []
 
     def _left_of(self, directory: _Directory, found: dict[int, _Inode]) -> _Directory:
         entries = dict(directory.durable)
@@ -278,15 +331,15 @@ class Disk:
 
     def files(self) -> Iterator[tuple[str, int]]:
         """Every file and its size, for whoever looks at the whole."""
-        yield from _walk(self._root, "")
+        yield from ((path, len(inode.content)) for path, inode in _walk(self._root, ""))
 
 
-def _walk(directory: _Directory, path: str) -> Iterator[tuple[str, int]]:
+def _walk(directory: _Directory, path: str) -> Iterator[tuple[str, _Inode]]:
     for name, entry in sorted(directory.entries.items()):
         if isinstance(entry, _Directory):
             yield from _walk(entry, f"{path}{name}/")
         else:
-            yield f"{path}{name}", len(entry.content)
+            yield f"{path}{name}", entry
 
 
 class _SimLock:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from coterie.sim.client import Client
 from coterie.sim.dice import Random
+from coterie.sim.disk import DAMAGES
 from coterie.sim.machine import Machine
 from coterie.sim.steps import CreateTopic, Fault, GrowTopic, Step, Undo
 from coterie.sim.world import World
@@ -122,6 +123,31 @@ class PowerLostAfterRestart(Fault):
         machine.start()
         world.schedule.after(self.after_ms, strike, None)
         return undo
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiskDamaged(Fault):
+    """While the broker is down, something that was durable is changed. It has to be told, by a start that is refused or
+    by a read that is; then it is put right (`Machine.told_of_damage`). What is neither told nor right others notice.
+
+    The system's cache survives: after a power cut, what was written since the last checkpoint and is damaged cannot be
+    told from what was torn, by anybody.
+    """
+
+    how: str
+    in_order: bool
+    """The broker was stopped before, or was killed."""
+
+    def begin(self, world: World) -> Undo | None:
+        machine = world.machine
+        if machine.cluster is None:
+            return None
+        if self.in_order:
+            machine.stop()
+        else:
+            machine.kill()
+        world.happened("", f"{self.how} in {' and '.join(machine.disk.damage(self.how))}")
+        return machine.start
 
 
 class BrokerPaused(Fault):
@@ -316,6 +342,9 @@ FAULTS: dict[str, _Draw] = {
     "BrokerRestarted": _of_broker(BrokerRestarted, _SHORT),
     "PowerLostAfterRestart": lambda dice, at_ms, _seats, _nodes: PowerLostAfterRestart(
         at_ms=at_ms, for_ms=40_000, after_ms=_span(dice, (1_000, 5_000, 20_000))
+    ),
+    "DiskDamaged": lambda dice, at_ms, _seats, _nodes: DiskDamaged(
+        at_ms=at_ms, for_ms=_span(dice, _SHORT), how=dice.choice(DAMAGES), in_order=dice.random() < 0.5
     ),
     "BrokerPaused": _of_broker(BrokerPaused, _LONG),
     "BrokerCutOff": _of_broker(BrokerCutOff, _LONG),

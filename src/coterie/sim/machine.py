@@ -24,6 +24,7 @@ from coterie.coordinator import Shard
 from coterie.errors import CoterieError, MalformedError
 from coterie.group.effects import Tell
 from coterie.group.wall_clock import WallClock
+from coterie.log.files import parent_of
 from coterie.sim.dice import fresh_ids
 from coterie.sim.disk import Disk, PowerCut
 from coterie.sim.host import Clock, Host
@@ -93,6 +94,7 @@ class Machine(Host):
         self._strikes_in_swap: Callable[[], None] | None = None
         self._steps_of_swap: int | None = None
         """A swap is several jobs for the disk: so much of them may be done yet before it dies."""
+        self.damage_told = 0
         self.swaps_cut = 0
         """How often it died while a compacted segment took its place."""
 
@@ -167,7 +169,7 @@ class Machine(Host):
             return
         except (CoterieError, OSError) as error:
             self.disk.killed()
-            if not (self.disk.is_failing or self.disk.is_full):
+            if not (self.disk.is_failing or self.disk.is_full or self.told_of_damage(str(error))):
                 self.world.fails("recovery", f"{self.name} cannot open its data: {error}")
             self.later(TRY_AGAIN_MS, self.start, None)
             return
@@ -177,6 +179,16 @@ class Machine(Host):
         self.world.broker_began(self)
         self._perform(effects)
         self.later(SWEEP_MS, self._sweep, cluster)
+
+    def told_of_damage(self, what: str) -> bool:
+        """Whether this names a damaged file; then it is brought back from a copy."""
+        names = [name for path in self.disk.damaged for name in (path, parent_of(path)) if name]
+        if not any(name in what for name in names):
+            return False
+        self.world.happened(self.name, f"tells of damage, which is put right: {what}")
+        self.damage_told += 1
+        self.disk.restore()
+        return True
 
     def kill(self) -> None:
         """The process is gone, the system goes on: its files are all there, its connections are closed."""

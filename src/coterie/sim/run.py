@@ -145,6 +145,7 @@ class Run:
             self.world.crash(consumer)
         for consumer in self.world.consumers.values():
             consumer.behave()
+        self.world.machine.disk.restore()
         self.world.machine.power_up()
 
 
@@ -163,6 +164,7 @@ def simulate(plan: Plan, watch: Sequence[Callable[[World], Observer]] = ()) -> O
     account.simulated_ms = world.schedule.now_ms
     account.events = world.schedule.steps
     account.counts["long work"] = world.machine.toils
+    account.counts["damage told"] = world.machine.damage_told
     account.counts["swaps interrupted"] = world.machine.swaps_cut
     for one in world.observers:
         if hasattr(one, "count"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from coterie.broker.facts import Trouble
 from coterie.broker.settings import Settings
 from coterie.client.member import effects
 from coterie.client.words import TopicPartition
@@ -182,7 +183,9 @@ class World:
 
     def tell(self, machine: Machine, fact: Fact) -> None:
         self._each("tell", machine, fact)
-        if type(fact) is GroupLoaded:
+        if type(fact) is Trouble:
+            machine.told_of_damage(fact.what)
+        elif type(fact) is GroupLoaded:
             self._loaded_ms[fact.group_id] = self.schedule.now_ms
         elif self._awaited and type(fact) is JoinPhaseCompleted and fact.group_id in self._awaited:
             for act in self._awaited.pop(fact.group_id):
