@@ -11,6 +11,8 @@ from coterie.errors import ErrorCode
 from coterie.log import Files, LogConfig, LogError, LogReadError, MemoryFiles, PartitionLog, RefusedError, rename_files
 from coterie.log.files import read_file
 from coterie.log.layout import named
+from coterie.sim.dice import Dice
+from coterie.sim.disk import Disk
 from coterie.wire.batch import batches
 from logs import SMALL, batch, cut, offsets_in, read_all, values_in
 
@@ -408,3 +410,16 @@ def test_a_log_that_was_made_anew_and_closed_untouched_keeps_its_files_when_the_
     log.flush()
     left = disk.crash(lambda _most: 0)
     assert [value for _, value in read_all(opened(left))] == [b"a"]
+
+
+def test_an_empty_log_that_was_opened_and_closed_again_and_again_keeps_its_files_when_the_power_goes() -> None:
+    """A close of an empty log syncs nothing: the next owner must not take its names for durable."""
+    for seed in range(20):
+        disk = Disk(Dice(seed).of("disk"))
+        for clean in (0, 1, 1):
+            opened(disk, clean=clean).close()
+        log = opened(disk, clean=1)
+        log.append(batch(b"a"), NOW)
+        log.flush()
+        disk.crash()
+        assert [value for _, value in read_all(opened(disk))] == [b"a"]

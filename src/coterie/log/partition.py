@@ -95,7 +95,8 @@ class PartitionLog:
         )
         self._take(loaded, log_start, now_ms)
         self._is_untouched = clean
-        self._flushing.start_over(self.log_end, names_are_durable=clean)
+        self._is_new = not self.log_end  # closed without a sync: its names are not durable, whoever closed it
+        self._flushing.start_over(self.log_end, names_are_durable=clean and not self._is_new)
 
     def _take(self, loaded: Loaded, log_start: int, now_ms: int) -> None:
         self._segments = loaded.segments
@@ -471,7 +472,7 @@ class PartitionLog:
 
     def close(self) -> None:
         """Leave the log so that opening it `clean` reads next to nothing."""
-        if self._is_new:  # an opening makes what it misses
+        if self._is_new:  # an opening makes what it misses, and takes no name for durable
             self.release()
             return
         if self._is_untouched:
