@@ -17,7 +17,7 @@ FLOOD = "flood of Heartbeat, 2 connections"
 
 def test_attacks_leave_no_memory_behind_and_the_member_in_its_group(tmp_path: Path) -> None:
     attacks = {name: ATTACKS[name] for name in CHOSEN} | {FLOOD: FLOODS[FLOOD]}
-    outcome = adversary(attacks, attacks, 0.5, tmp_path / "data", tmp_path / "log")
+    outcome = adversary(attacks, attacks, 0.3, tmp_path / "data", tmp_path / "log")
     assert not outcome.problems
     assert [row.name for row in outcome.rows] == list(attacks)
     assert all(row.beats for row in outcome.rows)

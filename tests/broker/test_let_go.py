@@ -120,7 +120,7 @@ def test_a_connection_that_ends_leaves_no_bytes(broker: Broker, ends: Callable[[
                 ends(peer)
     with Peer(broker.bootstrap_servers) as peer:
         peer.find_coordinator()  # all that came before has been accepted
-    wait_until(lambda: census() == before)
+    wait_until(lambda: census() <= before)  # the fixture's own connection may have been there still
     wait_until(lambda: tracemalloc.get_traced_memory()[0] < traced + MIB)
 
 
@@ -131,4 +131,4 @@ def test_a_join_that_is_parked_keeps_its_token_and_nothing_of_its_socket(broker:
         one.enter("g")
         two.send_join("g", version=3)
         two.socket.sendall(struct.pack(">i", 50 * MIB) + bytes(3 * MIB))
-    wait_until(lambda: census()["Link"] == before["Link"] and census()["FrameCutter"] == before["FrameCutter"])
+    wait_until(lambda: census() <= before)

@@ -93,10 +93,15 @@ class Link(asyncio.Protocol):
             return
         self.heard_ms = now_ms = self._server.now_ms()
         if len(frames) == 1 and not (connection.call or connection.waiting or connection.is_full):
-            answer = self.quick_answer(frames[0], now_ms)
-            if answer is not None:
-                self.transport.write(answer)
-                frames = []
+            frame = frames[0]
+            if frame.startswith(HEARTBEAT):
+                answer = self._quick_heartbeat.answer(self.port.node, frame, now_ms)
+                if answer is not None:
+                    self.transport.write(answer)
+                    if not self._is_weighed and not self._cutter.held and not self.read_bytes:
+                        self._server.look_ahead()
+                        return
+                    frames = []
         if frames:
             self._arrived(frames, now_ms)
         self._server.look_ahead()
