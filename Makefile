@@ -13,7 +13,7 @@ SEED ?=
 KEEP ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help cluster-soak demo venv test dist style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim
+.PHONY: corruption help cluster-soak demo venv test dist style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ soak: venv ## kill -9 the broker 300 times under load, a million hostile frames,
 	PYTHONPATH=tests $(BIN)/python tests/soak/fuzz.py --frames $(FRAMES) $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(BIN)/python tests/soak/crowd.py --connections $(CONNECTIONS)
 	PYTHONPATH=tests $(BIN)/python tests/soak/adversary.py
+
+corruption: venv ## every file of a data directory, damaged in every way, after a stop and after kill -9: served right, refused or told (SEED=)
+	PYTHONPATH=tests $(BIN)/python tests/soak/corruption.py $(if $(SEED),--seed $(SEED))
 
 sim: venv ## simulated worlds, 100 seeds of mixed workloads; what they exercised (SEEDS=0-99, ARGS="--workload flapping")
 	$(BIN)/coterie sim --seeds $(SEEDS) $(ARGS)

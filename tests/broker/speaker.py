@@ -36,6 +36,7 @@ from coterie.messages import (
     SyncedGroup,
     SyncGroup,
 )
+from coterie.wire.batch import batches
 from coterie.wire.frames import read_response_header, request_frame
 from logs import batch, values_in
 
@@ -161,11 +162,11 @@ class Speaker(ABC):
         while True:
             answer = self.fetch(topic, at, partition=partition, max_wait_ms=0)
             assert not answer.error
-            got = [item for item in values_in(answer.records or b"") if item[0] >= at]
-            if not got:
+            data = answer.records or b""
+            if not data:
                 return records
-            records += got
-            at = got[-1][0] + 1
+            records += [item for item in values_in(data) if item[0] >= at]
+            at = [header.next_offset for _, header in batches(data)][-1]  # its records may all be compacted away
 
     def send_commit(self, group: str, offsets: Mapping[tuple[str, int], int], **options: Any) -> None:
         self.send(offset_commit, commit_request(group, offsets, **options), options.pop("version", 8))

@@ -236,7 +236,7 @@ def test_checkpoints_do_not_wait_and_do_not_pile_up(world: World, disk: FaultyFi
     assert len(world.flushes) == 1
     disk.room = 0
     world.flush()
-    assert any("log-start-offset-checkpoint" in trouble for trouble in world.troubles)
+    assert any("coterie-checkpoint.json" in trouble for trouble in world.troubles)
     disk.room = None
     world.advance(60_000)
     world.flush()

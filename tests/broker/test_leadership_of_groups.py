@@ -181,7 +181,7 @@ class _Unreadable:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._segment, name)
 
-    def read(self, *_: Any) -> bytes:
+    def read(self, *_: Any, **__: Any) -> bytes:
         raise OSError(5, "broken disk")
 
 

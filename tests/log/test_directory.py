@@ -56,7 +56,8 @@ def test_topics_and_their_records_are_found_again(files: Files) -> None:
     directory.logs["orders", 1].append(batch(b"a", b"b"), NOW)
     directory.close()
     assert files.names() == [
-        ".kafka_cleanshutdown", ".lock", "coterie-topics.json", "log-start-offset-checkpoint", "meta.properties",
+        ".kafka_cleanshutdown", ".lock", "coterie-checkpoint.json", "coterie-durable-ends", "coterie-topics.json",
+        "log-start-offset-checkpoint", "meta.properties",
         "orders-0", "orders-1", "recovery-point-offset-checkpoint",
     ]  # fmt: skip
     directory = opened(files)
@@ -120,7 +121,7 @@ def test_a_later_format_and_another_node_are_refused(files: Files) -> None:
         opened(files)
 
 
-@pytest.mark.parametrize("path", ["coterie-topics.json", "log-start-offset-checkpoint", "meta.properties"])
+@pytest.mark.parametrize("path", ["coterie-topics.json", "coterie-checkpoint.json", "meta.properties"])
 def test_a_file_that_makes_no_sense_is_named(files: Files, path: str) -> None:
     opened(files).close()
     replace_file(files, path, b"nonsense")

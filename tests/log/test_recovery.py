@@ -8,7 +8,8 @@ import pytest
 
 from broker.lossy import LossyFiles
 from coterie.errors import ErrorCode
-from coterie.log import Files, LogConfig, LogError, LogReadError, MemoryFiles, PartitionLog, RefusedError, rename_files
+from coterie.log import DamageError, Files, LogConfig, LogError, MemoryFiles, PartitionLog, RefusedError, rename_files
+from coterie.log.durable import LogState
 from coterie.log.files import read_file
 from coterie.log.layout import named
 from coterie.sim.dice import Dice
@@ -145,9 +146,9 @@ def test_a_closed_segment_that_is_damaged_is_named_and_nothing_is_cut(files: Fil
     for name in files.names("t-0"):
         if name.endswith((".snapshot", ".index", "leader-epoch-checkpoint")):
             files.delete(f"t-0/{name}")  # so that it has to be read
-    with pytest.raises(LogReadError, match=r"000\.log is damaged, though it was whole when it was closed") as raised:
+    with pytest.raises(DamageError, match=r"000\.log is damaged, though it was whole when it was closed") as raised:
         opened(files, recovery_point=30)
-    assert "Bring it back from a copy; or move it" in str(raised.value)
+    assert "Bring the files back from a copy" in str(raised.value)
     assert "client" not in str(raised.value)
     for name in files.names("t-0"):
         if name.endswith(".log"):
@@ -356,9 +357,17 @@ def test_producers_that_have_expired_are_not_restored(files: Files) -> None:
     assert log.producer_count == 0
 
 
-def test_a_log_start_beyond_the_end_starts_the_log_there(files: Files) -> None:
+def test_a_log_start_beyond_the_end_is_refused_and_nothing_is_erased(files: Files) -> None:
+    content = written(files, 5)
+    with pytest.raises(DamageError, match="starts at offset 100, and the log ends at 5"):
+        opened(files, log_start=100)
+    assert read_all(opened(files)) == content
+
+
+def test_records_that_were_deleted_and_never_durable_leave_a_log_that_starts_where_it_should(files: Files) -> None:
+    """The start has a checksum then, and nothing that was durable is missing."""
     written(files, 5)
-    log = opened(files, log_start=100)
+    log = PartitionLog.open(files, "t-0", SMALL, NOW, log_start=100, known=LogState(start=0, end=5))
     assert (log.log_start, log.log_end, log.segment_count) == (100, 100, 1)
     assert log.append(batch(b"a"), NOW).base_offset == 100
 

@@ -52,7 +52,6 @@ def open_cluster(
     if data is None:
         files: Files = MemoryFiles()
     else:
-        Path(data).mkdir(parents=True, exist_ok=True)
         files = DiskFiles(data, most_open)
     sync = data is not None and flush == "sync"
     cluster = Cluster(files, settings, wall_ms(), fresh_id=fresh_id, sync=sync, nodes=nodes, wall=wall)

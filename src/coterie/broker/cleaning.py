@@ -192,8 +192,8 @@ class Cleaner:
         cluster, log, group, cleaned = self._cluster, this.log, this.group, this.cleaned
         if self._is_stopped or not self._is_there(this) or not log.has(group):
             return self._withdraw(this)
-        if cluster.directory.recovery_point(this.key) < this.plan.bound:
-            return Step(cluster.directory.checkpoint(), partial(self._checkpointed, this))
+        if cluster.directory.recovery_point(this.key) < this.plan.bound or not cluster.directory.has_gaps(this.key):
+            return Step(cluster.directory.checkpoint(gaps_in=this.key), partial(self._checkpointed, this))
 
         def work() -> None:
             with writing(f"{log.path} could not be compacted"):

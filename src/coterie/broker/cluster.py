@@ -91,7 +91,9 @@ class Cluster:
         self.timers: Timers[Any] = Timers()
         self.held_by_groups = HeldBytes()
         self.next_ms = self.timers.next_ms  # asked after every event
-        self.flusher = Flusher(sync=sync, mistaken=self.mistaken, journal=self.directory.journal)
+        self.flusher = Flusher(
+            sync=sync, mistaken=self.mistaken, journal=self.directory.journal, ends=self.directory.ends
+        )
         self.changes = Changes(self._change_mistaken)
         self.fetches = Fetches(self)
         self.kept_facts = KeptFacts(self)

@@ -11,7 +11,7 @@ from typing import Any
 
 from coterie.broker.calls import Connection
 from coterie.group.effects import Tell
-from coterie.log import Change, FlushTarget, Journal, JournalTarget, PartitionLog
+from coterie.log import Change, DurableEnds, FlushTarget, Journal, JournalTarget, PartitionLog
 
 __all__ = ["Close", "Do", "Effect", "Flush", "FlushEnded", "Send", "Toil", "ToilEnded", "Work", "WorkEnded"]
 
@@ -48,6 +48,8 @@ class Flush:
     """What is written to the journal, all at once."""
     empties_journal: bool = False
     """When all of `targets` are synced, nothing in the journal is needed any more."""
+    ends: DurableEnds | None = None
+    """Where it is written down how far each log is durable."""
 
     def run(self) -> FlushEnded:
         """On any thread. A log that fails does not keep the others from being made durable."""
@@ -59,6 +61,12 @@ class Flush:
             results.append((log, target, _failure_of(target.run)))
         if self.empties_journal and self.journal is not None and not any(error for _, _, error in results):
             self.then.journal_is_empty = _failure_of(self.journal.drop) is None
+        if self.ends is not None:
+            self.ends.add(
+                (log.key, target.end)
+                for log, target, error in results
+                if error is None and log.key is not None and log.believes_syncs
+            )
         return self.then
 
     def _write_journal(self) -> Exception | None:

@@ -55,6 +55,8 @@ class Fetches:
         self._cluster = cluster
         self._parked: dict[Call, Parked] = {}
         self._readers: dict[PartitionLog, dict[Parked, None]] = {}
+        self._damages: set[str] = set()
+        """What was told to be damaged."""
 
     def __len__(self) -> int:
         return len(self._parked)
@@ -189,10 +191,17 @@ class Fetches:
             records = log.read(asked.fetch_offset, max(room, 0), up_to)
         except LogError as error:
             answer.error = error.code
+            self._tell_damage(error)
             return answer
         if is_first or len(records) <= room:  # only the first of an answer may be larger than was asked for
             answer.records = records
         return answer
+
+    def _tell_damage(self, error: LogError) -> None:
+        """Once: a client asks for the same again and again."""
+        if error.code is ErrorCode.CORRUPT_MESSAGE and str(error) not in self._damages:
+            self._damages.add(str(error))
+            self._cluster.tell_trouble(str(error), self._cluster.now_ms)
 
     def _send(self, node: Node, call: Call, answer: Response) -> None:
         node.send_parts(call, fetch.write_response_parts(answer, call.version))

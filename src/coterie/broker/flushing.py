@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from coterie.broker.effects import Flush, FlushEnded
 from coterie.errors import ErrorCode
-from coterie.log import FlushTarget, Journal, JournalTarget, PartitionLog
+from coterie.log import DurableEnds, FlushTarget, Journal, JournalTarget, PartitionLog
 
 __all__ = ["Flusher", "Waiter"]
 
@@ -28,9 +28,17 @@ Waiter = Callable[[ErrorCode, int], None]
 
 
 class Flusher:
-    def __init__(self, *, sync: bool, mistaken: Callable[[str], None], journal: Journal | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        sync: bool,
+        mistaken: Callable[[str], None],
+        journal: Journal | None = None,
+        ends: DurableEnds | None = None,
+    ) -> None:
         """`mistaken` is told of an exception of ours, from within: one who waited must not cost the others."""
         self.sync = sync
+        self._ends = ends
         self._journal = journal
         self._journaled: dict[PartitionLog, None] = {}
         """Whose last batches the journal has and the segments may not have."""
@@ -126,7 +134,9 @@ class Flusher:
                     continue
                 self._under_way[log] = waiters
                 self._is_busy = True
-        return Flush(targets, FlushEnded(), self._journal, small, empties) if targets or small or empties else None
+        if not (targets or small or empties):
+            return None
+        return Flush(targets, FlushEnded(), self._journal, small, empties, self._ends)
 
     def _write_all(self, now_ms: int) -> None:
         writes, self._writes = self._writes, []

@@ -127,6 +127,32 @@ def serve(
 
 
 @app.command()
+def repair(
+    data: Annotated[Path, typer.Argument(metavar="DIR", help="The data directory, of a broker that is stopped.")],
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Carry it out. Without it nothing is changed.")
+    ] = False,
+    cluster_id: Annotated[
+        str | None, typer.Option(help="For a directory that has lost its own.", show_default="a new one")
+    ] = None,
+    node_id: Annotated[int, typer.Option(min=0, help="For a directory that has lost its own.")] = 1,
+) -> None:
+    """Show what is damaged in a data directory, and save what can be saved.
+
+    A broker does not start on a directory in which something is missing or wrong that was safe on the disk before. This
+    reads all of it, and says what is wrong and which offsets are lost. It exits with 1 if something is damaged.
+
+    With --accept-loss it copies the damaged files into DIR/damaged-TIME with a report of what was lost, and saves the
+    rest. A log keeps its end, and no offset is given to another record: readers skip those that are lost.
+
+    Try it: coterie repair coterie-data
+    """
+    from coterie.cli.repair import repair as run
+
+    run(data, accept_loss=accept_loss, cluster_id=cluster_id, node_id=node_id)
+
+
+@app.command()
 def assign(
     names: Annotated[
         list[str] | None,

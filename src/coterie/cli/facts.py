@@ -63,6 +63,11 @@ class FactLog:
         """What was found in the data directory, if it is worth a word."""
         if directory.topics and not directory.opening.was_clean:
             self.note("the last stop was not an orderly one: the logs were checked")
+        if directory.topics and not directory.opening.knew_ends:
+            self.note(
+                "the data directory is of an earlier release: how far its logs were durable is not known, so what may "
+                "be missing at their ends cannot be noticed this time; from now on it is written down"
+            )
         for (topic, partition), log in directory.logs.items():
             for cut in log.recovery.cuts:
                 self.note(f"{topic}-{partition}: {cut}")

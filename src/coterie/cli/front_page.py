@@ -22,6 +22,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Run a broker": {
         "serve": "a broker that any Kafka client connects to",
         "demo": "a group to watch: members join, leave, are killed",
+        "repair": "a data directory that is damaged: see and save what is left",
     },
     "Work with any Kafka cluster": {
         "produce": "send lines to a topic",

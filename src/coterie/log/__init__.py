@@ -13,8 +13,10 @@ from coterie.log.changes import Change
 from coterie.log.compacting import Compaction
 from coterie.log.compaction import Compactable
 from coterie.log.config import UNLIMITED, LogConfig
+from coterie.log.damage import Damage, DamageError
 from coterie.log.deleted import DeletedSegment, remove_files, rename_files
 from coterie.log.directory import SLICE, Creation, DataDirectory, Opening, Topic, remove_directory
+from coterie.log.durable import DurableEnds
 from coterie.log.errors import (
     DirectoryError,
     DiskError,
@@ -44,11 +46,14 @@ __all__ = [
     "Compaction",
     "Creation",
     "Cut",
+    "Damage",
+    "DamageError",
     "DataDirectory",
     "DeletedSegment",
     "DirectoryError",
     "DiskError",
     "DiskFiles",
+    "DurableEnds",
     "File",
     "Files",
     "FlushTarget",

@@ -25,9 +25,9 @@ from coterie.log.layout import CLEANED, LOG
 from coterie.log.scan import contents
 from coterie.log.segment import Segment
 from coterie.log.survivors import LastOfProducer, Survivors
-from coterie.wire.batch import BatchHeader, check_sum, parse_header
+from coterie.wire.batch import NO_TIMESTAMP, BatchHeader, check_sum, parse_header
 from coterie.wire.buffer import Buffer
-from coterie.wire.compacted import OpenBatch
+from coterie.wire.compacted import OpenBatch, emptied
 from coterie.wire.records import marker_of
 
 __all__ = ["Compaction"]
@@ -132,6 +132,10 @@ class Compaction:
             for segment in group:
                 for data, at, header in self._batches(segment):
                     left = self._left_of(data, at, header)
+                    if not left and header.next_offset == group[-1].next_offset:
+                        # It stays without records: a segment ends where the next one begins, or it was damaged.
+                        whole = memoryview(data)[at : at + header.size]
+                        left = emptied(header._replace(max_timestamp=NO_TIMESTAMP)) if header.record_count else whole
                     is_same = isinstance(left, memoryview)
                     if left:
                         writer.add(left, header if is_same else parse_header(left))

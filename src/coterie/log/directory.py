@@ -8,11 +8,13 @@
     directory.close()
 
 It looks like one of Kafka's: a directory a partition, `meta.properties`, checkpoints of log starts and recovery points,
-a marker of a clean stop. What Kafka's controllers keep elsewhere, topics and their configs, is in a file of ours.
+a marker of a clean stop. What Kafka's controllers keep elsewhere, topics and their configs, is in a file of ours. So is
+what the checkpoints say, with a checksum (`durable.py`): Kafka's are written beside, and read if ours is not there.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -30,11 +32,22 @@ from coterie.log.checkpoints import (
     id_text,
 )
 from coterie.log.config import LogConfig
+from coterie.log.damage import Damage, DamageError, missing_directory
 from coterie.log.deleted import DeletedSegment, rename_files
+from coterie.log.durable import (
+    CHECKPOINT,
+    WITHIN_SEGMENTS,
+    Checkpoint,
+    DurableEnds,
+    LogState,
+    TopicPartition,
+    read_checkpoint,
+    write_checkpoint,
+)
 from coterie.log.errors import DamagedFileError, DirectoryError, LogError, LogWriteError
 from coterie.log.files import Files, Lock, read_file, replace_file
 from coterie.log.journal import Journal, journal_key, read_journal, remove_journal
-from coterie.log.layout import LOG
+from coterie.log.layout import LOG, LOG_STARTS
 from coterie.log.own_files import META, TOPICS
 from coterie.log.partition import PartitionLog
 from coterie.log.topics import Topic, Topics, is_legal_name, read_topics, write_topics
@@ -43,7 +56,6 @@ __all__ = ["SLICE", "Creation", "DataDirectory", "Opening", "Topic", "remove_dir
 
 LOCK_FILE = ".lock"
 CLEAN_FILE = ".kafka_cleanshutdown"
-LOG_STARTS = "log-start-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 COMPACTED = "cleaner-offset-checkpoint"
 PARTITION_FILE = "partition.metadata"
@@ -61,6 +73,8 @@ class Opening:
     """How the directory was found."""
 
     was_clean: bool
+    knew_ends: bool = True
+    """False for a directory of an earlier release: how far its logs were durable was not written down."""
     strays: list[str] = field(default_factory=list)
     """Directories of topics that do not exist: set aside under these names, for somebody to look at and delete."""
 
@@ -76,6 +90,10 @@ class DataDirectory:
         """Topics that are gone, and whose directories may still have their names."""
         self.logs: dict[Partition, PartitionLog] = {}
         self.journal = Journal(files) if journaled else None
+        self.ends = DurableEnds(files)
+        self._number = 0
+        """Of the last checkpoint."""
+        self._gaps_below: dict[TopicPartition, int] = {}
         self.opening = Opening(was_clean=False)
         self._kept: dict[str, dict[Partition, int]] = {LOG_STARTS: {}, RECOVERY_POINTS: {}, COMPACTED: {}}
         """What the checkpoints on disk say."""
@@ -120,33 +138,90 @@ class DataDirectory:
             found = self._read_topics()
             self.topics, self._deleted = found.topics, found.deleted
             self.meta = self._read_meta(cluster_id, node_id)
-            starts = self._kept[LOG_STARTS] = self._read_offsets(LOG_STARTS)
-            recovery_points = self._kept[RECOVERY_POINTS] = self._read_offsets(RECOVERY_POINTS)
-            self._kept[COMPACTED] = self._read_offsets(COMPACTED)
+            checkpoint = read_checkpoint(self._files)
+            self._take_offsets(checkpoint)
         except MalformedError as error:
             raise DirectoryError(f"the data directory cannot be opened: {error}") from None
-        was_clean = self._files.exists(CLEAN_FILE)
-        self.opening = Opening(was_clean=was_clean)
+        was_clean = self._was_clean(checkpoint)
+        self.opening = Opening(was_clean=was_clean, knew_ends=checkpoint is not None)
         self._set_strays_aside()
+        self._open_logs(checkpoint, now_ms, was_clean=was_clean)
         if was_clean:
             self._files.delete(CLEAN_FILE)
             self._files.sync_directory()
+        if checkpoint is None:
+            self._gaps_below = {
+                (self.topics[name].id, partition): log.log_end
+                for (name, partition), log in self.logs.items()
+                if log.config.compacts or self.compacted_to((name, partition))
+            }
+        if was_clean and checkpoint is not None:
+            self.ends.follow(checkpoint)
+        else:
+            self.checkpoint().run()  # what was recovered is durable
+        remove_journal(self._files)
+
+    def _take_offsets(self, checkpoint: Checkpoint | None) -> None:
+        if checkpoint is None:
+            for path in self._kept:
+                self._kept[path] = self._read_offsets(path)
+            return
+        self._number = checkpoint.number
+        for topic in self.topics.values():
+            for partition in range(topic.partitions):
+                state = checkpoint.logs.get((topic.id, partition))
+                if state is not None:
+                    key = topic.name, partition
+                    self._kept[LOG_STARTS][key] = state.start
+                    self._kept[RECOVERY_POINTS][key] = state.end
+                    self._kept[COMPACTED][key] = state.compacted
+                    self._gaps_below[topic.id, partition] = state.gaps_below
+
+    def _was_clean(self, checkpoint: Checkpoint | None) -> bool:
+        """Whether the marker of a clean stop is there, and was written with this checkpoint."""
+        if not self._files.exists(CLEAN_FILE):
+            return False
+        if checkpoint is None:
+            return True
+        try:
+            return bool(json.loads(read_file(self._files, CLEAN_FILE))["checkpoint"] == checkpoint.number)
+        except (ValueError, KeyError, TypeError):
+            return False
+
+    def _open_logs(self, checkpoint: Checkpoint | None, now_ms: int, *, was_clean: bool) -> None:
+        """All logs; `DamageError` names all that is damaged."""
         journaled = {} if was_clean else read_journal(self._files)
+        ends = self.ends.read()
+        damages: list[Damage] = []
         for topic in self.topics.values():
             for partition in range(topic.partitions):
                 key = topic.name, partition
-                self.logs[key] = self._open_log(
-                    topic,
-                    partition,
-                    now_ms,
-                    log_start=starts.get(key, 0),
-                    recovery_point=recovery_points.get(key, 0),
-                    clean=was_clean,
-                    journaled=journaled.get(journal_key(topic.id, partition), ()),
-                )
-        remove_journal(self._files)
-        ends = self._kept[COMPACTED].items()  # what a log was cut back behind is not compacted when it is there again
-        self._kept[COMPACTED] = {key: end for key, end in ends if key in self.logs and end <= self.logs[key].log_end}
+                known = None
+                if checkpoint is not None:
+                    known = checkpoint.logs.get((topic.id, partition), LogState())
+                    known = known._replace(end=max(known.end, ends.get((topic.id, partition), 0)))
+                if known is not None and not self._files.exists(_path(*key)):
+                    damages.append(missing_directory(_path(*key), known))
+                    continue
+                try:
+                    self.logs[key] = self._open_log(
+                        topic,
+                        partition,
+                        now_ms,
+                        log_start=self._kept[LOG_STARTS].get(key, 0),
+                        recovery_point=self._kept[RECOVERY_POINTS].get(key, 0),
+                        clean=was_clean,
+                        journaled=journaled.get(journal_key(topic.id, partition), ()),
+                        known=known,
+                    )
+                except DamageError as error:
+                    damages += error.damages
+        if damages:
+            raise DamageError(damages)
+        compacted = self._kept[COMPACTED].items()  # behind where a log was cut back it is not compacted
+        self._kept[COMPACTED] = {
+            key: end for key, end in compacted if key in self.logs and end <= self.logs[key].log_end
+        }
 
     def _read_topics(self) -> Topics:
         if self._files.exists(TOPICS.path):
@@ -208,6 +283,7 @@ class DataDirectory:
         recovery_point: int = 0,
         clean: bool = False,
         journaled: Sequence[bytes] = (),
+        known: LogState | None = None,
     ) -> PartitionLog:
         path = _path(topic.name, partition)
         log = PartitionLog.open(
@@ -219,7 +295,9 @@ class DataDirectory:
             recovery_point=recovery_point,
             clean=clean,
             journaled=journaled,
+            known=known,
         )
+        log.key = topic.id, partition
         if self.journal is not None:
             log.journal = self.journal.part(journal_key(topic.id, partition))
         if not self._files.exists(f"{path}/{PARTITION_FILE}"):
@@ -334,7 +412,7 @@ class DataDirectory:
         try:
             self._make_way(topic.name, new)
             for partition in new:
-                log = logs[topic.name, partition] = self._open_log(topic, partition, now_ms)
+                log = logs[topic.name, partition] = self._open_log(topic, partition, now_ms, known=LogState())
                 log.lead(0)()
         except OSError:
             self.unmake_logs(logs)
@@ -423,31 +501,73 @@ class DataDirectory:
         log = self.logs[partition]
         log.check_start(before, up_to)
         starts = {**self._starts(), partition: max(before, log.log_start)}
-        return Change(lambda: self._keep(LOG_STARTS, starts), lambda _: log.delete_records(before, up_to))
+        states = self._states()
+        key = self._key(partition)
+        states[key] = states[key]._replace(start=starts[partition])
+
+        def work() -> None:
+            self._write_checkpoint(states)
+            self._keep(LOG_STARTS, starts)
+
+        return Change(work, lambda _: log.delete_records(before, up_to))
 
     def remove_segments(self, deleted: list[DeletedSegment]) -> Change[list[DeletedSegment]]:
         """Take segments that logs have dropped out of the directory; what is renamed is for `remove_files`.
 
-        Where the logs start is kept first: a crash may bring back any of the files, or cost the last one its name.
+        Where the logs start is kept first: a segment that is missing after that start was lost.
         """
-        starts = self._starts()
+        checkpoint = self.checkpoint()
 
         def work() -> list[DeletedSegment]:
-            self._keep(LOG_STARTS, starts)
+            checkpoint.run()
             rename_files(self._files, deleted)
             return deleted
 
         return Change(work, lambda found: found)
 
-    def checkpoint(self) -> Change[None]:
-        """Keep how far each log is durable, so that an opening after a crash need not check what is before."""
+    def checkpoint(self, gaps_in: Partition | None = None) -> Change[None]:
+        """Keep how far each log is durable: what is before is not checked after a crash, and must be there.
+
+        `gaps_in` is about to be compacted: from then on its offsets have gaps.
+        """
         starts, ends = self._starts(), {key: log.synced_end for key, log in self.logs.items()}
+        states = self._states()
+        gaps: dict[TopicPartition, int] = {}
+        if gaps_in is not None and not self.has_gaps(gaps_in):
+            key = self._key(gaps_in)
+            gaps[key] = WITHIN_SEGMENTS
+            states[key] = states[key]._replace(gaps_below=WITHIN_SEGMENTS)
 
         def work() -> None:
+            self._write_checkpoint(states)
             self._keep(LOG_STARTS, starts)
             self._keep(RECOVERY_POINTS, ends)
 
-        return Change(work, lambda _: None)
+        return Change(work, lambda _: self._gaps_below.update(gaps))
+
+    def has_gaps(self, partition: Partition) -> bool:
+        """Whether it is kept that a log may have gaps, because it was compacted."""
+        return bool(self._gaps_below.get(self._key(partition)))
+
+    def _key(self, partition: Partition) -> TopicPartition:
+        return self.topics[partition[0]].id, partition[1]
+
+    def _states(self) -> dict[TopicPartition, LogState]:
+        states = {}
+        for (name, partition), log in self.logs.items():
+            key = self.topics[name].id, partition
+            compacted = self._kept[COMPACTED].get((name, partition), 0)
+            states[key] = log.state(LogState(compacted=compacted, gaps_below=self._gaps_below.get(key, 0)))
+        return states
+
+    def _write_checkpoint(self, states: Mapping[TopicPartition, LogState]) -> None:
+        checkpoint = Checkpoint(self._number + 1, states)
+        try:
+            write_checkpoint(self._files, checkpoint)
+        except OSError as error:
+            raise LogWriteError.of(f"cannot write {CHECKPOINT.path}", error) from error
+        self._number = checkpoint.number
+        self.ends.follow(checkpoint)
 
     def recovery_point(self, partition: Partition) -> int:
         """Before it an opening checks nothing, and takes nothing from the journal."""
@@ -460,7 +580,15 @@ class DataDirectory:
     def keep_compacted(self, partition: Partition, offset: int) -> Change[None]:
         """A log was compacted up to `offset`: the next time goes on from there."""
         ends = {key: end for key, end in self._kept[COMPACTED].items() if key in self.logs}
-        return Change(lambda: self._keep(COMPACTED, {**ends, partition: offset}), lambda _: None)
+        states = self._states()
+        key = self._key(partition)
+        states[key] = states[key]._replace(compacted=offset)
+
+        def work() -> None:
+            self._write_checkpoint(states)
+            self._keep(COMPACTED, {**ends, partition: offset})
+
+        return Change(work, lambda _: None)
 
     def _starts(self) -> dict[Partition, int]:
         return {key: log.log_start for key, log in self.logs.items() if log.log_start}
@@ -489,7 +617,8 @@ class DataDirectory:
                 self.journal.release()
                 remove_journal(self._files)
             self.checkpoint().run()
-            replace_file(self._files, CLEAN_FILE, b'{"version":0,"brokerEpoch":-1}')
+            marker = {"version": 0, "brokerEpoch": -1, "checkpoint": self._number}
+            replace_file(self._files, CLEAN_FILE, json.dumps(marker).encode())
         finally:
             self.release()
 
@@ -499,6 +628,7 @@ class DataDirectory:
             log.release()
         if self.journal is not None:
             self.journal.release()
+        self.ends.release()
         if self._lock is not None:
             self._lock.release()
             self._lock = None

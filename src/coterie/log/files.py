@@ -123,6 +123,8 @@ def replace_file(files: Files, path: str, content: bytes, *, sync: bool = True) 
 # --- the disk ---------------------------------------------------------------------------------------------------------
 
 
+DIRECTORY_MODE, FILE_MODE = 0o700, 0o600
+"""Of what is made: records are for nobody but their owner. What is there keeps the mode it has."""
 MOST_OPEN = 1_024
 """Files that a `DiskFiles` has open at a time, unless it is told otherwise."""
 
@@ -255,7 +257,7 @@ class DiskFiles:
         self.root = os.fspath(root)
         path = Path(self.root)
         new = [each for each in (path, *path.parents) if not each.exists()]
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
         for each in new:
             _sync_directory(str(each.parent))
         self.most_open = most_open
@@ -270,7 +272,7 @@ class DiskFiles:
 
     def open(self, path: str, *, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        file = _DiskFile(self, path, _Descriptor(os.open(self._path(path), flags, 0o644)))
+        file = _DiskFile(self, path, _Descriptor(os.open(self._path(path), flags, FILE_MODE)))
         with self._guard:
             self._at.setdefault(parent_of(path), {})[file] = None
             self._open[file] = None
@@ -329,7 +331,7 @@ class DiskFiles:
         return sorted(os.listdir(self._path(path)))  # noqa: PTH208  a Path costs as much as the call
 
     def mkdir(self, path: str) -> None:
-        Path(self._path(path)).mkdir(parents=True, exist_ok=True)
+        Path(self._path(path)).mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
 
     def rename(self, old: str, new: str) -> None:
         with self._guard:
@@ -350,7 +352,7 @@ class DiskFiles:
         _sync_directory(self._path(path))
 
     def lock(self, path: str) -> Lock:
-        fd = os.open(self._path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(self._path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

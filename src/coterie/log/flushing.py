@@ -143,6 +143,10 @@ class Flushing:
         if self._under_way is not None:
             raise RuntimeError("a flush of this log is under way: call flushed or flush_failed first")
 
+    @property
+    def believes_syncs(self) -> bool:
+        return not self._has_failed
+
     def target(self, active: Segment) -> FlushTarget:
         """`active` is the segment that is being written."""
         self._check_idle()

@@ -27,6 +27,9 @@ TIME_ROW = Struct(">qi")
 class Rows(Protocol):
     def __len__(self) -> int: ...
 
+    @property
+    def encoded_size(self) -> int: ...
+
     def ends_well(self) -> bool:
         """Whether there is no torn row, and the last one is beyond the one before."""
 
@@ -91,6 +94,10 @@ class FileRows:
 
     def __len__(self) -> int:
         return self._file.size // self._shape.size
+
+    @property
+    def encoded_size(self) -> int:
+        return self._file.size
 
     def ends_well(self) -> bool:
         if self._file.size % self._shape.size:

@@ -10,6 +10,7 @@ __all__ = [
     "INDEX",
     "LEFTOVERS",
     "LOG",
+    "LOG_STARTS",
     "SNAPSHOT",
     "SWAP",
     "TIME_INDEX",
@@ -18,6 +19,7 @@ __all__ = [
     "offsets_of",
 ]
 
+LOG_STARTS = "log-start-offset-checkpoint"
 LOG = ".log"
 INDEX = ".index"
 TIME_INDEX = ".timeindex"

@@ -22,6 +22,7 @@ from coterie.log.changes import Change
 from coterie.log.compaction import Compactable, compactable, first_dirty_offset, is_worth_rolling
 from coterie.log.config import LogConfig
 from coterie.log.deleted import DeletedSegment
+from coterie.log.durable import LogState, SegmentState, TopicPartition
 from coterie.log.errors import LogReadError, LogWriteError, OffsetOutOfRangeError, writing
 from coterie.log.files import Files
 from coterie.log.flushing import Flushing, FlushTarget, JournalTarget, Sealing
@@ -29,7 +30,7 @@ from coterie.log.journal import JournalPart
 from coterie.log.layout import LOG
 from coterie.log.placing import place
 from coterie.log.reading import find_timestamp, read_batches, slot_of
-from coterie.log.recovery import Loaded, Recovery, load, load_cut
+from coterie.log.recovery import Loaded, Recovery, is_gapless, load, load_cut
 from coterie.log.retention import reasons_to_drop
 from coterie.log.segment import Segment, TimestampedOffset
 from coterie.log.snapshots import snapshot_later
@@ -55,6 +56,10 @@ class PartitionLog:
         self._has_torn_tail = False
         self._cut_to: int | None = None
         self._is_untouched = False
+        self._is_gapless = False
+        """Each batch begins where the one before ends, as far as is known."""
+        self.key: TopicPartition | None = None
+        """As what it is known to `durable.py`."""
         self.journal: JournalPart | None = None
         """Where small writes are made durable, if they are not synced in place."""
         self.leader_epoch = -1
@@ -71,17 +76,28 @@ class PartitionLog:
         recovery_point: int = 0,
         clean: bool = False,
         journaled: Sequence[bytes] = (),
+        known: LogState | None = None,
     ) -> Self:
-        """Open or create. `clean`: the last owner closed it, so nothing is torn; see `recovery.py`."""
+        """Open or create. `clean`: the last owner closed it, so nothing is torn; see `recovery.py`.
+
+        `known`: what must be there, or `DamageError`.
+        """
         log = cls(files, path, config, now_ms)
         files.mkdir(path)
-        log._load(log_start, recovery_point, journaled, clean=clean, now_ms=now_ms)
+        log._load(log_start, recovery_point, journaled, known, clean=clean, now_ms=now_ms)
         if not clean and log.log_end > log.log_start:
             log._flushing.sync_names()
         return log
 
     def _load(
-        self, log_start: int, recovery_point: int, journaled: Sequence[bytes], *, clean: bool, now_ms: int
+        self,
+        log_start: int,
+        recovery_point: int,
+        journaled: Sequence[bytes],
+        known: LogState | None,
+        *,
+        clean: bool,
+        now_ms: int,
     ) -> None:
         loaded = load(
             self._files,
@@ -92,8 +108,10 @@ class PartitionLog:
             clean=clean,
             now_ms=now_ms,
             journaled=journaled,
+            known=known,
         )
         self._take(loaded, log_start, now_ms)
+        self._is_gapless = is_gapless(self.config, known)
         self._is_untouched = clean
         self._is_new = not self.log_end  # closed without a sync: its names are not durable, whoever closed it
         self._flushing.start_over(self.log_end, names_are_durable=clean and not self._is_new)
@@ -149,6 +167,26 @@ class PartitionLog:
         """How far a reader of committed transactions may go, if one of everything may go to `up_to`."""
         unstable = self._producers.first_unstable_offset
         return up_to if unstable is None else max(self.log_start, min(unstable, up_to))
+
+    @property
+    def believes_syncs(self) -> bool:
+        """False after a sync that failed: nothing more is called durable until the log was opened anew."""
+        return self._flushing.believes_syncs
+
+    def state(self, known: LogState) -> LogState:
+        """What a checkpoint says of it; compaction is the caller's to know."""
+        return LogState(
+            self.log_start,
+            self.synced_end,
+            known.compacted,
+            known.gaps_below,
+            tuple(self._epochs.entries),
+            tuple(
+                SegmentState(segment.base_offset, segment.size, *segment.index_sizes)
+                for segment in self._segments
+                if not segment.is_open
+            ),
+        )
 
     # --- leadership ---------------------------------------------------------------------------------------------------
 
@@ -372,7 +410,8 @@ class PartitionLog:
             raise OffsetOutOfRangeError(
                 f"{self.path} has offsets from {self.log_start} to before {self.log_end}, not {from_offset}"
             )
-        return read_batches(self._segments, self.path, from_offset, max_bytes, up_to)
+        gapless = self._is_gapless and not self.config.compacts
+        return read_batches(self._segments, self.path, from_offset, max_bytes, up_to, gapless=gapless)
 
     def _check_order(self) -> None:
         if self._cut_to is not None:
@@ -462,6 +501,7 @@ class PartitionLog:
 
     def replace(self, segments: Sequence[Segment], cleaned: Segment) -> None:
         """Read `cleaned` from now on, instead of segments that it has."""
+        self._is_gapless = False
         slot = slot_of(self._segments, segments[0].base_offset)
         self._segments[slot : slot + len(segments)] = [cleaned]
 

@@ -9,8 +9,10 @@ from operator import attrgetter
 from coterie.errors import ErrorCode, MalformedError
 from coterie.log.config import LogConfig
 from coterie.log.errors import LogReadError, RefusedError
+from coterie.log.layout import LOG
 from coterie.log.segment import Segment, TimestampedOffset
 from coterie.log.validation import OPENED_AT_ONCE
+from coterie.wire.batch import BatchError
 
 __all__ = ["find_timestamp", "read_batches", "slot_of"]
 
@@ -20,18 +22,27 @@ def slot_of(segments: Sequence[Segment], offset: int) -> int:
     return max(bisect_right(segments, offset, key=attrgetter("base_offset")) - 1, 0)
 
 
-def read_batches(segments: Sequence[Segment], path: str, from_offset: int, max_bytes: int, up_to: int) -> bytes:
+def read_batches(
+    segments: Sequence[Segment], path: str, from_offset: int, max_bytes: int, up_to: int, *, gapless: bool
+) -> bytes:
     """Whole batches from one segment, as `PartitionLog.read` says; `from_offset` is one of the log's."""
+    segment = segments[0]
     try:
         for slot in range(slot_of(segments, from_offset), len(segments)):
             segment = segments[slot]
             if segment.base_offset >= up_to:
                 break
-            data = segment.read(from_offset, max_bytes, up_to)
+            data = segment.read(from_offset, max_bytes, up_to, gapless=gapless)
             if data or segment.next_offset >= up_to:
                 return data
     except OSError as error:
         raise LogReadError.of(f"cannot read {path} at offset {from_offset}", error) from error
+    except BatchError as error:
+        raise RefusedError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"{segment.path(LOG)} is damaged: {error}. Offset {from_offset} of {path} cannot be read; nothing is cut "
+            "or skipped. Bring the file back from a copy, or stop the broker and run `coterie repair` on its data",
+        ) from error
     return b""  # compaction may leave a segment with nothing at or after the offset: the next one has it
 
 

@@ -4,31 +4,32 @@ After a clean stop everything is trusted: the last rows of indexes are looked at
 through, producers come from the last snapshot. After an unclean one every batch beyond the recovery point is checked
 with its checksum, and the log ends where the first one fails: a write that was torn by the crash. What is cut is in
 `Recovery.cuts`, which `coterie serve` prints; if whole batches can be found behind the tear (a disk that lost some
-other page), the bytes are kept in a file beside.
+other page), the bytes are kept in a file beside. Only what is beyond the known durable end (`durable.py`) is cut:
+anything missing or wrong before it is damage (`damage.py`), and then nothing is changed.
 Then batches of the journal that continue the log are appended, as they were: those it has already are skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coterie.errors import MalformedError
 from coterie.log.config import LogConfig
+from coterie.log.damage import Damage, DamageError, LogFound, SegmentFound, damages_of
+from coterie.log.durable import LogState, SegmentState
 from coterie.log.epochs import LeaderEpochs
-from coterie.log.errors import LogReadError
 from coterie.log.files import File, Files, read_file
-from coterie.log.layout import INDEX, LEFTOVERS, LOG, SNAPSHOT, TIME_INDEX, join, named, offsets_of
+from coterie.log.layout import INDEX, LEFTOVERS, LOG, LOG_STARTS, SNAPSHOT, TIME_INDEX, join, named, offsets_of
 from coterie.log.producers import Producers
 from coterie.log.scan import CHUNK, Found, headers, whole_batches
 from coterie.log.segment import Segment
 from coterie.log.snapshots import decode_snapshot
 from coterie.log.swapping import finish_swaps
-from coterie.wire.batch import BatchError, batches
+from coterie.wire.batch import BatchError, BatchHeader, batches
 from coterie.wire.records import marker_of
 
-__all__ = ["Cut", "Loaded", "Recovery", "load", "load_cut"]
+__all__ = ["Cut", "Loaded", "Recovery", "is_gapless", "load", "load_cut"]
 
 CUT = ".cut"
 
@@ -64,6 +65,7 @@ class Loaded:
     epochs: LeaderEpochs
     producers: Producers
     recovery: Recovery
+    damages: list[Damage] = field(default_factory=list)
 
     @property
     def log_end(self) -> int:
@@ -82,6 +84,22 @@ class _Journaled:
     def __init__(self, entries: Sequence[bytes], end: int | None) -> None:
         self._entries = entries
         self._end = end
+
+    def reach(self, end: int) -> int:
+        """How far a log that ends at `end` goes with what the journal has."""
+        for header in self._headers():
+            if header.base_offset == end and (self._end is None or header.next_offset <= self._end):
+                end = header.next_offset
+        return end
+
+    def first_beyond(self, end: int) -> int | None:
+        """The first offset after a hole that begins at `end`; None if there is no hole."""
+        if self._end is not None:
+            return None
+        return min((header.base_offset for header in self._headers() if header.base_offset > end), default=None)
+
+    def _headers(self) -> Iterator[BatchHeader]:
+        return (header for data in self._entries for _, header in batches(data))
 
     def continue_segment(self, loaded: Loaded, slot: int) -> bool:
         """Append to a segment what continues it; whether there was any.
@@ -118,12 +136,18 @@ def load(
     now_ms: int,
     journaled: Sequence[bytes] = (),
     end: int | None = None,
+    known: LogState | None = None,
 ) -> Loaded:
-    """`journaled` is what the journal has of this log; beyond `end` it is not wanted."""
-    segments = _find_segments(files, directory, config, log_start)
+    """`journaled` is what the journal has of this log; beyond `end` it is not wanted.
+
+    `known` is what is known to be durable: `DamageError` if it is not there. Without it nothing is claimed.
+    """
+    segments = _find_segments(files, directory, config, log_start, known)
     try:
-        loaded = _load(files, directory, config, segments, recovery_point, _Journaled(journaled, end), clean=clean)
-        _settle(files, directory, config, loaded, log_start, now_ms)
+        loaded = _load(
+            files, directory, config, segments, recovery_point, _Journaled(journaled, end), clean=clean, known=known
+        )
+        _settle(files, directory, config, loaded, log_start, now_ms, known)
     except BaseException:
         for segment in segments:
             segment.close()
@@ -185,27 +209,75 @@ def _load(
     journaled: _Journaled,
     *,
     clean: bool,
+    known: LogState | None,
 ) -> Loaded:
     epochs = LeaderEpochs.load(files, directory)
+    if known is not None:
+        epochs = epochs_known(epochs, known.epochs, clean=clean)
     producers = Producers(config.max_producers, config.producer_id_expiration_ms)
     loaded = Loaded(segments, epochs or LeaderEpochs(), producers, Recovery())
-    if (clean or segments[-1].is_open) and _is_whole(segments[-1]):
+    states = {state.base_offset: state for state in known.segments} if known is not None else {}
+    if (clean or segments[-1].is_open) and _is_whole(files, segments[-1], states):
         first_unsure = len(segments)
         known_to = loaded.log_end
     else:
         first_unsure = _first_beyond(segments, recovery_point)
         known_to = segments[first_unsure].base_offset
-    _check_indexes(segments[: min(first_unsure, len(segments) - 1)], loaded.recovery)
-    snapshot_at = _read_producers(files, directory, producers, known_to)
-    _replay(loaded, segments[:first_unsure], snapshot_at, epochs_known=epochs is not None)
-    _recover(files, loaded, first_unsure, journaled)
+    sealed = segments[: min(first_unsure, len(segments) - 1)]
+    found = [_found(segment, states, loaded.recovery) for segment in sealed]
+    if known is not None:
+        after = segments[len(sealed)].base_offset
+        if clean and len(sealed) == len(segments) - 1:
+            active = segments[-1]
+            found.append(SegmentFound(active.path(LOG), active.base_offset, files.size(active.path(LOG))))
+            after = max(active.base_offset, known.end)
+        loaded.damages += damages_of(known, LogFound(directory, found, after, is_clean=clean))
+    else:
+        loaded.damages += [
+            Damage(one.path, one.wrong, directory, (one.base, segment.next_offset))
+            for one, segment in zip(found, sealed, strict=True)
+            if one.wrong
+        ]
+    if not loaded.damages:
+        snapshot_at = _read_producers(files, directory, producers, known_to)
+        _replay(directory, loaded, segments[:first_unsure], snapshot_at, epochs_known=epochs is not None)
+    _recover(files, directory, loaded, first_unsure, journaled, known, gapless=is_gapless(config, known))
+    if loaded.damages:
+        raise DamageError(list({damage.path: damage for damage in reversed(loaded.damages)}.values())[::-1])
     return loaded
 
 
-def _settle(files: Files, directory: str, config: LogConfig, loaded: Loaded, log_start: int, now_ms: int) -> None:
+def epochs_known(found: LeaderEpochs | None, known: Sequence[tuple[int, int]], *, clean: bool) -> LeaderEpochs | None:
+    """The file has no checksum, so it must agree with the checkpoint; None if it does not: then the log knows."""
+    if clean:
+        return LeaderEpochs(list(known))
+    if found is None or not found.entries:
+        return found if not known else None
+    # Of both, the first may have been moved or dropped since: the log starts later.
+    first = found.entries[0][1]
+    return found if {entry for entry in known if entry[1] > first} <= set(found.entries) else None
+
+
+def is_gapless(config: LogConfig, known: LogState | None) -> bool:
+    """Whether each batch begins where the one before ends: what was never compacted has no gaps."""
+    return known is not None and not config.compacts and not known.compacted and not known.gaps_below
+
+
+def _settle(
+    files: Files,
+    directory: str,
+    config: LogConfig,
+    loaded: Loaded,
+    log_start: int,
+    now_ms: int,
+    known: LogState | None,
+) -> None:
     segments, producers = loaded.segments, loaded.producers
-    if log_start > loaded.log_end:  # everything was deleted, and the log's end is known from there alone
-        for segment in segments:
+    if log_start > loaded.log_end:
+        if known is None:  # there is no checksum that says that it is true
+            wrong = f"says that {directory} starts at offset {log_start}, and the log ends at {loaded.log_end}"
+            raise DamageError([Damage(LOG_STARTS, wrong, directory, (segments[0].base_offset, loaded.log_end))])
+        for segment in segments:  # all was deleted, and what was never durable was lost
             segment.delete()
         segments[:] = [Segment.create(files, directory, log_start, config.index_interval_bytes)]
     producers.expire(now_ms)
@@ -215,7 +287,9 @@ def _settle(files: Files, directory: str, config: LogConfig, loaded: Loaded, log
             files.delete(join(directory, named(offset, SNAPSHOT)))
 
 
-def _find_segments(files: Files, directory: str, config: LogConfig, log_start: int) -> list[Segment]:
+def _find_segments(
+    files: Files, directory: str, config: LogConfig, log_start: int, known: LogState | None
+) -> list[Segment]:
     finish_swaps(files, directory)
     names = files.names(directory)
     _remove(files, [join(directory, name) for name in names if name.endswith(LEFTOVERS)])
@@ -225,16 +299,22 @@ def _find_segments(files: Files, directory: str, config: LogConfig, log_start: i
         _remove(files, [join(directory, named(offset, suffix)) for offset in orphans])
     interval = config.index_interval_bytes
     if not bases:
-        return [Segment.create(files, directory, log_start, interval)]
+        if known is not None and known.end > known.start:
+            raise DamageError([Damage(directory, "has no segments", directory, (known.start, known.end))])
+        return [Segment.create(files, directory, max(log_start, known.end if known else 0), interval)]
     nexts = [*bases[1:], bases[-1]]  # where the last one ends is found by looking into it
     return [Segment.sealed(files, directory, base, after, interval) for base, after in zip(bases, nexts, strict=True)]
 
 
-def _is_whole(active: Segment) -> bool:
+def _is_whole(files: Files, active: Segment, states: Mapping[int, SegmentState]) -> bool:
     """Open the last segment after a clean stop; False if it is not what a clean stop leaves."""
     try:
         if not active.is_open:
             active.activate()
+            state = states.get(active.base_offset)
+            if state is not None and active.size == state.size:
+                sizes = files.size(active.path(INDEX)), files.size(active.path(TIME_INDEX))
+                return sizes == (state.index_size, state.time_index_size)
     except (BatchError, FileNotFoundError):
         return False
     return True
@@ -247,12 +327,23 @@ def _first_beyond(segments: list[Segment], recovery_point: int) -> int:
     return len(segments) - 1
 
 
-def _check_indexes(sealed: list[Segment], recovery: Recovery) -> None:
-    for segment in sealed:
-        if not segment.indexes_look_right():
-            with _whole(segment):
-                segment.rebuild_indexes()
+def _found(segment: Segment, states: Mapping[int, SegmentState], recovery: Recovery) -> SegmentFound:
+    """Look at the end of a segment that took no more batches; indexes that are no use are built again."""
+    state = states.get(segment.base_offset)
+    sizes = (state.index_size, state.time_index_size) if state is not None and state.size == segment.size else None
+    end, wrong = None, ""
+    try:
+        if not segment.indexes_look_right(sizes):
+            segment.rebuild_indexes()
             recovery.indexes_rebuilt.append(segment.path(INDEX))
+        end = segment.last_end()
+    except BatchError as error:
+        wrong = _damaged(error)
+    return SegmentFound(segment.path(LOG), segment.base_offset, segment.size, end, wrong)
+
+
+def _damaged(error: BatchError) -> str:
+    return f"is damaged, though it was whole when it was closed: {error}"
 
 
 def _read_producers(files: Files, directory: str, producers: Producers, up_to: int) -> int:
@@ -269,31 +360,32 @@ def _read_producers(files: Files, directory: str, producers: Producers, up_to: i
     return 0
 
 
-def _replay(loaded: Loaded, segments: list[Segment], snapshot_at: int, *, epochs_known: bool) -> None:
+def _replay(directory: str, loaded: Loaded, segments: list[Segment], snapshot_at: int, *, epochs_known: bool) -> None:
     """Read back, from headers alone, what the snapshot and the epochs' file do not know."""
     start = snapshot_at if epochs_known else 0
     for segment in segments:
         if segment.next_offset > start:
-            with _whole(segment):
+            try:
                 for found in segment.replay(max(start, segment.base_offset)):
                     loaded.note(found, is_news=found.header.base_offset >= snapshot_at)
+            except BatchError as error:
+                lost = segment.base_offset, segment.next_offset
+                loaded.damages.append(Damage(segment.path(LOG), _damaged(error), directory, lost))
 
 
-@contextmanager
-def _whole(segment: Segment) -> Iterator[None]:
-    """It was synced to its end and closed: nothing of it is cut off without being asked."""
-    try:
-        yield
-    except BatchError as error:
-        raise LogReadError(
-            f"{segment.path(LOG)} is damaged, though it was whole when it was closed: {error}. Bring it back from a "
-            "copy; or move it and the segments after it elsewhere, and the log ends before it",
-            None,
-        ) from error
-
-
-def _recover(files: Files, loaded: Loaded, first_unsure: int, journaled: _Journaled) -> None:
-    segments = loaded.segments
+def _recover(
+    files: Files,
+    directory: str,
+    loaded: Loaded,
+    first_unsure: int,
+    journaled: _Journaled,
+    known: LogState | None,
+    *,
+    gapless: bool,
+) -> None:
+    """Check every batch from `first_unsure` on. Where there is damage nothing is cut or written."""
+    segments, damages = loaded.segments, loaded.damages
+    durable_end, gaps_below = (known.end, known.gaps_below) if known is not None else (0, 0)
     slot = first_unsure
     while slot < len(segments):
         segment = segments[slot]
@@ -301,11 +393,18 @@ def _recover(files: Files, loaded: Loaded, first_unsure: int, journaled: _Journa
         stored = files.size(segment.path(LOG))
         why = ""
         try:
-            for found in segment.recover(expected):
+            for found in segment.recover(expected, gapless=gapless):
                 loaded.recovery.batches_checked += 1
                 loaded.note(found)
         except BatchError as error:
             why = str(error)
+        due = min([durable_end, *(after.base_offset for after in segments[slot + 1 : slot + 2])])
+        if journaled.reach(segment.next_offset) < due and (why or segment.base_offset >= gaps_below):
+            wrong = f"is damaged: {why}" if why else f"ends at offset {segment.next_offset}"
+            damages.append(Damage(segment.path(LOG), wrong, directory, (segment.next_offset, due)))
+        if damages:
+            slot += 1
+            continue
         if why:
             loaded.recovery.cuts += _cut(files, segment, stored, why, segments[slot + 1 :])
             del segments[slot + 1 :]
@@ -314,6 +413,13 @@ def _recover(files: Files, loaded: Loaded, first_unsure: int, journaled: _Journa
         if slot < len(segments) or stored or restored:  # what survived the process may not have reached the disk
             for sync in segment.seal() if slot < len(segments) else [segment.later()]:
                 sync.run()
+    beyond = journaled.first_beyond(loaded.log_end)
+    if beyond is not None and not damages:
+        wrong = f"ends at offset {loaded.log_end}, and the journal goes on at {beyond}"
+        damages.append(Damage(segments[-1].path(LOG), wrong, directory, (loaded.log_end, beyond)))
+    if loaded.log_end < durable_end and not damages:
+        wrong = f"ends at offset {loaded.log_end}"
+        damages.append(Damage(segments[-1].path(LOG), wrong, directory, (loaded.log_end, durable_end)))
 
 
 def _cut(files: Files, segment: Segment, stored: int, why: str, later: list[Segment]) -> Iterator[Cut]:

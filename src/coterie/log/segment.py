@@ -45,6 +45,12 @@ class Segment:
         self.quiet_since_ms = 0
         """When it was last written, as far as this process knows: its age, if its batches have no timestamps."""
         self._file: File | None = None
+        self.index_sizes = (0, 0)
+        """Bytes of its index and of its time index on disk."""
+        self._old_size = 0
+        """So much of it was written by an earlier process, and was not checked by this one but for `_checked`."""
+        self._checked: tuple[int, int, int] | None = None
+        """Positions from and until, and the offset at which the next batch should begin."""
         self._reset_indexes()
 
     def _reset_indexes(self) -> None:
@@ -75,7 +81,7 @@ class Segment:
     def sealed(cls, files: Files, directory: str, base_offset: int, next_offset: int, index_interval: int) -> Segment:
         """A segment that ends before `next_offset`; `indexes_look_right` or `recover` finds its latest timestamp."""
         segment = cls(files, directory, base_offset, index_interval)
-        segment.size = files.size(segment.path(LOG))
+        segment.size = segment._old_size = files.size(segment.path(LOG))
         segment.next_offset = next_offset
         segment._trusts_rows = False
         return segment
@@ -91,6 +97,7 @@ class Segment:
         if not self._last_rows_are_true(self._file, offsets, times):
             raise CorruptBatchError(f"the indexes of {self.path(LOG)} do not fit it")
         self._offsets, self._times, self._trusts_rows = offsets, times, False
+        self.index_sizes = offsets.encoded_size, times.encoded_size
         self._read_latest(times)
         start = offsets.row(len(offsets) - 1)[1] if len(offsets) else 0
         self._since_last_row = self.size - start
@@ -124,6 +131,7 @@ class Segment:
 
     def _write_indexes(self) -> list[Sync]:
         syncs = []
+        self.index_sizes = self._offsets.encoded_size, self._times.encoded_size
         for suffix, rows in ((INDEX, self._offsets), (TIME_INDEX, self._times)):
             file = self._files.open(self.path(suffix), create=True)
             try:
@@ -181,7 +189,7 @@ class Segment:
     def cut_at(self, offset: int) -> None:
         """Keep the batches that end before `offset`; good for nothing but to be opened anew then."""
         with self._opened() as file:
-            found = self._find(file, offset)
+            found = self._find(file, offset)[1]
             if found is not None:
                 file.truncate(found[0])
                 file.sync()
@@ -219,8 +227,10 @@ class Segment:
 
     # --- recovering ---------------------------------------------------------------------------------------------------
 
-    def recover(self, expected_offset: int) -> Iterator[Found]:
+    def recover(self, expected_offset: int, *, gapless: bool = False) -> Iterator[Found]:
         """Walk through all batches with their checksums, building the indexes anew; `size` and `next_offset` follow.
+
+        `gapless`: each batch must begin where the one before ends.
 
         Raises `BatchError` where the valid part ends; what was walked through is then the segment, and `cut_tail`
         removes the rest.
@@ -228,10 +238,11 @@ class Segment:
         if self._file is None:
             self._file = self._files.open(self.path(LOG))
         self._reset_indexes()
-        self.size = 0
+        self.size = self._old_size = 0
         self.next_offset = self.base_offset
         for found in whole_batches(self._file, 0, self._file.size, verify=True):
-            if not expected_offset <= found.header.base_offset <= self.base_offset + MAX_RELATIVE:
+            latest = expected_offset if gapless else self.base_offset + MAX_RELATIVE
+            if not expected_offset <= found.header.base_offset <= latest:
                 raise CorruptBatchError(
                     f"the batch at byte {found.position} starts at offset {found.header.base_offset}, "
                     f"where {expected_offset} or a little more should be next"
@@ -240,16 +251,33 @@ class Segment:
             expected_offset = found.header.next_offset
             yield found
 
-    def indexes_look_right(self) -> bool:
-        """Whether both are there and their last rows are true; the rows between are checked when they are used."""
+    def indexes_look_right(self, sizes: tuple[int, int] | None = None) -> bool:
+        """Whether both are there and their last rows are true; the rows between are checked when they are used.
+
+        `sizes` are what they had, if it is known: an older copy has true rows, and fewer.
+        """
         try:
             with self._opened() as file, self._rows(INDEX) as offsets, self._rows(TIME_INDEX) as times:
                 if not self._last_rows_are_true(file, offsets, times):
+                    return False
+                self.index_sizes = offsets.encoded_size, times.encoded_size
+                if sizes is not None and sizes != self.index_sizes:
                     return False
                 self._read_latest(times)
         except (FileNotFoundError, BatchError):
             return False
         return True
+
+    def last_end(self) -> int:
+        """Where the last batch of a sealed segment ends; `BatchError` if no batch ends where the file does."""
+        end = self.base_offset
+        with self._opened() as file, self._rows(INDEX) as rows:
+            start = rows.row(len(rows) - 1)[1] if len(rows) else 0
+            for at, header in headers(file, start, self.size, self._walk):
+                end = header.next_offset
+                if at + header.size > self.size:
+                    raise CorruptBatchError(f"it ends in the middle of the batch at byte {at}")
+        return end
 
     def _read_latest(self, times: Rows) -> None:
         if len(times):
@@ -313,19 +341,55 @@ class Segment:
                 self.first_timestamp = next(headers(file, 0, self.size, HEADER_SIZE))[1].max_timestamp
         return NO_TIMESTAMP if self.first_timestamp is None else self.first_timestamp
 
-    def read(self, from_offset: int, max_bytes: int, up_to: int) -> bytes:
-        """Whole batches from the one that holds `from_offset`, all before `up_to`; the first one whatever its size."""
+    def read(self, from_offset: int, max_bytes: int, up_to: int, *, gapless: bool = False) -> bytes:
+        """Whole batches from the one that holds `from_offset`, all before `up_to`; the first one whatever its size.
+
+        `BatchError` if the first one is not as it was written; before a later one like that it ends. `gapless`: each
+        batch must begin where the one before ends.
+        """
         with self._opened() as file:
-            found = self._find(file, from_offset)
+            walked_from, found = self._find(file, from_offset)
             if found is None:
+                self._check_old(file, walked_from, self.size, self.size, gapless=gapless)
                 return b""
             start, first = found
+            is_old = walked_from < self._old_size
+            if is_old:
+                self._check_old(file, walked_from, start, start + first.size, gapless=gapless)
             if first.last_offset >= up_to:
                 return b""
-            return file.pread(self._end(file, start, start + first.size, max_bytes, up_to) - start, start)
+            end = self._end(file, start, start + first.size, max_bytes, up_to)
+            if is_old:
+                end = self._check_old(file, walked_from, start, end, gapless=gapless)
+            return file.pread(end - start, start)
 
-    def _find(self, file: File, offset: int) -> tuple[int, BatchHeader] | None:
-        """The first batch that ends with `offset` or later."""
+    def _check_old(self, file: File, walked_from: int, start: int, end: int, *, gapless: bool) -> int:
+        """Check what an earlier process has written, the first time it is read; how far it can be given to a reader.
+
+        `BatchError` if that is not beyond `start`, or if it is all that was asked for.
+        """
+        at, until = walked_from, min(end, self._old_size)
+        first, expected = at, self.base_offset if at == 0 else -1
+        if self._checked is not None and self._checked[0] <= at <= self._checked[1]:
+            first, at, expected = self._checked
+        try:
+            for found in whole_batches(file, at, until, verify=True):
+                base = found.header.base_offset
+                if base < expected or (gapless and base > expected >= 0):
+                    raise CorruptBatchError(
+                        f"the batch at byte {found.position} begins at offset {base}, not {expected}"
+                    )
+                expected = found.header.next_offset
+                at = found.position + found.header.size
+        except BatchError:
+            if at <= start:
+                raise
+            end = at
+        self._checked = first, at, expected
+        return end
+
+    def _find(self, file: File, offset: int) -> tuple[int, tuple[int, BatchHeader] | None]:
+        """The first batch that ends with `offset` or later, and from where on it was looked for."""
         start = self._position_before(file, offset)
         found_offset, found_at = self._last_found
         if found_offset <= offset:  # nothing before it ends so late
@@ -333,8 +397,8 @@ class Segment:
         for at, header in headers(file, start, self.size, self._walk):
             if header.last_offset >= offset:
                 self._last_found = (header.base_offset, at)
-                return at, header
-        return None
+                return start, (at, header)
+        return start, None
 
     def _position_before(self, file: File, offset: int) -> int:
         """Where to start walking towards `offset`."""
@@ -357,7 +421,9 @@ class Segment:
         with self._rows(INDEX) as rows:
             slot = min(rows.second_at_most(limit), rows.first_at_most(up_to - 1 - self.base_offset))
             if slot >= 0:
-                at = max(at, rows.row(slot)[1])
+                relative, position = rows.row(slot)
+                if self._trusts_rows or _batch_ends_with(file, position, self.size, self.base_offset + relative):
+                    at = max(at, position)
         for position, header in headers(file, at, limit, self._walk):
             if header.last_offset >= up_to or position + header.size > limit:
                 return position
@@ -373,8 +439,11 @@ class Segment:
         """The first record at or after `from_offset` that is not older than `timestamp`."""
         with self._rows(TIME_INDEX) as times:
             slot = times.first_at_most(timestamp)
-            known = self.base_offset + times.row(slot)[1] if slot >= 0 else self.base_offset
+            latest, relative = times.row(slot) if slot >= 0 else (NO_TIMESTAMP, 0)
         with self._opened() as file:
+            known = self.base_offset
+            if slot >= 0 and (self._trusts_rows or self._has_batch(file, self.base_offset + relative, latest)):
+                known += relative
             start = self._position_before(file, max(known, from_offset))
             for at, header in headers(file, start, self.size):
                 if header.max_timestamp < timestamp or header.last_offset < from_offset:
@@ -383,6 +452,11 @@ class Segment:
                     if record.timestamp >= timestamp and record.offset >= from_offset:
                         return TimestampedOffset(record.offset, record.timestamp, header.leader_epoch)
         return None
+
+    def _has_batch(self, file: File, last_offset: int, max_timestamp: int) -> bool:
+        """Whether a row of the time index is true."""
+        found = self._find(file, last_offset)[1]
+        return found is not None and (found[1].last_offset, found[1].max_timestamp) == (last_offset, max_timestamp)
 
     def replay(self, from_offset: int) -> Iterator[Found]:
         """The batches from the one that holds `from_offset`, headers and markers only."""

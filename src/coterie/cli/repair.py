@@ -1,0 +1,85 @@
+"""`coterie repair`: what is damaged in a data directory, what can be saved, and what is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import typer
+
+from coterie.broker.broker import fresh_id
+from coterie.broker.clock import wall_ms
+from coterie.errors import CoterieError, MalformedError
+from coterie.log import DiskFiles, Files
+from coterie.log.checkpoints import id_text
+from coterie.log.directory import LOCK_FILE
+from coterie.log.repair import Findings, LogFinding, batches_left, carry_out, inspect
+from coterie.wire.batch import parse_header
+from coterie.wire.offsets_topic import OFFSETS_TOPIC, Skipped, read_key
+from coterie.wire.records import raw_records
+
+__all__ = ["repair"]
+
+MOST_GROUPS = 50
+
+
+def repair(data: Path, *, accept_loss: bool, cluster_id: str | None, node_id: int) -> None:
+    """The exit status is 1 if something is damaged and was not repaired."""
+    if not data.is_dir():
+        raise CoterieError(f"{data} is no directory: give the data directory of a broker")
+    files = DiskFiles(data)
+    try:
+        lock = files.lock(LOCK_FILE)
+    except BlockingIOError:
+        raise CoterieError(f"a broker uses {data}: stop it first") from None
+    try:
+        found = inspect(files, cluster_id=cluster_id or id_text(fresh_id()), node_id=node_id)
+        checked = f"{len(found.logs)} logs with {found.batches} batches were read"
+        if not found.is_damaged:
+            typer.echo(f"nothing is damaged: {checked}, every checksum is right")
+            return
+        lines = list(_lines(files, found))
+        typer.echo(f"{data} is damaged ({checked}):")
+        typer.echo("\n".join(lines))
+        if not accept_loss:
+            typer.echo(
+                f"Nothing was changed. `coterie repair {data} --accept-loss` copies the damaged files aside, saves "
+                "what is whole, and writes this down."
+            )
+            raise typer.Exit(1)
+        aside = f"damaged-{datetime.fromtimestamp(wall_ms() / 1000, UTC):%Y%m%dT%H%M%S}"
+        carry_out(files, found, aside, ("\n".join(lines) + "\n").encode())
+        typer.echo(f"Repaired. The damaged files, and this as report.txt, are in {data / aside}.")
+    finally:
+        lock.release()
+
+
+def _lines(files: Files, found: Findings) -> Iterator[str]:
+    for file in found.files:
+        yield f"  {file.path} {file.wrong}: {file.remedy}"
+    for log in found.damaged_logs:
+        for wrong in log.wrong:
+            yield f"  {wrong}"
+        for first, after in log.lost:
+            yield f"    lost: offsets {first} to {after - 1} of {log.path} ({after - first})"
+        if not log.lost:
+            yield f"    lost: nothing of {log.path}"
+        if log.topic.name == OFFSETS_TOPIC:
+            yield f"    groups of {log.path} that may have gone back or forgotten offsets: {_groups(files, log)}"
+
+
+def _groups(files: Files, log: LogFinding) -> str:
+    """Those that are named in what is left of the log."""
+    names = set()
+    for data in batches_left(files, log):
+        with suppress(MalformedError):
+            header = parse_header(data)
+            for record in raw_records(data, header, 0):
+                key = read_key(record.key or b"")
+                if not isinstance(key, Skipped):
+                    names.add(key.group_id)
+    listed = sorted(names)
+    more = f", and {len(listed) - MOST_GROUPS} more" if len(listed) > MOST_GROUPS else ""
+    return (", ".join(listed[:MOST_GROUPS]) + more) or "no group is named in what is left"
