@@ -99,9 +99,8 @@ class Cluster:
         self.kept_facts = KeptFacts(self)
         self.cleaner = Cleaner(self)
         try:
-            self.producer_ids = ProducerIds(
-                files, max((log.highest_producer_id for log in self.directory.logs.values()), default=-1)
-            )
+            highest = max((log.highest_producer_id for log in self.directory.logs.values()), default=-1)
+            self.producer_ids = ProducerIds(files, highest, self.directory.ends)
         except BaseException:
             self.directory.release()
             raise

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from coterie.log import Change, Files, LogWriteError
+from coterie.log import Change, DurableEnds, Files, LogWriteError
 from coterie.log.checkpoints import decode_properties, encode_properties
+from coterie.log.durable import PRODUCER_IDS_END
 from coterie.log.own_files import PRODUCER_IDS
 
 __all__ = ["ProducerIds"]
@@ -14,10 +15,15 @@ _MOST_SEEN = 2**62
 
 
 class ProducerIds:
-    def __init__(self, files: Files, highest_seen: int = -1) -> None:
-        """`highest_seen` is the highest id in the logs: if the file says less, it is gone or an old copy."""
+    def __init__(self, files: Files, highest_seen: int = -1, ends: DurableEnds | None = None) -> None:
+        """`highest_seen` is the highest id in the logs: if the file says less, it is gone or an old copy.
+
+        `ends` has up to where ids were given out as well.
+        """
         self._files = files
-        self._next = self._end = max(self._read(), highest_seen + 1 if highest_seen < _MOST_SEEN else 0)
+        self._ends = ends
+        kept = ends.end_of(PRODUCER_IDS_END) if ends is not None else 0
+        self._next = self._end = max(self._read(), kept, highest_seen + 1 if highest_seen < _MOST_SEEN else 0)
 
     def _read(self) -> int:
         if not self._files.exists(PRODUCER_IDS.path):
@@ -49,6 +55,8 @@ class ProducerIds:
                 PRODUCER_IDS.write(self._files, encode_properties({"next": str(end)}))
             except OSError as error:
                 raise LogWriteError.of(f"cannot write {PRODUCER_IDS.path}", error) from error
+            if self._ends is not None:
+                self._ends.add([(PRODUCER_IDS_END, end)])
 
         def take(_: None) -> None:
             self._end = end

@@ -30,6 +30,7 @@ from coterie.log.own_files import OwnFile
 __all__ = [
     "CHECKPOINT",
     "ENDS_FILE",
+    "PRODUCER_IDS_END",
     "WITHIN_SEGMENTS",
     "Checkpoint",
     "DurableEnds",
@@ -58,6 +59,8 @@ _LONG = 1 << 20
 WITHIN_SEGMENTS = -1
 
 TopicPartition = tuple[UUID, int]
+PRODUCER_IDS_END: TopicPartition = UUID(int=0), -1
+"""Up to where producer ids were given out is kept beside the ends of logs: if their file is lost, none is repeated."""
 
 
 class SegmentState(NamedTuple):
@@ -155,11 +158,18 @@ class DurableEnds:
                 at += _ENTRY.size
         return self._ends
 
+    def end_of(self, key: TopicPartition) -> int:
+        return self._ends.get(key, 0)
+
     def follow(self, checkpoint: Checkpoint) -> None:
         """The checkpoint is on the disk: only what goes beyond it is kept."""
         self._number = checkpoint.number
         known = checkpoint.logs
-        self._ends = {key: end for key, end in self._ends.items() if key in known and end > known[key].end}
+        self._ends = {
+            key: end
+            for key, end in self._ends.items()
+            if key == PRODUCER_IDS_END or (key in known and end > known[key].end)
+        }
         self._start_over()
 
     def add(self, ends: Iterable[tuple[TopicPartition, int]]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -172,10 +173,22 @@ def _states_of_kafkas_files(files: Files, topics: Sequence[Topic]) -> dict[tuple
 
 def _topics(files: Files, findings: Findings) -> list[Topic]:
     try:
-        return list(read_topics(files).topics.values())
+        named_there = read_topics(files)
+        known = {topic.id for topic in named_there.topics.values()} | set(named_there.deleted)
+        others = [
+            topic
+            for topic in _topics_in_directories(files)
+            if topic.id not in known and topic.name not in named_there.topics and _has_records(files, topic)
+        ]
+        if not others:
+            return list(named_there.topics.values())
+        raise TOPICS.damaged(f"does not name {', '.join(topic.name for topic in others)}")
     except DamagedFileError as error:
         topics = _topics_in_directories(files)
-        remedy = f"written anew with {len(topics)} topics found in directories; their configs are lost"
+        with suppress(DamagedFileError):
+            kept = read_topics(files).topics
+            topics = [*kept.values(), *(topic for topic in topics if topic.name not in kept)]
+        remedy = f"written anew with {len(topics)} topics, those of directories that it has not named without configs"
         findings.files.append(
             FileFinding(error.path, error.wrong, remedy, lambda: TOPICS.encode(encode_topics(topics, {})))
         )
@@ -194,6 +207,16 @@ def _topics_in_directories(files: Files) -> list[Topic]:
             first_id, count = found.get(topic, (topic_id, 0))
             found[topic] = first_id, max(count, int(number) + 1)
     return [Topic(name, topic_id, count) for name, (topic_id, count) in sorted(found.items())]
+
+
+def _has_records(files: Files, topic: Topic) -> bool:
+    """A directory without any was left by a creation that a crash has interrupted: an opening sets it aside."""
+    return any(
+        name.endswith(LOG) and files.size(join(path, name))
+        for path in (f"{topic.name}-{partition}" for partition in range(topic.partitions))
+        if files.exists(path)
+        for name in files.names(path)
+    )
 
 
 def _small_files(files: Files, findings: Findings, cluster_id: str, node_id: int) -> None:
@@ -487,6 +510,7 @@ def _write_states(files: Files, findings: Findings) -> None:
     checkpoint = Checkpoint(max(findings.number, number_followed(files)) + 1, states)
     write_checkpoint(files, checkpoint)
     ends = DurableEnds(files)
+    ends.read()
     ends.follow(checkpoint)
     ends.release()
 
