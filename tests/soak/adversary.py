@@ -39,6 +39,8 @@ SETTINGS = (
 SAMPLE_S = 0.01
 SETTLES_S = 15.0
 """How long memory may take to come back after an attack."""
+STEADY_S = 2.0
+"""Memory that has not fallen for so long is what the warm-up left."""
 MOST_GROWN = 1.1
 SLOWEST_S = 5.0
 """Half a session: with a longer wait the member is nearly expired."""
@@ -150,6 +152,16 @@ def _settled(pid: int, wanted: int, settles_s: float) -> int:
     return rss_bytes(pid)
 
 
+def _lowest(pid: int) -> int:
+    """Wait until memory falls no more: what the warm-up still holds must not count as the start."""
+    lowest, since = rss_bytes(pid), time.monotonic()
+    while time.monotonic() - since < STEADY_S:
+        time.sleep(SAMPLE_S)
+        if rss_bytes(pid) < lowest:
+            lowest, since = rss_bytes(pid), time.monotonic()
+    return lowest
+
+
 def adversary(
     warm_up: Mapping[str, Attack], attacks: Mapping[str, Attack], seconds: float, data: Path, log: Path
 ) -> AdversaryOutcome:
@@ -162,7 +174,7 @@ def adversary(
         member.start()
         for name, attack in warm_up.items():
             _measure(name, attack, bootstrap, pid, member, min(seconds, WARM_UP_S), settles_s=0)
-        start = rss_bytes(pid)
+        start = _lowest(pid)
         rows = []
         print(HEADER, UNITS, sep="\n", flush=True)
         for name, attack in attacks.items():
