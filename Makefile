@@ -47,7 +47,7 @@ types: venv ## mypy --strict
 imports: venv ## import contracts: which room may know which
 	$(BIN)/lint-imports
 
-# COTERIE_TEST_CLOCK=86400000,500 make test: the same, with brokers whose wall clock is a day ahead and 500 ppm too fast
+# COTERIE_TEST_CLOCK=36000000,500 make test: the same, with brokers whose wall clock is 10 hours ahead and 500 ppm too fast
 # (src/coterie/broker/clock.py).
 tests: venv ## pytest, in random order, two processes; what is compiled, in plain Python as well
 	$(BIN)/pytest -n 2

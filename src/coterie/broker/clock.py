@@ -8,7 +8,10 @@ and so is every other deadline.
 For tests, `COTERIE_TEST_CLOCK=OFFSET_MS` or `OFFSET_MS,PPM` in the environment makes the wall clock of the broker, and
 of nobody else in the process, wrong by so many milliseconds, and faster by so many parts in a million:
 
-    COTERIE_TEST_CLOCK=86400000,500 make test
+    COTERIE_TEST_CLOCK=36000000,500 make test
+
+As with Kafka, a clock that is a day ahead forgets idempotent producers (`producer.id.expiration.ms`), and one that is
+more than an hour behind refuses records (`message.timestamp.after.max.ms`).
 """
 
 from __future__ import annotations
