@@ -332,6 +332,12 @@ def test_each_rule(what: LogFound, lost: list[tuple[int, int]]) -> None:
     assert [damage.lost for damage in damages_of(KNOWN, what)] == lost
 
 
+def test_what_is_before_the_start_of_the_log_is_not_missed() -> None:
+    """It was deleted, and a power cut may bring back some of the files."""
+    left = found((0, 100, 2), (10, 90, 20))
+    assert not damages_of(KNOWN._replace(start=10), left) and damages_of(KNOWN._replace(start=9), left)
+
+
 def test_gaps_that_an_earlier_release_left_are_no_holes() -> None:
     gap = found((0, 100, 8), (10, 90, 20))
     assert not damages_of(KNOWN._replace(gaps_below=10), gap)

@@ -136,6 +136,8 @@ def damages_of(known: LogState, found: LogFound) -> list[Damage]:
     damages: dict[str, Damage] = {}
     for rule in RULES:
         for damage in rule(known, found):
+            if damage.lost is not None and damage.lost[1] <= known.start:
+                continue  # deleted: a crash may bring back some of the files
             covered = any(one.lost and damage.lost and _covers(one.lost, damage.lost) for one in damages.values())
             if damage.path not in damages and not covered:
                 damages[damage.path] = damage

@@ -399,7 +399,8 @@ def _recover(
         except BatchError as error:
             why = str(error)
         due = min([durable_end, *(after.base_offset for after in segments[slot + 1 : slot + 2])])
-        if journaled.reach(segment.next_offset) < due and (why or segment.base_offset >= gaps_below):
+        is_kept = known is not None and due > known.start
+        if is_kept and journaled.reach(segment.next_offset) < due and (why or segment.base_offset >= gaps_below):
             wrong = f"is damaged: {why}" if why else f"ends at offset {segment.next_offset}"
             damages.append(Damage(segment.path(LOG), wrong, directory, (segment.next_offset, due)))
         if damages:

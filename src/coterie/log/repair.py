@@ -303,6 +303,8 @@ class _Log:
         offset = bases[0]
         for slot, base in enumerate(bases):
             after = bases[slot + 1] if slot + 1 < len(bases) else None
+            if after is not None and after <= self._start:
+                continue  # deleted: a crash may bring back some of the files
             offset = self._look_at(base, max(offset, base), after, findings)
         found.end = offset
         found.start = min(found.start, found.end)

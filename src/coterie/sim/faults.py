@@ -370,10 +370,6 @@ FAULTS: dict[str, _Draw] = {
 }
 
 
-UNDRAWN = {"DiskDamaged"}
-"""Not drawn by itself, as long as a start takes damage of what was durable for what a crash has torn."""
-
-
 def aimed_faults(dice: Random, steps: Sequence[Step], until_ms: int, *, compacts: bool) -> list[Fault]:
     """What hurts only at the right moment: a restart while new partitions are still empty, whose files the next owner
     takes for durable; then records, and then the power goes. And where logs are compacted, a death in the midst of it.
@@ -400,5 +396,5 @@ def clock_faults(dice: Random, until_ms: int) -> list[Fault]:
 
 def draw_fault(dice: Random, at_ms: int, seats: Sequence[str], nodes: int, *, compacts: bool) -> Fault:
     """A power cut is the hardest test there is, and comes three times as often as anything else."""
-    names = [name for name in FAULTS if name not in UNDRAWN and (compacts or name != "SwapInterrupted")]
+    names = [name for name in FAULTS if compacts or name != "SwapInterrupted"]
     return FAULTS[dice.choice([*names, "PowerLost", "PowerLost"])](dice, at_ms, seats, nodes)
