@@ -230,6 +230,23 @@ def test_an_old_copy_of_the_topics_sets_nothing_aside(files: Files) -> None:
     assert "orders-0" in files.names()
 
 
+def test_after_a_clean_stop_nothing_is_cut_even_if_all_offsets_are_there(files: Files) -> None:
+    """A page of another log, written to this one, may have batches of the same offsets and then something torn."""
+    directory = opened(files)
+    make(directory.create_topic(ORDERS, NOW))
+    for value in (b"a", b"b"):
+        directory.logs["orders", 0].append(batch(value), NOW)
+    directory.logs["orders", 1].append(batch(b"c", b"d"), NOW)
+    directory.close()
+    path, other = (f"orders-{number}/{0:020d}.log" for number in (0, 1))
+    whole, foreign = read_file(files, path), read_file(files, other)
+    damaged = foreign + whole[len(foreign) :]
+    replace_file(files, path, damaged)
+    with pytest.raises(DirectoryError, match=path):
+        opened(files)
+    assert read_file(files, path) == damaged
+
+
 def test_a_wrong_character_in_a_partitions_metadata_is_put_right(files: Files) -> None:
     with_records(files).close()
     path = "orders-0/partition.metadata"

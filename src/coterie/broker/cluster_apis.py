@@ -50,7 +50,7 @@ def _find_coordinator(node: Node, call: Call, frame: bytes, at: int, now_ms: int
         return
     is_missing = request.key_type == find_coordinator.GROUP and OFFSETS_TOPIC not in node.directory.topics
     missing = [OFFSETS_TOPIC] if is_missing else []  # it is made when somebody first asks for a coordinator (C2)
-    node.change_each(call, missing, ensure_from, lambda made: _coordinators(node, request, made, now_ms))
+    node.change_each(call, missing, ensure_from, lambda made: _coordinators(node, request, made, node.cluster.now_ms))
 
 
 def _coordinators(

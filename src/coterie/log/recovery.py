@@ -241,7 +241,8 @@ def _load(
     if not loaded.damages:
         snapshot_at = _read_producers(files, directory, producers, known_to)
         _replay(directory, loaded, segments[:first_unsure], snapshot_at, epochs_known=epochs is not None)
-    _recover(files, directory, loaded, first_unsure, journaled, known, gapless=is_gapless(config, known))
+    gapless = is_gapless(config, known)
+    _recover(files, directory, loaded, first_unsure, journaled, known, clean=clean, gapless=gapless)
     if loaded.damages:
         raise DamageError(list({damage.path: damage for damage in reversed(loaded.damages)}.values())[::-1])
     return loaded
@@ -381,9 +382,13 @@ def _recover(
     journaled: _Journaled,
     known: LogState | None,
     *,
+    clean: bool,
     gapless: bool,
 ) -> None:
-    """Check every batch from `first_unsure` on. Where there is damage nothing is cut or written."""
+    """Check every batch from `first_unsure` on. Where there is damage nothing is cut or written.
+
+    After a clean stop nothing is torn: whatever is not whole is damage, even if all offsets are there.
+    """
     segments, damages = loaded.segments, loaded.damages
     durable_end, gaps_below = (known.end, known.gaps_below) if known is not None else (0, 0)
     slot = first_unsure
@@ -400,7 +405,8 @@ def _recover(
             why = str(error)
         due = min([durable_end, *(after.base_offset for after in segments[slot + 1 : slot + 2])])
         is_kept = known is not None and due > known.start
-        if is_kept and journaled.reach(segment.next_offset) < due and (why or segment.base_offset >= gaps_below):
+        is_short = journaled.reach(segment.next_offset) < due and (why or segment.base_offset >= gaps_below)
+        if is_kept and (is_short or (why and clean)):
             wrong = f"is damaged: {why}" if why else f"ends at offset {segment.next_offset}"
             damages.append(Damage(segment.path(LOG), wrong, directory, (segment.next_offset, due)))
         if damages:

@@ -139,6 +139,8 @@ class Disk:
         logs = [(path, inode) for path, inode in durable if path.endswith(LOG)]
         path, inode = self._dice.choice(logs if logs and self._dice.random() < 0.5 else durable)
         at = self._dice.randrange(inode.safe)
+        while path.endswith(LOG) and how == "a wrong bit" and _is_leader_epoch(inode.content, at):
+            at = self._dice.randrange(inode.safe)
         if how == "a wrong bit":
             self._damage(path, inode, at, bytes([inode.content[at] ^ 1 << self._dice.randrange(8)]))
             return [path]
@@ -150,7 +152,10 @@ class Disk:
             return [path]
         other, victim = self._dice.choice(others)
         there = self._dice.randrange(victim.safe - len(page) + 1)
-        self._damage(other, victim, there - there % _PAGE, page)
+        there -= there % _PAGE
+        if path.endswith(LOG) and other.endswith(LOG) and there == at:
+            return [path]  # whole batches with the right offsets: nothing in Kafka's format says whose they are
+        self._damage(other, victim, there, page)
         return [path, other]
 
     def _damage(self, path: str, inode: _Inode, at: int, now: bytes) -> None:
@@ -340,6 +345,14 @@ def _walk(directory: _Directory, path: str) -> Iterator[tuple[str, _Inode]]:
             yield from _walk(entry, f"{path}{name}/")
         else:
             yield f"{path}{name}", entry
+
+
+def _is_leader_epoch(content: bytearray, at: int) -> bool:
+    """Whether this byte of a segment is of a batch's leader epoch: no checksum covers it, in Kafka's format."""
+    start, end = 0, 0
+    while end <= at:
+        start, end = end, end + 12 + max(int.from_bytes(content[end + 8 : end + 12]), 1)
+    return start + 12 <= at < start + 16
 
 
 class _SimLock:
