@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TypeVar
 from uuid import UUID
 
@@ -12,6 +13,8 @@ from coterie.log.checkpoints import decode_properties
 from coterie.log.errors import DamagedFileError
 from coterie.log.files import read_file, replace_file
 from coterie.log.own_files import META, OWN_FILES, TOPICS
+from coterie.sim.dice import Dice
+from coterie.sim.disk import Disk, PowerCut
 from logs import SMALL, FaultyFiles, batch, read_all
 
 T = TypeVar("T")
@@ -295,6 +298,23 @@ def test_a_new_log_start_is_kept(files: Files) -> None:
     assert make(directory.delete_records(("orders", 0), 3, log.durable_end)) == 3
     directory.release()
     assert opened(files).logs["orders", 0].log_start == 3
+
+
+def test_a_power_cut_while_a_topic_is_made_leaves_it_whole_or_not_at_all() -> None:
+    """Each name may survive or not: the directories' are durable before the topics file names the topic."""
+    for seed in range(10):
+        for steps in range(40):
+            disk = Disk(Dice(seed).of("disk"))
+            directory = opened(disk)
+            disk.steps_left = steps
+            is_made = False
+            with suppress(PowerCut):
+                make(directory.create_topic(Topic("t", UUID(int=8), 3), NOW))
+                is_made = True
+            disk.crash()
+            again = opened(disk)
+            assert "t" in again.topics or not is_made
+            assert len(again.logs) == (3 if "t" in again.topics else 0)
 
 
 def test_a_topic_that_cannot_be_created_leaves_nothing_behind() -> None:
