@@ -14,7 +14,7 @@ PAGES = blocks_by_page()
 PLAYED_HERE = [name for name, blocks in PAGES.items() if blocks and not needs_spark(blocks)]
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", PLAYED_HERE)
 def test_what_a_page_shows_happens(name: str, tmp_path: Path) -> None:
     """Pages that start Spark are played in tests/spark/test_docs.py, with the session that is there."""

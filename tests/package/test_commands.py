@@ -33,6 +33,7 @@ WITH_A_BROKER = (
     "topics delete orders",
     "report data -o report.html",
 )
+AFTER_A_BROKER = "repair data"
 ALONE = (
     f"assign --compare --leave m1 < {ROOT}/examples/group.jsonl",
     "sim --seed 1 --hours 0.01",
@@ -98,6 +99,8 @@ def test_commands_that_need_a_cluster_work_with_a_broker(bare: Environment) -> N
             assert code == 0 and "Traceback" not in said, f"{line}\n{said}"
     page = (bare.empty / "report.html").read_text()
     assert "new member" in page and "<svg" in page
+    code, said = bare.coterie(*AFTER_A_BROKER.split())
+    assert code == 0 and "nothing is damaged" in said, said
 
 
 @pytest.mark.parametrize("line", ALONE, ids=lambda line: line.split()[0])
@@ -130,7 +133,7 @@ def test_the_demonstration_goes_on_without_spark_and_says_so(bare: Environment) 
 
 def test_every_command_is_tried_here() -> None:
     elsewhere = {"coterie serve", "coterie demo"}
-    tried = {f"coterie {line}" for line in (*WITH_A_BROKER, *ALONE, *NEEDS)}
+    tried = {f"coterie {line}" for line in (*WITH_A_BROKER, AFTER_A_BROKER, *ALONE, *NEEDS)}
     left = [name for name, _ in commands() if not any(line.startswith(name) for line in tried)]
     assert set(left) == elsewhere
 

@@ -29,7 +29,7 @@ def query(language: str) -> str:
     return str(block)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", PAGES)
 def test_what_a_page_shows_happens(name: str, spark: SparkSession, tmp_path: Path) -> None:
     play(PAGES[name], tmp_path)
@@ -37,7 +37,7 @@ def test_what_a_page_shows_happens(name: str, spark: SparkSession, tmp_path: Pat
         query.stop()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 @pytest.mark.real_time
 def test_the_example_of_a_query_in_a_group_runs(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     """The session it asks for is the one that is there."""
