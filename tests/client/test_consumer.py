@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random  # noqa: TID251  the one of the user
 import runpy
 import threading
 from collections.abc import Iterator, Mapping
@@ -386,3 +387,16 @@ def test_the_ten_lines_of_the_documentation_run(capsys: pytest.CaptureFixture[st
         "1 b'table 4' b'tea'",
         "2 b'table 4' b'water'",
     ]
+
+
+def test_random_numbers_of_the_user_are_left_alone(broker: coterie.Broker, topic: str) -> None:
+    """Whoever has seeded the `random` module gets the same numbers with a client in the process."""
+    before = random.getstate()
+    with (
+        consumer_of(broker.bootstrap_servers, group_id=topic) as ours,
+        coterie.Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer,
+    ):
+        ours.subscribe(topic)
+        producer.send(topic, "x").result(60)
+        until(ours.assignment, ours)
+    assert random.getstate() == before

@@ -72,7 +72,7 @@ def test_a_broker_that_vanished_does_not_keep_anybody_waiting(serving: Serving) 
     with pytest.raises((RequestTimedOutError, KafkaError)):
         consumer.commit(timeout=0.2)
     with pytest.raises(RequestTimedOutError, match="cannot be reached"):
-        consumer.end_offsets(on("t", 0), timeout=0.2)
+        consumer.end_offsets(on("t", 0), timeout=3)
     assert took_s(lambda: consumer.close(timeout=0.5)) < SOON_S
 
 
@@ -102,7 +102,7 @@ def test_nobody_there_at_all_is_no_reason_to_hang() -> None:
         assert consumer.poll(0.1) == []
         assert "coordinator" in consumer.explain()
         with pytest.raises(RequestTimedOutError, match="cannot be reached"):
-            consumer.partitions_for("t", timeout=0.2)
+            consumer.partitions_for("t", timeout=3)
         assert took_s(lambda: consumer.close(timeout=0.3)) < SOON_S
 
 

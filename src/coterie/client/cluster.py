@@ -7,8 +7,8 @@ delays a heartbeat (rule M11).
 from __future__ import annotations
 
 import asyncio
-import random  # noqa: TID251  jitter: so that clients that failed together do not return together
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from random import Random  # noqa: TID251  jitter: so that clients that failed together do not return together
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -36,6 +36,9 @@ CLOSED = "this client is closed: make a new one"
 
 T = TypeVar("T")
 _Key = tuple[int, str]
+
+
+_jitter = Random()  # noqa: S311  not the module's own, which the user's code may have seeded
 
 
 class _Failures:
@@ -132,7 +135,7 @@ class Cluster:
     async def pause(self, failures: int) -> None:
         """As long as `retry.backoff.ms` says after so many failures."""
         settings = self.settings
-        chance = random.random()  # noqa: S311
+        chance = _jitter.random()
         pause_ms = backoff_ms(failures, settings.retry_backoff_ms, settings.retry_backoff_max_ms, chance)
         await asyncio.sleep(pause_ms / 1000)
 
@@ -297,7 +300,7 @@ class Cluster:
     def _note_failure(self, failures: _Failures) -> None:
         settings = self.settings
         failures.count += 1
-        chance = random.random()  # noqa: S311
+        chance = _jitter.random()
         pause_ms = backoff_ms(failures.count, settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, chance)
         failures.until = asyncio.get_running_loop().time() + pause_ms / 1000
 
@@ -321,7 +324,7 @@ class Cluster:
             connection = self._connections.get((node.id, lane))
             is_open = connection is not None and not connection.is_closed
             in_flight = connection.in_flight if connection is not None and is_open else 0
-            return failures is not None and failures.until > now, not is_open, in_flight, random.random()  # noqa: S311
+            return failures is not None and failures.until > now, not is_open, in_flight, _jitter.random()
 
         nodes = sorted(self.metadata.nodes.values(), key=busy)
         if not nodes or self.settings.metadata_recovery_strategy == "rebootstrap":

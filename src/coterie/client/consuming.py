@@ -8,9 +8,9 @@ an error to be raised, or says that there may be records to take.
 from __future__ import annotations
 
 import asyncio
-import random  # noqa: TID251  one throw a member, so that members which failed together do not return together
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from random import Random  # noqa: TID251  one throw a member, so that members that failed together part
 from types import ModuleType
 from typing import Any
 
@@ -89,7 +89,7 @@ class Engine:
         self._reach_is_watched = False
         self.member: Membership | None = None
         if settings.group_id is not None:
-            dice = random.random()  # noqa: S311
+            dice = Random().random()  # noqa: S311
             self.member = Membership(_member_settings(settings, settings.group_id, assignors, dice))
         self.listener = Listener({})
         self.needs_attention = False

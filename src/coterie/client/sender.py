@@ -6,9 +6,10 @@ Records come in from any thread under `lock`; everything else happens in the eve
 from __future__ import annotations
 
 import asyncio
-import random  # noqa: TID251  the dice of the real world are thrown here
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from itertools import count
+from random import Random  # noqa: TID251  the dice of the real world are thrown here
 from threading import Lock
 from typing import Any
 
@@ -86,7 +87,7 @@ class Sender:
     def __init__(self, settings: ProducerSettings, on_room: Callable[[], None]) -> None:
         """`on_room` is called in the loop when those who wait for `buffer.memory` may try again."""
         self.settings = settings
-        self.batching = Batching(rules_of(settings), lambda: random.getrandbits(31))
+        self.batching = Batching(rules_of(settings), partial(Random().getrandbits, 31))  # noqa: S311
         self.lock = Lock()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.log = EventLog("producer", settings)
