@@ -42,7 +42,7 @@ def wall_ms() -> int:
 
 
 class Clock:
-    """Of one event loop, and not to be read by other threads."""
+    """The clock of one event loop. Other threads must not read it."""
 
     __slots__ = ("_ahead_ms", "_last_ms", "_monotonic_ns", "_wall_ms", "wall")
 
@@ -52,7 +52,7 @@ class Clock:
         self.wall = WallClock()
         self._last_ms = monotonic_ns() // 1_000_000
         self._ahead_ms = wall_ms() - self._last_ms
-        """Of the monotonic clock."""
+        """How far the broker's own time is ahead of the monotonic clock."""
 
     def now_ms(self) -> int:
         """The broker's own time."""

@@ -171,7 +171,7 @@ class Cluster:
         return self.take(now_ms)
 
     def clock_was_set(self, by_ms: int, now_ms: int) -> list[Effect]:
-        """The wall clock: told to whoever measures by the times of facts."""
+        """Emit the fact that the wall clock was set, for readers that compute durations from the times of facts."""
         fact = ClockSet(now_ms, "", by_ms)
         self.tell(fact)
         self.kept_facts.add(fact, now_ms)

@@ -49,7 +49,7 @@ class Flush:
     empties_journal: bool = False
     """When all of `targets` are synced, nothing in the journal is needed any more."""
     ends: DurableEnds | None = None
-    """Where it is written down how far each log is durable."""
+    """The file that records how far each log is durable."""
 
     def run(self) -> FlushEnded:
         """On any thread. A log that fails does not keep the others from being made durable."""

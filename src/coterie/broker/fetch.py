@@ -56,7 +56,7 @@ class Fetches:
         self._parked: dict[Call, Parked] = {}
         self._readers: dict[PartitionLog, dict[Parked, None]] = {}
         self._damages: set[str] = set()
-        """What was told to be damaged."""
+        """Damaged batches that were already reported, so that each is logged once."""
 
     def __len__(self) -> int:
         return len(self._parked)

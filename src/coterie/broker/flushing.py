@@ -43,7 +43,7 @@ class Flusher:
         self._journaled: dict[PartitionLog, None] = {}
         """Whose last batches the journal has and the segments may not have."""
         self.most_journaled = 4_096
-        """If there are more of them they are synced in place, and the journal begins anew."""
+        """With more of them than this, they are synced in place and a new journal is started."""
         self._journal_is_due = False
         self._mistaken = mistaken
         self._writes: list[Callable[[int], None]] = []

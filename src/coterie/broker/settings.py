@@ -413,7 +413,7 @@ class Settings:
         )
 
     def facts_log_config(self, topic_configs: Mapping[str, str]) -> LogConfig:
-        """Of __coterie_facts: its segments are so small that it can be cut back to what it may have."""
+        """Return the log config of __coterie_facts. Small segments let retention keep it within its size."""
         config = self.offsets_log_config(topic_configs)
         most = self.coterie_facts_retention_bytes
         if most < 0 or "retention.bytes" in topic_configs:

@@ -62,7 +62,7 @@ class Link(asyncio.Protocol):
         self.in_queue = False
         """It waits for its turn."""
         self.read_bytes = 0
-        """In a row, without a pause."""
+        """Bytes of consecutive large reads."""
         self._is_weighed = False
         """The guard knows that we hold something for it."""
         self.connection = Connection("", self)

@@ -175,7 +175,7 @@ def create_each(
 
 
 def _slices(wanted: Sequence[Wanted]) -> Iterator[Sequence[Wanted]]:
-    """As many partitions at a time as are created at once."""
+    """Split new partitions into slices that are created at once."""
     some: list[Wanted] = []
     partitions = 0
     for one in wanted:
@@ -192,7 +192,7 @@ def _nobody(_made: Made) -> None:
 
 
 def by_default(cluster: Cluster, name: str, done: Callable[[Made], None] = _nobody) -> Wanted:
-    """A topic somebody spoke of, with the broker's defaults; `__consumer_offsets` and our own with theirs (C2)."""
+    """Return the topic to create for a request. It has the broker's defaults; internal topics have theirs (C2)."""
     settings = cluster.settings
     ours: Mapping[str, tuple[int, Mapping[str, str]]] = {
         OFFSETS_TOPIC: (settings.offsets_topic_num_partitions, settings.offsets_topic_configs),

@@ -47,7 +47,7 @@ class Turns:
         self.spare = SPARE
         """How many of them are left in this turn of the loop."""
         self.queue: deque[Link] = deque()
-        """Whose next requests have to wait."""
+        """Connections whose next requests must wait."""
 
     def at_once(self, frames: list[bytes], now_ms: int) -> int:
         """How many of these requests of one connection are answered as they arrive."""

@@ -16,7 +16,7 @@ def complain(problem: str) -> None:
 
 
 def words_of(error: Exception) -> str:
-    """Of the system's errors the file and the reason, without the number and the quotes."""
+    """Return file and reason of an OSError, without errno and quotes."""
     if isinstance(error, OSError) and error.strerror:
         reason = error.strerror[:1].lower() + error.strerror[1:]
         return f"{error.filename}: {reason}" if error.filename is not None else error.strerror

@@ -71,7 +71,7 @@ def _lines(files: Files, found: Findings) -> Iterator[str]:
 
 
 def _groups(files: Files, log: LogFinding) -> str:
-    """Those that are named in what is left of the log."""
+    """Return the groups named in what is left of the log."""
     names = set()
     for data in batches_left(files, log):
         with suppress(MalformedError):

@@ -108,7 +108,7 @@ def _places(admin: Admin, group_id: str, topics: Sequence[str], *, all_topics: b
 
 
 def named_partitions(text: str) -> tuple[str, list[int] | None]:
-    """Of `orders` the topic; of `orders:0,1` the topic and these partitions."""
+    """Parse `orders` (all partitions) or `orders:0,1` (these partitions)."""
     name, colon, numbers = text.rpartition(":")
     if not colon:
         return text, None

@@ -363,7 +363,7 @@ def _named(node: Node) -> str:
 
 
 def _why(node: Node, error: KafkaError) -> str:
-    """Without the address, which the line has already."""
+    """Return the error without the address, which the line already has."""
     return str(error).removeprefix(f"{node} ").removeprefix("cannot be reached: ")
 
 

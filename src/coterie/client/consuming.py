@@ -192,7 +192,7 @@ class Engine:
                 measured.failed_rebalances.record(1, now_ms)
 
     def metrics(self) -> Metrics:
-        """From any thread."""
+        """Can be called from any thread."""
         measured, fetcher, now_ms = self.measured, self.reading.fetcher, clock_ms()
         with self.reading.lock:
             self.reading.measure(now_ms)
@@ -385,7 +385,7 @@ class Engine:
                 waiter.set_result(None)
 
     def wake_up(self) -> None:
-        """From any thread."""
+        """Can be called from any thread."""
         self._is_woken = True
         self.needs_attention = True
         self.chores.loop.call_soon_threadsafe(self.news)

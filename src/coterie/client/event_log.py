@@ -105,7 +105,7 @@ class Line(NamedTuple):
     template: str
     values: Callable[[Any], tuple[object, ...]]
     when: str
-    """For the documentation."""
+    """When the line is written, for the documentation."""
 
 
 def _listed(partitions: Collection[TopicPartition]) -> str:

@@ -76,7 +76,7 @@ class Fetch:
     node_id: int
     request: fetch.Request
     places: Mapping[tuple[str, int], tuple[Place, int, Leader]]
-    """Who asked, from which offset, and who led then."""
+    """For each partition: its state, the offset that was asked for, and the leader at that time."""
     names: Mapping[UUID, str]
 
 
@@ -105,7 +105,7 @@ class AskEpochEnds:
 
 @dataclass(slots=True, eq=False)
 class LogTruncated:
-    """To be told to the user, nothing comes back: the log does not have the records before `position` any more."""
+    """An effect: tell the user that the log no longer has the records before `position`."""
 
     partition: TopicPartition
     position: OffsetAndMetadata

@@ -525,7 +525,7 @@ class Fetcher:
                 place.stand_at(one.offset)  # as it is in the log now: there is nothing to validate
 
     def epoch_ends_found(self, asked: AskEpochEnds, answer: epoch_api.Response, now_ms: int) -> None:
-        """Where the epochs of the positions end in the logs of their leaders."""
+        """Take the end offsets of the positions' epochs, as their leaders answered."""
         self.is_hungry = True
         ends = {(topic.topic, one.partition): one for topic in answer.topics for one in topic.partitions}
         for place in asked.places:

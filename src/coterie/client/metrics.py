@@ -110,7 +110,7 @@ class Sensor:
         return sum(sample.total for sample in samples) / self._elapsed_s(samples, now_ms)
 
     def _elapsed_s(self, samples: list[_Sample], now_ms: int) -> float:
-        """As Kafka counts: all samples but the last one are full windows, also of a sensor that is young."""
+        """Return the length of the window as Kafka counts it: every sample but the last one is a full window."""
         elapsed_ms = now_ms - samples[0].start_ms if samples else 0
         missing = self._number - 1 - elapsed_ms // self._window_ms
         return max(elapsed_ms + max(missing, 0) * self._window_ms, 1) / 1000

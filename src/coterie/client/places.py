@@ -93,7 +93,7 @@ class Place:
         self.replica_until_ms = 0
 
     def stand_at(self, offset: int, leader_epoch: int = NO_EPOCH) -> None:
-        """With an epoch, the leader is asked first whether its log has it (KIP-320)."""
+        """Set the position. With an epoch, the leader is asked first whether its log has it (KIP-320)."""
         self.need = Need.NOTHING if leader_epoch == NO_EPOCH else Need.VALIDATION
         self.position = self.next_fetch = offset
         self.epoch = leader_epoch

@@ -93,7 +93,7 @@ class Reading:
             self._chores.arm("look", due_ms, self._look)
 
     def ask_more_soon(self) -> None:
-        """From any thread."""
+        """Can be called from any thread."""
         with suppress(RuntimeError):  # the loop is gone, and so is everything else
             self._chores.loop.call_soon_threadsafe(self.ask_more)
 

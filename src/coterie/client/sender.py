@@ -167,7 +167,7 @@ class Sender:
         return left
 
     def metrics(self) -> Metrics:
-        """From any thread."""
+        """Can be called from any thread."""
         measured, batching = self._measured, self.batching
         measured.connection_count = len(self._cluster.addresses)
         measured.buffer_total_bytes = self.settings.buffer_memory

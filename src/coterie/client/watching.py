@@ -72,7 +72,7 @@ class Watch:
         self._chores.arm("watch", clock_ms() + after_ms, self._look)
 
     def _tell_missing(self, asked: Collection[str]) -> None:
-        """At the second look: a topic that is just being created is not there at the first one."""
+        """Warn at the second look: a topic that is just being created is missing at the first."""
         now_ms, group_id, known = clock_ms(), self._settings.group_id or "", self._cluster.metadata.topics
         before, self._missing = self._missing, {}
         for name in sorted(asked):

@@ -44,7 +44,7 @@ def bytes_of_member(member: Member) -> int:
 
 
 def count_held(group: Group) -> int:
-    """What `group.held_bytes` must be, counted anew."""
+    """Count from scratch what `group.held_bytes` must be."""
     return sum(map(bytes_of_member, group.members.values())) + sum(map(bytes_of_id, group.pending))
 
 
@@ -72,7 +72,7 @@ def why_too_large(group: Group, request: JoinGroup) -> str | None:
 
 
 def _more(group: Group, request: JoinGroup, size: int) -> int:
-    """By how much the group would hold more; `size` is that of the protocols."""
+    """Return how many more bytes the group would hold; `size` is the size of the protocols."""
     member_id = request.member_id
     if not member_id and request.instance_id is not None:
         member_id = group.static.get(request.instance_id, "")

@@ -27,7 +27,7 @@ class WallClock:
         return now_ms + self.ahead_ms
 
     def surely(self, now_ms: int) -> int:
-        """At least so late it is, even if the clock was set forward by mistake within the last hour."""
+        """Return a time that has passed for certain, even if the clock was set forward by mistake in the last hour."""
         if self._doubted_until_ms is not None and now_ms < self._doubted_until_ms:
             return now_ms + min(self.ahead_ms, self._ahead_before_ms)
         return now_ms + self.ahead_ms

@@ -255,7 +255,7 @@ def _told(at_ms: int, group_id: str, step: Step, stored: StoredGroup) -> Iterato
 
 
 def _reason(step: Step, cause: Cause | DerivedCause) -> str | None:
-    """What the cause alone does not say."""
+    """Details that the cause does not contain."""
     if cause is DerivedCause.UNKNOWN:
         return step.why().removeprefix("unknown: ")
     return _count(step.missing, "generation was not logged", "generations were not logged") or None

@@ -42,7 +42,7 @@ class Round:
     reason: str | None
     """The client's own words, if it gave any."""
     began_ms: int
-    """Of a derived one, when it ended: when it began is not known."""
+    """For a derived rebalance, when it ended: when it began is not known."""
     old_generation_id: int
     waits_for: list[str]
     """Who had to join again when it began."""
@@ -173,7 +173,7 @@ class Book:
         return current
 
     def clock_set(self, by_ms: int) -> None:
-        """What lasts still began so much later, by the clock that its end will be read from."""
+        """Shift what is still open by as much as the clock was set."""
         current = self.running()
         if current is not None:
             current.began_ms += by_ms

@@ -95,13 +95,13 @@ def _number(text: str) -> int:
 
 
 def encode_partition_metadata(topic_id: UUID) -> bytes:
-    """With a line more than Kafka's, which reads the first two."""
+    """Encode Kafka's two lines and a third with a checksum, which Kafka ignores."""
     content = f"version: {_VERSION}\ntopic_id: {id_text(topic_id)}".encode()
     return b"%s\ncrc32c: %08x" % (content, crc32c(content))
 
 
 def decode_partition_metadata(data: bytes) -> UUID:
-    """Without a checksum it is one of Kafka's, or of an earlier release."""
+    """Decode it. A file without a checksum was written by Kafka or by an earlier release."""
     values = _names_and_values(data, ":", "partition.metadata")
     if values.get("version") != str(_VERSION) or "topic_id" not in values:
         raise MalformedError(f"partition.metadata: version {_VERSION} and a topic_id are expected, found {values}")

@@ -1,7 +1,7 @@
 """Damage: what is missing or wrong though it was durable. Pure rules, in a table.
 
 A crash tears what was being written, which is beyond what is known to be durable (`durable.py`). Anything else that is
-not there, or not as it was, was lost by the disk or by somebody: nothing is cut or made anew in its place, and the
+not there, or not as it was, was lost by the disk or by a person: nothing is cut or recreated in its place, and the
 broker does not start. `repair.py` is for what to do then.
 """
 

@@ -92,7 +92,7 @@ class DataDirectory:
         self.journal = Journal(files) if journaled else None
         self.ends = DurableEnds(files)
         self._number = 0
-        """Of the last checkpoint."""
+        """The number of the last checkpoint."""
         self._gaps_below: dict[TopicPartition, int] = {}
         self.opening = Opening(was_clean=False)
         self._kept: dict[str, dict[Partition, int]] = {LOG_STARTS: {}, RECOVERY_POINTS: {}, COMPACTED: {}}
@@ -309,7 +309,7 @@ class DataDirectory:
         """A stop in the middle of creating or deleting a topic leaves directories that no topic has.
 
         They are set aside if they hold no records, or belong to a topic that was deleted. Otherwise a file is damaged
-        or an old copy, or somebody has put a directory here: no records are set aside on account of that.
+        or an old copy, or a person put a directory here: no records are set aside because of that.
         """
         expected = {
             _path(topic.name, partition): topic.id
@@ -423,7 +423,7 @@ class DataDirectory:
         return logs
 
     def keep_topics(self, topics: Sequence[Topic], logs: Mapping[Partition, PartitionLog]) -> None:
-        """From now on there are these as well, or instead of those of the same name; on any thread."""
+        """Write the topics file with these topics added, or in place of those with the same name; on any thread."""
         if logs:  # a topic that is named has its directories: who finds none has lost them
             self._files.sync_directory()
         self._write_topics({**self.topics, **{topic.name: topic for topic in topics}}, self._deleted)
@@ -653,7 +653,7 @@ class Creation:
         self.is_done = False
 
     def next(self) -> Change[None]:
-        """What is to be done next, as long as it is not done."""
+        """Return the next change to carry out, while there is one."""
         return Change(self._slice, self._take)
 
     def at_once(self) -> Change[None]:

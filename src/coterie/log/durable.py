@@ -54,7 +54,7 @@ _ENTRY = Struct(">16siqI")
 """Topic id, partition, end, and the checksum of these."""
 _CHECKED = _ENTRY.size - 4
 _LONG = 1 << 20
-"""Bytes: then the file is written anew, with one entry for each log."""
+"""A file of more bytes than this is rewritten with one entry per log."""
 
 WITHIN_SEGMENTS = -1
 

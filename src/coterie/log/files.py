@@ -265,7 +265,7 @@ class DiskFiles:
         self._at: dict[str, dict[_DiskFile, None]] = {}
         """Every file that is not closed, by directory."""
         self._open: dict[_DiskFile, None] = {}
-        """Those whose descriptor can be closed for a while."""
+        """Files with an open descriptor."""
 
     def _path(self, path: str) -> str:
         return f"{self.root}/{path}" if path else self.root

@@ -38,7 +38,7 @@ class OwnFile(NamedTuple):
     version: int
     """The one we write, and the latest we read."""
     holds: str
-    """What is in it, for whoever is told that it is damaged: "which topics there are"."""
+    """What is in it, for the message about damage: "which topics there are"."""
     repairs: str
     """What `coterie repair` can do about it."""
 

@@ -59,7 +59,7 @@ class PartitionLog:
         self._is_gapless = False
         """Each batch begins where the one before ends, as far as is known."""
         self.key: TopicPartition | None = None
-        """As what it is known to `durable.py`."""
+        """The key of this log in `durable.py`."""
         self.journal: JournalPart | None = None
         """Where small writes are made durable, if they are not synced in place."""
         self.leader_epoch = -1
@@ -174,7 +174,7 @@ class PartitionLog:
         return self._flushing.believes_syncs
 
     def state(self, known: LogState) -> LogState:
-        """What a checkpoint says of it; compaction is the caller's to know."""
+        """Return what a checkpoint records of this log, without compaction, which the caller adds."""
         return LogState(
             self.log_start,
             self.synced_end,
@@ -488,7 +488,7 @@ class PartitionLog:
 
     @property
     def highest_producer_id(self) -> int:
-        """Of those that it remembers; -1 if there are none."""
+        """The highest producer id that the log remembers; -1 if there is none."""
         return max((producer_id for producer_id, _ in self._producers), default=-1)
 
     def last_of_producers(self) -> dict[int, LastOfProducer]:

@@ -3,7 +3,7 @@
     found = inspect(files)                        # reads all logs whole; changes nothing
     carry_out(files, found, aside="damaged-...")  # after which the directory can be opened
 
-Every file that is changed is first copied into the directory `aside`. A segment is written anew with all whole batches
+Every file that is changed is first copied into the directory `aside`. A segment is rewritten with all whole batches
 of the old one; offsets whose records are lost are filled with a batch without records, so that the log ends where it
 did, no offset is given away again, and the loss is never taken for more damage. Any step may be interrupted and the
 whole begun again.
@@ -106,7 +106,7 @@ class Findings:
     logs: list[LogFinding] = field(default_factory=list)
     """All of them, damaged or not."""
     number: int = 0
-    """Of the checkpoint."""
+    """The number of the checkpoint."""
     states: Mapping[tuple[UUID, int], LogState] = field(default_factory=dict)
     knew_ends: bool = False
     batches: int = 0
@@ -134,7 +134,7 @@ def inspect(files: Files, *, cluster_id: str, node_id: int = 1) -> Findings:
             findings.number, known = checkpoint.number, checkpoint.logs
             findings.knew_ends = True
     except DamagedFileError as error:
-        remedy = "written anew from what the logs have: what may be missing at their ends cannot be noticed"
+        remedy = "rewritten from what the logs have: what may be missing at their ends cannot be noticed"
         findings.files.append(FileFinding(error.path, error.wrong, remedy))
         findings.states = _states_of_kafkas_files(files, topics)
     ends = dict(DurableEnds(files).read())
@@ -154,7 +154,7 @@ def inspect(files: Files, *, cluster_id: str, node_id: int = 1) -> Findings:
 
 
 def _states_of_kafkas_files(files: Files, topics: Sequence[Topic]) -> dict[tuple[UUID, int], LogState]:
-    """Where logs start and up to where they were compacted is written there as well, if without a checksum."""
+    """Kafka's own checkpoint files have log starts and compacted offsets too, without a checksum."""
     kept: dict[str, dict[tuple[str, int], int]] = {}
     for path in (LOG_STARTS, COMPACTED):
         try:
@@ -188,7 +188,7 @@ def _topics(files: Files, findings: Findings) -> list[Topic]:
         with suppress(DamagedFileError):
             kept = read_topics(files).topics
             topics = [*kept.values(), *(topic for topic in topics if topic.name not in kept)]
-        remedy = f"written anew with {len(topics)} topics, those of directories that it has not named without configs"
+        remedy = f"rewritten with {len(topics)} topics, those of directories that it has not named without configs"
         findings.files.append(
             FileFinding(error.path, error.wrong, remedy, lambda: TOPICS.encode(encode_topics(topics, {})))
         )
@@ -222,7 +222,7 @@ def _has_records(files: Files, topic: Topic) -> bool:
 def _small_files(files: Files, findings: Findings, cluster_id: str, node_id: int) -> None:
     meta = encode_properties({"version": "1", "cluster.id": cluster_id, "node.id": str(node_id)})
     remedies: dict[str, tuple[str, Callable[[], bytes] | None]] = {
-        META.path: (f"written anew with cluster.id {cluster_id} and node.id {node_id}", lambda: META.encode(meta)),
+        META.path: (f"rewritten with cluster.id {cluster_id} and node.id {node_id}", lambda: META.encode(meta)),
         LEADERS.path: ("set aside: every partition is led where it was created", None),
         PRODUCER_IDS.path: ("set aside: ids go on behind the highest that the logs have", None),
     }
@@ -273,7 +273,7 @@ class _Log:
         self._known = known
         self._start = start
         self._journaled = journaled
-        """What the journal has of it, batch by batch."""
+        """The batches that the journal has of this log."""
         self._found = LogFinding(topic, partition)
         self._found.is_compacted = topic.configs.get("cleanup.policy", "").find("compact") >= 0 or (
             topic.name.startswith("__") or (known is not None and bool(known.compacted or known.gaps_below))
@@ -499,7 +499,7 @@ def _repair_log(files: Files, log: LogFinding, aside: str) -> None:
 
 
 def _write_states(files: Files, findings: Findings) -> None:
-    """What is there now is what must be there from now on."""
+    """Write a checkpoint of what is there now."""
     states = {}
     for log in findings.logs:
         key = log.topic.id, log.partition

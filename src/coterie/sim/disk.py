@@ -168,7 +168,7 @@ class Disk:
         return [damage.path for damage in self._damages]
 
     def restore(self) -> None:
-        """Somebody brings back what was there. What a broker has cut or replaced meanwhile is not put back."""
+        """Restore the damaged bytes. What a broker has cut or replaced since then is not put back."""
         for damage in reversed(self._damages):
             content, end = damage.inode.content, damage.at + len(damage.now)
             if content[damage.at : end] == damage.now:

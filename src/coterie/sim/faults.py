@@ -387,7 +387,7 @@ def aimed_faults(dice: Random, steps: Sequence[Step], until_ms: int, *, compacts
 
 
 def clock_faults(dice: Random, until_ms: int) -> list[Fault]:
-    """From seconds to years, there and back."""
+    """By how much clocks are set, from seconds to years, forward and back."""
     return [
         ClockSet(at_ms=dice.randint(0, until_ms), for_ms=_span(dice, _LONG), by_ms=dice.choice(_STEPS))
         for _ in range(dice.randint(0, 3))

@@ -80,7 +80,7 @@ class Machine(Host):
         """How much long work has ended."""
         self._alarm_ms: int | None = None
         self.wall = WallClock()
-        """As the process knows it."""
+        """The wall clock as the process last read it."""
         self.wall_off_ms = 0
         """How wrong the wall clock of the machine is."""
         self.away_ms = 0
@@ -88,7 +88,7 @@ class Machine(Host):
         self.resumed_ms = -1
         """When it went on the last time, by the world's time."""
         self._behind_ms = 0
-        """Of the machine's clock: what the process does not count."""
+        """How long the process was paused, which its own time does not count."""
         self._paused_at_ms = 0
         self._ambush: Callable[[object], None] | None = None
         self._strikes_in_swap: Callable[[], None] | None = None
@@ -113,7 +113,7 @@ class Machine(Host):
         return super().now_ms + self.wall_off_ms
 
     def set_wall(self, off_ms: int) -> None:
-        """Somebody sets the wall clock; a process notices."""
+        """Set the wall clock of the machine; its process follows."""
         self.wall_off_ms = off_ms
         if self.cluster is not None and not self.is_paused:
             self._look_at_wall()

@@ -190,7 +190,7 @@ class GroupDescription:
     assignor: str
     coordinator: Node
     members: tuple[MemberDescription, ...]
-    """Of share and streams groups they are not known: `shows_members`."""
+    """Empty for share and streams groups, whose members are not known (`shows_members`)."""
     type: str = CLASSIC
     """classic, consumer (KIP-848), share (KIP-932) or streams (KIP-1071)."""
     group_epoch: int | None = None

@@ -151,7 +151,7 @@ class TopicsAnswered(Answer):
     """`reply`: as of `MetadataAnswered`, of the topics whose offsets the coordinator refused."""
 
     number: int
-    """Whose: which errand's."""
+    """The number of the pending request that asked."""
 
 
 @dataclass(slots=True)

@@ -76,7 +76,7 @@ class Member:
     polling: bool = False
     poll_deadline_ms: int = 0
     poll_late_since_ms: int | None = None
-    """Not None: max.poll.interval.ms was exceeded then, and poll was not called since."""
+    """When max.poll.interval.ms was exceeded; None once poll is called again."""
     calling: ListenerAnswered | None = None
     failure: Exception | None = None
     """Why it was fenced."""
