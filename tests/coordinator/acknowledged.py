@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from coterie.group import Group
 from coterie.messages import (
@@ -43,12 +43,19 @@ class _History:
         return [self.certain[1], *self.possible.values()]
 
 
+class _Marker(NamedTuple):
+    producer_id: int
+    committed: bool
+    pending: Pending
+    """What its transaction is about."""
+
+
 @dataclass
 class Acknowledged:
     histories: dict[Key, _History] = field(default_factory=dict)
     transactions: dict[int, Pending] = field(default_factory=dict)
-    markers: dict[int, tuple[int, Pending]] = field(default_factory=dict)
-    """Of markers that are not answered yet, by step: the producer and what its transaction is about."""
+    markers: dict[int, _Marker] = field(default_factory=dict)
+    """The markers that are not answered yet, by step."""
     last_deletion: dict[Key, int] = field(default_factory=dict)
     doubtful: set[int] = field(default_factory=set)
     """Steps that nobody will ever know of: answered because they took too long, or not at all."""
@@ -90,8 +97,12 @@ class Acknowledged:
     def _ends(self, step: int, producer_id: int, *, committed: bool) -> None:
         """Whatever the producer commits after its marker is another transaction."""
         pending = self.transactions.pop(producer_id, {})
-        self.markers[step] = (producer_id, pending)
-        for key, values in pending.items() if committed else ():
+        self.markers[step] = _Marker(producer_id, committed, pending)
+        if committed:
+            self._may_happen(pending)
+
+    def _may_happen(self, pending: Pending) -> None:
+        for key, values in pending.items():
             history = self._of(key)  # a commit that came later stands
             history.possible |= {one: value for one, value in values.items() if one > history.certain[0]}
 
@@ -126,15 +137,19 @@ class Acknowledged:
                 self._settle(step, key, happened=True)
             elif error and step not in self.doubtful and (error is not one.error):
                 self._settle(step, key, happened=False)
-                for pending in [*self.transactions.values(), *(about for _, about in self.markers.values())]:
+                for pending in [*self.transactions.values(), *(marker.pending for marker in self.markers.values())]:
                     pending.get(key, {}).pop(step, None)  # not part of its transaction, whether that has ended or not
 
     def _ended(self, step: int, *, written: bool, committed: bool) -> None:
-        producer_id, pending = self.markers.pop(step)
-        if not written:  # the transaction is as open as before
-            now = self.transactions.setdefault(producer_id, {})
+        producer_id, _, pending = self.markers.pop(step)
+        if not written:  # the transaction is as open as before, so the next marker of the producer ends it
+            later = [at for at, marker in self.markers.items() if at > step and marker.producer_id == producer_id]
+            marker = self.markers[min(later)] if later else None
+            now = marker.pending if marker else self.transactions.setdefault(producer_id, {})
             for key, values in pending.items():
                 now[key] = {**values, **now.get(key, {})}
+            if marker and marker.committed:
+                self._may_happen(pending)
         elif committed:
             for key, values in pending.items():
                 for one in sorted(values):
