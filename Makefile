@@ -98,7 +98,7 @@ mutants: venv ## defects put into a copy one by one: a test or one of 100 seeds 
 bench: venv ## the group coordinators of Coterie and Apache Kafka side by side; needs Java, takes 20 minutes
 	$(BIN)/python bench/next_to_kafka.py --json bench/results/next_to_kafka.json
 
-bench-core: venv ## what a heartbeat, a commit and a round cost in the core, and the bytes of a member
+bench-core: venv ## what a heartbeat, a commit and a rebalance cost in the core, and the bytes of a member
 	$(BIN)/python bench/core.py --json bench/results/core.json
 
 bench-sim: venv ## simulated hours of a group of ten per minute of CPU, and what a seed costs

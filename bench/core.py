@@ -1,4 +1,4 @@
-"""What the core costs: heartbeat, commit, a round by group size, memory of an idle member. No I/O, one process.
+"""What the core costs: heartbeat, commit, a rebalance by group size, memory of an idle member. No I/O, one process.
 
     make bench-core                 # or: .venv/bin/python bench/core.py [--json FILE] [--sizes 10 1000 ...]
 
@@ -125,18 +125,18 @@ def commit(partitions: int) -> float:
     driver = Driver()
     (member_id,) = driver.stable("g", 1)
     offsets = [CommitPartition("orders", number, 12_345, 3, "") for number in range(partitions)]
-    rounds = 20_000 // partitions
+    rebalances = 20_000 // partitions
 
     def commit_all() -> None:
-        for _ in range(rounds):
+        for _ in range(rebalances):
             driver.send(OffsetCommit(1, "g", member_id, None, 1, offsets), 1_000)
 
-    microseconds = cpu_per(commit_all, rounds)
+    microseconds = cpu_per(commit_all, rebalances)
     assert driver.answers[1].errors == [ErrorCode.NONE] * partitions
     return microseconds
 
 
-def round_of(members: int) -> float:
+def rebalance_of(members: int) -> float:
     """Microseconds per member: everybody rejoins (the leader starts it), everybody syncs."""
     driver = Driver()
     ids = driver.stable("g", members)
@@ -183,7 +183,9 @@ def commit_hash() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[10, 1_000, 10_000, 100_000], help="members of a round")
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=[10, 1_000, 10_000, 100_000], help="members of a rebalance"
+    )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args()
     figures: dict[str, float] = {}
@@ -198,7 +200,7 @@ def main() -> None:
     for partitions in (1, 10, 100):
         report(f"commit of {partitions} partitions", commit(partitions), "us")
     for size in options.sizes:
-        report(f"round of {size} members, per member", round_of(size), "us")
+        report(f"rebalance of {size} members, per member", rebalance_of(size), "us")
     report("idle member", bytes_per_idle_member(), "bytes")
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)

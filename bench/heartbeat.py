@@ -79,7 +79,7 @@ def join_all(where: tuple[str, int], groups: int, members: int) -> list[Link]:
     for group, crowd in crowds.items():
         joined: list[JoinedGroup] = [link.answer(join_group, 3) for link in crowd]
         if {(one.error, one.generation_id) for one in joined} != {(ErrorCode.NONE, 1)}:
-            raise SystemExit(f"{group} did not come together in one round: {joined}")
+            raise SystemExit(f"{group} did not come together in one rebalance: {joined}")
         for link, one in zip(crowd, joined, strict=True):
             given = [(member.member_id, bytes(100)) for member in one.members]
             link.send(sync_group, SyncGroup(None, group, one.member_id, None, 1, given), 3)

@@ -33,7 +33,7 @@ from coterie.messages import CommitPartition, Heartbeat, JoinGroup, OffsetCommit
 from coterie.wire.frames import read_response_header, request_frame
 
 CLIENTS = 100
-ROUNDS = 60
+REBALANCES = 60
 SRC = str(Path(coterie.__file__).parent)
 
 
@@ -78,7 +78,7 @@ class Bench:
             self._take(self.cluster.disk_ended(ended, self.now_ms))
 
     def ring(self) -> None:
-        """What waits for a little time, such as the first round of a group."""
+        """What waits for a little time, such as the first rebalance of a group."""
         self.now_ms += 5_000
         self._take(self.cluster.ring(self.now_ms))
         self.settle()
@@ -138,7 +138,7 @@ def members(bench: Bench) -> list[Member]:
     return everybody
 
 
-def rounds_of(bench: Bench, what: str, partitions: int) -> Callable[[], None]:
+def rebalances_of(bench: Bench, what: str, partitions: int) -> Callable[[], None]:
     """One call: every client asks once."""
     everybody = members(bench)
     if what == "join":
@@ -177,7 +177,7 @@ def room_of(file: str) -> str:
 def profiled(bench: Bench, action: Callable[[], None], functions: int) -> str:
     profile = bench.profile = cProfile.Profile()
     profile.enable()
-    for _ in range(ROUNDS // 3):
+    for _ in range(REBALANCES // 3):
         action()
     profile.disable()
     stats: dict[Any, Any] = pstats.Stats(profile).stats  # type: ignore[attr-defined]
@@ -202,15 +202,15 @@ def measure(what: str, partitions: int, functions: int) -> str:
         bench.say(admin, find_coordinator, find_coordinator.Request(keys=["g"]), 1)
         topic = create_topics.NewTopic(name="orders", num_partitions=100, replication_factor=1)
         bench.say(admin, create_topics, create_topics.Request(topics=[topic]), 5)
-        action = rounds_of(bench, what, partitions)
+        action = rebalances_of(bench, what, partitions)
         for _ in range(3):
             action()
         bench.disk_s = 0.0
         began = time.process_time()
-        for _ in range(ROUNDS):
+        for _ in range(REBALANCES):
             action()
         spent = time.process_time() - began
-        per_request = 1e6 / (ROUNDS * CLIENTS)
+        per_request = 1e6 / (REBALANCES * CLIENTS)
         of = f" of {partitions} partitions" if what in {"commit", "fetch"} else ""
         head = f"{what}{of}: {spent * per_request:.1f} us, of these {bench.disk_s * per_request:.1f} for the disk"
         return f"{head}\n{profiled(bench, action, functions)}" if functions else head

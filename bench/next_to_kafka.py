@@ -1,6 +1,6 @@
 """The group coordinators of Coterie and of Apache Kafka 4.3.1, measured by coordbench in one run.
 
-    make bench                 # or: .venv/bin/python bench/next_to_kafka.py [--json FILE] [--quick] [--only round]
+    make bench                 # or: .venv/bin/python bench/next_to_kafka.py [--json FILE] [--quick] [--only rebalance]
 
 Both brokers run at once, each on its defaults (Coterie syncs to disk before it answers, Kafka does not), and are loaded
 in turn, never together. Kafka is warmed first: a JVM needs it. What counts is the broker's CPU for a request, ours
@@ -49,8 +49,8 @@ AIMS = (
     Aim("heartbeat", "open 5000/s 1000 conns", "broker_cpu_us", ratio=0.3),
     *(Aim("commit", f"commit p={count}", "broker_cpu_us", ratio=0.8) for count in (1, 10, 100)),
     *(Aim("commit", f"fetch p={count}", "broker_cpu_us", ratio=0.9) for count in (1, 10, 100)),
-    Aim("round", "n=100", "broker_cpu_us_per_member", ratio=0.5),
-    Aim("round", "n=1000", "broker_cpu_us_per_member", ratio=0.7),
+    Aim("rebalance", "n=100", "broker_cpu_us_per_member", ratio=0.5),
+    Aim("rebalance", "n=1000", "broker_cpu_us_per_member", ratio=0.7),
     Aim("storm", "100 groups x 10", "broker_cpu_us_per_member", ratio=0.7),
     Aim("idle", "10000 members", "cpu_percent", ratio=0.4),
     Aim("idle", "10000 members", "rss_mib", at_most=200),
@@ -61,10 +61,10 @@ AIMS = (
     Aim("recover", "recover", "last_groups_back_s", at_most=2),
     Aim("recover", "recover", "lost_offsets", at_most=0),
 )
-RUNNING = ("heartbeat", "commit", "round", "storm", "idle", "data")
+RUNNING = ("heartbeat", "commit", "rebalance", "storm", "idle", "data")
 LAUNCHED = ("start", "recover")
 OPTIONS = {
-    "round": ["--sizes", "100", "1000"],
+    "rebalance": ["--sizes", "100", "1000"],
     "data": ["200", "3"],  # megabytes, runs
     "start": ["--runs", "3"],
     "recover": ["--runs", "1", "--warmup", "0"],
@@ -72,7 +72,7 @@ OPTIONS = {
 QUICK = {
     "heartbeat": ["--runs", "1", "--seconds", "2"],
     "commit": ["--runs", "1", "--seconds", "2"],
-    "round": ["--runs", "1", "--sizes", "100", "1000"],
+    "rebalance": ["--runs", "1", "--sizes", "100", "1000"],
     "storm": ["--runs", "1"],
     "idle": ["--runs", "1", "--seconds", "6"],
     "data": ["50", "1"],
@@ -99,7 +99,7 @@ def warm(where: str, pid: int) -> None:
     for scenario, options in (
         ("heartbeat", ["--seconds", "15", "--rate"]),
         ("commit", ["--seconds", "8"]),
-        ("round", ["--sizes", "100"]),
+        ("rebalance", ["--sizes", "100"]),
     ):
         coordbench(scenario, where, "--pid", str(pid), "--runs", "1", "--warmup", "0", *options)
 

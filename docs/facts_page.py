@@ -14,14 +14,14 @@ HEAD = """# Facts
 
 Made from `coterie.facts` by `make docs`. A fact is something that happened to a group, with its time. `coterie serve` \
 prints them on stderr (`--log json`: as JSON, `--log all`: with every commit and rejoin), keeps them in the topic \
-`__coterie_facts`, and the ledger folds them into rounds. In a test: `Broker(on_fact=...)`.
+`__coterie_facts`, and the ledger folds them into rebalances. In a test: `Broker(on_fact=...)`.
 
 Every fact has `at_ms` (milliseconds since 1970, by the broker's clock) and `group_id`.
 """
-CAUSES = """## Why a round starts
+CAUSES = r"""## Why a rebalance starts
 
-Every `RoundStarted` has exactly one cause. The rules are in [section 12](semantics.md#12-what-starts-a-round) of the \
-law.
+Every `RebalanceStarted` has exactly one cause. The rules are in [section 12](semantics.md#12-what-starts-a-rebalance)
+of the \ law.
 
 | cause | in words |
 |---|---|"""

@@ -34,7 +34,7 @@ from state_picture import state_picture
 HERE = Path(__file__).parent
 SHORT = {
     Do.CREATE: "create",
-    Do.START_ROUND: "**round**",
+    Do.START_REBALANCE: "**rebalance**",
     Do.PARK: "park",
     Do.REPEAT: "repeat",
     Do.COLLECT: "collect",

@@ -44,7 +44,7 @@ def _draw(title: str, language: str, block: str) -> str:
         return share_picture(left["shares"], title)
     story, told = left["story"], left["story"].world.facts
     intervals = [replace(one, ended_ms=one.ended_ms or story.world.now_ms) for one in intervals_of(told)]
-    return picture(intervals, story.rounds, Names(told)) + "\n"
+    return picture(intervals, story.rebalances, Names(told)) + "\n"
 
 
 PICTURES: Mapping[str, Callable[[], str]] = {

@@ -17,9 +17,9 @@ PLACES = {
 BEND = 22
 """How far an arrow swings out, so that the one that comes back has room."""
 STYLE = """
-svg { --ink: #1c2330; --line: #667085; --box: #eef2f7; --round: #dbe7fb; font: 14px system-ui, sans-serif; }
-@media (prefers-color-scheme: dark) { svg { --ink: #e6eaf0; --line: #97a1b0; --box: #1f2630; --round: #24364f; } }
-text { fill: var(--ink); } rect { fill: var(--box); stroke: var(--line); } rect.round { fill: var(--round); }
+svg { --ink: #1c2330; --line: #667085; --box: #eef2f7; --rebalance: #dbe7fb; font: 14px system-ui, sans-serif; }
+@media (prefers-color-scheme: dark) { svg { --ink: #e6eaf0; --line: #97a1b0; --box: #1f2630; --rebalance: #24364f; } }
+text { fill: var(--ink); } rect { fill: var(--box); stroke: var(--line); } rect.rebalance { fill: var(--rebalance); }
 path { fill: none; stroke: var(--line); stroke-width: 1.5; } marker path { fill: var(--line); stroke: none; }
 """
 
@@ -42,7 +42,7 @@ def state_picture() -> str:
 
 def _box(state: State) -> str:
     x, y = PLACES[state]
-    kind = ' class="round"' if "Rebalance" in state.value else ""
+    kind = ' class="rebalance"' if "Rebalance" in state.value else ""
     corner = f'x="{x - BOX_WIDTH // 2}" y="{y - BOX_HEIGHT // 2}"'
     return (
         f'<rect{kind} {corner} width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="9"/>'

@@ -59,7 +59,7 @@ def main() -> None:
             print("Python has", *sorted(map(str, consumer.assignment())), "and Spark the rest")
         query.processAllAvailable()  # so that it is not stopped in the middle of a batch
         query.stop()
-        print("why it rebalanced:", *(f"{one.cause};" for one in broker.rounds("billing")))
+        print("why it rebalanced:", *(f"{one.cause};" for one in broker.rebalances("billing")))
 
 
 if __name__ == "__main__":

@@ -67,5 +67,5 @@ def test_what_was_committed_is_not_billed_again_after_a_crash(broker: Broker) ->
         bill(second, billed, 80)
 
     assert billed == Counter({f"order {number}": 1 for number in range(80)})
-    causes = [one.cause for one in broker.rounds("billing")]
+    causes = [one.cause for one in broker.rebalances("billing")]
     assert causes[0] is Cause.NEW_MEMBER and causes[-1] is Cause.MEMBER_LEFT

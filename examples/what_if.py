@@ -8,12 +8,12 @@ Five minutes of a group take a second or two. The same seed gives the same run; 
 from __future__ import annotations
 
 from coterie.facts import Fact
-from coterie.ledger import Round, fold
+from coterie.ledger import Rebalance, fold
 from coterie.sim import Plan, simulate
 from coterie.sim.observer import Observer
 
 
-def rounds_of_a_deploy(members: int, seed: int = 1) -> list[Round]:
+def rebalances_of_a_deploy(members: int, seed: int = 1) -> list[Rebalance]:
     """Every member is stopped and started, one after the other, twice; nothing goes wrong besides."""
     told: list[Fact] = []
 
@@ -32,10 +32,12 @@ def rounds_of_a_deploy(members: int, seed: int = 1) -> list[Round]:
 
 def main() -> None:
     for members in (3, 8):
-        rounds = rounds_of_a_deploy(members)
-        moved = sum(len(one.moves) for one in rounds)
-        unowned_s = sum(one.unowned_ms or 0 for one in rounds) / 1_000
-        print(f"{members:2} members: {len(rounds)} rounds, {moved} moves, {unowned_s:.0f} partition-seconds unowned")
+        rebalances = rebalances_of_a_deploy(members)
+        moved = sum(len(one.moves) for one in rebalances)
+        unowned_s = sum(one.unowned_ms or 0 for one in rebalances) / 1_000
+        print(
+            f"{members:2} members: {len(rebalances)} rebalances, {moved} moves, {unowned_s:.0f} partition-s unassigned"
+        )
 
 
 if __name__ == "__main__":

@@ -150,7 +150,7 @@ class _FaultyFile:
 def compact(
     files: Files, log: PartitionLog, now_ms: int, *, compacted_to: int = 0, buffer_bytes: int = 1 << 20
 ) -> int | None:
-    """One round of compaction, whatever its worth, as the broker has it done; where the next one goes on."""
+    """One rebalance of compaction, whatever its worth, as the broker has it done; where the next one goes on."""
     plan = log.compactable(compacted_to, now_ms)
     if plan is None:
         return None

@@ -14,7 +14,7 @@ from coordbench.groups import Session
 from coordbench.launched import recover, start
 from coordbench.messages import APIS
 from coordbench.report import Report
-from coordbench.scenarios import commit, heartbeat, idle, round_, storm
+from coordbench.scenarios import commit, heartbeat, idle, rebalance_, storm
 from coordbench.target import Target
 from coordbench.words import MisbehavedError
 
@@ -103,13 +103,13 @@ def arguments() -> argparse.ArgumentParser:
     sub.add_argument("--seconds", type=float, default=5.0)
     sub.add_argument("--partitions", type=int, nargs="+", default=[1, 10, 100])
 
-    sub = scenario("round", round_, running)
+    sub = scenario("rebalance", rebalance_, running)
     sub.add_argument("--sizes", type=int, nargs="+", default=[10, 100, 1000])
-    sub.add_argument("--rounds", type=int, default=0, help="timed rounds per run; 0: by size, 3 to 50")
+    sub.add_argument("--rebalances", type=int, default=0, help="timed rebalances per run; 0: by size, 3 to 50")
 
     sub = scenario("storm", storm, running)
     shape(sub, 100, 10)
-    sub.add_argument("--rounds", type=int, default=5, help="storms per run")
+    sub.add_argument("--rebalances", type=int, default=5, help="storms per run")
 
     sub = scenario("idle", idle, running)
     sub.add_argument("--levels", type=int, nargs="+", default=[0, 1000, 10000])

@@ -290,7 +290,7 @@ class Member:
         self.prepare()
 
     def join(self) -> Script:
-        """Join and sync, and again as long as the coordinator says the round is over."""
+        """Join and sync, and again as long as the coordinator says the rebalance is over."""
         wire = self.group.session.wire
         while True:
             self.prepare()
@@ -335,7 +335,7 @@ class Member:
         return frame
 
     def until_rebalance(self) -> Script:
-        """Heartbeat until the coordinator says that a round has begun."""
+        """Heartbeat until the coordinator says that a rebalance has begun."""
         wire = self.group.session.wire
         while True:
             error = int(wire.parse("heartbeat", (yield self.heartbeat())).error_code)

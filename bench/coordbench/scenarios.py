@@ -1,4 +1,4 @@
-"""What is measured of a target that runs: heartbeat, commit, round, storm, idle. Each yields a case and a row."""
+"""What is measured of a target that runs: heartbeat, commit, rebalance, storm, idle. Each yields a case and a row."""
 
 from __future__ import annotations
 
@@ -114,25 +114,25 @@ def commit(session: Session) -> Rows:
             yield f"fetch {label}", _closed(session, fetches, options.seconds)
 
 
-def round_(session: Session) -> Rows:
+def rebalance_(session: Session) -> Rows:
     """A member joins a group, all others rejoin at once, the leader assigns, everybody syncs.
 
-    Timed: from that member's JoinGroup until the last SyncGroup reply, join-triggered rounds
-    only. After each, that member leaves and the others go through a round of their own, which
-    is not timed. CPU is per round, averaged over both kinds.
+    Timed: from that member's JoinGroup until the last SyncGroup reply, join-triggered rebalances
+    only. After each, that member leaves and the others go through a rebalance of their own, which
+    is not timed. CPU is per rebalance, averaged over both kinds.
     """
     for size in session.options.sizes:
         (group,) = session.form(1, size)
-        count = session.options.rounds or max(3, min(50, 3000 // size))
+        count = session.options.rebalances or max(3, min(50, 3000 // size))
         for _ in runs(session.options):
-            yield f"n={size}", _rounds(session, group, count)
+            yield f"n={size}", _rebalances(session, group, count)
         session.driver.run(group.leaving())
         session.groups.remove(group)
         for member in group.members:
             session.driver.close(member.connection)
 
 
-def _rounds(session: Session, group: Group, count: int) -> Row:
+def _rebalances(session: Session, group: Group, count: int) -> Row:
     driver, newcomer = session.driver, group.members[-1]
     others = group.members[:-1]
     walls = []
@@ -157,7 +157,7 @@ def _rounds(session: Session, group: Group, count: int) -> Row:
     driver.run((member.connection, member.settle(0.02)) for member in group.members)
     group.check()
     return {
-        "rounds": count,
+        "rebalances": count,
         "wall_ms": statistics.median(walls),
         "wall_min_ms": min(walls),
         "wall_max_ms": max(walls),
@@ -167,7 +167,7 @@ def _rounds(session: Session, group: Group, count: int) -> Row:
 
 
 def _depart(session: Session, group: Group, newcomer: Member) -> None:
-    """The newcomer leaves; the others go through a round without it."""
+    """The newcomer leaves; the others go through a rebalance without it."""
     session.driver.call(newcomer.connection, group.leave([newcomer]))
     newcomer.forget()
     others = group.members[:-1]
@@ -189,7 +189,7 @@ def storm(session: Session) -> Rows:
             ended.append(clock() - begin)
 
         meter = Meter(session.target)
-        for _ in range(options.rounds):
+        for _ in range(options.rebalances):
             before = {group.name: group.members[0].generation for group in groups}
             for member in members:
                 member.flavour ^= 1
@@ -200,16 +200,16 @@ def storm(session: Session) -> Rows:
             for group in groups:
                 group.check()
                 if group.members[0].generation == before[group.name]:
-                    raise MisbehavedError("a changed subscription did not start a round")
+                    raise MisbehavedError("a changed subscription did not start a rebalance")
         meter.stop()
         yield (
             f"{len(groups)} groups x {options.members}",
             {
-                "storms": options.rounds,
+                "storms": options.rebalances,
                 "wall_ms": statistics.median(walls),
                 "wall_max_ms": max(walls),
-                **meter.per(options.rounds, 1e3),
-                **meter.per(options.rounds * len(members), 1e6, "_per_member"),
+                **meter.per(options.rebalances, 1e3),
+                **meter.per(options.rebalances * len(members), 1e6, "_per_member"),
                 **{f"member_{name}": value for name, value in spread(ended).items()},
             },
         )

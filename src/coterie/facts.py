@@ -38,14 +38,14 @@ __all__ = [
     "OffsetsDeletedFact",
     "OffsetsExpired",
     "OffsetsStored",
+    "RebalanceStarted",
     "RecordsSkipped",
-    "RoundStarted",
     "WriteFailed",
 ]
 
 
 class Cause(StrEnum):
-    """What starts a round (semantics 12). Every round has exactly one."""
+    """What starts a rebalance (semantics 12). Every rebalance has exactly one."""
 
     NEW_MEMBER = "new member"
     MEMBER_LEFT = "member left"
@@ -175,7 +175,7 @@ class MemberTurnedAway(Fact):
 
 
 @dataclass(slots=True)
-class RoundStarted(Fact):
+class RebalanceStarted(Fact):
     cause: Cause
     member_id: str
     """The member behind it; empty where there is none."""
@@ -199,7 +199,7 @@ class JoinPhaseCompleted(Fact):
     protocol_name: str
     leader_id: str
     joined_after_ms: Mapping[str, int]
-    """How long after the start of the round each member's join came in; a static member kept without one is absent."""
+    """How long after the start each member's join came in. A static member kept without a join is absent."""
 
 
 @dataclass(slots=True)

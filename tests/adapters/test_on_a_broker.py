@@ -176,7 +176,7 @@ def test_a_kafka_python_group_uses_our_sticky(kafka: str, group_id: str) -> None
 
 
 def test_a_kafka_python_group_uses_our_cooperative_sticky(kafka: str, group_id: str) -> None:
-    """KIP-429: a member loses what moves and nothing else, and all is done after a second round."""
+    """KIP-429: a member loses what moves and nothing else, and all is done after a second rebalance."""
     with Poller(kafka, group_id, for_kafka_python.adapt("cooperative-sticky")) as one:
         one.until(lambda: shared(one))
         before = one.owned

@@ -71,7 +71,7 @@ def after_an_event(seed: int, case: Case) -> Case:
 
 
 def holding(case: Case, assignment: Assignment, generation: int = 6) -> Case:
-    """The same group in the next round, everyone with what it was given."""
+    """The same group in the next rebalance, everyone with what it was given."""
     members = [
         replace(member, owned=assignment[member.id], generation=generation, user_data=None) for member in case.members
     ]

@@ -122,6 +122,6 @@ def test_what_cannot_happen_is_refused(change: Any, says: str) -> None:
 
 
 def test_a_cooperative_group_is_run_to_its_end() -> None:
-    final, rounds = run(assignor("cooperative-sticky"), CASE)
-    assert rounds == 2
+    final, rebalances = run(assignor("cooperative-sticky"), CASE)
+    assert rebalances == 2
     assert sorted(len(shares["t"]) for shares in final.values()) == [2, 2]

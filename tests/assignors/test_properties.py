@@ -52,25 +52,25 @@ def test_a_group_at_rest_stays_as_it_is(assignor: Assignor, case: Case) -> None:
     Except that Kafka's `sticky`, with equal subscriptions, goes on looking for better racks.
     """
     rested = holding(case, run(assignor, case)[0])
-    again, rounds = run(assignor, rested)
-    assert rounds == 1
+    again, rebalances = run(assignor, rested)
+    assert rebalances == 1
     if assignor.cooperative or not any(member.rack for member in case.members):
         assert worth(rested, again).moves == 0
 
 
 @given(seed=seeds, racks=st.booleans(), equal=st.booleans())
-def test_cooperative_groups_are_done_in_two_rounds(seed: int, racks: bool, equal: bool) -> None:
+def test_cooperative_groups_are_done_in_two_rebalances(seed: int, racks: bool, equal: bool) -> None:
     """Rule 20 (KIP-429), and always: Kafka's own needs up to five with racks, and three with unequal subscriptions."""
     assignor = CooperativeSticky()
     case = random_case(seed, 8, 4, 8, equal=equal, racks=racks)
     for step in range(3):
-        final, rounds = run(assignor, case)
-        assert rounds <= 2
+        final, rebalances = run(assignor, case)
+        assert rebalances <= 2
         case = after_an_event(seed + step, holding(case, final))
 
 
 @given(seed=seeds, racks=st.booleans())
-def test_the_second_round_gives_what_the_first_withheld_and_takes_nothing(seed: int, racks: bool) -> None:
+def test_the_second_rebalance_gives_what_the_first_withheld_and_takes_nothing(seed: int, racks: bool) -> None:
     assignor = CooperativeSticky()
     case = random_case(seed, racks=racks)
     first = assignor.assign(case.members, case.topics)

@@ -98,8 +98,8 @@ def test_where_kafka_moves_for_nothing_we_stay_and_lose_nothing() -> None:
             ours, kafkas = assignor("cooperative-sticky").assign(case.members, case.topics), as_sets(vector["expect"])
             given = sum(len(sets) for sets in answer_as_sets(ours).values())
             assert given > sum(map(len, kafkas.values()))  # Kafka withholds what it moves
-            final, rounds = run(assignor("cooperative-sticky"), case)
-            assert rounds == (2 if "dirty" in vector["kind"] else 1)
+            final, rebalances = run(assignor("cooperative-sticky"), case)
+            assert rebalances == (2 if "dirty" in vector["kind"] else 1)
             check_valid(case, final)
 
 
@@ -122,10 +122,10 @@ def test_with_unequal_subscriptions_balance_moves_and_racks_are_optimal(name: st
     for vector in vectors(name):
         if not equal_subscriptions(vector) and "dirty" not in vector["kind"]:
             case = clean(read_case(vector))
-            final, rounds = run(assignor(name), case)
+            final, rebalances = run(assignor(name), case)
             check_valid(case, final)
             assert worth(case, final) == optimum(case), vector["id"]
-            assert rounds <= 2
+            assert rebalances <= 2
             seen += 1
     assert seen > 120
 
@@ -134,9 +134,9 @@ def test_with_unequal_subscriptions_balance_moves_and_racks_are_optimal(name: st
 def test_every_answer_is_valid_whatever_the_members_claim(name: str) -> None:
     for vector in vectors(name):
         case = read_case(vector)
-        final, rounds = run(assignor(name), case)
+        final, rebalances = run(assignor(name), case)
         check_valid(case, final)
-        assert rounds <= 2
+        assert rebalances <= 2
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -40,7 +40,7 @@ class KeyedTopic:
             assert not answer.error
 
     def begin(self) -> None:
-        """A round begins, and nothing is done of itself from here on."""
+        """A rebalance begins, and nothing is done of itself from here on."""
         self.world.auto = False
         self.world.advance(1_000)
         assert self.world.toils

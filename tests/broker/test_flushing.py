@@ -406,7 +406,7 @@ def test_a_log_that_is_to_be_mended_is_mended_before_the_broker_stops() -> None:
     assert World(disk, now_ms=2_000_000).client().read_all("t") == [(0, b"kept")]
 
 
-def test_an_assignment_that_cannot_be_written_starts_another_round() -> None:
+def test_an_assignment_that_cannot_be_written_starts_another_rebalance() -> None:
     """Rule 11: the parked syncs hear the mapped error, the group prepares anew."""
     disk = FaultyFiles()
     world, client = ready(disk)

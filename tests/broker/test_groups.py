@@ -218,7 +218,7 @@ def test_a_stable_group_goes_on_after_a_crash(world: World, client: Client) -> N
     assert back.offsets_of("g") == {("t", 0): 6}
 
 
-def test_an_unfinished_round_does_not_come_back(world: World, client: Client) -> None:
+def test_an_unfinished_rebalance_does_not_come_back(world: World, client: Client) -> None:
     """C4: a group that was Preparing is Stable again at its last generation; pending ids are gone."""
     member = client.enter("g")
     other = world.client()

@@ -1,4 +1,4 @@
-"""What happens to groups is kept as a topic, read back as facts, and explains the same rounds as the ledger knew."""
+"""Facts are kept in a topic and read back; they explain the same rebalances as the ledger did."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from coterie.apis import metadata
 from coterie.broker.kept_facts import WRITE_EVERY_MS
 from coterie.broker.settings import Settings
 from coterie.errors import ErrorCode
-from coterie.facts import Fact, GroupDied, GroupLoaded, OffsetsStored, RoundStarted
+from coterie.facts import Fact, GroupDied, GroupLoaded, OffsetsStored, RebalanceStarted
 from coterie.ledger import fold, read_fact
 from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.log import MemoryFiles
@@ -25,7 +25,7 @@ def kept(world: World) -> list[Fact]:
     return [fact for fact in found if fact is not None]
 
 
-def world_with_a_round(files: MemoryFiles | None = None, **settings: object) -> World:
+def world_with_a_rebalance(files: MemoryFiles | None = None, **settings: object) -> World:
     world = World(files, {name.replace("_", "."): value for name, value in settings.items()})
     client = world.client()
     client.find_coordinator()
@@ -35,17 +35,17 @@ def world_with_a_round(files: MemoryFiles | None = None, **settings: object) -> 
     return world
 
 
-def test_facts_are_kept_in_order_and_explain_the_rounds_again() -> None:
-    world = world_with_a_round()
+def test_facts_are_kept_in_order_and_explain_the_rebalances_again() -> None:
+    world = world_with_a_rebalance()
     assert kept(world) == [], "many at once, a few times a second"
     world.advance(WRITE_EVERY_MS)
     told = [fact for fact in world.facts if not isinstance(fact, OffsetsStored)]
-    assert kept(world) == told and any(isinstance(fact, RoundStarted) for fact in told)
+    assert kept(world) == told and any(isinstance(fact, RebalanceStarted) for fact in told)
     assert fold(kept(world)) == fold(world.facts)
 
 
 def test_commits_are_not_among_them() -> None:
-    world = world_with_a_round()
+    world = world_with_a_rebalance()
     world.advance(WRITE_EVERY_MS)
     assert any(isinstance(fact, OffsetsStored) for fact in world.facts)
     assert not any(isinstance(fact, OffsetsStored) for fact in kept(world))
@@ -53,7 +53,7 @@ def test_commits_are_not_among_them() -> None:
 
 def test_an_orderly_stop_keeps_the_last_ones_and_the_next_start_goes_on() -> None:
     files = MemoryFiles()
-    world = world_with_a_round(files)
+    world = world_with_a_rebalance(files)
     world.stop()
     again = World(files)
     assert isinstance(kept(again)[-1], GroupDied), "that it was unloaded"
@@ -62,7 +62,7 @@ def test_an_orderly_stop_keeps_the_last_ones_and_the_next_start_goes_on() -> Non
 
 
 def test_the_topic_is_the_brokers_own() -> None:
-    world = world_with_a_round()
+    world = world_with_a_rebalance()
     world.advance(WRITE_EVERY_MS)
     client = world.client()
     (topic,) = client.ask(metadata, metadata.Request(topics=[metadata.Topic(name=FACTS_TOPIC)]), 12).topics
@@ -71,7 +71,7 @@ def test_the_topic_is_the_brokers_own() -> None:
 
 
 def test_nothing_is_kept_if_it_is_not_wanted() -> None:
-    world = world_with_a_round(coterie_facts_enable=False)
+    world = world_with_a_rebalance(coterie_facts_enable=False)
     world.advance(WRITE_EVERY_MS)
     assert FACTS_TOPIC not in world.node.directory.topics
 

@@ -185,12 +185,12 @@ def test_when_the_controller_stops_another_node_is(world: Three) -> None:
 
 
 def test_everything_acknowledged_is_there_when_nodes_stop_one_after_the_other(world: Three) -> None:
-    for round_ in range(3):
+    for rebalance_ in range(3):
         for node in (1, 2, 3):
             world.stop_node(node)
             for number in range(6):
-                world.of_leader("t", number).produce("t", b"%d" % round_, partition=number)
-            world.of_coordinator("g").commit("g", {("t", 0): round_})
+                world.of_leader("t", number).produce("t", b"%d" % rebalance_, partition=number)
+            world.of_coordinator("g").commit("g", {("t", 0): rebalance_})
             world.start_node(node)
     assert world.of_coordinator("g").offsets_of("g") == {("t", 0): 2}
     for number in range(6):

@@ -26,7 +26,7 @@ def world() -> Three:
 
 
 def test_a_group_goes_on_in_its_generation_at_its_new_coordinator(world: Three) -> None:
-    """C4: no round, everybody's session begins anew; the old coordinator knows nothing of it."""
+    """C4: no rebalance, everybody's session begins anew; the old coordinator knows nothing of it."""
     old = world.of_coordinator("g")
     member = old.enter("g", b"mine")
     assert old.commit("g", {("t", 0): 7}, member=member) == [NONE]
@@ -56,7 +56,7 @@ def test_joins_and_syncs_that_wait_are_answered_by_the_coordinator_that_goes(wor
     for client in (leader, follower):
         client.send_join("g", version=3)
     one = leader.answer()
-    leader.send_join("g", one.member_id, version=3)  # the round of two
+    leader.send_join("g", one.member_id, version=3)  # the rebalance of two
     first, second = leader.answer(), follower.answer()
     assert first.generation_id == second.generation_id
     follower.send_sync("g", second)

@@ -416,12 +416,12 @@ def test_there_are_no_more_connections_than_allowed(facts: list[Fact]) -> None:
             peer.close()
 
 
-def test_the_ledger_tells_of_a_round(broker: Broker, peer: Peer) -> None:
+def test_the_ledger_tells_of_a_rebalance(broker: Broker, peer: Peer) -> None:
     peer.find_coordinator()
     peer.enter("g")
     (found,) = peer.ask(offset_fetch, [OffsetFetch(None, "g", None)], 8)
     assert not found.error and join_group.API.key == 11
-    assert len(broker.rounds("g")) == 1
+    assert len(broker.rebalances("g")) == 1
 
 
 def test_a_connection_that_says_nothing_and_waits_for_nothing_is_closed() -> None:

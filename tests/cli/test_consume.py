@@ -105,7 +105,7 @@ def test_a_signal_ends_it_orderly(broker: coterie.Broker, topic: str, number: si
         process.send_signal(number)
         _, said = process.communicate(timeout=60)
     assert got == ALL and process.returncode == 0 and "% 6 records" in said and "Traceback" not in said
-    assert broker.rounds(f"{topic}-{number}")[-1].reason == "the consumer is being closed"
+    assert broker.rebalances(f"{topic}-{number}")[-1].reason == "the consumer is being closed"
     with Peer(broker.bootstrap_servers) as peer:
         assert peer.offsets_of(f"{topic}-{number}") == {(topic, 0): 3, (topic, 1): 3}
 

@@ -18,7 +18,7 @@ from coterie.facts import (
     MemberLeft,
     MemberRejoined,
     OffsetsStored,
-    RoundStarted,
+    RebalanceStarted,
 )
 
 AT_MS = 45_296_007  # 12:34:56.007 of some day
@@ -58,12 +58,12 @@ def test_a_line_has_its_time_its_kind_its_group_and_what_the_fact_says() -> None
     stream = Stream()
     log = FactLog(stream)
     log.tell(JOINED)
-    log.tell(RoundStarted(AT_MS, "g", Cause.NEW_MEMBER, "a", None, 3, ["a", "b", "c", "d"]))
+    log.tell(RebalanceStarted(AT_MS, "g", Cause.NEW_MEMBER, "a", None, 3, ["a", "b", "c", "d"]))
     log.tell(JoinPhaseCompleted(AT_MS, "g", 4, "x", "a", {"a": 1, "b": 2}))
     log.tell(AssignmentFailed(AT_MS, "g", 4, ErrorCode.REQUEST_TIMED_OUT))
     assert stream.getvalue().splitlines() == [
         "12:34:56.007 MemberJoined group=g member=a client=app client_host=/10.0.0.1",
-        "12:34:56.007 RoundStarted group=g cause=new member member=a generation=3 waits_for=[a, b, c, and 1 more]",
+        "12:34:56.007 RebalanceStarted group=g cause=new member member=a generation=3 waits_for=[a, b, c, and 1 more]",
         "12:34:56.007 JoinPhaseCompleted group=g generation=4 protocol_name=x leader=a joined_after_ms=[a:1, b:2]",
         "12:34:56.007 AssignmentFailed group=g generation=4 error=REQUEST_TIMED_OUT",
     ]

@@ -27,7 +27,7 @@ def out(tmp_path: Path) -> Path:
     for batch in range(2):
         move = {"topic": "t", "partition": 0, "old_owner": "", "new_owner": "a"}
         first = {"group_id": "orders", "generation": batch + 1, "ended_ms": 1_000 * batch, "log_ms": 1_000 * batch}
-        put(tmp_path, "rounds", batch, first | {"came": ["a", "b"], "moved": [move]}, first | {"group_id": "other"})
+        put(tmp_path, "rebalances", batch, first | {"came": ["a", "b"], "moved": [move]}, first | {"group_id": "other"})
         put(
             tmp_path, "health", batch, {"group_id": "orders", "at_ms": batch, "verdict": "well", "seconds_behind": 1.25}
         )
@@ -39,7 +39,7 @@ def run(*arguments: str) -> Result:
 
 
 def test_a_table_is_shown_for_eyes(out: Path) -> None:
-    shown = run("show", "rounds", "--out", str(out), "--group", "orders")
+    shown = run("show", "rebalances", "--out", str(out), "--group", "orders")
     assert shown.exit_code == 0
     header, first, second = shown.stdout.splitlines()
     assert header.startswith("ENDED (UTC)  ") and header.split()[2:5] == ["GROUP_ID", "GENERATION", "EVIDENCE"]
@@ -49,11 +49,11 @@ def test_a_table_is_shown_for_eyes(out: Path) -> None:
 
 
 def test_all_columns_are_shown_in_full_when_asked_for(out: Path) -> None:
-    shown = run("show", "rounds", "--out", str(out), "--group", "orders", "--all-columns")
+    shown = run("show", "rebalances", "--out", str(out), "--group", "orders", "--all-columns")
     header, first, _ = shown.stdout.splitlines()
     assert header.replace(" (UTC)", "").split() == [
         column.name.removesuffix("_ms").upper() if column.name in {"began_ms", "ended_ms", "log_ms"} else name
-        for column in TABLES["rounds"].columns
+        for column in TABLES["rebalances"].columns
         for name in [column.name.upper()]
     ]
     assert "a,b" in first
@@ -83,10 +83,10 @@ def test_a_choice_of_columns_fits_and_cuts_words_alone(
     assert set(chosen) <= set(columns)
     assert shown.count("2026-11-16 05:42:04.027") == len(times.keys() & set(chosen))
     assert ("orders" in line) == ("group_id" in chosen)
-    assert ("…" in line) == (name in {"rounds", "ownership", "owners", "generations", "health"})
+    assert ("…" in line) == (name in {"rebalances", "ownership", "owners", "generations", "health"})
 
 
-def test_of_a_round_that_was_observed_the_derived_row_is_left_out_and_that_is_said(tmp_path: Path) -> None:
+def test_of_a_rebalance_that_was_observed_the_derived_row_is_left_out_and_that_is_said(tmp_path: Path) -> None:
     """The same generation, at about the same time; a group that was deleted counts from 1 again."""
 
     def told(evidence: str, generation: int | None, ended_ms: int) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def test_of_a_round_that_was_observed_the_derived_row_is_left_out_and_that_is_sa
 
     put(
         tmp_path,
-        "rounds",
+        "rebalances",
         0,
         told("derived", 1, 1_000),
         told("derived", 1, 10_000_000),
@@ -106,12 +106,12 @@ def test_of_a_round_that_was_observed_the_derived_row_is_left_out_and_that_is_sa
         told("observed", 3, 10_000_300),
         told("derived", 3, 10_000_301) | {"group_id": "other"},
     )
-    both = json.loads(run("show", "rounds", "--out", str(tmp_path), "-o", "json", "--both").stdout)
+    both = json.loads(run("show", "rebalances", "--out", str(tmp_path), "-o", "json", "--both").stdout)
     assert len(both) == 8
-    shown = run("show", "rounds", "--out", str(tmp_path), "-o", "json")
+    shown = run("show", "rebalances", "--out", str(tmp_path), "-o", "json")
     left_out = [row for row in both if row not in json.loads(shown.stdout)]
     assert [(row["evidence"], row["generation"], row["ended_ms"]) for row in left_out] == [("derived", 1, 10_000_000)]
-    assert "without 1 derived rows of rounds that were observed; --both shows them" in shown.stderr
+    assert "without 1 derived rows of rebalances that were observed; --both shows them" in shown.stderr
 
 
 def test_lag_is_in_the_order_of_groups_and_partitions_and_then_of_time(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_lag_is_in_the_order_of_groups_and_partitions_and_then_of_time(tmp_path:
 
 
 def test_a_group_that_is_not_there_is_named_with_those_that_are(out: Path) -> None:
-    shown = run("show", "rounds", "--out", str(out), "--group", "ordres")
+    shown = run("show", "rebalances", "--out", str(out), "--group", "ordres")
     assert (shown.exit_code, shown.stdout) == (1, "")
     assert shown.stderr == "coterie: no rows for group 'ordres'; groups there are: orders, other\n"
 
@@ -141,18 +141,18 @@ def test_a_group_that_has_rows_elsewhere_is_no_mistake(out: Path) -> None:
 
 
 def test_json_has_everything(out: Path) -> None:
-    rows = json.loads(run("show", "rounds", "--out", str(out), "-o", "json").stdout)
+    rows = json.loads(run("show", "rebalances", "--out", str(out), "-o", "json").stdout)
     assert len(rows) == 4
     assert rows[0]["moved"] == [{"topic": "t", "partition": 0, "old_owner": "", "new_owner": "a"}]
-    assert list(rows[0]) == [column.name for column in TABLES["rounds"].columns]
+    assert list(rows[0]) == [column.name for column in TABLES["rebalances"].columns]
 
 
 def test_csv_has_lists_as_json(out: Path) -> None:
-    assert '[""a"", ""b""]' in run("show", "rounds", "--out", str(out), "-o", "csv").stdout
+    assert '[""a"", ""b""]' in run("show", "rebalances", "--out", str(out), "-o", "csv").stdout
 
 
 def test_only_the_latest_are_shown_and_that_is_said(out: Path) -> None:
-    shown = run("show", "rounds", "--out", str(out), "--last", "1", "-o", "json")
+    shown = run("show", "rebalances", "--out", str(out), "--last", "1", "-o", "json")
     assert [row["log_ms"] for row in json.loads(shown.stdout)] == [1_000]
     assert "the last 1 of 4 rows" in shown.stderr
 
@@ -171,7 +171,7 @@ def test_a_table_without_rows_is_no_error(out: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["show", "round"], "did you mean rounds?"),
+        (["show", "rebalance"], "did you mean rebalances?"),
         (["show", "nonsense"], "there are commits, generations"),
         (["show", "skipped", "--group", "g"], "leave --group out"),
         (["groups", "--once", "--follow"], "contradict"),

@@ -104,7 +104,7 @@ class BusyStage(Stage):
         self.told: list[Fact] = []
 
     @property
-    def rounds(self) -> list[object]:  # type: ignore[override]
+    def rebalances(self) -> list[object]:  # type: ignore[override]
         return [fact for fact in self.facts if isinstance(fact, MemberExpired)]
 
     def end(self, *_: object, **__: object) -> None:
@@ -134,4 +134,4 @@ def test_the_demonstration_goes_on_after_the_session_of_a_static_member_expired(
     stage.told = late if is_late else back
     plot = Plot(stage, 1, 2, has_spark=False, present=["static-1"])
     static_deploy(plot)
-    assert (plot.static_rounds, plot.static_expired) == ((1, 1) if is_late else (0, 0))
+    assert (plot.static_rebalances, plot.static_expired) == ((1, 1) if is_late else (0, 0))

@@ -87,12 +87,12 @@ def test_what_the_offsets_topic_does_not_say_is_called_unknown(without_facts: Pa
 def test_both_agree_on_generations_and_on_who_owned_what_next(data: Path, without_facts: Path) -> None:
     (observed, _), (derived, _) = _all_facts(data), _all_facts(without_facts)
     assert stored(observed) == stored(derived) != []
-    rounds = [one for one in fold(observed) if one.outcome is Outcome.STABLE]
+    rebalances = [one for one in fold(observed) if one.outcome is Outcome.STABLE]
     concluded = [one for one in fold(derived) if one.outcome is Outcome.STABLE]
-    assert [(one.generation_id, one.protocol_name, one.leader_id) for one in rounds] == [
+    assert [(one.generation_id, one.protocol_name, one.leader_id) for one in rebalances] == [
         (one.generation_id, one.protocol_name, one.leader_id) for one in concluded
     ]
-    assert [len(one.moves) for one in rounds] == [len(one.moves) for one in concluded]
+    assert [len(one.moves) for one in rebalances] == [len(one.moves) for one in concluded]
     order = [[(one.partition, one.owner) for one in intervals_of(told)] for told in (observed, derived)]
     assert set(order[0]) == set(order[1])
 

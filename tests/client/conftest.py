@@ -18,7 +18,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[coterie.Broker]:
-    """Whose rounds are short, unless a file has one of its own."""
+    """Whose rebalances are short, unless a file has one of its own."""
     with coterie.Broker(settings=QUICK_BROKER) as running:
         yield running
 

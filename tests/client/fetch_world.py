@@ -115,9 +115,9 @@ class World:
         self.now_ms += ms
         self.reader.is_hungry = True
 
-    def run(self, rounds: int = 8) -> None:
+    def run(self, rebalances: int = 8) -> None:
         """Ask and answer until nothing more is wanted (or there is no end to it)."""
-        for _ in range(rounds):
+        for _ in range(rebalances):
             self.wish()
             for one in list(self.under_way):
                 self.answer(one)

@@ -252,7 +252,7 @@ def test_close_from_another_thread_ends_the_poll_and_leaves(broker: coterie.Brok
     consumer.close()
     other.join(60)
     assert [str(error) for error in raised] == ["this consumer was closed by another thread"]
-    assert broker.rounds(topic)[-1].reason == "the consumer is being closed"
+    assert broker.rebalances(topic)[-1].reason == "the consumer is being closed"
 
 
 def test_a_closed_consumer_says_so(broker: coterie.Broker) -> None:

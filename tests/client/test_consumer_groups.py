@@ -101,13 +101,13 @@ def test_a_cooperative_member_keeps_what_it_keeps(broker: coterie.Broker, name: 
 
 
 def test_while_a_cooperative_group_rebalances_records_of_what_stays_come(broker: coterie.Broker, name: str) -> None:
-    """The second member joins and does not poll on, so that the round cannot end."""
+    """The second member joins and does not poll on, so that the rebalance cannot end."""
     fill(broker.bootstrap_servers, name, 2)
     members = Members(broker.bootstrap_servers, name, COOPERATIVE)
     first = members.join()
     members.until_shared(2)
     second = members.join()
-    until(lambda: len(broker.rounds(name)) == 2, second)
+    until(lambda: len(broker.rebalances(name)) == 2, second)
     fill(broker.bootstrap_servers, name, 2, 3, first=1)
     assert len(read(6, first)) == 6
     members.close()
@@ -123,7 +123,7 @@ def test_heartbeats_go_on_while_the_user_works_long(broker: coterie.Broker, name
             read(1, consumer)
             time.sleep(1.0)
             consumer.commit()
-            assert len(strict.rounds(name)) == 1 and consumer.group_metadata().generation_id == 1
+            assert len(strict.rebalances(name)) == 1 and consumer.group_metadata().generation_id == 1
 
 
 def test_who_does_not_poll_in_time_leaves_is_told_why_and_comes_back(broker: coterie.Broker, name: str) -> None:
@@ -135,8 +135,8 @@ def test_who_does_not_poll_in_time_leaves_is_told_why_and_comes_back(broker: cot
     ) as consumer:
         consumer.subscribe(name, heard)
         read(3, consumer)
-        until(lambda: broker.rounds(name)[-1].cause is Cause.MEMBER_LEFT)
-        assert broker.rounds(name)[-1].reason == "consumer poll timeout has expired"
+        until(lambda: broker.rebalances(name)[-1].cause is Cause.MEMBER_LEFT)
+        assert broker.rebalances(name)[-1].reason == "consumer poll timeout has expired"
         with pytest.raises(CommitFailedError, match=r"max\.poll\.interval\.ms|poll"):
             consumer.commit()
         again = read(3, consumer)
@@ -159,7 +159,7 @@ def test_while_the_others_wait_for_its_join_a_member_can_still_commit(broker: co
     members = Members(broker.bootstrap_servers, name, EAGER, enable_auto_commit=False)
     first = members.join()
     read(4, first)
-    until(lambda: len(broker.rounds(name)) == 2, members.join())
+    until(lambda: len(broker.rebalances(name)) == 2, members.join())
     first.commit()
     assert members.until_shared(1, 1) == []
     assert until(lambda: all(one.lag()[one.assignment()[0]] == 0 for one in members.all), *members.all) == []
@@ -175,7 +175,7 @@ def test_a_pattern_finds_topics_that_come_later(broker: coterie.Broker, name: st
         fill(broker.bootstrap_servers, f"another-{name}.c", 1, 1)
         got += read(3 - len(got), consumer)
         assert {one.topic for one in got} == {f"{name}.a", f"{name}.b"}
-        assert broker.rounds(name)[-1].reason == "subscription has changed"
+        assert broker.rebalances(name)[-1].reason == "subscription has changed"
 
 
 def test_partitions_that_are_added_are_shared_out(members: Members, broker: coterie.Broker, name: str) -> None:
@@ -196,13 +196,13 @@ def test_a_static_member_that_restarts_disturbs_nobody(broker: coterie.Broker, n
     members.join()
     second = members.join(group_instance_id="two")
     members.until_shared(2, 2)
-    rounds = len(broker.rounds(name))
+    rebalances = len(broker.rebalances(name))
     had, generation = second.assignment(), second.group_metadata().generation_id
     members.leave(second)
     second = members.join(group_instance_id="two")
     members.until_shared(2, 2)
     assert second.assignment() == had and second.group_metadata().generation_id == generation
-    assert len(broker.rounds(name)) == rounds
+    assert len(broker.rebalances(name)) == rebalances
     twin = members.join(group_instance_id="two")
     with pytest.raises(FencedInstanceError, match=r"group\.instance\.id"):
         until(lambda: False, twin, second)
@@ -216,11 +216,11 @@ def test_close_may_override_who_leaves(broker: coterie.Broker, name: str) -> Non
     members.join(group_instance_id="one")
     members.until_shared(1)
     members.all.pop().close(leave=True)
-    assert broker.rounds(name)[-1].reason == "the consumer is being closed"
+    assert broker.rebalances(name)[-1].reason == "the consumer is being closed"
     members.join()
     members.until_shared(1)
     members.all.pop().close(leave=False)
-    assert broker.rounds(name)[-1].cause is Cause.NEW_MEMBER
+    assert broker.rebalances(name)[-1].cause is Cause.NEW_MEMBER
 
 
 @pytest.mark.parametrize("assignor", [EAGER, COOPERATIVE])
@@ -264,7 +264,7 @@ def test_the_asynchronous_one_does_the_same(run: Run, broker: coterie.Broker, na
             assert await consumer.position((name, 0)) == 3
             async with AsyncConsumer(settings, enable_auto_commit=False) as other:
                 other.subscribe(name)
-                while not other.assignment() or len(heard) < 3:  # the two hear of the round in either order
+                while not other.assignment() or len(heard) < 3:  # the two hear of the rebalance in either order
                     await asyncio.gather(consumer.poll(0.02), other.poll(0.02))
                 assert set((await other.committed()).values()) == {(3, 0, "")}
 

@@ -172,10 +172,10 @@ def test_a_listener_that_raises_when_assigned_loses_nothing(broker: coterie.Brok
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
         assert consumer.assignment() == on(name, 0, 1)
         assert len(read(2, consumer)) == 2
-        assert len(broker.rounds(name)) == 1
+        assert len(broker.rebalances(name)) == 1
 
 
-def test_a_listener_that_raises_when_revoked_does_not_stop_the_round(broker: coterie.Broker, name: str) -> None:
+def test_a_listener_that_raises_when_revoked_does_not_stop_the_rebalance(broker: coterie.Broker, name: str) -> None:
     fill(broker.bootstrap_servers, name, 2)
     with (
         consumer_of(broker.bootstrap_servers, group_id=name) as first,
@@ -224,7 +224,7 @@ def test_a_listener_that_raises_when_the_consumer_closes_is_heard_and_the_consum
         assert peer.offsets_of(name) == {(name, 0): 1}
 
 
-def test_an_interrupt_within_a_listener_reaches_the_caller_and_the_round_goes_on(
+def test_an_interrupt_within_a_listener_reaches_the_caller_and_the_rebalance_goes_on(
     broker: coterie.Broker, name: str
 ) -> None:
     fill(broker.bootstrap_servers, name, 1, 1)

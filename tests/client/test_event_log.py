@@ -51,7 +51,7 @@ def test_joined_assigned_revoked_and_left_are_a_line_each(
     a, b = (consumer_of(broker.bootstrap_servers, group_id=name, client_id=client) for client in ("ann", "bob"))
     a.subscribe(name)
     until(lambda: len(a.assignment()) == 2, a)
-    assert only(caplog, facts.RoundBegan, "ann") == (logging.INFO, f"[{name}/ann] joining the group: subscribed")
+    assert only(caplog, facts.RebalanceBegan, "ann") == (logging.INFO, f"[{name}/ann] joining the group: subscribed")
     member_id = a.group_metadata().member_id
     joined = f"[{name}/ann] joined generation 1 as member {member_id} (leader, assignor range)"
     assert only(caplog, facts.GroupJoined, "ann") == (logging.INFO, joined)

@@ -82,8 +82,8 @@ def test_quick_polls_are_counted_with_the_next_full_one() -> None:
 
 def test_a_rebalance_lasts_from_its_beginning_to_the_assignment_however_often_it_was_tried() -> None:
     measured = ConsumerMetrics()
-    measured.told(facts.RoundBegan(1_000, "g", ""))
-    measured.told(facts.RoundBegan(1_200, "g", "rebalance failed due to UNKNOWN_MEMBER_ID"))
+    measured.told(facts.RebalanceBegan(1_000, "g", ""))
+    measured.told(facts.RebalanceBegan(1_200, "g", "rebalance failed due to UNKNOWN_MEMBER_ID"))
     measured.told(facts.AssignmentTaken(1_500, "g", 1, [], []))
     measured.told(facts.AssignmentTaken(1_600, "g", 1, [], []))
     said = snapshot(CONSUMER_ROWS, measured, 5_500)[COORDINATOR]

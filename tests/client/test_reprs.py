@@ -64,6 +64,6 @@ def test_a_rebalance_is_a_line() -> None:
         with consumer_of(broker.bootstrap_servers, group_id="bar") as consumer:
             consumer.subscribe("t")
             until(lambda: len(consumer.assignment()) == 2, consumer)
-            (first,) = broker.rounds("bar")
+            (first,) = broker.rebalances("bar")
         said = r"<rebalance of bar: new member \(.+\), stable after \d+ ms, generation 1, 2 moved, 0 kept>"
         assert re.fullmatch(said, repr(first)), repr(first)

@@ -362,8 +362,8 @@ class Crew:
             lambda: self.broker.facts.committed(self.group) == ends, f"everything is committed, up to {dict(ends)}"
         )
 
-    def rounds(self) -> int:
-        return len(self.broker.facts.of(self.group, "RoundStarted"))
+    def rebalances(self) -> int:
+        return len(self.broker.facts.of(self.group, "RebalanceStarted"))
 
     def discard(self) -> None:
         for member in self.members:

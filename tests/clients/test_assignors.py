@@ -42,7 +42,7 @@ def test_three_members_share_and_go_on_when_one_leaves(
     topics.fill(places)
     crew.wait_until_settled(places)
     assert [len(member.owned) for member in crew.present] == [3, 3]
-    topics.fill(places)  # a commit that fell into the round failed; with the next record it is made good
+    topics.fill(places)  # a commit that fell into the rebalance failed; with the next record it is made good
     crew.wait_until_committed(topics.ends(places))
 
     (left,) = crew.broker.facts.of(name, "MemberLeft")

@@ -72,7 +72,7 @@ def test_added_partitions_find_an_owner(library: str, crew: Crew, topics: Topics
 
 def test_a_static_member_restarts(crew: Crew, topics: Topics, name: str) -> None:
     """kafka-go has no static members."""
-    test_members.test_a_static_member_restarts_without_a_round("franz-go", crew, topics, name)
+    test_members.test_a_static_member_restarts_without_a_rebalance("franz-go", crew, topics, name)
 
 
 def test_a_pattern_takes_in_later_topics(crew: Crew, topics: Topics, name: str) -> None:

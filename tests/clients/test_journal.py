@@ -16,9 +16,9 @@ def member(name: str, *partitions: int, instance: str | None = None) -> StoredMe
     return StoredMember(f"{name}-id", instance, name, "/127.0.0.1", 1, 1, b"", given)
 
 
-def journal(*rounds: tuple[int, list[StoredMember]]) -> Journal:
+def journal(*rebalances: tuple[int, list[StoredMember]]) -> Journal:
     written = Journal()
-    for at_ms, (generation, members) in enumerate(rounds, start=1):
+    for at_ms, (generation, members) in enumerate(rebalances, start=1):
         written.take(GroupRecord("g", StoredGroup("consumer", generation, "range", members=members)), at_ms)
     return written
 

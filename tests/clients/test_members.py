@@ -53,7 +53,7 @@ def test_a_group_that_was_stopped_goes_on_from_its_commit(library: str, crew: Cr
 
 
 @every_library
-def test_a_static_member_restarts_without_a_round(library: str, crew: Crew, topics: Topics, name: str) -> None:
+def test_a_static_member_restarts_without_a_rebalance(library: str, crew: Crew, topics: Topics, name: str) -> None:
     """KIP-345: the same instance id within the session takes over where the old process stood; nobody else notices."""
     places = topics.create(name, 4)
     topics.fill(places)
@@ -62,7 +62,7 @@ def test_a_static_member_restarts_without_a_round(library: str, crew: Crew, topi
     goes = crew.start(library, instance_id="goes", **told)
     crew.wait_until_settled(places)
     crew.wait_until_committed(topics.ends(places))
-    rounds, generation, owned = crew.rounds(), crew.broker.facts.generation(name), set(goes.owned)
+    rebalances, generation, owned = crew.rebalances(), crew.broker.facts.generation(name), set(goes.owned)
     assigned_before = len(stays.told("assigned"))
     assert len(owned) == 2
 
@@ -72,7 +72,7 @@ def test_a_static_member_restarts_without_a_round(library: str, crew: Crew, topi
     crew.wait_until(lambda: back.read().owned == owned, "the restarted member has what it had")
     crew.wait_until_committed(topics.ends(places))
 
-    assert crew.rounds() == rounds
+    assert crew.rebalances() == rebalances
     assert crew.broker.facts.generation(name) == generation
     (replaced,) = crew.broker.facts.of(name, "MemberReplaced")
     assert replaced["instance_id"] == "goes"
@@ -156,11 +156,11 @@ def test_two_groups_read_one_topic_side_by_side(crew: Crew, second_crew: Crew, t
     second_crew.wait_until_settled(places)
     assert [len(member.owned) for member in crew.members] == [2, 2, 2, 2]
     assert [len(member.owned) for member in second_crew.members] == [4, 4]
-    rounds = second_crew.rounds()
+    rebalances = second_crew.rebalances()
     crew.members[0].leave()
     topics.fill(places)
     crew.wait_until_settled(places)
     for each in (crew, second_crew):
         each.wait_until_committed(topics.ends(places))
         check_laws(each, topics.of(places))
-    assert second_crew.rounds() == rounds
+    assert second_crew.rebalances() == rebalances

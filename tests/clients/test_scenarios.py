@@ -21,10 +21,11 @@ from clients.trial import CASTS, Trial, cooperative_only, everywhere
 pytestmark = pytest.mark.real_time
 
 READS_ON_WITHIN_MS = 10 * PACE_MS
-"""How much longer than its producer who keeps a partition may pause in a round. Records come every PACE_MS, and a read
-adds little to that; ten times that is room for two busy cores. Who waited for the round would pause as long as it."""
-ROUND_MS = 5 * READS_ON_WITHIN_MS
-"""A round that is shorter than this would not tell the two apart."""
+"""How much longer than its producer who keeps a partition may pause in a rebalance. Records come every PACE_MS, and a
+read adds little to that; ten times that is room for two busy cores. Who waited for the rebalance would pause as long as
+it."""
+REBALANCE_MS = 5 * READS_ON_WITHIN_MS
+"""A rebalance that is shorter than this would not tell the two apart."""
 
 
 @pytest.fixture(scope="session")
@@ -148,7 +149,7 @@ def test_who_does_not_poll_in_time_loses_its_partitions_and_comes_back(trial: Tr
 
 
 @everywhere("coterie-ours-cooperative")
-def test_a_static_member_restarts_without_a_round(trial: Trial) -> None:
+def test_a_static_member_restarts_without_a_rebalance(trial: Trial) -> None:
     """KIP-345, and KIP-814 since it leads: the same instance id takes over where the old process stood."""
     trial.told = {"session_timeout_ms": 60_000}
     places = everybody(trial)
@@ -172,7 +173,7 @@ def test_a_static_member_restarts_without_a_round(trial: Trial) -> None:
 
 @everywhere("coterie-ours-cooperative")
 def test_partitions_that_are_added_find_an_owner(trial: Trial) -> None:
-    """M5: whoever leads watches the topics of all, and asks for a round when they have grown."""
+    """M5: whoever leads watches the topics of all, and asks for a rebalance when they have grown."""
     trial.told = {"metadata_max_age_ms": 500}
     places = everybody(trial)
     with trial.stream(places) as stream:
@@ -225,11 +226,12 @@ def test_a_group_outlives_a_restart_of_the_broker(trial: Trial) -> None:
 
 
 @cooperative_only()
-def test_cooperative_members_read_on_what_they_keep_while_a_round_is_open(trial: Trial) -> None:
-    """KIP-429. The round is held open by a member that is busy, and does not hear of it before it polls again.
+def test_cooperative_members_read_on_what_they_keep_while_a_rebalance_is_open(trial: Trial) -> None:
+    """KIP-429. The rebalance is held open by a member that is busy, and does not hear of it before it polls again.
 
     Measured are ours and Java's. Of the others the script stands still, on either broker: librdkafka sends a commit on
-    the connection whose join is parked, so that it waits for the round, and kafka-python does not return from a poll.
+    the connection whose join is parked, so that it waits for the rebalance, and kafka-python does not return from a
+    poll.
     """
     trial.told = {"session_timeout_ms": 30_000, "slow_ms": 15_000}
     places = everybody(trial)
@@ -242,16 +244,16 @@ def test_cooperative_members_read_on_what_they_keep_while_a_round_is_open(trial:
         busy.slow_down()
         (at_work,) = busy.told("busy")
         trial.ours()
-        from_ms, until_ms = trial.round_while(lambda: busy.told("consumed")[-1]["at_ms"] < at_work["at_ms"])
+        from_ms, until_ms = trial.rebalance_while(lambda: busy.told("consumed")[-1]["at_ms"] < at_work["at_ms"])
         trial.crew.wait_until_settled(places)
         trial.wait_until_read_on(places)
-    assert until_ms - from_ms >= ROUND_MS, "the round was too short to tell reading from waiting"
+    assert until_ms - from_ms >= REBALANCE_MS, "the rebalance was too short to tell reading from waiting"
     came = longest_gap_ms(stream.came_at_ms, from_ms, until_ms)
     gaps = {
         f"{member.library} {place[1]}": longest_gap_ms(witness_of(member).read_at_ms(place), from_ms, until_ms)
         for member, place in before
     }
-    measured = f"in a round of {until_ms - from_ms} ms records paused for {came} ms, and who reads them for {gaps}"
+    measured = f"in a rebalance of {until_ms - from_ms} ms records paused for {came} ms, and who reads them for {gaps}"
     print(measured)  # noqa: T201 - pytest -rP shows it
     assert len(gaps) == 2 * len(keeps) and max(gaps.values()) <= came + READS_ON_WITHIN_MS, measured
     trial.finish(places)

@@ -103,7 +103,7 @@ class Trial:
     def finish(self, places: set[Place]) -> None:
         """Nothing comes any more: all is read and committed, the laws were kept, and our members leave in order."""
         self.crew.wait_until_settled(places)
-        self.topics.fill(places, 1)  # a commit that fell into a round failed; with the next record it is made good
+        self.topics.fill(places, 1)  # a commit that fell into a rebalance failed; with the next record it is made good
         self.crew.wait_until_committed(self.topics.ends(places))
         check_laws(self.crew, self.topics.of(places))
         for member in self.crew.present:
@@ -115,13 +115,13 @@ class Trial:
         return AdminClient({"bootstrap.servers": self.broker.bootstrap, "log_level": 0})
 
     def is_preparing(self) -> bool:
-        """A round is open: the broker waits for members to join."""
+        """A rebalance is open: the broker waits for members to join."""
         described = self._admin.describe_consumer_groups([self.name])[self.name].result(SECONDS)
         return bool(described.state.name == "PREPARING_REBALANCING")
 
-    def round_while(self, holds: Callable[[], bool]) -> tuple[int, int]:
-        """From when until when the round that is about to begin was seen open, while `holds`."""
-        self.crew.wait_until(self.is_preparing, "a round is open")
+    def rebalance_while(self, holds: Callable[[], bool]) -> tuple[int, int]:
+        """From when until when the rebalance that is about to begin was seen open, while `holds`."""
+        self.crew.wait_until(self.is_preparing, "a rebalance is open")
         began_ms = ended_ms = _now_ms()
         while holds():
             asked_ms = _now_ms()

@@ -16,7 +16,7 @@ from coterie.facts import (
     GroupEmptied,
     GroupLoaded,
     JoinPhaseCompleted,
-    RoundStarted,
+    RebalanceStarted,
 )
 from coterie.group import Group, Member, State
 from coterie.group.effects import (
@@ -39,7 +39,7 @@ from coterie.stories import World
 __all__ = [
     "check_bookkeeping",
     "check_late_commits",
-    "check_rounds",
+    "check_rebalances",
     "check_timers",
     "check_transitions",
     "check_writes",
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = State
-IN_A_ROUND = (PREPARING, COMPLETING)
+IN_A_REBALANCE = (PREPARING, COMPLETING)
 
 
 def _member_picture(member: Member) -> dict[str, Any]:
@@ -199,11 +199,11 @@ def held_back(shard: Shard) -> list[Token]:
     return [token for token in tokens if token is not None]
 
 
-# --- states, rounds ---------------------------------------------------------------------------------------------------
+# --- states, rebalances -----------------------------------------------------------------------------------------------
 
 _ARROW: dict[type[Fact], tuple[frozenset[State], State]] = {
     GroupCreated: (frozenset({DEAD}), EMPTY),
-    RoundStarted: (frozenset({EMPTY, COMPLETING, STABLE}), PREPARING),
+    RebalanceStarted: (frozenset({EMPTY, COMPLETING, STABLE}), PREPARING),
     JoinPhaseCompleted: (frozenset({PREPARING}), COMPLETING),
     AssignmentStored: (frozenset({COMPLETING}), STABLE),
     GroupEmptied: (frozenset({PREPARING}), EMPTY),
@@ -227,22 +227,22 @@ def check_transitions(states: dict[str, State], facts: Iterable[Fact], shard: Sh
         assert states.get(group_id, DEAD) is (group.state if group else DEAD), f"nobody told how {group_id} got there"
 
 
-def check_rounds(ledger: Ledger, facts: Iterable[Fact], shard: Shard, vanished: Container[str]) -> None:
-    """Every round has a cause; one runs at a time, exactly while the group is in one; none is forgotten.
+def check_rebalances(ledger: Ledger, facts: Iterable[Fact], shard: Shard, vanished: Container[str]) -> None:
+    """Every rebalance has a cause; one runs at a time, exactly while the group is in one; none is forgotten.
 
-    Of a group that vanished in a crash nobody can tell that its round is over.
+    Of a group that vanished in a crash nobody can tell that its rebalance is over.
     """
-    started = Counter(fact.group_id for fact in facts if isinstance(fact, RoundStarted))
+    started = Counter(fact.group_id for fact in facts if isinstance(fact, RebalanceStarted))
     for group_id, count in started.items():
-        rounds = ledger.rounds_of(group_id)
-        assert len(rounds) == count
-        assert all(one.cause for one in rounds)
-        for one, following in pairwise(rounds):
+        rebalances = ledger.rebalances_of(group_id)
+        assert len(rebalances) == count
+        assert all(one.cause for one in rebalances)
+        for one, following in pairwise(rebalances):
             assert one.outcome is not Outcome.RUNNING and one.ended_ms is not None
             assert one.began_ms <= one.ended_ms <= following.began_ms
         group = shard.groups.get(group_id)
         if group is not None or group_id not in vanished:
-            assert (rounds[-1].outcome is Outcome.RUNNING) == (group is not None and group.state in IN_A_ROUND)
+            assert (rebalances[-1].outcome is Outcome.RUNNING) == (group is not None and group.state in IN_A_REBALANCE)
 
 
 # --- the log ----------------------------------------------------------------------------------------------------------
@@ -264,8 +264,8 @@ def durable_part(group: Group) -> dict[str, Any]:
         "protocol": group.protocol_name,
         "leader": group.leader_id,
         "static": group.static,
-        # A static member that came back without a round counts with what it subscribed to in the last one (rule 24),
-        # but only what it subscribes to now is written.
+        # A static member that came back without a rebalance counts with what it subscribed to in the last one (rule
+        # 24), but only what it subscribes to now is written.
         "subscribed": None if group.static else group.subscribed_topics,
         # Of a Stable group the record tells when its join phase ended; a simple group has no record.
         "since": group.state_timestamp_ms if group.state is EMPTY and group.protocol_type else None,
@@ -288,8 +288,8 @@ def durable_part(group: Group) -> dict[str, Any]:
 def same_as_far_as_c4(live: Group, replayed: Group | None, *, record_lost: bool = False) -> None:
     """C4: offsets, committed and pending, always; the rest of a group that is Stable or Empty.
 
-    A group in a round comes back at its last persisted generation. `record_lost`: a record of the group could not be
-    written (of its birth, that it is empty, its end, a static member's id), and then an older one comes back.
+    A group in a rebalance comes back at its last persisted generation. `record_lost`: a record of the group could not
+    be written (of its birth, that it is empty, its end, a static member's id), and then an older one comes back.
     """
     if replayed is None:
         assert record_lost or not live.is_in_log, "the log has forgotten the group"
@@ -299,7 +299,7 @@ def same_as_far_as_c4(live: Group, replayed: Group | None, *, record_lost: bool 
     assert replayed.state is (STABLE if replayed.members else EMPTY)
     if record_lost:
         return
-    if live.state in IN_A_ROUND:
+    if live.state in IN_A_REBALANCE:
         assert replayed.generation_id <= live.generation_id
         assert replayed.members or not replayed.leader_id
         return

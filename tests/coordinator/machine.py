@@ -12,11 +12,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from coordinator.checks import (
     COMPLETING,
     EMPTY,
-    IN_A_ROUND,
+    IN_A_REBALANCE,
     PREPARING,
     check_bookkeeping,
     check_late_commits,
-    check_rounds,
+    check_rebalances,
     check_timers,
     check_writes,
     replayed,
@@ -178,7 +178,7 @@ class GroupMachine(Clients, RuleBasedStateMachine):
         """Everybody does what clients do: until all have joined, or the followers synced, or the leader too."""
         for _ in range(4):
             group = self.world.group(group_id)
-            if group is None or group.state not in IN_A_ROUND:
+            if group is None or group.state not in IN_A_REBALANCE:
                 return
             for client in self.clients:
                 member = group.members.get(client.member_id) if client.group_id == group_id else None
@@ -338,7 +338,7 @@ class GroupMachine(Clients, RuleBasedStateMachine):
         check_writes(self.world.shard)
         check_timers(self.world.shard)
         check_late_commits(self.world.shard, self.world.now_ms)
-        check_rounds(self.world.ledger, self.world.facts, self.world.shard, self.vanished)
+        check_rebalances(self.world.ledger, self.world.facts, self.world.shard, self.vanished)
 
     @invariant()
     def the_generation_never_goes_back(self) -> None:
@@ -367,7 +367,7 @@ class GroupMachine(Clients, RuleBasedStateMachine):
             same_as_far_as_c4(group, comes_back.get(group_id), record_lost=self.lacks_a_record(group_id))
 
     def teardown(self) -> None:
-        """Let everything end: nobody waits for ever, no timer stays behind, no round goes on."""
+        """Let everything end: nobody waits for ever, no timer stays behind, no rebalance goes on."""
         self.disk_slows_or_speeds_up(holds=False)
         shard = self.world.shard
         for _ in range(20_000):

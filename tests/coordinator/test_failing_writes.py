@@ -92,7 +92,7 @@ def test_if_neither_deletion_nor_rebirth_is_written_the_name_is_not_lost(quick: 
 
 
 def test_the_death_of_a_group_is_told_before_the_birth_of_the_next(quick: Story) -> None:
-    """Else the ledger would end a round of the new group with the old one."""
+    """Else the ledger would end a rebalance of the new group with the old one."""
     a = quick.stable("a")[0]
     a.leaves().member_id = ""
     quick.hold_writes()
@@ -102,7 +102,7 @@ def test_the_death_of_a_group_is_told_before_the_birth_of_the_next(quick: Story)
     a.joins()
     lives = [type(fact) for fact in quick.world.facts if isinstance(fact, GroupCreated | GroupDied)]
     assert lives == [GroupCreated, GroupDied, GroupCreated]
-    assert quick.state is State.PREPARING_REBALANCE and quick.rounds[-1].outcome is Outcome.RUNNING
+    assert quick.state is State.PREPARING_REBALANCE and quick.rebalances[-1].outcome is Outcome.RUNNING
 
 
 def test_a_group_that_is_being_deleted_when_its_coordinator_moves_is_read_back(quick: Story) -> None:
@@ -172,7 +172,7 @@ def test_a_phase_that_can_only_wait_does_not_spin_on_a_timeout_of_nothing(quick:
 # --- the ledger -------------------------------------------------------------------------------------------------------
 
 
-def test_a_round_that_died_with_its_coordinator_ends_when_the_group_is_founded_again(quick: Story) -> None:
+def test_a_rebalance_that_died_with_its_coordinator_ends_when_the_group_is_founded_again(quick: Story) -> None:
     """Nothing of the group was in the log, so that nobody could tell before."""
     quick.hold_writes()
     quick.member("a").enters()
@@ -180,7 +180,7 @@ def test_a_round_that_died_with_its_coordinator_ends_when_the_group_is_founded_a
     assert quick.world.group("g") is None
     quick.member("a").member_id = ""
     quick.member("a").joins(expect="MEMBER_ID_REQUIRED")
-    assert [one.outcome for one in quick.rounds] == [Outcome.LOST]
+    assert [one.outcome for one in quick.rebalances] == [Outcome.LOST]
 
 
 def test_a_heartbeat_is_answered_at_once_even_while_its_group_is_being_deleted(quick: Story) -> None:

@@ -95,7 +95,7 @@ def test_what_is_armed_while_others_ring_rings_too_if_its_time_has_come() -> Non
 
 
 def test_ten_thousand_members_that_come_and_go_leave_a_small_heap() -> None:
-    """Each comes with five minutes (rule 9), has ten seconds from its first round on, and leaves."""
+    """Each comes with five minutes (rule 9), has ten seconds from its first rebalance on, and leaves."""
     timers: Timers[Hashable] = Timers()
     for member in range(10_000):
         timers.arm(member, member + 300_000, member)

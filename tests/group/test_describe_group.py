@@ -37,7 +37,7 @@ def test_protocol_and_metadata_show_only_while_stable_and_assignments_always(gro
     completing = describe(group)
     assert {m.assignment for m in completing.members} == {b"a", b"b"}
     group.member("c").joins(old=True)
-    assert {m.assignment for m in describe(group).members} == {b""}  # after a round from Completing
+    assert {m.assignment for m in describe(group).members} == {b""}  # after a rebalance from Completing
 
 
 def test_members_are_described_in_map_order(group: Story) -> None:

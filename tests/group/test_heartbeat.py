@@ -1,4 +1,4 @@
-"""Rules 14, 15: a heartbeat moves a deadline, and is how a member hears of a round."""
+"""Rules 14, 15: a heartbeat moves a deadline, and is how a member hears of a rebalance."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_empty_group_id_is_refused() -> None:
     Story(group_id="").member("a").beats(expect="INVALID_GROUP_ID")
 
 
-def test_a_member_hears_of_a_round_by_its_heartbeat(group: Story) -> None:
+def test_a_member_hears_of_a_rebalance_by_its_heartbeat(group: Story) -> None:
     """Rule 15: nothing is pushed; and in Completing it is told nothing special."""
     a, b = group.stable("a", "b")
     a.joins()

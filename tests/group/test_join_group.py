@@ -77,7 +77,7 @@ def test_a_full_group_turns_away_even_a_static_member_that_comes_back() -> None:
     story.member("a").joins(id="", expect="GROUP_MAX_SIZE_REACHED")
 
 
-def test_while_a_round_prepares_the_last_to_rejoin_are_dropped() -> None:
+def test_while_a_rebalance_prepares_the_last_to_rejoin_are_dropped() -> None:
     """Rule 1: as many parked joins as the limit; a known member that comes too late is removed."""
     story = Story(group_max_size=2)
     a, b = story.stable("a", "b")
@@ -180,15 +180,15 @@ def test_a_pending_id_is_no_member_yet(group: Story) -> None:
 
 
 def test_a_pending_id_is_added_in_any_state(group: Story) -> None:
-    """Rule 3: its rejoin starts the round that its id alone did not."""
+    """Rule 3: its rejoin starts the rebalance that its id alone did not."""
     group.stable("a")
     b = group.member("b").joins()
     group.expect(state=State.STABLE)
     b.joins(reason="scaling out", expect=PARKED)
     group.expect(state=State.PREPARING_REBALANCE)
-    assert group.rounds[-1].cause is Cause.NEW_MEMBER
-    assert group.rounds[-1].culprit == b.member_id
-    assert group.rounds[-1].reason == "scaling out"
+    assert group.rebalances[-1].cause is Cause.NEW_MEMBER
+    assert group.rebalances[-1].culprit == b.member_id
+    assert group.rebalances[-1].reason == "scaling out"
 
 
 def test_a_pending_id_that_comes_back_as_a_static_member_is_unknown(group: Story) -> None:
@@ -201,7 +201,7 @@ def test_a_pending_id_that_comes_back_as_a_static_member_is_unknown(group: Story
 
 
 def test_an_unchanged_rejoin_of_a_follower_repeats_its_answer_and_changes_nothing(group: Story) -> None:
-    """Section 2: not the timeouts, not the session timer, no round."""
+    """Section 2: not the timeouts, not the session timer, no rebalance."""
     a, b = group.stable("a", "b", session=10_000)
     follower = b if group.group.leader_id == a.member_id else a
     member = group.group.members[follower.member_id]
@@ -213,13 +213,13 @@ def test_an_unchanged_rejoin_of_a_follower_repeats_its_answer_and_changes_nothin
     group.expect(state=State.STABLE, generation=1)
 
 
-def test_a_rejoin_of_the_leader_starts_a_round_even_if_nothing_changed(group: Story) -> None:
+def test_a_rejoin_of_the_leader_starts_a_rebalance_even_if_nothing_changed(group: Story) -> None:
     """Section 2: its way to say that topics have changed."""
     a, _ = group.stable("a", "b")
     a.joins(reason="cached metadata has changed", expect=PARKED)
     group.expect(state=State.PREPARING_REBALANCE)
-    assert group.rounds[-1].cause is Cause.LEADER_REJOINED
-    assert group.rounds[-1].reason == "cached metadata has changed"
+    assert group.rebalances[-1].cause is Cause.LEADER_REJOINED
+    assert group.rebalances[-1].reason == "cached metadata has changed"
 
 
 def test_in_completing_the_current_answer_is_repeated_to_the_leader_with_members(quick: Story) -> None:
@@ -244,7 +244,7 @@ def test_protocols_are_the_same_only_in_names_bytes_and_order(group: Story, chan
     follower = b if group.group.leader_id == a.member_id else a
     follower.joins(protocols=changed, expect=PARKED)
     group.expect(state=State.PREPARING_REBALANCE)
-    assert group.rounds[-1].cause is Cause.PROTOCOLS_CHANGED
+    assert group.rebalances[-1].cause is Cause.PROTOCOLS_CHANGED
 
 
 def test_a_join_again_takes_over_the_parked_place(group: Story) -> None:
@@ -259,7 +259,7 @@ def test_a_join_again_takes_over_the_parked_place(group: Story) -> None:
 # --- static members (rules 18, 19) ------------------------------------------------------------------------------------
 
 
-def test_a_static_member_comes_back_to_a_stable_group_without_a_round(group: Story) -> None:
+def test_a_static_member_comes_back_to_a_stable_group_without_a_rebalance(group: Story) -> None:
     """Rules 18, 19: its place and assignment go to the new id; the old one is fenced."""
     _a, _b = group.stable("a", "b", instance=None)
     group.advance(ms=0)
@@ -276,7 +276,7 @@ def test_a_static_member_comes_back_to_a_stable_group_without_a_round(group: Sto
     c.beats(id=old_id, instance=None, expect="UNKNOWN_MEMBER_ID")
     c.beats(instance="other", expect="UNKNOWN_MEMBER_ID")
     c.beats(instance=None, expect="ok")
-    assert len(group.rounds) == 2
+    assert len(group.rebalances) == 2
 
 
 def test_a_returning_static_leader_leads_and_may_skip_the_assignment(group: Story) -> None:
@@ -296,7 +296,7 @@ def test_below_version_9_a_returning_static_leader_is_told_the_old_leader(group:
     assert group.group.leader_id == a.member_id
 
 
-def test_changed_metadata_of_a_returning_static_member_starts_no_round(group: Story) -> None:
+def test_changed_metadata_of_a_returning_static_member_starts_no_rebalance(group: Story) -> None:
     """Rule 19: only the name of the selected protocol counts; the new bytes show in Describe."""
     (a,) = group.stable("a", instance="i")
     a.joins(id="", topics=("t", "u"), expect="leads gen 1 skip")
@@ -306,15 +306,15 @@ def test_changed_metadata_of_a_returning_static_member_starts_no_round(group: St
     assert member.assignment == b"a"
 
 
-def test_a_returning_static_member_that_changes_the_vote_starts_a_round(group: Story) -> None:
+def test_a_returning_static_member_that_changes_the_vote_starts_a_rebalance(group: Story) -> None:
     """Rule 19."""
     (a,) = group.stable("a", instance="i", protocols=("range", "sticky"))
     a.joins(id="", protocols=("sticky", "range"))
     group.expect(state=State.COMPLETING_REBALANCE, generation=2)
-    assert group.rounds[-1].cause is Cause.STATIC_MEMBER_CHANGED_VOTE
+    assert group.rebalances[-1].cause is Cause.STATIC_MEMBER_CHANGED_VOTE
 
 
-def test_a_static_member_that_comes_back_while_completing_starts_a_round(group: Story) -> None:
+def test_a_static_member_that_comes_back_while_completing_starts_a_rebalance(group: Story) -> None:
     """Rule 19, KAFKA-9801; rule 18: the old id's parked sync is answered FENCED_INSTANCE_ID."""
     a = group.member("a").joins(instance="i")
     b = group.member("b").joins(instance="j")
@@ -324,7 +324,7 @@ def test_a_static_member_that_comes_back_while_completing_starts_a_round(group: 
     follower.joins(id="")
     assert group.steps[-1].hears == "FENCED_INSTANCE_ID"  # its sync; the new join is parked
     group.expect(state=State.PREPARING_REBALANCE)
-    assert group.rounds[-1].cause is Cause.STATIC_MEMBER_REPLACED
+    assert group.rebalances[-1].cause is Cause.STATIC_MEMBER_REPLACED
 
 
 def test_a_static_member_that_comes_back_while_preparing_is_parked_like_any_join(group: Story) -> None:
@@ -366,7 +366,7 @@ def test_a_failed_write_gives_a_static_member_its_old_id_back(group: Story) -> N
     a.beats(expect="ok")
 
 
-def test_a_round_that_begins_while_a_static_id_is_written_takes_the_join_along(group: Story) -> None:
+def test_a_rebalance_that_begins_while_a_static_id_is_written_takes_the_join_along(group: Story) -> None:
     """Rule 11's second look, for rule 19's write."""
     (a,) = group.stable("a", instance="i")
     group.hold_writes()

@@ -1,4 +1,4 @@
-"""Rules 4-8, 10: what a round waits for, how long, and what comes out of it."""
+"""Rules 4-8, 10: what a rebalance waits for, how long, and what comes out of it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def test_the_deadline_is_the_largest_rebalance_timeout_fixed_at_the_start(group:
     group.advance(ms=1)
     group.expect(state=State.COMPLETING_REBALANCE, members=["a", "c"])
     group.told(MemberMissedJoin, member_id="b")
-    assert group.rounds[-1].dropped == {b.member_id: "did not join in time"}
-    assert group.rounds[-1].waits_for == [b.member_id]
+    assert group.rebalances[-1].dropped == {b.member_id: "did not join in time"}
+    assert group.rebalances[-1].waits_for == [b.member_id]
 
 
 def test_a_pending_id_keeps_the_phase_open_but_not_past_the_deadline(group: Story) -> None:
@@ -131,7 +131,7 @@ def test_if_only_static_members_are_left_and_none_rejoined_the_phase_waits_again
     a = group.member("a").joins(instance="i", session=900_000, rebalance=10_000)
     b = group.member("b").joins(session=6_000, rebalance=10_000, old=True)
     group.settle()
-    group.advance(ms=6_000)  # b goes silent: a round starts, and a does not come
+    group.advance(ms=6_000)  # b goes silent: a rebalance starts, and a does not come
     group.expect(state=State.PREPARING_REBALANCE, members=["a"], generation=1)
     group.advance(ms=10_000)
     group.told(JoinPhaseStuck)
@@ -234,8 +234,8 @@ def test_an_expiry_while_preparing_re_checks_the_phase(group: Story) -> None:
     a.joins()
     group.advance(ms=6_000)
     group.expect(state=State.COMPLETING_REBALANCE, members=["a"])
-    assert group.rounds[-1].cause is Cause.LEADER_REJOINED
-    assert group.rounds[-1].dropped == {b.member_id: "session expired"}
+    assert group.rebalances[-1].cause is Cause.LEADER_REJOINED
+    assert group.rebalances[-1].dropped == {b.member_id: "session expired"}
 
 
 def test_a_leaving_member_has_its_parked_join_answered_first(group: Story) -> None:

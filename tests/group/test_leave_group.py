@@ -17,12 +17,12 @@ def leave(story: Story, *members: LeavingMember) -> LeftGroup:
     return answer
 
 
-def test_a_leave_starts_a_round_that_names_the_member_and_its_reason(group: Story) -> None:
+def test_a_leave_starts_a_rebalance_that_names_the_member_and_its_reason(group: Story) -> None:
     """Rules 12 (causes), 16; KIP-800."""
     a, b = group.stable("a", "b")
     b.leaves(reason="the consumer is being closed", expect="ok")
     group.expect(state=State.PREPARING_REBALANCE, members=["a"])
-    last = group.rounds[-1]
+    last = group.rebalances[-1]
     assert (last.cause, last.culprit, last.reason) == (
         Cause.MEMBER_LEFT,
         b.member_id,
@@ -32,10 +32,10 @@ def test_a_leave_starts_a_round_that_names_the_member_and_its_reason(group: Stor
     a.joins(expect="leads gen 2")
 
 
-def test_a_batch_is_answered_entry_by_entry_with_one_round_for_all(group: Story) -> None:
+def test_a_batch_is_answered_entry_by_entry_with_one_rebalance_for_all(group: Story) -> None:
     """Rule 16: in request order, with the ids of the request; a second entry for the same member is unknown."""
     a, b, c = group.stable("a", "b", "c")
-    rounds = len(group.rounds)
+    rebalances = len(group.rebalances)
     answer = leave(
         group,
         LeavingMember(b.member_id),
@@ -52,8 +52,8 @@ def test_a_batch_is_answered_entry_by_entry_with_one_round_for_all(group: Story)
         LeftMember(b.member_id, None, ErrorCode.UNKNOWN_MEMBER_ID),
         LeftMember("", None, ErrorCode.UNKNOWN_MEMBER_ID),
     ]
-    assert len(group.rounds) == rounds + 1
-    assert group.rounds[-1].culprit == b.member_id  # the first that could leave
+    assert len(group.rebalances) == rebalances + 1
+    assert group.rebalances[-1].culprit == b.member_id  # the first that could leave
     group.expect(members=["a"])
     assert a.member_id == group.group.leader_id
 
@@ -98,13 +98,13 @@ def test_an_empty_list_and_an_absent_group(group: Story) -> None:
     assert leave(empty_id, LeavingMember("a")).error is ErrorCode.INVALID_GROUP_ID
 
 
-def test_the_leave_of_a_pending_id_starts_a_round_in_stable(group: Story) -> None:
+def test_the_leave_of_a_pending_id_starts_a_rebalance_in_stable(group: Story) -> None:
     """Rule 3: and re-checks a join phase."""
     (a,) = group.stable("a")
     b = group.member("b").joins()
     b.leaves(expect="ok")
     group.expect(state=State.PREPARING_REBALANCE)
-    assert group.rounds[-1].cause is Cause.PENDING_MEMBER_LEFT
+    assert group.rebalances[-1].cause is Cause.PENDING_MEMBER_LEFT
     c = group.member("c").joins()
     a.joins()
     group.expect(state=State.PREPARING_REBALANCE)

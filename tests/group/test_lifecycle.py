@@ -20,7 +20,7 @@ def test_losing_a_partition_answers_whoever_waits(group: Story) -> None:
     group.told(GroupDied)
 
 
-def test_parked_syncs_are_answered_too_and_the_half_written_round_is_forgotten(group: Story) -> None:
+def test_parked_syncs_are_answered_too_and_the_half_written_rebalance_is_forgotten(group: Story) -> None:
     """C4: one that died in its first Completing is Empty at generation 0."""
     a = group.member("a").enters()
     b = group.member("b").enters()
@@ -34,7 +34,7 @@ def test_parked_syncs_are_answered_too_and_the_half_written_round_is_forgotten(g
 
 
 def test_a_group_that_was_preparing_is_stable_again_at_its_last_generation(group: Story) -> None:
-    """C4: pending ids, parked requests and the unfinished round do not come back."""
+    """C4: pending ids, parked requests and the unfinished rebalance do not come back."""
     a, b = group.stable("a", "b")
     group.member("c").joins(expect="MEMBER_ID_REQUIRED")
     a.joins()
@@ -70,8 +70,8 @@ def test_every_member_has_a_fresh_session_and_the_ledger_knows_who_never_came_ba
     group.advance(ms=1)
     group.expect(state=State.PREPARING_REBALANCE, members=["a"])
     group.told(MemberExpired, member_id="b", never_heard=True)
-    assert group.rounds[-1].cause is Cause.COORDINATOR_MOVED
-    assert group.rounds[-1].culprit == b.member_id
+    assert group.rebalances[-1].cause is Cause.COORDINATOR_MOVED
+    assert group.rebalances[-1].culprit == b.member_id
 
 
 def test_after_loading_the_first_unchanged_join_with_several_protocols_counts_as_changed(group: Story) -> None:
@@ -81,7 +81,7 @@ def test_after_loading_the_first_unchanged_join_with_several_protocols_counts_as
     follower = b if group.group.leader_id == a.member_id else a
     follower.joins(expect=PARKED)
     group.expect(state=State.PREPARING_REBALANCE)
-    assert group.rounds[-1].cause is Cause.COORDINATOR_MOVED
+    assert group.rebalances[-1].cause is Cause.COORDINATOR_MOVED
 
 
 def test_after_loading_an_unchanged_join_with_one_protocol_is_unchanged(group: Story) -> None:
@@ -92,13 +92,13 @@ def test_after_loading_an_unchanged_join_with_one_protocol_is_unchanged(group: S
     follower.joins(expect="follows gen 1")
 
 
-def test_a_group_over_the_limit_is_sent_into_a_round_at_load(group: Story) -> None:
+def test_a_group_over_the_limit_is_sent_into_a_rebalance_at_load(group: Story) -> None:
     """C4: so that its members can commit before some are dropped."""
     a, b = group.stable("a", "b")
     group.world.settings = Story(group_max_size=1).world.settings
     group.crash()
     group.expect(state=State.PREPARING_REBALANCE, members=["a", "b"])
-    assert group.rounds[-1].cause is Cause.OVER_SIZE_AT_LOAD
+    assert group.rebalances[-1].cause is Cause.OVER_SIZE_AT_LOAD
     a.commits({"t:0": 1}, expect="ok")
     a.joins(expect=PARKED)
     b.joins(expect="GROUP_MAX_SIZE_REACHED")

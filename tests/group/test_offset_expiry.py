@@ -70,7 +70,7 @@ def test_nothing_expires_in_a_stable_group_of_another_type(story: Story) -> None
     a.fetches(expect="old:0=2")
 
 
-def test_nothing_expires_while_a_round_prepares(story: Story) -> None:
+def test_nothing_expires_while_a_rebalance_prepares(story: Story) -> None:
     """Rule 23: who will read what is being settled."""
     a, b = story.stable("a", "b", session=1_800_000, rebalance=600 * MINUTE)
     a.commits({"old:0": 2})

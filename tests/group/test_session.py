@@ -16,8 +16,8 @@ def test_a_silent_member_is_removed_and_the_ledger_names_it(group: Story) -> Non
     group.expect(state=State.PREPARING_REBALANCE, members=["a"])
     group.told(MemberExpired, member_id="b", never_heard=False)
     a.beats(expect="REBALANCE_IN_PROGRESS")
-    assert group.rounds[-1].cause is Cause.SESSION_EXPIRED
-    assert group.rounds[-1].culprit == b.member_id
+    assert group.rebalances[-1].cause is Cause.SESSION_EXPIRED
+    assert group.rebalances[-1].culprit == b.member_id
 
 
 def test_heartbeats_keep_a_member_for_as_long_as_they_come(group: Story) -> None:
@@ -29,7 +29,7 @@ def test_heartbeats_keep_a_member_for_as_long_as_they_come(group: Story) -> None
     group.expect(state=State.STABLE, generation=1)
 
 
-def test_an_expiry_while_completing_starts_a_round(group: Story) -> None:
+def test_an_expiry_while_completing_starts_a_rebalance(group: Story) -> None:
     """Rule 14."""
     a = group.member("a").enters(session=6_000)
     b = group.member("b").enters(session=6_000)

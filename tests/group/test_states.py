@@ -13,7 +13,7 @@ import pytest
 
 import coterie.group
 from coterie.errors import ErrorCode, IllegalTransitionError
-from coterie.facts import GroupCreated, MemberReplaced, RoundStarted
+from coterie.facts import GroupCreated, MemberReplaced, RebalanceStarted
 from coterie.group import Group, GroupSettings, State
 from coterie.group.states import NEXT, TABLES, Answer, Do, enter, resume
 from coterie.messages import OffsetDelete
@@ -21,7 +21,7 @@ from coterie.stories import PARKED, Story
 
 
 def story_in(state: State, kind: str = "consumer") -> Story:
-    """Members lead, other and idle; the last two have not been heard of since the round began."""
+    """Members lead, other and idle; the last two have not been heard of since the rebalance began."""
     story = Story(group_max_size=10)
     if state is State.DEAD:
         for name in ("lead", "other", "idle"):
@@ -83,8 +83,8 @@ def _id(story: Story, name: str) -> str:
     return story.actors[name].member_id or "an-id-of-old"
 
 
-def rounds(story: Story) -> int:
-    return sum(isinstance(fact, RoundStarted) for fact in story.world.facts)
+def rebalances(story: Story) -> int:
+    return sum(isinstance(fact, RebalanceStarted) for fact in story.world.facts)
 
 
 @pytest.mark.parametrize(
@@ -94,14 +94,14 @@ def test_every_cell_does_what_the_table_says(request_name: str, state: State) ->
     """Section 2, cell by cell."""
     what: Answer = TABLES[request_name][state]
     story = story_in(state)
-    before, generation = rounds(story), story.group.generation_id
+    before, generation = rebalances(story), story.group.generation_id
     heard = ASK[request_name](story)
     said = heard if isinstance(heard, str) else _said(story)
-    started = rounds(story) - before
+    started = rebalances(story) - before
     if isinstance(what, ErrorCode):
         assert said == (what.name if what else "ok")
         assert (story.state, started, story.group.generation_id) == (state, 0, generation)
-    elif what is Do.START_ROUND:
+    elif what is Do.START_REBALANCE:
         assert started == 1
     elif what is Do.PARK:
         assert (started, story.state) == (0, State.PREPARING_REBALANCE)

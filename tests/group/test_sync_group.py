@@ -108,7 +108,7 @@ def test_a_sync_without_protocol_is_refused_even_before_its_group_id() -> None:
     story.member("a").syncs(expect="INVALID_GROUP_ID")
 
 
-def test_a_failed_write_is_heard_by_all_and_starts_a_round(group: Story) -> None:
+def test_a_failed_write_is_heard_by_all_and_starts_a_rebalance(group: Story) -> None:
     """Rule 11: assignments are cleared, the error is mapped."""
     a, b = completing(group, "a", "b")
     group.hold_writes()
@@ -118,7 +118,7 @@ def test_a_failed_write_is_heard_by_all_and_starts_a_round(group: Story) -> None
     assert group.steps[-1].hears == "a: COORDINATOR_NOT_AVAILABLE, b: COORDINATOR_NOT_AVAILABLE"
     group.expect(state=State.PREPARING_REBALANCE)
     assert all(m.assignment == b"" for m in group.group.members.values())
-    assert group.rounds[-1].cause is Cause.WRITE_FAILED
+    assert group.rebalances[-1].cause is Cause.WRITE_FAILED
     group.told(AssignmentFailed, error=ErrorCode.NOT_ENOUGH_REPLICAS)
 
 
@@ -150,7 +150,7 @@ def test_a_group_that_outgrows_the_largest_record_is_told_so() -> None:
     story = Story(max_record_bytes=1_000)
     (a,) = completing(story, "a")
     a.syncs({"a": bytes(1_000)}, expect="UNKNOWN_SERVER_ERROR")
-    assert story.rounds[-1].cause is Cause.WRITE_FAILED
+    assert story.rebalances[-1].cause is Cause.WRITE_FAILED
 
 
 def test_state_and_generation_are_looked_at_again_when_the_write_ends(group: Story) -> None:
@@ -197,8 +197,8 @@ def test_whoever_does_not_sync_in_time_is_removed_though_it_heartbeats(group: St
     group.advance(ms=1)
     group.expect(state=State.PREPARING_REBALANCE, members=["a"])
     group.told(MemberMissedSync, member_id="b")
-    assert group.rounds[-1].cause is Cause.SYNC_TIMEOUT
-    assert group.rounds[-1].culprit == b.member_id
+    assert group.rebalances[-1].cause is Cause.SYNC_TIMEOUT
+    assert group.rebalances[-1].culprit == b.member_id
 
 
 def test_the_sync_timeout_also_hits_static_members_and_a_completing_group(group: Story) -> None:
@@ -220,10 +220,10 @@ def test_once_everybody_has_synced_the_timeout_does_nothing(group: Story) -> Non
     group.expect(state=State.STABLE, generation=1)
 
 
-# --- a round from Completing (rule 13) --------------------------------------------------------------------------------
+# --- a rebalance from Completing (rule 13) ----------------------------------------------------------------------------
 
 
-def test_a_round_from_completing_sends_waiting_syncs_back_and_clears_assignments(group: Story) -> None:
+def test_a_rebalance_from_completing_sends_waiting_syncs_back_and_clears_assignments(group: Story) -> None:
     """Rule 13."""
     a, b = group.stable("a", "b")
     a.joins()

@@ -143,7 +143,7 @@ def test_a_group_goes_to_a_broker_by_hash_and_only_those_of_a_broker_that_goes_m
     assert all(of_two[group] == broker for group, broker in of_three.items() if broker != "2")
 
 
-def test_a_broker_that_is_not_the_coordinator_costs_no_round() -> None:
+def test_a_broker_that_is_not_the_coordinator_costs_no_rebalance() -> None:
     bench = settled(2, brokers=3)
     who, before = coordinator(bench)[0], generation(bench)
     other = next(bench.actors[name] for name in ("b1", "b2", "b3") if bench.actors[name] is not who)

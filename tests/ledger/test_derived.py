@@ -33,7 +33,7 @@ def told(*values: StoredGroup | None) -> list[Fact]:
     return list(derived_facts((number * 10, GroupRecord("g", value)) for number, value in enumerate(values)))
 
 
-def test_a_round_is_the_difference_of_two_records() -> None:
+def test_a_rebalance_is_the_difference_of_two_records() -> None:
     first, second, third = fold(
         told(stored(1, {"a": [0, 1]}), stored(2, {"a": [0], "b": [1]}), stored(3, {"b": [1, 0]}))
     )
@@ -43,10 +43,10 @@ def test_a_round_is_the_difference_of_two_records() -> None:
     assert [(move.partition, move.old_owner, move.new_owner) for move in third.moves] == [(("t", 0), "a", "b")]
 
 
-def test_the_last_member_that_goes_ends_a_round_with_an_empty_group() -> None:
-    rounds = fold(told(stored(1, {"a": [0]}), stored(2, {})))
-    assert [(one.outcome, one.generation_id) for one in rounds] == [(Outcome.STABLE, 1), (Outcome.EMPTY, 2)]
-    assert rounds[-1].dropped == {"a": "gone (left, crashed or expired: the log does not say)"}
+def test_the_last_member_that_goes_ends_a_rebalance_with_an_empty_group() -> None:
+    rebalances = fold(told(stored(1, {"a": [0]}), stored(2, {})))
+    assert [(one.outcome, one.generation_id) for one in rebalances] == [(Outcome.STABLE, 1), (Outcome.EMPTY, 2)]
+    assert rebalances[-1].dropped == {"a": "gone (left, crashed or expired: the log does not say)"}
 
 
 def test_durations_and_costs_that_the_log_does_not_tell_are_unknown_and_not_0() -> None:
@@ -61,7 +61,7 @@ def test_a_partition_that_a_whole_generation_gave_to_nobody_was_unowned_at_least
     assert last.unowned_ms == 10 and last.is_derived
 
 
-def test_of_the_first_record_of_a_compacted_log_no_round_is_made_up_and_its_owners_are_known() -> None:
+def test_of_the_first_record_of_a_compacted_log_no_rebalance_is_made_up_and_its_owners_are_known() -> None:
     found = told(stored(5, {"a": [0]}), stored(6, {"a": [0], "b": []}))
     assert [one.old_generation_id for one in fold(found)] == [5]
     assert [(one.owner, one.began_ms, one.ended_ms) for one in intervals_of(found)] == [("a", 0, None)]
@@ -69,20 +69,20 @@ def test_of_the_first_record_of_a_compacted_log_no_round_is_made_up_and_its_owne
 
 def test_a_lower_generation_is_another_life_of_the_group() -> None:
     step = compare(Seen.of(stored(8, {"a": [0]})), stored(1, {"b": [0]}))
-    assert step.is_new_life and step.kind is Kind.ROUND and (step.came, step.left) == (["b"], [])
+    assert step.is_new_life and step.kind is Kind.REBALANCE and (step.came, step.left) == (["b"], [])
     found = told(stored(8, {"a": [0]}), stored(1, {"b": [0]}))
     assert [(one.owner, one.ended_ms) for one in intervals_of(found)] == [("a", 10), ("b", None)]
     assert fold(found)[0].moves[0].old_owner == "", "who had it in another life counts for nothing"
 
 
-def test_a_static_member_under_a_new_id_is_replaced_without_a_round() -> None:
+def test_a_static_member_under_a_new_id_is_replaced_without_a_rebalance() -> None:
     """Rule 19: the same generation is written again."""
     found = told(stored(1, {"a": [0]}, instance="i"), stored(1, {"b": [0]}, instance="i"))
     assert found[-1] == facts.MemberReplaced(10, "g", "b", "a", "i")
     assert len(fold(found)) == 1
 
 
-def test_a_static_member_that_comes_back_in_a_round_is_named_as_such() -> None:
+def test_a_static_member_that_comes_back_in_a_rebalance_is_named_as_such() -> None:
     step = compare(Seen.of(stored(1, {"a": [0]}, instance="i")), stored(2, {"b": [0]}, instance="i"))
     assert step.returned == {"b": "a"} and step.why() == "1 static member came back"
     assert step.cause() == (Cause.STATIC_MEMBER_REPLACED, "b")

@@ -21,7 +21,7 @@ from coterie.facts import (
     MemberLeft,
     MemberRejoined,
     MemberReplaced,
-    RoundStarted,
+    RebalanceStarted,
 )
 from coterie.ledger import Ledger, Move, Ownership, intervals_of
 from coterie.ledger.ownership import Partition
@@ -198,8 +198,8 @@ def as_fact(step: Step, at_ms: int) -> Fact:
 
 
 @given(timelines)
-def test_what_the_rounds_of_the_ledger_cost_is_what_a_watcher_sees(timeline: list[tuple[int, Step]]) -> None:
-    """Each assignment ends a round here, so that nothing a watcher sees can be lost between rounds."""
+def test_what_the_rebalances_of_the_ledger_cost_is_what_a_watcher_sees(timeline: list[tuple[int, Step]]) -> None:
+    """Each assignment ends a rebalance here, so that nothing a watcher sees can be lost between rebalances."""
     ledger, watcher, now_ms, seen_ms, moved = Ledger(), Watcher(), 1_000, 0, 0
     for wait_ms, step in timeline:
         for _ in range(wait_ms):
@@ -208,15 +208,15 @@ def test_what_the_rounds_of_the_ledger_cost_is_what_a_watcher_sees(timeline: lis
         if isinstance(step, Renamed) and step.new in watcher.owner.values():
             continue
         if isinstance(step, Given):
-            ledger.tell(RoundStarted(now_ms, "g", Cause.NEW_MEMBER, "a", None, 0, []))
+            ledger.tell(RebalanceStarted(now_ms, "g", Cause.NEW_MEMBER, "a", None, 0, []))
         ledger.tell(as_fact(step, now_ms))
         seen = watcher.see(step)
         if seen is not None:
             moved += len(seen[0])
             seen_ms += seen[2]
-    rounds = ledger.rounds_of("g")
-    assert sum(one.unowned_ms or 0 for one in rounds) == seen_ms
-    assert sum(len(one.moves) for one in rounds) == moved
+    rebalances = ledger.rebalances_of("g")
+    assert sum(one.unowned_ms or 0 for one in rebalances) == seen_ms
+    assert sum(len(one.moves) for one in rebalances) == moved
 
 
 @given(timelines, st.sampled_from((GroupCreated(0, "g", simple=False), GroupDied(0, "g", "deleted"))))
@@ -226,20 +226,20 @@ def test_a_new_life_of_a_group_owes_nothing_to_the_one_before(timeline: list[tup
         now_ms += wait_ms
         ledger.tell(as_fact(step, now_ms))
     ledger.tell(end)
-    ledger.tell(RoundStarted(now_ms + 10, "g", Cause.NEW_MEMBER, "a", None, 0, []))
+    ledger.tell(RebalanceStarted(now_ms + 10, "g", Cause.NEW_MEMBER, "a", None, 0, []))
     ledger.tell(AssignmentStored(now_ms + 20, "g", 1, as_assignments(dict.fromkeys(PARTITIONS, "a"))))
-    last = ledger.rounds_of("g")[-1]
+    last = ledger.rebalances_of("g")[-1]
     assert last.unowned_ms == 0 and {move.old_owner for move in last.moves} == {""}
 
 
 def test_a_group_that_was_read_back_has_the_owners_of_its_record() -> None:
     ledger = Ledger()
     ledger.tell(GroupLoaded(5, "g", "Stable", 3, ["a"], 0, as_assignments({("t", 0): "a"})))
-    ledger.tell(RoundStarted(6, "g", Cause.SESSION_EXPIRED, "a", None, 3, []))
+    ledger.tell(RebalanceStarted(6, "g", Cause.SESSION_EXPIRED, "a", None, 3, []))
     ledger.tell(MemberLeft(7, "g", "a", None, None))
     ledger.tell(AssignmentStored(17, "g", 4, as_assignments({("t", 0): "b"})))
-    assert ledger.rounds_of("g")[-1].unowned_ms == 10
-    assert ledger.rounds_of("g")[-1].moves == [Move(("t", 0), "a", "b")]
+    assert ledger.rebalances_of("g")[-1].unowned_ms == 10
+    assert ledger.rebalances_of("g")[-1].moves == [Move(("t", 0), "a", "b")]
 
 
 @given(timelines)

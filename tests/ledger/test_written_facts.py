@@ -58,9 +58,9 @@ def _comparable(fact: Fact | None) -> object:
 
 
 def test_a_line_looks_as_it_is_documented() -> None:
-    fact = facts.RoundStarted(5, "g", Cause.MEMBER_LEFT, "a", "because", 3, ["b"])
+    fact = facts.RebalanceStarted(5, "g", Cause.MEMBER_LEFT, "a", "because", 3, ["b"])
     assert json.loads(write_fact(fact)) == {
-        "fact": "RoundStarted",
+        "fact": "RebalanceStarted",
         "at_ms": 5,
         "group_id": "g",
         "cause": "member left",
@@ -70,6 +70,11 @@ def test_a_line_looks_as_it_is_documented() -> None:
         "waits_for": ["b"],
     }
     assert b'"error":"REQUEST_TIMED_OUT"' in write_fact(facts.WriteFailed(1, "g", "x", ErrorCode.REQUEST_TIMED_OUT))
+
+
+def test_facts_of_release_0_1_0_are_read() -> None:
+    fact = facts.RebalanceStarted(5, "g", Cause.MEMBER_LEFT, "a", "because", 3, ["b"])
+    assert read_fact(write_fact(fact).replace(b"RebalanceStarted", b"RoundStarted")) == fact
 
 
 def test_kinds_and_fields_of_a_newer_broker_are_passed_over() -> None:

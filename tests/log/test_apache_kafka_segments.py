@@ -124,9 +124,9 @@ def test_kafkas_tool_reads_our_segments_indexes_and_snapshots(tmp_path: Path) ->
     log = PartitionLog.open(files, "t-0", LogConfig(index_interval_bytes=300, segment_bytes=4_000), THEN)
     log.lead(3)()
     sequence = 0
-    for round_number in range(4):
+    for rebalance_number in range(4):
         for compression in Compression:
-            content = [expected(round_number), BatchRecord(b"k", None, THEN + 50 + sequence)]
+            content = [expected(rebalance_number), BatchRecord(b"k", None, THEN + 50 + sequence)]
             sent = build_batch(
                 content, compression=compression, producer_id=77, producer_epoch=2, base_sequence=sequence
             )

@@ -39,7 +39,7 @@ def compacted(
     bound: int = 1_000,
     capacity: int = 100,
 ) -> tuple[list[Batch], LatestOffsets]:
-    """A whole round over these batches."""
+    """A whole rebalance over these batches."""
     latest = LatestOffsets(start, capacity)
     for batch in log:
         header = parse_header(batch)
@@ -110,7 +110,7 @@ def test_a_tombstone_that_is_not_the_last_of_its_key_goes_at_once() -> None:
 
 
 def test_what_was_not_looked_at_stays_as_it_is() -> None:
-    """The keys did not fit: a later round goes on."""
+    """The keys did not fit: a later rebalance goes on."""
     log = [data(0, (b"a", b"1")), data(1, (b"a", b"2"), (b"b", b"3")), data(3, (b"b", b"4")), data(4, (b"b", b"5"))]
     left, latest = compacted(*log, capacity=2)
     assert latest.end == 3
@@ -134,7 +134,7 @@ def test_the_last_batch_of_a_producer_stays_empty_with_its_sequence() -> None:
     assert again == left
 
 
-def test_the_last_batch_of_a_round_stays_so_that_the_end_of_the_log_is_known() -> None:
+def test_the_last_batch_of_a_rebalance_stays_so_that_the_end_of_the_log_is_known() -> None:
     log = [data(0, (b"a", b"1"), (None, b"2"), (None, b"3")), data(3, (None, b"4"))]
     left, _ = compacted(*log, bound=4)
     assert content(left) == [(0, b"a", b"1")] and parse_header(left[-1]).next_offset == 4
@@ -186,7 +186,7 @@ def test_a_transaction_that_has_not_ended_is_left_alone_and_looked_at_again() ->
     ]
     left, latest = compacted(*log)
     assert content(left) == [(0, b"a", b"1"), (2, b"a", b"2"), (3, b"b", None), (4, b"b", b"3")]
-    assert latest.known_to == 2, "the next round begins where it began"
+    assert latest.known_to == 2, "the next rebalance begins where it began"
     ended = [*left, marker(5, 7, committed=True)]
     after, _ = compacted(*ended, start=2)
     assert content(after)[:2] == [(2, b"a", b"2"), (4, b"b", b"3")]

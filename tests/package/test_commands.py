@@ -44,7 +44,7 @@ NEEDS = {
         "No module named 'pyspark'",
         "this needs Java 17 or later, and Spark: pip install '",
     ),
-    "pipeline show rounds --out tables": ("No module named 'pyarrow'", "pyarrow: pip install '"),
+    "pipeline show rebalances --out tables": ("No module named 'pyarrow'", "pyarrow: pip install '"),
     "compare-designs --members 2 --seeds 0 --real": ("--real cannot be had here: ZooKeeper", ""),
 }
 """What is missing, and how to come by it; ZooKeeper lacks Java or pyspark."""

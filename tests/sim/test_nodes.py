@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from coterie.facts import Fact, GroupLoaded, RoundStarted
+from coterie.facts import Fact, GroupLoaded, RebalanceStarted
 from coterie.sim import Plan, simulate
 from coterie.sim.consumer import Habits
 from coterie.sim.faults import NodeStops, SwapInterrupted
@@ -46,13 +46,13 @@ def facts_of(of: Plan) -> list[Fact]:
     return told[0].facts
 
 
-def test_a_group_that_is_moved_goes_on_in_its_generation_without_a_round() -> None:
+def test_a_group_that_is_moved_goes_on_in_its_generation_without_a_rebalance() -> None:
     facts = facts_of(
         plan(*(MoveCoordinator(at_ms=60_000 + 9_000 * node, group_id="g", node=node) for node in (1, 2, 3)))
     )
     moved = [fact for fact in facts if isinstance(fact, GroupLoaded)]
     assert len(moved) >= 2 and all(len(fact.members) == 2 for fact in moved)
-    assert not any(isinstance(fact, RoundStarted) and fact.at_ms > moved[0].at_ms for fact in facts)
+    assert not any(isinstance(fact, RebalanceStarted) and fact.at_ms > moved[0].at_ms for fact in facts)
 
 
 def test_every_node_may_stop_and_comes_back_and_the_group_does_not_notice() -> None:
@@ -60,7 +60,7 @@ def test_every_node_may_stop_and_comes_back_and_the_group_does_not_notice() -> N
     facts = facts_of(plan(*stops))
     loaded = [fact for fact in facts if isinstance(fact, GroupLoaded)]
     assert len(loaded) == 2, "to a stand-in when its home stops, and home again"
-    assert not any(isinstance(fact, RoundStarted) and fact.at_ms > loaded[0].at_ms for fact in facts)
+    assert not any(isinstance(fact, RebalanceStarted) and fact.at_ms > loaded[0].at_ms for fact in facts)
 
 
 def test_a_node_that_is_down_refuses_and_closes_what_was_open() -> None:

@@ -108,10 +108,12 @@ def test_a_broker_is_at_times_restarted_while_new_partitions_are_empty_and_never
     assert not any(isinstance(step, Fault) for step in Plan.draw(0, "growing-topics", faults=0).steps)
 
 
-def test_without_faults_a_steady_group_has_one_round_for_each_wave_of_members() -> None:
+def test_without_faults_a_steady_group_has_one_rebalance_for_each_wave_of_members() -> None:
     """What is printed as exercised is what happened."""
     outcome = simulate(Plan.draw(0, "steady", members=4, faults=0))
     assert outcome.held
-    assert set(outcome.account.causes) <= {"new member", "protocols changed"}, "the second is KIP-429's second round"
+    assert set(outcome.account.causes) <= {"new member", "protocols changed"}, (
+        "the second is KIP-429's second rebalance"
+    )
     assert not outcome.account.faults
     assert outcome.account.cells["Heartbeat", "Stable"] > 500

@@ -34,7 +34,7 @@ from soak.requests import Requests
 
 __all__ = ["FuzzOutcome", "fuzz_node"]
 
-ROUND = 20_000
+REBALANCE = 20_000
 """Frames of one node's life. Then its clients go, their sessions end, and nothing of them may be left."""
 CLIENTS = 8
 LEARN_EVERY = 20
@@ -43,7 +43,7 @@ PATIENCE = 20
 SLOWEST_S = 5.0
 """Of the processor's time, for one frame."""
 GROWTH = 64 << 20
-"""Bytes the process may have more at the end than after its second round."""
+"""Bytes the process may have more at the end than after its second rebalance."""
 HANGS_AFTER_S = 120.0
 HEADER = Struct(">hhi")
 LONG_AFTER_MS = 8 * 86_400_000
@@ -114,7 +114,7 @@ class Fuzz:
             try:
                 self.send(frame)
             except BaseException as problem:
-                problem.add_note(f"seed {self.seed}, frame {number} of its round: {frame[:4000].hex()}")
+                problem.add_note(f"seed {self.seed}, frame {number} of its rebalance: {frame[:4000].hex()}")
                 raise
             took = time.thread_time() - began
             if took > self.outcome.slowest_s:
@@ -198,7 +198,7 @@ def fuzz_node(frames: int, seed: int, *, tell: bool = False) -> FuzzOutcome:
     """Raises at the first frame that does any harm."""
     outcome = FuzzOutcome()
     settled = 0
-    for number, size in enumerate(_rounds(frames)):
+    for number, size in enumerate(_rebalances(frames)):
         faulthandler.dump_traceback_later(HANGS_AFTER_S + size / 50, exit=True)
         fuzz = Fuzz(seed + number, outcome)
         fuzz.run(size)
@@ -212,14 +212,14 @@ def fuzz_node(frames: int, seed: int, *, tell: bool = False) -> FuzzOutcome:
             print(f"  {outcome.frames} frames, {outcome.answers} answers, {rss_bytes() >> 20} MiB", flush=True)
     if settled:
         outcome.grown = rss_bytes() - settled
-        assert outcome.grown < GROWTH, f"{outcome.grown >> 20} MiB more than after the second round"
+        assert outcome.grown < GROWTH, f"{outcome.grown >> 20} MiB more than after the second rebalance"
     return outcome
 
 
-def _rounds(frames: int) -> Iterator[int]:
+def _rebalances(frames: int) -> Iterator[int]:
     while frames > 0:
-        yield min(frames, ROUND)
-        frames -= ROUND
+        yield min(frames, REBALANCE)
+        frames -= REBALANCE
 
 
 def main() -> None:
@@ -234,7 +234,7 @@ def main() -> None:
     print(
         f"{node.frames} frames into a node in {took:.0f} s: {node.answers} answers, "
         f"{node.reached['ConnectionDropped']} connections dropped, slowest {node.slowest_s:.2f} s, "
-        f"{node.grown / 2**20:+.1f} MiB since the second round"
+        f"{node.grown / 2**20:+.1f} MiB since the second rebalance"
     )
     print("  " + ", ".join(f"{name} {count}" for name, count in node.reached.most_common()))
     with tempfile.TemporaryDirectory() as directory:

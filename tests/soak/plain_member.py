@@ -63,7 +63,7 @@ def main(address: str, topic: str, group_id: str, file: Path) -> None:
                 tell(read=[[record.partition, record.offset] for record in records])
                 is_owed = True
             if is_owed:
-                with suppress(RebalanceInProgressError):  # after the round; there may never be another record
+                with suppress(RebalanceInProgressError):  # after the rebalance; there may never be another record
                     commit()
                     is_owed = False
         consumer.close()

@@ -186,7 +186,7 @@ class SimpleCommitter(Worker):
 
 
 class Member(Worker):
-    """The only member of its group: joins, syncs, commits, rejoins for another round, and leaves now and then."""
+    """The only member of its group: joins, syncs, commits, rejoins for another rebalance, and leaves now and then."""
 
     def __init__(self, name: str, seed: int, topic: str) -> None:
         super().__init__(name, seed)
@@ -195,7 +195,7 @@ class Member(Worker):
         """As of the last sync that was answered: what C4 says must come back."""
         self.assignment = b""
         self.attempt: tuple[JoinedGroup | None, bytes] | None = None
-        """A sync that was sent and not answered, with its assignment; with no round it is a leave."""
+        """A sync that was sent and not answered, with its assignment; with no rebalance it is a leave."""
         self.offset = self.offset_attempted = 0
 
     def work(self, peer: Peer) -> None:

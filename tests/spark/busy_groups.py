@@ -1,6 +1,6 @@
 """Groups that are busy all the time, on a real node with a real log: members come, go, ask again, commit and expire.
 
-The node is the shipped one, driven without sockets and by a clock that is moved, so that thousands of rounds take
+The node is the shipped one, driven without sockets and by a clock that is moved, so that thousands of rebalances take
 seconds; what they leave behind is a data directory that a broker can serve.
 """
 
@@ -69,18 +69,18 @@ class BusyGroup:
         given = member.client.join(self.name, protocols=member.protocols(), session_timeout_ms=SESSION_MS)
         member.joined = given
         self.members.insert(0, member)
-        self.round()
+        self.rebalance()
 
     def go(self) -> None:
         member = self.members.pop(self.dice.randrange(len(self.members)))
         member.client.ask(leave_group, LeaveGroup(None, self.name, [LeavingMember(member.member_id, None, "bored")]), 5)
         if self.members:
-            self.round()
+            self.rebalance()
 
     def ask_again(self) -> None:
-        """Only the leader's asking begins a round, whatever it says (rule 12)."""
+        """Only the leader's asking begins a rebalance, whatever it says (rule 12)."""
         self.members.sort(key=lambda one: one.joined is None or one.member_id != one.joined.leader_id)
-        self.round()
+        self.rebalance()
 
     def change(self) -> None:
         self.dice.choice(self.members).topics = self.dice.choice([["orders"], ["payments"], ["orders", "payments"]])
@@ -102,7 +102,7 @@ class BusyGroup:
         else:
             self.world.client().commit(self.name, offsets)
 
-    def round(self) -> None:
+    def rebalance(self) -> None:
         """All join, and the first of them begins it; the leader deals the cards anew or lets most lie."""
         for member in self.members:
             member.client.send_join(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["generations", "intervals", "rounds"]
+__all__ = ["generations", "intervals", "rebalances"]
 
 
 def intervals(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -13,7 +13,7 @@ def intervals(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return sorted((tuple(row[name] for name in names) for row in rows), key=repr)
 
 
-def rounds(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+def rebalances(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return sorted(
         (
             row["group_id"],

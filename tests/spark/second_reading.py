@@ -1,7 +1,7 @@
 """The same log read a second time, in the plainest way: every moment of a group is a whole picture of it.
 
 It shares no line with `coterie.spark.history`: no memory between records but the list of pictures; an interval is found
-by walking over all pictures for each partition, a round by comparing two of them. Slow, and meant to be.
+by walking over all pictures for each partition, a rebalance by comparing two of them. Slow, and meant to be.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Picture:
 class Second(NamedTuple):
     generations: list[tuple[Any, ...]]
     """Group, generation, offset in the log, members, and who was assigned what."""
-    rounds: list[tuple[Any, ...]]
+    rebalances: list[tuple[Any, ...]]
     """Group, from, to, offset in the log, came, left, partitions with a new owner."""
     intervals: list[tuple[Any, ...]]
     """Group, topic, partition, member, began, ended (None while it lasts)."""
@@ -114,7 +114,7 @@ def _add_classic(second: Second, group: str, pictures: Sequence[Picture]) -> Non
             before = Picture(0, 0, 0)
         if now.generation > before.generation:
             moved = _moved(pictures[: at + 1])
-            second.rounds.append(
+            second.rebalances.append(
                 (
                     group,
                     before.generation,
@@ -172,7 +172,7 @@ class Moment(Picture):
 def _add_modern(
     second: Second, group: str, records: Sequence[tuple[int, str, Any, LogRecord]], names: Mapping[str, str]
 ) -> None:
-    """The group after each record, from all records up to it; a round goes from a new epoch to calm, or to the next."""
+    """The group after each record, from all records up to it. A rebalance lasts until calm or until the next epoch."""
     moments = [_moment(records[: at + 1], names) for at in range(len(records))]
     second.intervals.extend(_intervals(group, moments))
     steps = [at for at, one in enumerate(moments) if one.is_new_epoch or one.is_gone]
@@ -192,7 +192,7 @@ def _add_modern(
         end = moments[ends[0]]
         members = before.members if before is not None else frozenset()
         last, after = _last_owners(moments[: at + 1]), _last_owners(moments[: ends[0] + 1], since=at)
-        second.rounds.append(
+        second.rebalances.append(
             (
                 group,
                 before.generation if before is not None else now.generation - 1,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.dataset as ds
 
-from spark.rows import generations, intervals, rounds
+from spark.rows import generations, intervals, rebalances
 from spark.second_reading import LogRecord, commits_of, read_again
 
 __all__ = ["COMMIT_COLUMNS", "as_sorted", "assert_as_read_again", "table"]
@@ -41,5 +41,5 @@ def assert_as_read_again(out: Path, log: Sequence[LogRecord], names: Mapping[str
     assert intervals([*table(out, "ownership"), *lasting]) == sorted(second.intervals, key=repr)
     filled = [row | {"members": row["members"] or []} for row in table(out, "generations")]
     assert generations(filled) == sorted(second.generations, key=repr)
-    derived = [row for row in table(out, "rounds") if row["evidence"] == "derived"]
-    assert rounds(derived) == sorted(second.rounds)
+    derived = [row for row in table(out, "rebalances") if row["evidence"] == "derived"]
+    assert rebalances(derived) == sorted(second.rebalances)

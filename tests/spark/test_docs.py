@@ -49,26 +49,26 @@ def test_the_example_of_a_query_in_a_group_runs(spark: SparkSession, capsys: pyt
 
 
 @pytest.fixture
-def in_a_folder_with_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_a_folder_with_rebalances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three of today and one of the day before yesterday, in two batches; one more was observed."""
     now_ms = int(time() * 1_000)
     one = {"group_id": "g", "evidence": "derived", "cause": "1 member came", "duration_ms": 5, "ended_ms": now_ms}
     old = one | {"ended_ms": now_ms - 2 * DAY_MS, "duration_ms": 900, "cause": "1 member is gone"}
     seen = one | {"evidence": "observed", "cause": "new member"}
     for batch, rows in enumerate([[one, one, old], [one, seen]]):
-        folder = tmp_path / "groups" / "rounds" / f"batch={batch}"
+        folder = tmp_path / "groups" / "rebalances" / f"batch={batch}"
         folder.mkdir(parents=True)
-        pq.write_table(pa.Table.from_pylist(rows, TABLES["rounds"].arrow), folder / "part-0.parquet")
+        pq.write_table(pa.Table.from_pylist(rows, TABLES["rebalances"].arrow), folder / "part-0.parquet")
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.usefixtures("in_a_folder_with_rounds")
+@pytest.mark.usefixtures("in_a_folder_with_rebalances")
 def test_the_query_in_pandas_runs(capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(query("python"), "pipeline.md", "exec"), {})
     said = capsys.readouterr().out
     assert re.search(r"g\s+1 member came\s+3\n", said) and "new member" not in said
 
 
-@pytest.mark.usefixtures("in_a_folder_with_rounds")
+@pytest.mark.usefixtures("in_a_folder_with_rebalances")
 def test_the_query_in_duckdb_runs() -> None:
     assert duckdb.connect().execute(query("sql")).fetchall() == [("g", "1 member came", 3, 5)]

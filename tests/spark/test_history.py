@@ -20,13 +20,13 @@ from coterie.ledger import fold, write_fact
 from coterie.messages import GroupRecord, StoredGroup, StoredMember
 from coterie.spark.decoding.decode import decode_record
 from coterie.spark.history import At, GroupHistory
-from coterie.spark.history.observed import observed_round
+from coterie.spark.history.observed import observed_rebalance
 from coterie.wire.consumer_group_records import CurrentAssignment, read_consumer_group_record
 from coterie.wire.offsets_topic import write_record
 from coterie.wire.subscription import Assignment, Subscription, write_assignment, write_subscription
 from spark.busy_groups import KEEPS_ALL, live_busily
 from spark.lived import LIVED, NAMES
-from spark.rows import generations, intervals, rounds
+from spark.rows import generations, intervals, rebalances
 from spark.second_reading import LogRecord, log_of_broker, read_again
 from wire.recorded import lines
 
@@ -54,7 +54,7 @@ class Reading:
         self.names = names or {}
         self.groups: dict[str, GroupHistory] = {}
         self.generations: list[dict[str, Any]] = []
-        self.rounds: list[dict[str, Any]] = []
+        self.rebalances: list[dict[str, Any]] = []
         self.intervals: list[dict[str, Any]] = []
         stopping = set(stops)
         for number, one in enumerate(log):
@@ -69,7 +69,7 @@ class Reading:
     def _stop(self) -> None:
         for name, history in self.groups.items():
             self.generations += history.told.generations
-            self.rounds += history.told.rounds
+            self.rebalances += history.told.rebalances
             self.intervals += history.told.intervals
             self.groups[name] = GroupHistory.from_json(name, self.names, history.to_json())
 
@@ -81,21 +81,21 @@ def assert_as_read_again(log: Sequence[LogRecord], reading: Reading) -> None:
     second = read_again(log, reading.names)
     assert intervals([*reading.intervals, *reading.lasting()]) == sorted(second.intervals, key=repr)
     assert generations(reading.generations) == sorted(second.generations, key=repr)
-    assert rounds(reading.rounds) == sorted(second.rounds)
+    assert rebalances(reading.rebalances) == sorted(second.rebalances)
 
 
-def test_a_thousand_rounds_are_as_a_second_reading_has_them() -> None:
+def test_a_thousand_rebalances_are_as_a_second_reading_has_them() -> None:
     log, _ = busy_log()
     reading = Reading(log)
-    assert len(reading.rounds) > 1_000
-    assert {row["outcome"] for row in reading.rounds} == {"stable", "empty"}
+    assert len(reading.rebalances) > 1_000
+    assert {row["outcome"] for row in reading.rebalances} == {"stable", "empty"}
     assert_as_read_again(log, reading)
 
 
 def test_what_kafka_wrote_is_as_a_second_reading_has_it() -> None:
     """Recorded from Apache Kafka 4.3.1: classic groups and those of KIP-848."""
     reading = Reading(KAFKAS)
-    assert {row["protocol"] for row in reading.rounds} == {"classic", "consumer"}
+    assert {row["protocol"] for row in reading.rebalances} == {"classic", "consumer"}
     assert_as_read_again(KAFKAS, reading)
 
 
@@ -104,9 +104,9 @@ def test_whole_lives_in_kafka_are_as_a_second_reading_has_them(protocol: str) ->
     """Members that come, take over from each other, change their minds, go, and come back: moves, epochs and owners."""
     reading = Reading(LIVED, names=NAMES)
     assert_as_read_again(LIVED, reading)
-    rounds_here = [row for row in reading.rounds if row["protocol"] == protocol]
-    assert len(rounds_here) >= 12 and {row["outcome"] for row in rounds_here} >= {"stable", "empty"}
-    assert any(move["old_owner"] for row in rounds_here for move in row["moved"]), "somebody took over from another"
+    rebalances_here = [row for row in reading.rebalances if row["protocol"] == protocol]
+    assert len(rebalances_here) >= 12 and {row["outcome"] for row in rebalances_here} >= {"stable", "empty"}
+    assert any(move["old_owner"] for row in rebalances_here for move in row["moved"]), "somebody took over from another"
     held = {row["topic"] for row in reading.intervals if row["group_id"] == f"busy-{protocol}"}
     assert held == {"orders", "payments"}
     assert {row["group_id"] for row in reading.generations if row["tombstone"]} == {
@@ -138,23 +138,23 @@ def test_where_a_batch_ends_makes_no_difference(stops: list[int], which: str) ->
     whole, parts = Reading(log), Reading(log, [stop % len(log) for stop in stops])
     assert intervals(parts.intervals) == intervals(whole.intervals)
     assert intervals(parts.lasting()) == intervals(whole.lasting())
-    assert sorted(map(repr, parts.rounds)) == sorted(map(repr, whole.rounds))
+    assert sorted(map(repr, parts.rebalances)) == sorted(map(repr, whole.rebalances))
     assert sorted(map(repr, parts.generations)) == sorted(map(repr, whole.generations))
 
 
 @settings(max_examples=10)
 @given(st.sets(st.integers(0, 10_000), max_size=8))
-def test_observed_rounds_are_those_of_the_ledger_wherever_a_batch_ends(stops: set[int]) -> None:
+def test_observed_rebalances_are_those_of_the_ledger_wherever_a_batch_ends(stops: set[int]) -> None:
     told = [fact for fact in busy_log()[1] if fact.group_id == "group-0"]
     history, found = GroupHistory("group-0"), []
     places = {stop % len(told) for stop in stops}
     for number, fact in enumerate(told):
         if number in places:
-            found += history.told.rounds
+            found += history.told.rebalances
             history = GroupHistory.from_json("group-0", {}, history.to_json())
         history.fact(write_fact(fact), At(0, number, fact.at_ms))
-    found += history.told.rounds
-    expected = [observed_round(one) for one in fold(told) if one.ended_ms is not None]
+    found += history.told.rebalances
+    expected = [observed_rebalance(one) for one in fold(told) if one.ended_ms is not None]
     assert len(expected) > 100
     assert [{name: row[name] for name in expected[0]} for row in found] == expected
 
@@ -196,15 +196,15 @@ def test_generations_that_are_not_in_the_log_are_counted_and_not_made_up() -> No
     told = read(stored(3, {"a": [0, 1]}), stored(7, {"a": [0], "b": [1]})).told
     assert [(row["generation"], row["missing"]) for row in told.generations] == [(3, None), (7, 3)]
     assert "not known" in told.generations[0]["note"]
-    (only,) = told.rounds
+    (only,) = told.rebalances
     assert (only["from_generation"], only["generation"], only["missing"]) == (3, 7, 3)
     assert only["came"] == ["b"] and only["cause"] == "1 member came; 3 generations were not logged"
     assert only["unowned_ms"] is None, "what the log does not tell is not 0"
     assert only["duration_ms"] == 1_010 - 907
 
 
-def test_a_group_that_begins_in_the_log_has_its_first_round_told() -> None:
-    (only,) = read(stored(0, {}), stored(1, {"a": [0]})).told.rounds
+def test_a_group_that_begins_in_the_log_has_its_first_rebalance_told() -> None:
+    (only,) = read(stored(0, {}), stored(1, {"a": [0]})).told.rebalances
     assert only["came"] == ["a"] and only["moved"][0]["old_owner"] == ""
 
 
@@ -214,9 +214,9 @@ def test_a_lower_generation_is_a_new_life() -> None:
     assert "made anew" in told.generations[1]["note"]
 
 
-def test_a_static_member_under_a_new_id_is_no_round() -> None:
+def test_a_static_member_under_a_new_id_is_no_rebalance() -> None:
     told = read(stored(2, {"a": [0]}, instance="i"), stored(2, {"b": [0]}, instance="i")).told
-    assert told.rounds == []
+    assert told.rebalances == []
     assert "static" in told.generations[1]["note"]
     assert told.intervals[0]["ended_by"] == "moved"
 
@@ -228,9 +228,9 @@ def test_a_deleted_group_holds_nothing() -> None:
 
 
 def test_partitions_nobody_held_for_a_while_are_counted() -> None:
-    """Given up in one round and taken in the next, as cooperative members do."""
+    """Given up in one rebalance and taken in the next, as cooperative members do."""
     told = read(stored(2, {"a": [0, 1]}), stored(3, {"a": [0]}), stored(4, {"a": [0], "b": [1]})).told
-    last = told.rounds[-1]
+    last = told.rebalances[-1]
     assert last["unowned_ms"] == 10 and last["kept"] == 1
     assert [(move["old_owner"], move["new_owner"]) for move in last["moved"]] == [("a", "b")]
 

@@ -1,4 +1,4 @@
-"""Real Spark in a group: rounds, slow batches, stops in order, crashes, static members."""
+"""Real Spark in a group: rebalances, slow batches, stops in order, crashes, static members."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_query_shares_a_group_with_a_consumer(spark: SparkSession, topic: Topi
     assert topic.twice(seen) == []
 
 
-def test_a_round_waits_for_a_slow_batch_and_what_is_kept_is_read_on(
+def test_a_rebalance_waits_for_a_slow_batch_and_what_is_kept_is_read_on(
     spark: SparkSession, topic: Topic, folder: Path
 ) -> None:
     """A batch of many heartbeats while another joins: it ends, is committed, and then partitions change hands."""
@@ -121,7 +121,7 @@ def test_a_crash_in_a_batch_costs_that_batch_and_the_restart_finds_others_in_its
     }
 
 
-def test_a_static_member_comes_back_without_a_round(spark: SparkSession, topic: Topic, folder: Path) -> None:
+def test_a_static_member_comes_back_without_a_rebalance(spark: SparkSession, topic: Topic, folder: Path) -> None:
     """KIP-345: a query restarted under the same group.instance.id within the session has what it had."""
     sink = Slow()
     static = {"kafka__group__instance__id": "spark-1", "kafka__session__timeout__ms": "60000"}

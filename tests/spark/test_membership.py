@@ -1,4 +1,4 @@
-"""A query in its group: rounds, stops in order, crashes. Real sockets, Spark's part played by `standin.py`."""
+"""A query in its group: rebalances, stops in order, crashes. Real sockets, Spark's part played by `standin.py`."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_members_come_and_go_and_nothing_is_missing_or_twice(topic: Topic, tmp_p
 
 
 @pytest.mark.parametrize("assignor", ["cooperative-sticky", "range"])
-def test_a_round_waits_for_the_batch_under_way(topic: Topic, tmp_path: Path, assignor: str) -> None:
+def test_a_rebalance_waits_for_the_batch_under_way(topic: Topic, tmp_path: Path, assignor: str) -> None:
     """A batch longer than several heartbeats; the newcomer gets its partitions when the batch is in the checkpoint."""
     query = Query(topic, tmp_path, "g", kafka__partition__assignment__strategy=assignor)
     topic.write(400)
@@ -249,7 +249,7 @@ def test_an_orderly_stop_alone_keeps_the_batch_for_itself(topic: Topic, tmp_path
 
 
 def test_a_query_that_is_put_out_in_a_batch_fails_and_says_what_to_do(topic: Topic, tmp_path: Path) -> None:
-    """A round waits for a batch as long as max.poll.interval.ms, and no longer."""
+    """A rebalance waits for a batch as long as max.poll.interval.ms, and no longer."""
     query = Query(topic, tmp_path, "g", kafka__max__poll__interval__ms="1500")
     topic.write(200)
     go_on = start_into_the_batch(query)
@@ -322,7 +322,7 @@ def test_availablenow_reads_what_is_there_and_not_what_comes(topic: Topic, tmp_p
     assert sinks(tmp_path) == query.seen()
 
 
-def test_what_is_kept_is_read_on_while_a_round_waits_for_somebody_else(topic: Topic, tmp_path: Path) -> None:
+def test_what_is_kept_is_read_on_while_a_rebalance_waits_for_somebody_else(topic: Topic, tmp_path: Path) -> None:
     """KIP-429: our join is parked, a slow member keeps everybody waiting, and we read and commit meanwhile."""
     query = Query(topic, tmp_path, "g").start()
     until(lambda: query.owned == 4)

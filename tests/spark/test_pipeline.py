@@ -20,7 +20,7 @@ from coterie.client.words import TopicPartition
 from coterie.errors import CoterieError
 from coterie.ledger import fold
 from coterie.spark.decoding import decode_batches
-from coterie.spark.history.observed import observed_round
+from coterie.spark.history.observed import observed_rebalance
 from coterie.spark.pipelines.groups import GroupsPipeline, Wanted, still_to_read
 from coterie.spark.pipelines.store import Store
 from coterie.spark.plan import Plan, Span
@@ -39,7 +39,7 @@ def pipeline(spark: SparkSession, broker: Broker, out: Path, **how: Any) -> Grou
     return GroupsPipeline(spark, Wanted(str(out), {"kafka.bootstrap.servers": broker.bootstrap_servers}, **how), print)
 
 
-def test_thousands_of_rounds_become_tables_that_a_second_reading_agrees_with(
+def test_thousands_of_rebalances_become_tables_that_a_second_reading_agrees_with(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     told = live_busily(tmp_path / "data", groups=6, steps=3_500, seed=3)
@@ -51,8 +51,8 @@ def test_thousands_of_rounds_become_tables_that_a_second_reading_agrees_with(
         assert_as_read_again(out, log)
         assert len(list((out / "commits").iterdir())) >= 2, "it was to be several batches"
 
-        found = [row for row in table(out, "rounds") if row["evidence"] == "observed"]
-        expected = [observed_round(one) for one in fold(told) if one.ended_ms is not None]
+        found = [row for row in table(out, "rebalances") if row["evidence"] == "observed"]
+        expected = [observed_rebalance(one) for one in fold(told) if one.ended_ms is not None]
         names = list(expected[0])
         assert as_sorted([row[name] for name in names] for row in found) == as_sorted(
             [row[name] for name in names] for row in expected
@@ -81,7 +81,7 @@ def _check_lag_and_health(out: Path, broker: Broker, log: Sequence[LogRecord]) -
 def _check_schemas(out: Path) -> None:
     """Every table is what `coterie.spark.schemas` says, and there is none that it does not name."""
     there = {each.name for each in out.iterdir()} - {"checkpoint", "state", "_aside"}
-    assert there <= set(TABLES) and {"commits", "generations", "rounds", "ownership", "lag", "health"} <= there
+    assert there <= set(TABLES) and {"commits", "generations", "rebalances", "ownership", "lag", "health"} <= there
     for name in there:
         found = ds.dataset(out / name, format="parquet").schema
         assert {field.name: field.type for field in found} == {
@@ -178,7 +178,7 @@ def test_kafkas_own_log_becomes_tables_and_garbage_in_it_is_counted_and_harms_no
     names = ("kind", "records", "first_offset", "last_offset")
     found = {tuple(row[name] for name in names) for row in table(tmp_path, "skipped")}
     assert found == {("garbage", 3, 10_000, 10_004), ("type 10", 2, 10_001, 10_002)}
-    assert {row["protocol"] for row in table(tmp_path, "rounds")} == {"classic", "consumer"}
+    assert {row["protocol"] for row in table(tmp_path, "rebalances")} == {"classic", "consumer"}
     assert_as_read_again(tmp_path, LIVED)
 
 
@@ -191,6 +191,12 @@ def test_tables_without_their_checkpoint_are_not_read_into(
         one.once()
     with pytest.raises(CoterieError, match="not of the same run"):
         one.batch(records_of(spark, []), 7)
+
+
+def test_tables_of_an_earlier_release_are_not_continued(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "rounds" / "batch=0").mkdir(parents=True)
+    with pytest.raises(CoterieError, match=r"tables of release 0\.1\.0"):
+        Store(spark, str(tmp_path)).check()
 
 
 @pytest.mark.skipif(not LONG, reason="takes minutes: make pipeline-soak has it")

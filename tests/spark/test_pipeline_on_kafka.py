@@ -91,7 +91,7 @@ def test_tables_of_kafkas_log_are_as_a_second_reading_has_them(spark: SparkSessi
 
         log = log_of_broker(kafka.bootstrap)
         assert_as_read_again(tmp_path, log, topic_names(kafka_options))
-        found = table(tmp_path, "rounds")
+        found = table(tmp_path, "rebalances")
         assert {row["protocol"] for row in found} == {"classic", "consumer"} and len(found) >= 6
         assert {row["topic"] for row in table(tmp_path, "ownership")} == {"orders"}
         assert not [row for row in table(tmp_path, "skipped") if row["kind"] == "garbage"]

@@ -27,7 +27,7 @@ def test_a_limit_is_shared_by_what_waits() -> None:
 
 
 def test_a_partition_with_little_is_not_starved() -> None:
-    """Spark rounds a share below one up to one."""
+    """Spark rebalances a share below one up to one."""
     assert ends_within(10, {ONE: 0, TWO: 0}, {ONE: 1, TWO: 100_000}) == {ONE: 1, TWO: 9}
 
 

@@ -77,18 +77,18 @@ def behind(group: str, records: int, seconds: float, commit_ago_s: int = 1) -> d
 
 
 def test_health_is_a_verdict_in_words(spark: SparkSession) -> None:
-    round_ = {"ended_ms": NOW_MS - 60_000, "unowned_ms": 500}
+    rebalance_ = {"ended_ms": NOW_MS - 60_000, "unowned_ms": 500}
     old = {"ended_ms": NOW_MS - 3_700_000, "unowned_ms": 9_000}
     groups = frame(
         spark,
         GROUPS_STATE,
         [
-            state("well", recent=[round_, old]),
+            state("well", recent=[rebalance_, old]),
             state("little", recent=[]),
-            state("unstable", recent=[round_] * 12),
-            state("churning", state="Empty", members=0, recent=[round_] * 20),
-            state("unknown", recent=[round_ | {"unowned_ms": None}]),
-            state("partly", recent=[round_ | {"unowned_ms": None}, round_]),
+            state("unstable", recent=[rebalance_] * 12),
+            state("churning", state="Empty", members=0, recent=[rebalance_] * 20),
+            state("unknown", recent=[rebalance_ | {"unowned_ms": None}]),
+            state("partly", recent=[rebalance_ | {"unowned_ms": None}, rebalance_]),
             state("stuck"),
             state("slow"),
             state("empty", state="Empty", members=0),
@@ -122,7 +122,7 @@ def test_health_is_a_verdict_in_words(spark: SparkSession) -> None:
         "moving": "partitions are changing hands",
         "simple": "nobody reads, and 9 records wait",
     }
-    assert (found["well"]["rounds_last_hour"], found["well"]["unowned_s_last_hour"]) == (1, 0.5)
+    assert (found["well"]["rebalances_last_hour"], found["well"]["unowned_s_last_hour"]) == (1, 0.5)
     unowned_s = {name: row["unowned_s_last_hour"] for name, row in found.items()}
     assert (unowned_s["unknown"], unowned_s["partly"], unowned_s["little"], unowned_s["simple"]) == (
         None,

@@ -47,7 +47,7 @@ def test_the_report_is_readable(browser: Any, tmp_path: Path, scheme: Literal["l
     bars = page.locator("svg .bar")
     assert bars.count() == 4
     assert bars.first.bounding_box()["height"] > 8, "large enough to be seen"
-    assert page.locator("table.rounds tbody tr").count() == 3
+    assert page.locator("table.rebalances tbody tr").count() == 3
     page.close()
 
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from coterie.facts import AssignmentStored, Cause, Fact, MemberJoined, MemberLeft, RoundStarted
+from coterie.facts import AssignmentStored, Cause, Fact, MemberJoined, MemberLeft, RebalanceStarted
 from coterie.ledger import fold, intervals_of
 from coterie.ledger.derived import DerivedCause, MemberGone, RebalanceSeen
 from coterie.web import picture, report
@@ -24,12 +24,12 @@ def story(client_id: str = "app") -> list[Fact]:
 
     return [
         MemberJoined(1_000, "g", "a-id", None, client_id, "h"),
-        RoundStarted(1_000, "g", Cause.NEW_MEMBER, "a-id", None, 0, []),
+        RebalanceStarted(1_000, "g", Cause.NEW_MEMBER, "a-id", None, 0, []),
         AssignmentStored(1_500, "g", 1, {"a-id": owns(0, 1)}),
         MemberJoined(4_000, "g", "b-id", "static-b", client_id, "h"),
-        RoundStarted(4_000, "g", Cause.NEW_MEMBER, "b-id", None, 1, ["a-id"]),
+        RebalanceStarted(4_000, "g", Cause.NEW_MEMBER, "b-id", None, 1, ["a-id"]),
         AssignmentStored(4_200, "g", 2, {"a-id": owns(0), "b-id": owns(1)}),
-        RoundStarted(8_000, "g", Cause.MEMBER_LEFT, "a-id", "the consumer is being closed", 2, ["b-id"]),
+        RebalanceStarted(8_000, "g", Cause.MEMBER_LEFT, "a-id", "the consumer is being closed", 2, ["b-id"]),
         MemberLeft(8_000, "g", "a-id", None, "the consumer is being closed"),
         AssignmentStored(11_000, "g", 3, {"b-id": owns(0, 1)}),
     ]
@@ -64,21 +64,21 @@ class Checker(HTMLParser):
         self.text += data
 
 
-def test_the_page_tells_cause_member_moves_and_cost_of_every_round() -> None:
+def test_the_page_tells_cause_member_moves_and_cost_of_every_rebalance() -> None:
     page = Checker(report("Rebalances", story()))
     assert page.text.count("new member") >= 2 and "the consumer is being closed" in page.text
-    assert "3 rounds of 1 group" in page.text
+    assert "3 rebalances of 1 group" in page.text
     assert "3.00 s" in page.text  # partition 0 had nobody from 8.0 to 11.0
     assert "until its session ends" in page.text  # what that figure is of
 
 
-def test_the_picture_has_a_bar_for_each_interval_and_a_mark_for_each_round() -> None:
+def test_the_picture_has_a_bar_for_each_interval_and_a_mark_for_each_rebalance() -> None:
     facts = story()
     drawing = picture(intervals_of(facts), fold(facts), Names(facts))
     svg = ET.fromstring(drawing)
     classes = [element.get("class") for element in svg.iter()]
     assert classes.count("bar") == len(intervals_of(facts)) == 4
-    assert classes.count("round") == 3
+    assert classes.count("rebalance") == 3
     bars = [element for element in svg.iter() if element.get("class") == "bar"]
     ends = [float(bar.get("x", 0)) + float(bar.get("width", 0)) for bar in bars]
     assert sorted(ends)[-2:] == pytest.approx([944, 944], abs=0.6)  # what b still has goes on to the edge
@@ -137,7 +137,7 @@ def test_of_rebalances_derived_from_a_log_the_page_says_what_is_unknown() -> Non
     assert "b: gone (left, crashed or expired: the log does not say)" in text and "b: left" not in text
     assert "unknown" in text and "2 generations were not logged" in text and "leader rejoined" not in text
     assert "before 3.0 s" in text and "0.00 s" not in text and "0 ms" not in text.replace("before 0 ms", "")
-    assert "unknownlongest round" in text.replace("\n", "") and "0.0partition" not in text.replace("\n", "")
+    assert "unknownlongest rebalance" in text.replace("\n", "") and "0.0partition" not in text.replace("\n", "")
     later = [
         *told,
         seen(11_500, Cause.NEW_MEMBER, "c", None, 6),

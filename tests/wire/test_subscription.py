@@ -118,7 +118,7 @@ def test_an_assignment_comes_back_in_its_own_order(assignment: Assignment) -> No
 def test_equal_subscriptions_have_equal_bytes_in_whatever_order_they_are_given(
     subscription: Subscription, swap: Any
 ) -> None:
-    """A rejoin with other bytes would count as changed, and start a round."""
+    """A rejoin with other bytes would count as changed, and start a rebalance."""
     before = write_subscription(subscription)
     topics, owned = list(subscription.topics), list(subscription.owned.items())
     swap.shuffle(topics)

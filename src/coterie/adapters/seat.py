@@ -1,4 +1,4 @@
-"""A member's side of an assignor: what it says before it joins, and what it remembers of the last round.
+"""A member's side of an assignor: what it says before it joins, and what it remembers of the last rebalance.
 
 An assignor keeps no state, so each consumer has a seat of its own. Two consumers on one seat would each claim what the
 other has.

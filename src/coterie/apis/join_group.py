@@ -75,7 +75,7 @@ _TIMEOUT = Struct(">i")
 def read_request(
     frame: bytes, at: int, version: int, token: Token, *, fresh_id: str, client_id: str, client_host: str
 ) -> JoinGroup:
-    """The fields of `_Request`, one after the other: everybody sends one in every round."""
+    """The fields of `_Request`, one after the other: everybody sends one in every rebalance."""
     encoding = encoding_of(API, version)
     flexible = encoding.flexible
     instance_id = reason = None

@@ -57,7 +57,7 @@ _GENERATION = Struct(">i")
 
 
 def read_request(frame: bytes, at: int, version: int, token: Token) -> SyncGroup:
-    """The fields of `_Request`, one after the other: everybody sends one in every round."""
+    """The fields of `_Request`, one after the other: everybody sends one in every rebalance."""
     encoding = encoding_of(API, version)
     flexible, read_string = encoding.flexible, encoding.read_string
     instance_id = protocol_type = protocol_name = None

@@ -10,9 +10,9 @@ from coterie.assignors.model import Assignment, Assignor, Member, Owned, Topic
 from coterie.assignors.user_data import read_owned
 from coterie.messages import NO_GENERATION
 
-__all__ = ["MAX_ROUNDS", "Score", "grow", "holding", "join", "leave", "owned_in", "run", "score"]
+__all__ = ["MAX_REBALANCES", "Score", "grow", "holding", "join", "leave", "owned_in", "run", "score"]
 
-MAX_ROUNDS = 10
+MAX_REBALANCES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,12 @@ def score(assignment: Mapping[str, Owned], before: Mapping[str, Owned], case: Ca
 
 
 def run(assignor: Assignor, case: Case) -> tuple[Assignment, int]:
-    """Rounds until nobody has to give anything up: the final assignment and their number. Eager groups need one."""
+    """Rebalances until nobody has to give anything up: the final assignment and their number. Eager groups need one."""
     members, generation = case.members, 1
     assignment = assignor.assign(members, case.topics)
     if not assignor.cooperative:
         return assignment, 1
-    while generation < MAX_ROUNDS and any(
+    while generation < MAX_REBALANCES and any(
         set(ids).difference(assignment[member.id].get(topic, ()))
         for member in members
         for topic, ids in member.owned.items()

@@ -1,8 +1,8 @@
 """`cooperative-sticky`: as `sticky`, but members go on reading while they join (KIP-429).
 
-A partition that changes hands is withheld in the first round: its owner sees that it is gone, gives it up and rejoins,
-and the second round hands it out. Since the first round made the fewest moves, the second has none to make, so two
-rounds are always enough.
+A partition that changes hands is withheld in the first rebalance: its owner sees that it is gone, gives it up and
+rejoins, and the second rebalance hands it out. Since the first rebalance made the fewest moves, the second has none to
+make, so two rebalances are always enough.
 """
 
 from __future__ import annotations

@@ -31,8 +31,9 @@ def assign_equal_with_racks(
 ) -> list[Owned]:
     """`racks` are the members' by position, `near` the partitions' by topic.
 
-    `still` is for cooperative rounds: partitions do not move where nobody has to give up anything and no rack match is
-    gained. Kafka moves them, and from round to round again, so that it may not come to rest before the fifth round.
+    `still` is for cooperative rebalances: partitions do not move where nobody has to give up anything and no rack match
+    is gained. Kafka moves them, and from rebalance to rebalance again, so that it may not come to rest before the fifth
+    rebalance.
     """
     moving = _Deal(ids, topics, claims.copy(), racks, near)
     moving.deal()

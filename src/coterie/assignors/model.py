@@ -64,7 +64,7 @@ class Member:
 class Assignor:
     """Base of every assignor, ours and yours: a name, and `assign`.
 
-    An assignor keeps no state between calls: whatever must survive from one round to the next travels in the
+    An assignor keeps no state between calls: whatever must survive from one rebalance to the next travels in the
     subscriptions, as owned partitions or as user data.
     """
 
@@ -82,4 +82,4 @@ class Assignor:
         return None
 
     def on_assignment(self, owned: Owned, generation: int) -> None:
-        """Run by every member after each round."""
+        """Run by every member after each rebalance."""

@@ -31,7 +31,7 @@ class Sticky(Assignor):
         return {member.id: dict(shares) for member, shares in zip(ordered, result, strict=True)}
 
     def user_data(self, topics: Collection[str], owned: Owned, generation: int) -> bytes | None:  # noqa: ARG002
-        """Version 1: what the member had, and the generation it had it in. Nothing before its first round."""
+        """Version 1: what the member had, and the generation it had it in. Nothing before its first rebalance."""
         return write_owned(owned, generation) if owned or generation != NO_GENERATION else None
 
 

@@ -26,7 +26,7 @@ from coterie.broker.settings import Settings
 from coterie.errors import CoterieError
 from coterie.facts import Fact
 from coterie.group.wall_clock import WallClock
-from coterie.ledger import Ledger, Round
+from coterie.ledger import Ledger, Rebalance
 from coterie.log import DiskFiles, Files, MemoryFiles
 
 __all__ = ["Broker", "Flush", "open_cluster"]
@@ -105,9 +105,9 @@ class Broker:
             raise CoterieError(NOT_RUNNING)
         return ",".join(self._addresses)
 
-    def rounds(self, group_id: str) -> list[Round]:
+    def rebalances(self, group_id: str) -> list[Rebalance]:
         """Every rebalance of a group since the start: why, who, how long, what moved, what it cost."""
-        return self.ledger.rounds_of(group_id)
+        return self.ledger.rebalances_of(group_id)
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ class Settings:
     )
     group_max_size: int = setting(GROUPS, 2**31 - 1, int32(1), "The members a group may have.")
     group_initial_rebalance_delay_ms: int = setting(
-        GROUPS, 3_000, int32(0), "How long the first round of an empty group waits for more members."
+        GROUPS, 3_000, int32(0), "How long the first rebalance of an empty group waits for more members."
     )
     offset_metadata_max_bytes: int = setting(GROUPS, 4_096, int32(0), "The longest note a commit may carry.")
     offsets_retention_minutes: int = setting(

@@ -186,7 +186,7 @@ def assign(
     --compare shows loads, balance, moves and rack matches side by side.
     What members own is where it starts from; if nobody owns anything, each
     assignor starts from its own answer. The what-ifs then happen together,
-    in one round.
+    in one rebalance.
 
     Try it: coterie assign sticky < groups.jsonl
 
@@ -345,7 +345,7 @@ def demo(
 ) -> None:
     """Watch a group live: members join, leave, are killed and dawdle; partitions are added; two rolling deploys.
 
-    A broker, a stream of orders, Python consumers and a Spark query in one group. At the end: every round with its
+    A broker, a stream of orders, Python consumers and a Spark query in one group. At the end: every rebalance with its
     cause and its cost, a report with a picture, and whether what is promised was kept. Exit status 1 if it was not.
 
     Try it: coterie demo --no-spark --seconds 20
@@ -462,7 +462,7 @@ def report(
     ] = None,
     group: Annotated[str | None, typer.Option("--group", "-g", help="This group alone.")] = None,
 ) -> None:
-    """Why did my groups rebalance, and what did it cost? A page with every round and who owned what when.
+    """Why did my groups rebalance, and what did it cost? A page with every rebalance and who owned what when.
 
     It reads the directory and changes nothing; the broker may be running. Our broker keeps what happened exactly; from
     Apache Kafka's directory the page has what can be concluded from __consumer_offsets, and says so.

@@ -92,19 +92,19 @@ def _compare(chosen: list[Assignor], case: Case, leaving: list[str], joining: li
     owned = owned_in(case)
     title = case.id.encode("utf-8", "replace").decode() or "case"
     table = Table(title=f"{title}: {len(case.members)} members, {len(case.topics)} topics")
-    for column in ("assignor", "when", "loads", "sum of squares", "moves", "rack matches", "rounds"):
+    for column in ("assignor", "when", "loads", "sum of squares", "moves", "rack matches", "rebalances"):
         table.add_column(column, justify="left" if column in {"assignor", "when", "loads"} else "right")
     for one in chosen:
         held: dict[str, Owned] = dict(owned)
         start = holding(case, held)
-        assignment, rounds = run(one, start)
-        table.add_row(one.name, "now", *_cells(score(assignment, held, start), rounds, start))
+        assignment, rebalances = run(one, start)
+        table.add_row(one.name, "now", *_cells(score(assignment, held, start), rebalances, start))
         if after is not case:
             if not any(map(len, held.values())):
                 held = dict(assignment)
             start = holding(after, held)
-            assignment, rounds = run(one, start)
-            table.add_row("", "then", *_cells(score(assignment, held, start), rounds, start))
+            assignment, rebalances = run(one, start)
+            table.add_row("", "then", *_cells(score(assignment, held, start), rebalances, start))
     Console(width=None if sys.stdout.isatty() else 120).print(table)
 
 
@@ -122,9 +122,9 @@ def _what_if(case: Case, leaving: list[str], joining: list[str], growing: list[s
     return case
 
 
-def _cells(result: Score, rounds: int, case: Case) -> list[str]:
+def _cells(result: Score, rebalances: int, case: Case) -> list[str]:
     loads = f"{result.lightest} to {result.heaviest}" if result.lightest != result.heaviest else f"{result.lightest}"
     if result.unread:
         loads += f" ({result.unread} unread)"
     matches = f"{result.matches} of {result.partitions}" if any(topic.racks for topic in case.topics.values()) else "-"
-    return [loads, str(result.squares), str(result.moves), matches, str(rounds)]
+    return [loads, str(result.squares), str(result.moves), matches, str(rebalances)]

@@ -1,6 +1,6 @@
 """Facts as lines: for people by default, as JSON for machines.
 
-A storm of rounds tells thousands of facts a second, so what is told in one turn of the loop is one write.
+A storm of rebalances tells thousands of facts a second, so what is told in one turn of the loop is one write.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LONGEST = 300
 SHORTENED = 3
 """So many entries of a list or a mapping are shown to people."""
 FREQUENT = (OffsetsStored, MemberRejoined)
-"""What healthy members do all the time: there are thousands of them. A round says itself who was in it."""
+"""What healthy members do all the time: there are thousands of them. A rebalance says itself who was in it."""
 
 
 class FactLog:

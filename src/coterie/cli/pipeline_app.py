@@ -33,7 +33,7 @@ def groups(
     bootstrap: Bootstrap = None,
     set_: Sets = None,
 ) -> None:
-    """Keep tables of commits, generations, ownership, rounds, lag and health, as plain Parquet.
+    """Keep tables of commits, generations, ownership, rebalances, lag and health, as plain Parquet.
 
     Killed at any moment and started again it reads on: no row is missing or there twice. Progress is told on stderr.
     Needs the extra `spark` and Java 17. docs/pipeline.md has the tables and what they are good for.
@@ -57,7 +57,9 @@ def groups(
 
 @pipeline_app.command()
 def show(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="commits, generations, ownership, owners, rounds, ...")],
+    table: Annotated[
+        str, typer.Argument(metavar="TABLE", help="commits, generations, ownership, owners, rebalances, ...")
+    ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the tables are.")],
     group: Annotated[str | None, typer.Option("--group", "-g", help="Only this group.")] = None,
     last: Annotated[int, typer.Option("--last", "-n", min=1, help="At most so many, the latest.")] = 50,
@@ -65,7 +67,7 @@ def show(
         bool, typer.Option("--all-columns", help="Every column, in full, however wide; JSON and CSV always have them.")
     ] = False,
     both: Annotated[
-        bool, typer.Option("--both", help="Of a round that the broker observed, also what the log tells of it.")
+        bool, typer.Option("--both", help="Of a rebalance that the broker observed, also what the log tells of it.")
     ] = False,
     output: Output = OutputChoice.table,
 ) -> None:
@@ -75,7 +77,7 @@ def show(
 
     Try it: coterie pipeline show health --out groups
 
-    Try it: coterie pipeline show rounds --out groups --group orders -o json | jq '.[].cause'
+    Try it: coterie pipeline show rebalances --out groups --group orders -o json | jq '.[].cause'
     """
     from coterie.cli.pipeline_show import show_table
 

@@ -28,7 +28,7 @@ FOR_EYES: Mapping[str, Sequence[str]] = {
     "generations": ("log_ms", "group_id", "generation", "protocol", "assignor", "members", "settled", "note"),
     "ownership": ("group_id", "topic", "partition", "member_id", "began_ms", "ended_ms", "ended_by"),
     "owners": ("group_id", "topic", "partition", "member_id", "began_ms", "first_generation"),
-    "rounds": (
+    "rebalances": (
         *("ended_ms", "group_id", "generation", "evidence", "cause", "culprit"),
         *("duration_ms", "unowned_ms"),
     ),
@@ -36,7 +36,7 @@ FOR_EYES: Mapping[str, Sequence[str]] = {
         *("group_id", "topic", "partition", "at_ms", "committed", "log_end"),
         *("records_behind", "seconds_behind", "seconds_from"),
     ),
-    "health": ("group_id", "state", "members", "records_behind", "seconds_behind", "rounds_last_hour", "verdict"),
+    "health": ("group_id", "state", "members", "records_behind", "seconds_behind", "rebalances_last_hour", "verdict"),
     "skipped": ("kind", "reason", "records", "log_topic", "log_partition", "first_offset", "last_offset"),
 }
 """Of each table what is asked for most; all of it is one option away."""
@@ -52,8 +52,8 @@ _BY_PLACE = frozenset({"lag", "owners", "health"})
 """Read a group at a time; the others tell what happened, in its order."""
 _SPANS = frozenset({"duration_ms", "held_ms", "unowned_ms"})
 """Milliseconds that are no point in time."""
-_SAME_ROUND_MS = 60_000
-"""So far apart may two accounts of a round end; a group that was deleted begins its generations anew."""
+_SAME_REBALANCE_MS = 60_000
+"""So far apart may two accounts of a rebalance end; a group that was deleted begins its generations anew."""
 _GROUPS_NAMED = 20
 
 
@@ -93,7 +93,7 @@ def _picked(found: Rows, wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 
 def read_table(name: str, out: Path, *, group: str | None = None, last: int | None = None, both: bool = True) -> Rows:
-    """The latest rows, all columns; `both`: of a round that was observed, what was derived of it, too."""
+    """The latest rows, all columns; `both`: of a rebalance that was observed, what was derived of it, too."""
     import pyarrow.compute as pc
 
     from coterie.spark.schemas import TABLES
@@ -114,11 +114,11 @@ def read_table(name: str, out: Path, *, group: str | None = None, last: int | No
         if group is not None:
             _check_that_there_is(group, out)
         notes.append(f"{name} has no rows" + (f" for group {group!r}" if group is not None else ""))
-    if name == "rounds" and not both:
+    if name == "rebalances" and not both:
         told_twice = _told_twice(found)
         found = found.filter([not each for each in told_twice])
         if any(told_twice):
-            notes.append(f"without {sum(told_twice)} derived rows of rounds that were observed; --both shows them")
+            notes.append(f"without {sum(told_twice)} derived rows of rebalances that were observed; --both shows them")
     place = [column for column in _PLACE if column in columns]
     time = [column for column in _TIMES if column in columns][:1]
     found = found.sort_by([(column, "ascending") for column in (*time, *place)]) if time or place else found
@@ -158,9 +158,9 @@ def _check_that_there_is(group: str, out: Path) -> None:
     raise CommandError(f"no rows for group {group!r}; {there}")
 
 
-def _told_twice(rounds: Any) -> list[bool]:
-    """Which rows are derived of a round that was also observed."""
-    rows = rounds.select(["evidence", "group_id", "generation", "ended_ms"]).to_pylist()
+def _told_twice(rebalances: Any) -> list[bool]:
+    """Which rows are derived of a rebalance that was also observed."""
+    rows = rebalances.select(["evidence", "group_id", "generation", "ended_ms"]).to_pylist()
     observed: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     for row in rows:
         if row["evidence"] == "observed" and row["ended_ms"] is not None:
@@ -175,7 +175,7 @@ def _told_twice(rounds: Any) -> list[bool]:
 
 
 def _is_near(at_ms: int, others: Iterable[int]) -> bool:
-    return any(abs(at_ms - other) <= _SAME_ROUND_MS for other in others)
+    return any(abs(at_ms - other) <= _SAME_REBALANCE_MS for other in others)
 
 
 # --- cells ------------------------------------------------------------------------------------------------------------

@@ -51,10 +51,10 @@ def report(data: Path, out: Path | None, group: str | None) -> None:
 
 
 def _picture(told: list[Fact]) -> str:
-    """Of the group that had a round first; name another with --group."""
-    rounds = fold(told)
-    group = rounds[0].group_id if rounds else ""
-    mine = [one for one in rounds if one.group_id == group]
+    """Of the group that had a rebalance first; name another with --group."""
+    rebalances = fold(told)
+    group = rebalances[0].group_id if rebalances else ""
+    mine = [one for one in rebalances if one.group_id == group]
     return picture([one for one in intervals_of(told) if one.group_id == group], mine, Names(told))
 
 

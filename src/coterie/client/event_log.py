@@ -147,7 +147,7 @@ def _missing(fact: facts.TopicMissing) -> tuple[object, ...]:
 
 
 LINES: Mapping[type, Line] = {
-    facts.RoundBegan: Line(
+    facts.RebalanceBegan: Line(
         INFO, "joining the group: %s", lambda fact: (fact.reason or "subscribed",), "a rebalance begins, and why"
     ),
     facts.GroupJoined: Line(

@@ -148,7 +148,7 @@ class ConsumerMetrics(ClientMetrics):
 
     def told(self, fact: Fact) -> None:
         """A member has told what happened."""
-        if isinstance(fact, facts.RoundBegan):
+        if isinstance(fact, facts.RebalanceBegan):
             if self._rebalancing_since_ms is None:
                 self._rebalancing_since_ms = fact.at_ms
         elif isinstance(fact, facts.AssignmentTaken) and self._rebalancing_since_ms is not None:

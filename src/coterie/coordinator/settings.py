@@ -16,6 +16,6 @@ class CoordinatorSettings:
     offsets_retention_check_interval_ms: int = 600_000
     offsets_commit_timeout_ms: int = 5_000
     max_record_bytes: int = 100 * 1024 * 1024
-    """Kafka's is 1 MiB, which a group of some 5 000 members outgrows; then its rounds never end."""
+    """Kafka's is 1 MiB, which a group of some 5 000 members outgrows; then its rebalances never end."""
     max_append_bytes: int = 1024 * 1024
     """Records are joined into one append up to this size; a larger one goes alone."""

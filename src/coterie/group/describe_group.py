@@ -16,7 +16,7 @@ TYPE = "classic"
 
 
 def describe_group(group: Group, request: DescribeGroup, _now_ms: int) -> Effects:
-    """Protocol and metadata only while Stable; assignments always, also those of the round that is ending."""
+    """Protocol and metadata only while Stable; assignments always, also those of the rebalance that is ending."""
     stable = group.state is STABLE
     described = DescribedGroup(
         group.group_id,

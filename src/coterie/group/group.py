@@ -126,8 +126,8 @@ class Group:
         "pending_offsets",
         "protocol_name",
         "protocol_type",
+        "rebalance_began_ms",
         "records_under_way",
-        "round_began_ms",
         "settings",
         "state",
         "state_timestamp_ms",
@@ -168,7 +168,7 @@ class Group:
         self.support: dict[str, int] = {}  # protocol name -> how many members can use it
         self.parked_joins = 0
         self.newcomers = False  # somebody new came during this wait of the initial delay (rule 5)
-        self.round_began_ms = 0
+        self.rebalance_began_ms = 0
         self.writing_generation = -1  # whose assignment is on its way to the log
         self._subscriptions: set[bytes] | None = None  # of this generation, until they are read
         self._subscribed_topics: frozenset[str] | None = None  # None: not known
@@ -209,7 +209,7 @@ class Group:
         """Rule 2: the type matches and every current member, the sender's previous self included, knows one name."""
         names = {protocol.name for protocol in protocols}
         if len(names) != len(protocols):
-            return False  # Kafka would take a name given twice, and never complete the round
+            return False  # Kafka would take a name given twice, and never complete the rebalance
         if self.state is State.EMPTY:
             return bool(protocol_type) and bool(names)
         return self.protocol_type == protocol_type and any(

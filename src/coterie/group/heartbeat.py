@@ -1,4 +1,4 @@
-"""Heartbeat: a member says that it is alive, and hears whether a round is on (rules 14, 15).
+"""Heartbeat: a member says that it is alive, and hears whether a rebalance is on (rules 14, 15).
 
 The hot path of the house: no heap, no disk, one field written.
 """

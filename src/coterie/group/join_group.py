@@ -30,7 +30,7 @@ from coterie.group.effects import (
     Tell,
 )
 from coterie.group.group import NEVER, Group, Member
-from coterie.group.join_phase import recheck, start_round
+from coterie.group.join_phase import recheck, start_rebalance
 from coterie.group.member_bytes import why_too_large
 from coterie.group.settings import GroupSettings
 from coterie.group.states import (
@@ -185,8 +185,8 @@ def _add(group: Group, request: JoinGroup, member_id: str, now_ms: int) -> Effec
             MemberJoined(now_ms, group.group_id, member_id, request.instance_id, request.client_id, request.client_host)
         )
     )
-    if ON_JOIN_NEW[group.state] is Do.START_ROUND:
-        return effects + start_round(group, now_ms, Cause.NEW_MEMBER, member_id, request.reason)
+    if ON_JOIN_NEW[group.state] is Do.START_REBALANCE:
+        return effects + start_rebalance(group, now_ms, Cause.NEW_MEMBER, member_id, request.reason)
     return effects + recheck(group, now_ms)
 
 
@@ -208,8 +208,8 @@ def _known_member(group: Group, request: JoinGroup, now_ms: int) -> Effects:
     member.is_restored = False
     group.park_join(member, request.token, now_ms)
     effects: Effects = [_tell_rejoined(group, member, now_ms)]
-    if what is Do.START_ROUND:
-        return effects + start_round(group, now_ms, cause, member.member_id, request.reason)
+    if what is Do.START_REBALANCE:
+        return effects + start_rebalance(group, now_ms, cause, member.member_id, request.reason)
     return effects + recheck(group, now_ms)
 
 
@@ -273,17 +273,17 @@ def _static_member_returns(group: Group, request: JoinGroup, now_ms: int) -> Eff
         return [*effects, group.write(assignments, written)]
     cause = Cause.STATIC_MEMBER_CHANGED_VOTE if group.state is STABLE else Cause.STATIC_MEMBER_REPLACED
     rejoined = _tell_rejoined(group, new, now_ms)
-    return [*effects, rejoined, *start_round(group, now_ms, cause, new.member_id, request.reason)]
+    return [*effects, rejoined, *start_rebalance(group, now_ms, cause, new.member_id, request.reason)]
 
 
 def static_member_written(group: Group, event: StaticMemberWritten, now_ms: int) -> Effects:
-    """The new id is on disk: answer with the current generation, without a round."""
+    """The new id is on disk: answer with the current generation, without a rebalance."""
     group.written(event)
     member = group.members.get(event.member_id)
     if member is None or member.parked_join != event.token:
         return []  # it left, or joined again: somebody else has answered, or will
     if group.state is not STABLE or group.generation_id != event.generation_id:
-        return []  # a round began meanwhile; this join is parked in it
+        return []  # a rebalance began meanwhile; this join is parked in it
     if event.error:
         return _put_old_member_back(group, member, event, now_ms)
     if event.request.can_skip_assignment:

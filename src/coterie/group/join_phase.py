@@ -1,25 +1,25 @@
-"""The join phase: how a round starts, what it waits for, how it ends (rules 4-8, 13).
+"""The join phase: how a rebalance starts, what it waits for, how it ends (rules 4-8, 13).
 
-A round starts by `start_round`, always with a cause. It ends when everybody's join is parked and no id is pending, or
-at the deadline; `recheck` is called whenever that may have become true.
+A rebalance starts by `start_rebalance`, always with a cause. It ends when everybody's join is parked and no id is
+pending, or at the deadline; `recheck` is called whenever that may have become true.
 """
 
 from __future__ import annotations
 
 from coterie.errors import ErrorCode
-from coterie.facts import Cause, GroupEmptied, JoinPhaseCompleted, JoinPhaseStuck, MemberMissedJoin, RoundStarted
+from coterie.facts import Cause, GroupEmptied, JoinPhaseCompleted, JoinPhaseStuck, MemberMissedJoin, RebalanceStarted
 from coterie.group.effects import Arm, Disarm, Effects, EmptyWritten, JoinPhaseDue, SyncPhaseDue, Tell
 from coterie.group.group import Group
 from coterie.group.states import COMPLETING, EMPTY, PREPARING, enter
 from coterie.group.sync_answers import answer_parked_syncs
 
-__all__ = ["SHORTEST_STUCK_WAIT_MS", "complete", "join_phase_due", "recheck", "start_round"]
+__all__ = ["SHORTEST_STUCK_WAIT_MS", "complete", "join_phase_due", "recheck", "start_rebalance"]
 
 SHORTEST_STUCK_WAIT_MS = 1_000
 """A client may give any rebalance timeout, 0 and less too; a phase that can only wait must not keep us busy with it."""
 
 
-def start_round(group: Group, now_ms: int, cause: Cause, member_id: str = "", reason: str | None = None) -> Effects:
+def start_rebalance(group: Group, now_ms: int, cause: Cause, member_id: str = "", reason: str | None = None) -> Effects:
     effects: Effects = []
     if group.state is COMPLETING:  # rule 13: who waits for an assignment has to join again
         for member in group.members.values():
@@ -30,9 +30,11 @@ def start_round(group: Group, now_ms: int, cause: Cause, member_id: str = "", re
     effects.append(Disarm(group.sync_key()))
 
     enter(group, PREPARING, now_ms)
-    group.round_began_ms = now_ms
+    group.rebalance_began_ms = now_ms
     waits_for = [member.member_id for member in group.in_map_order() if member.parked_join is None]
-    effects.append(Tell(RoundStarted(now_ms, group.group_id, cause, member_id, reason, group.generation_id, waits_for)))
+    effects.append(
+        Tell(RebalanceStarted(now_ms, group.group_id, cause, member_id, reason, group.generation_id, waits_for))
+    )
 
     if group.in_initial_delay:  # rule 5: give the others of a new group a chance to come
         delay_ms = group.settings.group_initial_rebalance_delay_ms
@@ -90,7 +92,7 @@ def _begin_generation(group: Group, now_ms: int) -> Effects:
     joined_after_ms: dict[str, int] = {}
     for member in group.in_map_order():
         if member.parked_join is not None:
-            joined_after_ms[member.member_id] = member.joined_at_ms - group.round_began_ms
+            joined_after_ms[member.member_id] = member.joined_at_ms - group.rebalance_began_ms
             answer = group.joined(member, members=member.member_id == group.leader_id)
             effects += group.answer_join(member, answer)
         member.is_new = False

@@ -1,4 +1,4 @@
-"""LeaveGroup: members go, one by one or many in one request, and there is one round for all of them (rules 16, 17)."""
+"""LeaveGroup: one or many members leave in one request, with one rebalance for all of them (rules 16, 17)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from coterie.errors import ErrorCode
 from coterie.facts import Cause, MemberLeft
 from coterie.group.effects import Effects, EmptyWritten, Persist, Reply, Tell
 from coterie.group.group import Group
-from coterie.group.join_phase import recheck, start_round
+from coterie.group.join_phase import recheck, start_rebalance
 from coterie.group.states import ON_REMOVAL, Do
 from coterie.messages import LeaveGroup, LeavingMember, LeftGroup, LeftMember
 
@@ -35,8 +35,8 @@ def leave_group(group: Group, request: LeaveGroup, now_ms: int) -> Effects:
             effects.append(Tell(MemberLeft(now_ms, group.group_id, member_id, member.instance_id, leaving.reason)))
     if gone:
         what = ON_REMOVAL[group.state]
-        if what is Do.START_ROUND:
-            effects += start_round(group, now_ms, *gone[0])
+        if what is Do.START_REBALANCE:
+            effects += start_rebalance(group, now_ms, *gone[0])
         elif what is Do.RECHECK:
             effects += recheck(group, now_ms)
     answer = LeftGroup(ErrorCode.NONE, answers)

@@ -8,7 +8,7 @@ from coterie.errors import ErrorCode
 from coterie.facts import Cause, GroupDied, GroupLoaded, WriteFailed
 from coterie.group.effects import Effects, EmptyWritten, Reply, Tell
 from coterie.group.group import Group, Member
-from coterie.group.join_phase import start_round
+from coterie.group.join_phase import start_rebalance
 from coterie.group.member_bytes import HeldBytes
 from coterie.group.settings import GroupSettings
 from coterie.group.states import DEAD, EMPTY, STABLE, enter, resume
@@ -89,7 +89,7 @@ def restore(
 
 
 def loaded(group: Group, now_ms: int) -> Effects:
-    """The partition is ours: everybody has a session from now; a group that is too large has a round."""
+    """The partition is ours: everybody has a session from now; a group that is too large has a rebalance."""
     effects: Effects = []
     for member in group.in_map_order():
         effects += group.expect_by(member, now_ms + member.session_timeout_ms)
@@ -101,5 +101,5 @@ def loaded(group: Group, now_ms: int) -> Effects:
     )
     effects.append(Tell(fact))
     if len(group.members) > group.settings.group_max_size:
-        effects += start_round(group, now_ms, Cause.OVER_SIZE_AT_LOAD)
+        effects += start_rebalance(group, now_ms, Cause.OVER_SIZE_AT_LOAD)
     return effects

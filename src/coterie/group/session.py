@@ -5,7 +5,7 @@ from __future__ import annotations
 from coterie.facts import Cause, MemberExpired, MemberIdExpired
 from coterie.group.effects import Arm, Effects, SessionDue, Tell
 from coterie.group.group import NEVER, Group, Member
-from coterie.group.join_phase import complete, start_round
+from coterie.group.join_phase import complete, start_rebalance
 from coterie.group.states import ON_REMOVAL, PREPARING, Do
 
 __all__ = ["session_due"]
@@ -51,9 +51,9 @@ def _expire(group: Group, member: Member, now_ms: int) -> Effects:
     effects = group.remove([member])
     fact = MemberExpired(now_ms, group.group_id, member.member_id, member.session_timeout_ms, never_heard)
     effects.append(Tell(fact))
-    if ON_REMOVAL[group.state] is Do.START_ROUND:
+    if ON_REMOVAL[group.state] is Do.START_REBALANCE:
         cause = Cause.COORDINATOR_MOVED if never_heard else Cause.SESSION_EXPIRED
-        return effects + start_round(group, now_ms, cause, member.member_id)
+        return effects + start_rebalance(group, now_ms, cause, member.member_id)
     return effects + _complete_if_all_joined(group, now_ms)
 
 

@@ -35,7 +35,7 @@ class Do(Enum):
     """What a state does with a request that it does not simply answer."""
 
     CREATE = "create the group, as Empty, and ask again"
-    START_ROUND = "start a round"
+    START_REBALANCE = "start a rebalance"
     PARK = "park the join, and see whether the phase is complete"
     REPEAT = "repeat the current answer"
     COLLECT = "park the sync; the leader's is persisted, then all are answered"
@@ -58,10 +58,10 @@ NEXT: Mapping[State, frozenset[State]] = {
 
 # A newcomer: no member id, or an id it was just given (rule 3).
 ON_JOIN_NEW: Mapping[State, Answer] = {
-    EMPTY: Do.START_ROUND,
+    EMPTY: Do.START_REBALANCE,
     PREPARING: Do.PARK,
-    COMPLETING: Do.START_ROUND,
-    STABLE: Do.START_ROUND,
+    COMPLETING: Do.START_REBALANCE,
+    STABLE: Do.START_REBALANCE,
     DEAD: Do.CREATE,
 }
 ON_JOIN_UNCHANGED: Mapping[State, Answer] = {
@@ -73,21 +73,21 @@ ON_JOIN_UNCHANGED: Mapping[State, Answer] = {
 }
 ON_JOIN_UNCHANGED_LEADER: Mapping[State, Answer] = {
     **ON_JOIN_UNCHANGED,
-    STABLE: Do.START_ROUND,  # the leader's way of saying that topics have changed
+    STABLE: Do.START_REBALANCE,  # the leader's way of saying that topics have changed
 }
 ON_JOIN_CHANGED: Mapping[State, Answer] = {
     EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
     PREPARING: Do.PARK,
-    COMPLETING: Do.START_ROUND,
-    STABLE: Do.START_ROUND,
+    COMPLETING: Do.START_REBALANCE,
+    STABLE: Do.START_REBALANCE,
     DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
 }
 # A known instance id without a member id (KIP-345). In Empty and Dead no instance is known: it is a newcomer there.
 ON_JOIN_STATIC_RETURN: Mapping[State, Answer] = {
-    EMPTY: Do.START_ROUND,
+    EMPTY: Do.START_REBALANCE,
     PREPARING: Do.PARK,
-    COMPLETING: Do.START_ROUND,  # the leader may be assigning to the old id right now (KAFKA-9801)
-    STABLE: Do.REPLACE,  # unless the vote would change: then a round (rule 19)
+    COMPLETING: Do.START_REBALANCE,  # the leader may be assigning to the old id right now (KAFKA-9801)
+    STABLE: Do.REPLACE,  # unless the vote would change: then a rebalance (rule 19)
     DEAD: Do.CREATE,
 }
 ON_SYNC: Mapping[State, Answer] = {
@@ -99,7 +99,7 @@ ON_SYNC: Mapping[State, Answer] = {
 }
 ON_HEARTBEAT: Mapping[State, ErrorCode] = {
     EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
-    PREPARING: ErrorCode.REBALANCE_IN_PROGRESS,  # how a member hears of a round at all (rule 15)
+    PREPARING: ErrorCode.REBALANCE_IN_PROGRESS,  # how a member hears of a rebalance at all (rule 15)
     COMPLETING: ErrorCode.NONE,  # old brokers said REBALANCE_IN_PROGRESS
     STABLE: ErrorCode.NONE,
     DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
@@ -108,8 +108,8 @@ ON_HEARTBEAT: Mapping[State, ErrorCode] = {
 ON_REMOVAL: Mapping[State, Answer] = {
     EMPTY: Do.NOTHING,
     PREPARING: Do.RECHECK,
-    COMPLETING: Do.START_ROUND,
-    STABLE: Do.START_ROUND,
+    COMPLETING: Do.START_REBALANCE,
+    STABLE: Do.START_REBALANCE,
     DEAD: Do.NOTHING,
 }
 # With the right ids and generation. Empty has no members, so nobody's ids are right.

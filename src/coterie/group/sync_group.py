@@ -11,7 +11,7 @@ from coterie.errors import ErrorCode
 from coterie.facts import AssignmentFailed, AssignmentStored, Cause, MemberMissedSync
 from coterie.group.effects import AssignmentWritten, Effects, Reply, SyncPhaseDue, Tell
 from coterie.group.group import Group
-from coterie.group.join_phase import start_round
+from coterie.group.join_phase import start_rebalance
 from coterie.group.settings import GroupSettings
 from coterie.group.states import COMPLETING, ON_SYNC, STABLE, Do, enter
 from coterie.group.sync_answers import answer_parked_syncs
@@ -89,13 +89,13 @@ def _fits(group: Group, assignments: Mapping[str, bytes]) -> bool:
 def assignment_written(group: Group, event: AssignmentWritten, now_ms: int) -> Effects:
     group.written(event)
     if group.state is not COMPLETING or group.generation_id != event.generation_id:
-        return []  # a round began meanwhile: whoever waited has been told (rule 13)
+        return []  # a rebalance began meanwhile: whoever waited has been told (rule 13)
     if event.error:
         for member in group.members.values():
             group.assign(member, b"")
         answers = answer_parked_syncs(group, error_for_client(event.error), now_ms)
         failed = Tell(AssignmentFailed(now_ms, group.group_id, group.generation_id, event.error))
-        return [*answers, failed, *start_round(group, now_ms, Cause.WRITE_FAILED)]
+        return [*answers, failed, *start_rebalance(group, now_ms, Cause.WRITE_FAILED)]
     for member in group.members.values():
         group.assign(member, event.assignments[member.member_id])
     enter(group, STABLE, now_ms)
@@ -112,4 +112,4 @@ def sync_phase_due(group: Group, event: SyncPhaseDue, now_ms: int) -> Effects:
         return []
     effects = group.remove(silent)
     effects += [Tell(MemberMissedSync(now_ms, group.group_id, member.member_id)) for member in silent]
-    return effects + start_round(group, now_ms, Cause.SYNC_TIMEOUT, silent[0].member_id)
+    return effects + start_rebalance(group, now_ms, Cause.SYNC_TIMEOUT, silent[0].member_id)

@@ -72,7 +72,7 @@ class GroupProcess:
         except CommitFailedError:
             self._done.clear()  # we are out of the group: somebody else reads it
         except RebalanceInProgressError:
-            return  # what is still ours after the round is committed then
+            return  # what is still ours after the rebalance is committed then
         except KafkaError as error:
             if not error.retriable:
                 raise

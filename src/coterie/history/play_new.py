@@ -174,7 +174,7 @@ class _Watch(Observer):
             self._look()
 
     def _look(self) -> None:
-        """A member's commits are taken in the generation of the group; while a round is on, in the one before too."""
+        """Commits are accepted in the group's generation; during a rebalance in the one before too."""
         group = self.world.group(GROUP)
         if group is not None:
             oldest = group.generation_id - (group.state is not State.STABLE)

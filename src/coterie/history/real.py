@@ -136,8 +136,8 @@ def _roll(stage: Stage, whom: Sequence[str], strategy: str) -> None:
     wanted = {one: [name] for name, mine in given.items() for one in mine}
 
     def is_seen() -> bool:
-        rounds = stage.broker.rounds(GROUP)
-        return stage.owners() == wanted and (not rounds or rounds[-1].protocol_name == strategy)
+        rebalances = stage.broker.rebalances(GROUP)
+        return stage.owners() == wanted and (not rebalances or rebalances[-1].protocol_name == strategy)
 
     stage.wait(is_seen, f"{strategy} to be seen")
 

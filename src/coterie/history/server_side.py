@@ -1,7 +1,8 @@
 """Design 2, the coordinator of one group (semantics 13.2): it alone watches, it alone decides, by its own strategy.
 
-A round: everybody who may be reading is told to stop and says how far it came; whoever does not answer is waited for as
-long as its session lasts. Then the offsets are written, then the new generation, then everybody is told what to read.
+A rebalance: everybody who may be reading is told to stop and says how far it came; whoever does not answer is waited
+for as long as its session lasts. Then the offsets are written, then the new generation, then everybody is told what to
+read.
 
 The node `assignment` has the generation and its owners, and every write of an offset names the version it saw there. So
 a coordinator that was replaced and does not know it yet can tell members what it likes: it cannot write.
@@ -84,7 +85,7 @@ class Coordinator:
         self.state = State.CLAIMING
         self.generation = 0
         self.owners: dict[Partition, str] = {}
-        self.rounds = 0
+        self.rebalances = 0
         self.tenure = tenure
         self._address = address
         self._session = session
@@ -204,12 +205,12 @@ class Coordinator:
         if self.state is State.WRITING or self._assigned_to == set(self._subscriptions):
             return []
         self.state = State.STOPPING
-        self.rounds += 1
+        self.rebalances += 1
         self._still_reads = set(self.owners.values()) & self._subscriptions.keys()
         stop = [Say(Stop(self.generation), one) for one in sorted(self._connected & self._subscriptions.keys())]
         return [*stop, *self._all_have_stopped()]
 
-    # --- a round ------------------------------------------------------------------------------------------------------
+    # --- a rebalance --------------------------------------------------------------------------------------------------
 
     def _all_have_stopped(self) -> Effects:
         if self._still_reads:

@@ -37,7 +37,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The coordinator wants everybody to stop: a round begins."""
+    """The coordinator wants everybody to stop: a rebalance begins."""
 
     generation: int
 

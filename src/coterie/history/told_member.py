@@ -149,7 +149,7 @@ class ToldMember:
 
     def _start(self, message: Start) -> Effects:
         if self._stops_for is not None or message.generation < self.generation:
-            return []  # of a round before: another one is on
+            return []  # of a rebalance before: another one is on
         self.generation = message.generation
         self.reads = frozenset(message.offsets)
         return [StartReading(message.offsets)]

@@ -1,6 +1,6 @@
-"""What happened, told back: facts are folded into rounds with cause, culprit and cost.
+"""What happened, told back: facts are folded into rebalances with cause, culprit and cost.
 
-Knows facts and bytes, not groups: the same fold reads facts of our broker or of any other source. Read `rounds.py`;
+Knows facts and bytes, not groups: the same fold reads facts of our broker or of any other source. Read `rebalances.py`;
 `intervals.py` tells who held what when, `written_facts.py` how facts are kept.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from coterie.ledger.bookmarks import Bookmark
 from coterie.ledger.intervals import Interval, intervals_of
 from coterie.ledger.ownership import Move, Ownership
-from coterie.ledger.rounds import Ledger, Outcome, Round, fold
+from coterie.ledger.rebalances import Ledger, Outcome, Rebalance, fold
 from coterie.ledger.written_facts import field_names, plain, read_fact, write_fact
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
     "Move",
     "Outcome",
     "Ownership",
-    "Round",
+    "Rebalance",
     "field_names",
     "fold",
     "intervals_of",

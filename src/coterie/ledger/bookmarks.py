@@ -1,6 +1,6 @@
-"""A ledger put down and taken up again: what one group's rounds need to be folded further, as JSON.
+"""A ledger put down and taken up again: what one group's rebalances need to be folded further, as JSON.
 
-Only the round that is running is kept; those that are over have been told by then.
+Only the rebalance that is running is kept; those that are over have been told by then.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from typing import Any
 from coterie.errors import MalformedError
 from coterie.facts import Cause, Fact
 from coterie.ledger.ownership import Move, Ownership, Partition
-from coterie.ledger.rounds import Ledger, Outcome, Round
+from coterie.ledger.rebalances import Ledger, Outcome, Rebalance
 
 __all__ = ["Bookmark"]
 
 
 class Bookmark:
-    """The rounds of one group, told as they end."""
+    """The rebalances of one group, told as they end."""
 
     def __init__(self, group_id: str) -> None:
         self._group_id = group_id
         self._ledger = Ledger(keep=2, groups=1)
 
-    def tell(self, fact: Fact) -> Round | None:
-        """The round that this fact ended."""
-        rounds = self._ledger.rounds_of(self._group_id)
-        running = rounds[-1] if rounds and rounds[-1].outcome is Outcome.RUNNING else None
+    def tell(self, fact: Fact) -> Rebalance | None:
+        """The rebalance that this fact ended."""
+        rebalances = self._ledger.rebalances_of(self._group_id)
+        running = rebalances[-1] if rebalances and rebalances[-1].outcome is Outcome.RUNNING else None
         self._ledger.tell(fact)
         return running if running is not None and running.outcome is not Outcome.RUNNING else None
 
@@ -36,7 +36,9 @@ class Bookmark:
             return None
         running, ownership = book.running(), book.ownership
         return {
-            "running": None if running is None else {each.name: getattr(running, each.name) for each in fields(Round)},
+            "running": None
+            if running is None
+            else {each.name: getattr(running, each.name) for each in fields(Rebalance)},
             "held": [[member_id, sorted(held)] for member_id, held in ownership.held.items()],
             "free": [[*partition, since_ms] for partition, since_ms in ownership.free_since_ms.items()],
             "last": [[*partition, owner] for partition, owner in ownership.last_owners.items()],
@@ -49,15 +51,15 @@ class Bookmark:
             return mark
         try:
             running = said["running"]
-            mark._ledger.open_book(group_id, _ownership(said), running and _round(running))
+            mark._ledger.open_book(group_id, _ownership(said), running and _rebalance(running))
         except (KeyError, TypeError, ValueError) as error:
             raise MalformedError(f"a bookmark in the ledger of {group_id} cannot be read: {error!r}") from None
         return mark
 
 
-def _round(said: Any) -> Round:
+def _rebalance(said: Any) -> Rebalance:
     moves = [Move((topic, number), old, new) for (topic, number), old, new in said["moves"]]
-    return Round(**{**said, "cause": Cause(said["cause"]), "outcome": Outcome(said["outcome"]), "moves": moves})
+    return Rebalance(**{**said, "cause": Cause(said["cause"]), "outcome": Outcome(said["outcome"]), "moves": moves})
 
 
 def _ownership(said: Any) -> Ownership:

@@ -1,9 +1,9 @@
 """What the records of `__consumer_offsets` let one conclude about a classic group, on any cluster.
 
-Each record is the whole group, written when a round has ended, so members and owners are certain, and a round is the
-difference of two records. When it began, what it cost, and whether a member left or was thrown out, is not in the log.
-A generation may be missing: compacted away, or its round was overtaken before the leader's sync. Nothing is made up for
-it: what is not known is called unknown.
+Each record is the whole group, written when a rebalance has ended, so members and owners are certain, and a rebalance
+is the difference of two records. When it began, what it cost, and whether a member left or was thrown out, is not in
+the log. A generation may be missing: compacted away, or its rebalance was overtaken before the leader's sync. Nothing
+is made up for it: what is not known is called unknown.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def _wants(member: StoredMember) -> str:
 class Kind(Enum):
     FIRST = auto()
     """Nothing to compare with: what was before is not in the log."""
-    ROUND = auto()
+    REBALANCE = auto()
     REPLACED = auto()
-    """The same generation with other ids: a static member came back without a round (rule 19)."""
+    """The same generation with other ids: a static member came back without a rebalance (rule 19)."""
     AGAIN = auto()
     """The same generation, the same members."""
     GONE = auto()
@@ -106,7 +106,7 @@ class Step:
 
     @property
     def before(self) -> Seen:
-        """Where a round began: a group of generation 1 began with nothing."""
+        """Where a rebalance began: a group of generation 1 began with nothing."""
         return self.last if self.last is not None else Seen(0)
 
     @property
@@ -191,9 +191,9 @@ def compare(last: Seen | None, stored: StoredGroup | None) -> Step:
     if is_new_life:
         last = None
     if last is None:
-        kind = Kind.ROUND if now.generation_id == 1 else Kind.FIRST
+        kind = Kind.REBALANCE if now.generation_id == 1 else Kind.FIRST
     elif now.generation_id > last.generation_id:
-        kind = Kind.ROUND
+        kind = Kind.REBALANCE
     else:
         kind = Kind.REPLACED if last.members.keys() != now.members.keys() else Kind.AGAIN
     return Step(kind, last, now, is_new_life)
@@ -203,7 +203,7 @@ def compare(last: Seen | None, stored: StoredGroup | None) -> Step:
 
 
 def derived_facts(records: Iterable[tuple[int, GroupRecord]]) -> Iterator[Fact]:
-    """Records of groups with their times, in the order of their log. A round is told at its end."""
+    """Records of groups with their times, in the order of their log. A rebalance is told at its end."""
     known: dict[str, Seen] = {}
     for at_ms, record in records:
         group_id = record.group_id

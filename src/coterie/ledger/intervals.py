@@ -25,7 +25,7 @@ class Interval:
 
 
 class Intervals:
-    """Of all groups. A partition that its owner keeps over a round stays one interval."""
+    """Of all groups. A partition that its owner keeps over a rebalance stays one interval."""
 
     def __init__(self) -> None:
         self.all: list[Interval] = []

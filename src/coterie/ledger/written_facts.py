@@ -26,11 +26,12 @@ FACTS_TOPIC = "__coterie_facts"
 
 _KINDS: Mapping[str, type[Fact]] = {
     name: kind for name, kind in vars(facts).items() if isinstance(kind, type) and issubclass(kind, Fact)
-}
+} | {"RoundStarted": facts.RebalanceStarted}
+"""Facts by their names, and by the names that release 0.1.0 wrote."""
 
 
 def write_fact(fact: Fact) -> bytes:
-    """`plain(fact)` as JSON, written out: there is one for every member in every round."""
+    """`plain(fact)` as JSON, written out: there is one for every member in every rebalance."""
     kind = type(fact)
     parts = [f'{{"fact":"{kind.__name__}"']
     for name in field_names(kind):

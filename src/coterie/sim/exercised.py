@@ -1,4 +1,4 @@
-"""What a run has exercised, so that a quiet corner is seen: states by requests, faults, rounds by cause."""
+"""What a run has exercised, so that a quiet corner is seen: states by requests, faults, rebalances by cause."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from coterie.apis import by_key
 from coterie.broker.facts import LeadersChanged
-from coterie.facts import Cause, Fact, RoundStarted
+from coterie.facts import Cause, Fact, RebalanceStarted
 from coterie.group import State
 from coterie.sim.machine import Link, Machine
 from coterie.sim.observer import Observer
@@ -51,7 +51,7 @@ class Account:
             found = [str(self.cells[request, state] or "-").rjust(20) for state in states]
             yield "  " + " ".join([request.ljust(13), *found])
         yield "faults: " + (", ".join(f"{name} {count}" for name, count in sorted(self.faults.items())) or "none")
-        yield "rounds: " + ", ".join(f"{cause} {self.causes[str(cause)]}" for cause in Cause)
+        yield "rebalances: " + ", ".join(f"{cause} {self.causes[str(cause)]}" for cause in Cause)
         yield "seen: " + ", ".join(f"{name} {count}" for name, count in sorted(self.counts.items()))
 
 
@@ -72,7 +72,7 @@ class Exercised(Observer):
             self._cells[name, group.state if group is not None else State.DEAD] += 1
 
     def tell(self, _machine: Machine, fact: Fact) -> None:
-        if type(fact) is RoundStarted:
+        if type(fact) is RebalanceStarted:
             self.account.causes[str(fact.cause)] += 1
         elif type(fact) is LeadersChanged:
             self.account.counts["leaders change"] += 1

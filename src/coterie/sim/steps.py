@@ -123,14 +123,14 @@ class DeleteGroup(Step):
 class MoveCoordinator(Step):
     group_id: str
     node: int
-    in_a_round: bool = False
+    in_a_rebalance: bool = False
     """It waits for the moment at which everybody has joined and nobody has an assignment yet."""
 
     def begin(self, world: World) -> None:
         def move(_about: object = None) -> None:
             world.machine.nodes.move_coordinator(self.group_id, self.node)
 
-        if self.in_a_round:
+        if self.in_a_rebalance:
             world.when_joined(self.group_id, move)
         else:
             move()

@@ -9,7 +9,7 @@ from typing import Any
 
 from coterie.apis import by_key, heartbeat
 from coterie.errors import ErrorCode
-from coterie.facts import Fact, GroupLoaded, MemberExpired, RoundStarted
+from coterie.facts import Fact, GroupLoaded, MemberExpired, RebalanceStarted
 from coterie.sim.client import Asked, Client
 from coterie.sim.consumer import Consumer
 from coterie.sim.machine import Link, Machine
@@ -93,8 +93,8 @@ class Story(Observer):
         self._row(client.name, "", f"no answer to {asked.module.API.name}", client.group_id)
 
     def tell(self, machine: Machine, fact: Fact) -> None:
-        if isinstance(fact, RoundStarted):
-            self._row(machine.name, f"(round: {fact.cause}, {fact.member_id or 'nobody'})", "", fact.group_id)
+        if isinstance(fact, RebalanceStarted):
+            self._row(machine.name, f"(rebalance: {fact.cause}, {fact.member_id or 'nobody'})", "", fact.group_id)
         elif isinstance(fact, MemberExpired):
             self._row(machine.name, f"(expires {fact.member_id})", "", fact.group_id)
         elif isinstance(fact, GroupLoaded):

@@ -244,7 +244,7 @@ def moving_coordinators(scene: Scene) -> None:
             scene.come(seat, at_ms, group_id=group_id)
             scene.leave(seat, at_ms + scene.dice.choice((100, 4_000, 20_000)))
             node = scene.dice.randint(1, scene.nodes)
-            scene.steps.append(MoveCoordinator(at_ms=at_ms, group_id=group_id, node=node, in_a_round=True))
+            scene.steps.append(MoveCoordinator(at_ms=at_ms, group_id=group_id, node=node, in_a_rebalance=True))
 
 
 WORKLOADS: MappingProxyType[str, Callable[[Scene], None]] = MappingProxyType(

@@ -56,9 +56,9 @@ class Holdings:
             assert self.under_way is not None
             self.broken = FencedQueryError(
                 f"the query was put out of its group while batch plan {self.under_way.number} ran with {names}: "
-                "other members may be reading the same records. A member is put out when a round waits for its batch "
-                "longer than kafka.max.poll.interval.ms, when its heartbeats fail for kafka.session.timeout.ms, or "
-                "when another takes its kafka.group.instance.id. Nothing is lost: start the query again from its "
+                "other members may be reading the same records. A member is put out when a rebalance waits for its "
+                "batch longer than kafka.max.poll.interval.ms, when its heartbeats fail for kafka.session.timeout.ms, "
+                "or when another takes its kafka.group.instance.id. Nothing is lost: start the query again from its "
                 "checkpoint. To keep it from happening, make batches smaller with maxOffsetsPerTrigger, or raise "
                 "kafka.max.poll.interval.ms above the time of the longest batch"
             )

@@ -1,4 +1,4 @@
-"""A member of a group that reads elsewhere: the consumer's engine, with rounds and commits alone.
+"""A member of a group that reads elsewhere: the consumer's engine, with rebalances and commits alone.
 
 What it is given and what is taken from it goes to `holdings.py`; nobody polls.
 """
@@ -36,7 +36,7 @@ class QueryMember(Engine):
         holdings: Holdings,
         revoked: Callable[[Collection[TopicPartition]], Awaitable[None]],
     ) -> None:
-        """`revoked` returns when what a round takes may go."""
+        """`revoked` returns when what a rebalance takes may go."""
         super().__init__(options.client, [assignor(name) for name in options.client.partition_assignment_strategy])
         self._options = options
         self._holdings = holdings
@@ -44,7 +44,7 @@ class QueryMember(Engine):
         self._wrong: Exception | None = None
         self._has_asked = False
         self.has_joined = False
-        """It has had an assignment; what it owns of it is read on in every round."""
+        """It has had an assignment; what it owns of it is read on in every rebalance."""
         self.is_alone = True
 
     @property
@@ -116,7 +116,7 @@ class QueryMember(Engine):
         self.has_joined = True
 
     def hold(self, effect: effects.HoldPartitions) -> None:
-        """Of an eager member, before a round: nothing more is planned of these."""
+        """Of an eager member, before a rebalance: nothing more is planned of these."""
         self._holdings.going_away(effect.partitions)
 
     def answer_positions(self, effect: effects.AskPositions) -> None:

@@ -1,7 +1,7 @@
 """A query's seat in its group: what it plans, and when it lets go. All on the background's event loop.
 
-Spark's process of the query asks and waits; heartbeats, rounds and commits go on meanwhile. What is promised and why is
-in `claims.py`; what is held in `holdings.py`; the member is in `member.py`; this file does the asking.
+Spark's process of the query asks and waits; heartbeats, rebalances and commits go on meanwhile. What is promised and
+why is in `claims.py`; what is held in `holdings.py`; the member is in `member.py`; this file does the asking.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Seat:
             return True
 
     async def _revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """A round takes these from us: not before the batch that has them is durable and committed."""
+        """A rebalance takes these from us: not before the batch that has them is durable and committed."""
         holdings = self._holdings
         holdings.going_away(partitions)
         member = self._member

@@ -161,8 +161,8 @@ OWNERSHIP = Table(
 
 OWNERS = Table("owners", "A partition that a member holds now.", _HELD, is_snapshot=True)
 
-ROUNDS = Table(
-    "rounds",
+REBALANCES = Table(
+    "rebalances",
     "The step from one generation to the next.",
     (
         _GROUP,
@@ -174,7 +174,7 @@ ROUNDS = Table(
         Column("cause", _TEXT, "Why, in words of what can be seen."),
         Column("culprit", _TEXT, "The member behind it, if it was observed."),
         Column("reason", _TEXT, "The client's own words, if it gave any; only observed."),
-        Column("outcome", _TEXT, "stable, empty, superseded by the next round, or lost with its coordinator."),
+        Column("outcome", _TEXT, "stable, empty, superseded by the next rebalance, or lost with its coordinator."),
         Column("began_ms", _LONG, "When it began; null where the log does not tell."),
         Column("ended_ms", _LONG, "When it was over."),
         Column("duration_ms", _LONG, "How long it took, as far as it can be known."),
@@ -231,7 +231,7 @@ HEALTH = Table(
         Column("records_behind", _LONG, "The sum over its partitions."),
         Column("seconds_behind", _REAL, "The most of any partition."),
         Column("last_commit_ms", _LONG, "Its latest commit."),
-        Column("rounds_last_hour", _INT, "How many rounds ended in the hour before."),
+        Column("rebalances_last_hour", _INT, "How many rebalances ended in the hour before."),
         Column(
             "unowned_s_last_hour",
             _REAL,
@@ -257,7 +257,7 @@ SKIPPED = Table(
 )
 
 TABLES: Mapping[str, Table] = {
-    table.name: table for table in (COMMITS, GENERATIONS, OWNERSHIP, OWNERS, ROUNDS, LAG, HEALTH, SKIPPED)
+    table.name: table for table in (COMMITS, GENERATIONS, OWNERSHIP, OWNERS, REBALANCES, LAG, HEALTH, SKIPPED)
 }
 
 # --- between the steps ------------------------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ GROUPS_STATE = Table(
         Column("state", _TEXT, "Stable, Empty, Reconciling or Gone."),
         Column("generation", _INT, "The last one."),
         Column("members", _INT, "How many."),
-        Column("recent", pa.list_(_RECENT), "Its latest rounds."),
+        Column("recent", pa.list_(_RECENT), "Its latest rebalances."),
         Column("owners", pa.list_(OWNERS.struct), "The intervals that last."),
         Column("memory", _TEXT, "What has to be known to read on, as JSON."),
     ),
@@ -306,7 +306,7 @@ FOLDED = Table(
     (
         Column("generation", GENERATIONS.struct, "A generation."),
         Column("interval", OWNERSHIP.struct, "An interval that ended."),
-        Column("round", ROUNDS.struct, "A round."),
+        Column("rebalance", REBALANCES.struct, "A rebalance."),
         Column("skipped", SKIPPED.struct, "Records that could not be read."),
         Column("state", GROUPS_STATE.struct, "The group at the end of the batch."),
     ),

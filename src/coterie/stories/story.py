@@ -20,7 +20,7 @@ from coterie.coordinator import CoordinatorSettings
 from coterie.errors import ErrorCode
 from coterie.facts import Fact
 from coterie.group import Group, GroupSettings, State
-from coterie.ledger import Round
+from coterie.ledger import Rebalance
 from coterie.messages import (
     CommitPartition,
     DeleteGroup,
@@ -289,8 +289,8 @@ class Story:
         return self.group.state
 
     @property
-    def rounds(self) -> list[Round]:
-        return self.world.ledger.rounds_of(self.group_id)
+    def rebalances(self) -> list[Rebalance]:
+        return self.world.ledger.rebalances_of(self.group_id)
 
     def told(self, kind: type[F], **fields: Any) -> F:
         """The last fact of this kind with these fields; a member is named by its name."""

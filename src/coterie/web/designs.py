@@ -37,7 +37,7 @@ def owners(accounts: Sequence[Account]) -> str:
     parts = _opened(bottom + BELOW, f"Owners of {told.partitions} partitions under each design")
     for at, chapter in enumerate(told.chapters):
         x = scale.x(chapter.began_ms)
-        parts.append(f'<line class="round" x1="{x}" x2="{x}" y1="{TOP - 18}" y2="{bottom - GAP}"/>')
+        parts.append(f'<line class="rebalance" x1="{x}" x2="{x}" y1="{TOP - 18}" y2="{bottom - GAP}"/>')
         parts.append(f'<text class="tick" x="{x + 3}" y="{TOP - 22 + 11 * (at % 2)}">{escape(chapter.name)}</text>')
     for index, account in enumerate(accounts):
         parts += _band(account, TOP + index * (height + GAP), row, scale)

@@ -1,4 +1,4 @@
-"""Who owned what when, as a drawing: a row for each partition, a bar for each owner, a mark for each round.
+"""Who owned what when, as a drawing: a row for each partition, a bar for each owner, a mark for each rebalance.
 
 What is empty in a row had no owner. The colours follow the reader's light or dark theme; SVG alone, so that it can be
 part of a page or a file of its own.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from coterie.ledger import Interval, Round
+from coterie.ledger import Interval, Rebalance
 from coterie.web.names import Names
 
 __all__ = ["LEFT", "RIGHT", "STYLE", "SVG", "TOP", "WIDTH", "Scale", "colour_of", "picture", "seconds"]
@@ -17,7 +17,7 @@ __all__ = ["LEFT", "RIGHT", "STYLE", "SVG", "TOP", "WIDTH", "Scale", "colour_of"
 WIDTH, LEFT, RIGHT, TOP, BELOW = 960, 110, 16, 30, 46
 ROW, BAR, LABEL = 22, 16, 18
 SVG = "http://www.w3.org/2000/svg"
-KEY = "a bar: who owned the partition; grey: nobody did; a dashed line: a round began, numbered as in the account"
+KEY = "a bar: who owned the partition; grey: nobody did; a dashed line: a rebalance began, numbered as in the account"
 HUES = (210, 25, 145, 285, 50, 345, 180, 100, 255, 0)
 """Neighbours in this list are easy to tell apart."""
 
@@ -26,7 +26,7 @@ STYLE = """
   font: 12px system-ui, sans-serif; }
 .picture text { fill: var(--ink); } .picture .tick { fill: var(--faint); font-size: 11px; }
 .picture .grid { stroke: var(--line); } .picture .row { fill: var(--line); opacity: .35; }
-.picture .round { stroke: var(--ink); stroke-dasharray: 2 3; opacity: .6; } .picture .number { font-weight: 600; }
+.picture .rebalance { stroke: var(--ink); stroke-dasharray: 2 3; opacity: .6; } .picture .number { font-weight: 600; }
 .picture .bar { fill: hsl(var(--hue) var(--sat) var(--light)); } .picture .who { fill: #fff; font-size: 11px; }
 @media (prefers-color-scheme: dark) {
   .picture { --ink: #e6eaf0; --faint: #8f99a8; --line: #39424f; --light: 42%; --sat: 55%; } }
@@ -38,13 +38,13 @@ def colour_of(index: int) -> int:
     return (HUES[index % len(HUES)] + 17 * (index // len(HUES))) % 360
 
 
-def picture(intervals: Sequence[Interval], rounds: Sequence[Round], names: Names | None = None) -> str:
-    """Of one group. Rounds are numbered as they are given, from 1."""
+def picture(intervals: Sequence[Interval], rebalances: Sequence[Rebalance], names: Names | None = None) -> str:
+    """Of one group. Rebalances are numbered as they are given, from 1."""
     if not intervals:
         return '<p class="nothing">No partition was ever owned.</p>'
     names = names or Names()
     times = [one.began_ms for one in intervals] + [one.ended_ms for one in intervals if one.ended_ms is not None]
-    times += [one.began_ms for one in rounds] + [one.ended_ms for one in rounds if one.ended_ms is not None]
+    times += [one.began_ms for one in rebalances] + [one.ended_ms for one in rebalances if one.ended_ms is not None]
     scale = Scale(min(times), max(times))
     partitions = sorted({one.partition for one in intervals})
     rows = {partition: TOP + ROW * index for index, partition in enumerate(partitions)}
@@ -62,7 +62,7 @@ def picture(intervals: Sequence[Interval], rounds: Sequence[Round], names: Names
         parts.append(f'<rect class="row" x="{LEFT}" y="{y}" width="{WIDTH - LEFT - RIGHT}" height="{BAR}"/>')
     parts += [_bar(one, rows[one.partition], scale, owners[names.of(one.owner)], names) for one in intervals]
     labelled = 0.0
-    for number, one in enumerate(rounds, 1):
+    for number, one in enumerate(rebalances, 1):
         has_room = scale.x(one.began_ms) - labelled >= LABEL
         parts.append(_mark(number if has_room else None, one, scale, bottom, names))
         labelled = scale.x(one.began_ms) if has_room else labelled
@@ -107,14 +107,14 @@ def _bar(one: Interval, y: int, scale: Scale, index: int, names: Names) -> str:
     )
 
 
-def _mark(number: int | None, one: Round, scale: Scale, bottom: int, names: Names) -> str:
+def _mark(number: int | None, one: Rebalance, scale: Scale, bottom: int, names: Names) -> str:
     """Without a number where two would run into each other."""
     x = scale.x(one.began_ms)
     who = f", {names.of(one.culprit)}" if one.culprit else ""
     label = f'<text class="number" x="{x}" y="{TOP - 12}" text-anchor="middle">{number}</text>' if number else ""
     return (
         f"<g><title>{escape(one.cause + who)}</title>"
-        f'<line class="round" x1="{x}" x2="{x}" y1="{TOP - 8}" y2="{bottom}"/>{label}</g>'
+        f'<line class="rebalance" x1="{x}" x2="{x}" y1="{TOP - 8}" y2="{bottom}"/>{label}</g>'
     )
 
 

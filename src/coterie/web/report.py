@@ -12,7 +12,7 @@ from html import escape
 from itertools import groupby
 
 from coterie.facts import Fact
-from coterie.ledger import Interval, Outcome, Round, fold, intervals_of
+from coterie.ledger import Interval, Outcome, Rebalance, fold, intervals_of
 from coterie.web.names import Names
 from coterie.web.picture import colour_of, picture
 
@@ -23,9 +23,9 @@ COLUMNS = ("", "began", "cause", "member", "generation", "join", "sync", "moved"
 UNKNOWN = "unknown"
 
 WITHOUT_OWNER = (
-    "Without owner: partition-seconds from the moment nobody owned a partition to the round that gave it an owner. "
+    "Without owner: partition-seconds from the moment nobody owned a partition to the rebalance that gave it an owner. "
     "A member that died without a word owns what it had until its session ends, and a group without members has no "
-    "round to count them in: neither is in this figure."
+    "rebalance to count them in: neither is in this figure."
 )
 
 _STYLE = """
@@ -40,7 +40,7 @@ h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.15rem; margin: 2rem 0 .5r
 .figures li { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .5rem .9rem; }
 .figures b { display: block; font-size: 1.25rem; } .wide { overflow-x: auto; }
 .wide .picture { min-width: 40rem; } table { border-collapse: collapse; }
-.rounds { width: 100%; font-size: 14px; } th, td { padding: .3rem .6rem; text-align: left; vertical-align: top;
+.rebalances { width: 100%; font-size: 14px; } th, td { padding: .3rem .6rem; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--line); } th { color: var(--faint); font-weight: 500; white-space: nowrap; }
 td.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .legend { display: flex; flex-wrap: wrap; gap: .25rem 1rem; padding: 0; list-style: none; font-size: 13px; }
@@ -62,19 +62,19 @@ class Section:
 
 def report(title: str, told: Iterable[Fact], *, note: str = "", sections: Sequence[Section] = ()) -> str:
     facts = list(told)
-    rounds, intervals, names = fold(facts), intervals_of(facts), Names(facts)
-    groups = list(dict.fromkeys([one.group_id for one in rounds] + [one.group_id for one in intervals]))
+    rebalances, intervals, names = fold(facts), intervals_of(facts), Names(facts)
+    groups = list(dict.fromkeys([one.group_id for one in rebalances] + [one.group_id for one in intervals]))
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
         f"<title>{escape(title)}</title>",
         '<link rel="icon" href="data:,">',
         f"<style>{_STYLE}</style></head><body>",
-        f"<header><h1>{escape(title)}</h1><p class='faint'>{escape(_summary(facts, rounds, groups))}</p></header>",
+        f"<header><h1>{escape(title)}</h1><p class='faint'>{escape(_summary(facts, rebalances, groups))}</p></header>",
         f"<p>{escape(note)}</p>" if note else "",
     ]
     for group in groups:
-        mine = [one for one in rounds if one.group_id == group]
+        mine = [one for one in rebalances if one.group_id == group]
         parts += _group(group, mine, [one for one in intervals if one.group_id == group], names)
     if not groups:
         parts.append("<p>No group had a rebalance.</p>")
@@ -82,38 +82,39 @@ def report(title: str, told: Iterable[Fact], *, note: str = "", sections: Sequen
     return "\n".join([part for part in parts if part] + ["</body></html>", ""])
 
 
-def _summary(facts: Sequence[Fact], rounds: Sequence[Round], groups: Sequence[str]) -> str:
+def _summary(facts: Sequence[Fact], rebalances: Sequence[Rebalance], groups: Sequence[str]) -> str:
     if not facts:
         return "Nothing was recorded."
     first, last = min(fact.at_ms for fact in facts), max(fact.at_ms for fact in facts)
     when = datetime.fromtimestamp(first / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    return f"{_count(len(rounds), 'round')} of {_count(len(groups), 'group')}, from {when} UTC, {_time(last - first)}."
+    counted = f"{_count(len(rebalances), 'rebalance')} of {_count(len(groups), 'group')}"
+    return f"{counted}, from {when} UTC, {_time(last - first)}."
 
 
-def _group(group: str, rounds: Sequence[Round], intervals: Sequence[Interval], names: Names) -> list[str]:
-    moved, is_derived = sum(len(one.moves) for one in rounds), any(one.is_derived for one in rounds)
-    unowned = [one.unowned_ms for one in rounds if one.unowned_ms is not None]
-    took = [one.took_ms for one in rounds if one.took_ms is not None]
+def _group(group: str, rebalances: Sequence[Rebalance], intervals: Sequence[Interval], names: Names) -> list[str]:
+    moved, is_derived = sum(len(one.moves) for one in rebalances), any(one.is_derived for one in rebalances)
+    unowned = [one.unowned_ms for one in rebalances if one.unowned_ms is not None]
+    took = [one.took_ms for one in rebalances if one.took_ms is not None]
     figures = [
-        ("rounds", str(len(rounds))),
+        ("rebalances", str(len(rebalances))),
         ("partitions moved", str(moved)),
         (
             "partition-seconds without an owner",
             _known(f"{sum(unowned) / 1_000:.1f}", is_derived=is_derived, is_known=bool(unowned)),
         ),
-        ("longest round", _known(_time(max(took, default=None)), is_derived=is_derived, is_known=bool(took))),
+        ("longest rebalance", _known(_time(max(took, default=None)), is_derived=is_derived, is_known=bool(took))),
     ]
     return [
         f"<section><h2>Group {escape(group)}</h2>",
         '<ul class="figures">',
         *(f"<li><b>{value}</b><span class='faint'>{name}</span></li>" for name, value in figures),
         "</ul>",
-        f'<div class="wide">{picture(intervals, rounds, names)}</div>',
+        f'<div class="wide">{picture(intervals, rebalances, names)}</div>',
         _legend(intervals, names),
-        '<div class="wide"><table class="rounds"><thead><tr>',
+        '<div class="wide"><table class="rebalances"><thead><tr>',
         *(f"<th>{column}</th>" for column in COLUMNS),
         "</tr></thead><tbody>",
-        *(_row(number, one, rounds[0].began_ms, names) for number, one in enumerate(rounds, 1)),
+        *(_row(number, one, rebalances[0].began_ms, names) for number, one in enumerate(rebalances, 1)),
         "</tbody></table></div>",
         f"<p class='faint'>{WITHOUT_OWNER}</p></section>",
     ]
@@ -135,7 +136,7 @@ def _legend(intervals: Sequence[Interval], names: Names) -> str:
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
-def _row(number: int, one: Round, first_ms: int, names: Names) -> str:
+def _row(number: int, one: Rebalance, first_ms: int, names: Names) -> str:
     member = names.of(one.culprit) if one.culprit else ""
     late = one.last_to_join
     waited = f"<br><span class='faint'>last to join: {escape(names.of(late))}</span>" if late and one.waits_for else ""
@@ -160,7 +161,7 @@ def _row(number: int, one: Round, first_ms: int, names: Names) -> str:
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def _moves(one: Round, names: Names) -> str:
+def _moves(one: Rebalance, names: Names) -> str:
     """How many; where each went when the pointer rests on it."""
     ways = sorted(
         (names.of(move.old_owner) if move.old_owner else "nobody", names.of(move.new_owner)) for move in one.moves

@@ -91,7 +91,7 @@ def _read_rest(reader: Reader, subscription: Subscription) -> Subscription:
 
 
 def write_subscription(subscription: Subscription) -> bytes:
-    """In sorted order, as Kafka's client writes it: equal subscriptions have equal bytes, and so start no round."""
+    """In sorted order, as Kafka's client writes it: equal subscriptions have equal bytes, and so start no rebalance."""
     version = subscription.version
     writer = _writer(version)
     writer.array_length(len(subscription.topics))

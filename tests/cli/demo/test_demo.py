@@ -23,7 +23,7 @@ def test_the_whole_plot_is_played_and_every_promise_kept(tmp_path: Path) -> None
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("\n  kept ") == 5, done.stdout
     for cause in ("new member", "member left", "session expired", "protocols changed"):
-        assert f"round: {cause}" in done.stdout
+        assert f"rebalance: {cause}" in done.stdout
     page = (tmp_path / "home" / "report.html").read_text()
     assert "session expired" in page and 'class="bar"' in page
 

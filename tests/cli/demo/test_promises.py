@@ -14,9 +14,9 @@ def verdicts(
     done: dict[str, list[tuple[int, int]]],
     crashed: tuple[str, ...] = (),
     told: tuple[Fact, ...] = (),
-    static_rounds: int | None = None,
+    static_rebalances: int | None = None,
 ) -> list[bool]:
-    return [promise.is_kept for promise in check(ENDS, done, crashed, told, static_rounds)]
+    return [promise.is_kept for promise in check(ENDS, done, crashed, told, static_rebalances)]
 
 
 def owns(**members: list[int]) -> AssignmentStored:
@@ -26,7 +26,7 @@ def owns(**members: list[int]) -> AssignmentStored:
 
 def test_all_is_well() -> None:
     told = (owns(a=[0], b=[1]), OffsetsStored(1, "shop", "a", [("orders", 0, 1)], transactional=False))
-    assert verdicts({"a": ALL[:3], "b": ALL[3:]}, told=told, static_rounds=0) == [True] * 5
+    assert verdicts({"a": ALL[:3], "b": ALL[3:]}, told=told, static_rebalances=0) == [True] * 5
 
 
 def test_a_missing_order_is_noticed() -> None:
@@ -46,8 +46,8 @@ def test_two_owners_and_a_commit_that_goes_back_are_noticed() -> None:
     assert not verdicts({"a": ALL}, told=tuple(commits))[3]
 
 
-def test_a_static_restart_that_costs_a_round_is_noticed() -> None:
-    assert not verdicts({"a": ALL}, static_rounds=1)[4]
+def test_a_static_restart_that_costs_a_rebalance_is_noticed() -> None:
+    assert not verdicts({"a": ALL}, static_rebalances=1)[4]
 
 
 def test_a_static_restart_that_was_too_late_is_not_a_broken_promise() -> None:

@@ -113,7 +113,7 @@ class Party:
         self.handle(events.CommittedAsked(token, partitions, self.room.now_ms + within_ms))
         return token
 
-    def wants_round(self, reason: str = "rebalance enforced by user") -> None:
+    def wants_rebalance(self, reason: str = "rebalance enforced by user") -> None:
         self.handle(events.RejoinAsked(reason))
 
     def hears_of_topics(self) -> None:

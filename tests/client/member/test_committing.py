@@ -89,7 +89,7 @@ def test_a_commit_of_a_member_that_is_out_fails_and_resets(code: ErrorCode, room
 @pytest.mark.parametrize(
     "code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID]
 )
-def test_a_refusal_that_comes_when_a_newer_round_is_under_way_resets_nothing(code: ErrorCode, room: Room) -> None:
+def test_a_refusal_that_comes_when_a_newer_rebalance_is_under_way_resets_nothing(code: ErrorCode, room: Room) -> None:
     """M7, KAFKA-9823: only "rebalance in progress"."""
     a = quiet(room)
     b = quiet(room, "b")
@@ -100,7 +100,7 @@ def test_a_refusal_that_comes_when_a_newer_round_is_under_way_resets_nothing(cod
     (commit,) = [send for _, send in a.sent if isinstance(send.request, OffsetCommit)]
     a.connections.clear()
     b.ends_poll()
-    a.wants_round()
+    a.wants_rebalance()
     room.advance(20)
     assert a.is_in(Stage.JOINING)
     commit.then.reply = refuse(code)(commit.request)  # type: ignore[arg-type]
@@ -117,7 +117,7 @@ def test_a_refusal_of_an_older_generation_leaves_the_newer_one_alone(room: Room)
     room.advance(5)
     (commit,) = [send for _, send in a.sent if isinstance(send.request, OffsetCommit)]
     a.connections.clear()
-    a.wants_round()
+    a.wants_rebalance()
     room.settle()
     commit.then.reply = refuse(ErrorCode.ILLEGAL_GENERATION)(commit.request)  # type: ignore[arg-type]
     a.handle(commit.then)
@@ -130,7 +130,7 @@ def test_nothing_can_be_committed_between_the_join_and_the_assignment(room: Room
     a, b = quiet(room), quiet(room, "b")
     room.settle()
     b.ends_poll()
-    a.wants_round()
+    a.wants_rebalance()
     room.advance(20)
     token = a.commits_offsets({T0: 3}, within_ms=5_000)
     assert isinstance(a.commits[token], RebalanceInProgressError) and not a.requests(OffsetCommit)
@@ -153,7 +153,7 @@ def test_a_listener_may_commit_what_is_being_revoked(room: Room) -> None:
             tokens.append(a.commits_offsets({T0: 9}, within_ms=5_000))
 
     a.listener = commit
-    a.wants_round()
+    a.wants_rebalance()
     room.settle()
     room.advance(50)
     assert a.commits[tokens[0]] is None and committed(room) == {0: 9}
@@ -200,7 +200,7 @@ def test_a_commit_is_not_repeated_in_another_generation(room: Room) -> None:
     room.refusals.extend((OffsetCommit, refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)) for _ in range(4))
     token = a.commits_offsets({T0: 3}, within_ms=60_000)
     room.advance(50)
-    a.wants_round()
+    a.wants_rebalance()
     room.settle()
     room.advance(5_000)
     assert isinstance(a.commits[token], CommitFailedError | RebalanceInProgressError) and committed(room) == {}
@@ -390,7 +390,7 @@ def test_a_new_assignment_restarts_the_clock(room: Room) -> None:
     """M6: restart the auto-commit timer."""
     (a,) = room.stable("a")
     room.advance(4_000)
-    a.wants_round()
+    a.wants_rebalance()
     room.settle()
     a.positions[T0] = 5
     room.advance(4_500)

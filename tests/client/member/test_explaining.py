@@ -18,12 +18,12 @@ def test_a_life_in_words(room: Room) -> None:
     """M1 to M14, as a person who looks at it sees them."""
     a = room.party("a", group_instance_id="one")
     assert said(a) == (
-        'a consumer without a member id (instance "one") of group "readers" is in no round, for 0 s; '
+        'a consumer without a member id (instance "one") of group "readers" is in no rebalance, for 0 s; '
         "it waits for a subscription."
     )
     a.subscribes("t")
     room.advance(2_000)
-    assert said(a).endswith("is in no round, for 2 s; it waits for poll to be called.")
+    assert said(a).endswith("is in no rebalance, for 2 s; it waits for poll to be called.")
     room.lookup_error = KafkaError("no", ErrorCode.COORDINATOR_NOT_AVAILABLE)
     a.begins_poll()
     assert "it waits for the coordinator to be found" in said(a)
@@ -39,7 +39,7 @@ def test_a_life_in_words(room: Room) -> None:
     a.ends_poll()
     room.advance(7_000)
     assert said(a).endswith("it waits for the next poll (the last one ended 7 s ago).")
-    a.wants_round("because")
+    a.wants_rebalance("because")
     assert said(a).endswith("it waits for poll to be called; it wants to rejoin: because.")
     room.refusals.append((OffsetCommit, None))
     a.positions[tps("t:0")[0]] = 5

@@ -151,13 +151,13 @@ def test_a_heartbeat_that_is_not_allowed_reaches_the_caller_of_poll(room: Room) 
 
 
 def test_news_of_an_older_generation_resets_nothing(room: Room) -> None:
-    """M4, M8, KAFKA-9823: the answer to a heartbeat that was sent before the last round."""
+    """M4, M8, KAFKA-9823: the answer to a heartbeat that was sent before the last rebalance."""
     (a,) = room.stable("a")
     room.refusals.append((Heartbeat, None))
     room.advance(3_500)
     (old,) = [send for _, send in a.sent if isinstance(send.request, Heartbeat)]
     room.disconnect(a)
-    a.wants_round()
+    a.wants_rebalance()
     room.settle()
     generation = a.member.generation_id
     assert generation == 2

@@ -44,10 +44,10 @@ def test_the_timeout_of_a_join_is_never_below_that_of_other_requests_nor_beyond_
 def test_why_it_joins_is_told_in_at_most_255_characters(room: Room) -> None:
     """KIP-800."""
     (a,) = room.stable("a")
-    a.wants_round("x" * 300)
+    a.wants_rebalance("x" * 300)
     room.settle()
     assert a.requests(JoinGroup)[-1].reason == "x" * 255
-    assert room.world.ledger.rounds_of("readers")[-1].reason == "x" * 255
+    assert room.world.ledger.rebalances_of("readers")[-1].reason == "x" * 255
 
 
 def test_a_short_poll_waits_on_for_the_join_in_flight(room: Room) -> None:
@@ -69,7 +69,7 @@ def test_a_member_the_coordinator_has_forgotten_joins_as_a_new_one(room: Room) -
     """M4: UNKNOWN_MEMBER_ID drops id and generation."""
     (a,) = room.stable("a")
     old = a.member.member_id
-    a.wants_round()
+    a.wants_rebalance()
     room.refusals.append((JoinGroup, lambda request: JoinedGroup(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)))
     room.advance(5)
     assert a.fact(IdentityDropped).member_id == ""
@@ -109,7 +109,7 @@ def test_heartbeats_pause_from_the_join_to_its_answer_and_go_on_before_the_sync(
     """M3, KAFKA-10134."""
     a, b = room.stable("a", "b")
     b.ends_poll()  # it will not rejoin, so a's join is parked
-    a.wants_round()
+    a.wants_rebalance()
     room.advance(20)
     assert a.is_in(Stage.JOINING)
     sent = len(a.requests(Heartbeat))
@@ -127,7 +127,7 @@ def test_heartbeats_pause_also_when_the_join_has_to_be_repeated_elsewhere(room: 
     a, b = room.stable("a", "b")
     b.ends_poll()
     room.advance(a.member.heartbeat_at_ms - room.now_ms - 40)  # the next one would fall into the back-off
-    a.wants_round()
+    a.wants_rebalance()
     room.advance(20)
     sent = len(a.requests(Heartbeat))
     room.disconnect(a)
@@ -183,7 +183,7 @@ def test_a_fenced_member_is_out_for_good(room: Room) -> None:
     assert a.is_in(Stage.CLOSED) and b.is_in(Stage.STABLE)
 
 
-def test_a_static_member_comes_back_without_a_round(room: Room) -> None:
+def test_a_static_member_comes_back_without_a_rebalance(room: Room) -> None:
     """KIP-345: closed without leaving, opened again within the session timeout, nobody rebalances."""
     a, b = room.stable("a", "b", group_instance_id=None)
     (s,) = room.stable("s", group_instance_id="s")

@@ -1,4 +1,4 @@
-"""Leading a round (M5), and assignors that raise or answer nonsense."""
+"""Leading a rebalance (M5), and assignors that raise or answer nonsense."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def test_the_leader_rejoins_when_partitions_appear_in_anybodys_topic(room: Room)
     room.advance(5_000)
     room.settle()
     assert set(b.member.assigned) == set(tps("u:0-2"))
-    assert room.world.ledger.rounds_of("readers")[-1].reason == "cached metadata has changed"
+    assert room.world.ledger.rebalances_of("readers")[-1].reason == "cached metadata has changed"
 
 
-def test_a_topic_that_is_created_and_one_that_is_deleted_start_a_round(room: Room) -> None:
+def test_a_topic_that_is_created_and_one_that_is_deleted_start_a_rebalance(room: Room) -> None:
     """M5."""
     (a,) = room.stable("a", topics=("t", "later"))
     assert set(a.member.assigned) == set(tps("t:0-3"))

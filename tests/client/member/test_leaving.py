@@ -88,7 +88,7 @@ def test_a_leave_that_is_refused_or_lost_ends_all_the_same(room: Room) -> None:
 
 
 def test_who_owns_nothing_any_more_has_lost_it(room: Room) -> None:
-    """M3, M9: lost, if the generation is gone or a round is under way."""
+    """M3, M9: lost, if the generation is gone or a rebalance is under way."""
     a, b = room.stable("a", "b")
     a.ends_poll()
     room.refusals.append((Heartbeat, ErrorCode.UNKNOWN_MEMBER_ID))

@@ -14,7 +14,7 @@ from coterie.client.member.states import Stage
 
 @pytest.mark.parametrize("kind", ["assigned", "revoked", "lost"])
 def test_a_listener_that_raises_does_not_lose_the_assignment(room: Room, kind: str) -> None:
-    """M14: the error reaches the caller of poll, and the round goes on."""
+    """M14: the error reaches the caller of poll, and the rebalance goes on."""
     (a,) = room.stable("a")
 
     def fails(told: str, _: object) -> None:
@@ -26,7 +26,7 @@ def test_a_listener_that_raises_does_not_lose_the_assignment(room: Room, kind: s
         room.world.log.clear()
         room.world.crash()
         room.advance(4_000)
-    a.wants_round()
+    a.wants_rebalance()
     room.settle()
     (error,) = a.errors
     assert isinstance(error, ListenerError) and "disk full" in str(error) and isinstance(error.__cause__, RuntimeError)
@@ -34,7 +34,7 @@ def test_a_listener_that_raises_does_not_lose_the_assignment(room: Room, kind: s
     assert a.is_in(Stage.STABLE) and a.assigned == tps("t:0-3")
 
 
-def test_a_cooperative_listener_that_raises_does_not_stop_the_second_round(room: Room) -> None:
+def test_a_cooperative_listener_that_raises_does_not_stop_the_second_rebalance(room: Room) -> None:
     """M14: what was revoked is given up although the listener failed."""
     (a,) = room.stable("a", assignors=(CooperativeSticky(),))
 
@@ -70,7 +70,7 @@ def test_what_is_revoked_when_the_generation_is_lost_meanwhile_is_not_called_los
     """M3: calls balance, whatever happens during one."""
     (a,) = room.stable("a")
     a.holds_listener = True
-    a.wants_round()
+    a.wants_rebalance()
     room.advance(10)
     assert a.waiting_call is not None and a.calls[-1][0] == "revoked"
     room.world.log.clear()

@@ -60,7 +60,7 @@ def test_partitions_are_held_while_they_are_committed(room: Room) -> None:
     (a,) = room.stable("a")
     read(a, t0=7)
     room.delay_ms = lambda: 40
-    a.wants_round()
+    a.wants_rebalance()
     assert a.held == tps("t:0-3")
     room.settle()
     assert a.held == []
@@ -70,27 +70,27 @@ def test_without_auto_commit_nothing_is_committed(room: Room) -> None:
     """M3: only if enabled."""
     (a,) = room.stable("a", enable_auto_commit=False)
     read(a, t0=7)
-    a.wants_round()
+    a.wants_rebalance()
     room.settle()
     assert not a.requests(OffsetCommit)
 
 
-def test_a_commit_before_the_join_is_retried_and_then_the_round_goes_on(room: Room) -> None:
+def test_a_commit_before_the_join_is_retried_and_then_the_rebalance_goes_on(room: Room) -> None:
     """M3: retriable errors are retried."""
     (a,) = room.stable("a")
     read(a, t0=7)
     room.refusals.extend((OffsetCommit, refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)) for _ in range(3))
-    a.wants_round()
+    a.wants_rebalance()
     room.settle()
     assert committed(room, "t:0") == 7 and len(a.requests(OffsetCommit)) == 4
 
 
-def test_a_commit_before_the_join_that_is_refused_does_not_stop_the_round(room: Room) -> None:
+def test_a_commit_before_the_join_that_is_refused_does_not_stop_the_rebalance(room: Room) -> None:
     """M3: then go on whatever the result."""
     (a,) = room.stable("a")
     read(a, t0=7)
     room.refusals.append((OffsetCommit, refuse(ErrorCode.OFFSET_METADATA_TOO_LARGE)))
-    a.wants_round()
+    a.wants_rebalance()
     room.settle()
     assert "OFFSET_METADATA_TOO_LARGE" in a.fact(AutoCommitFailed).error
     assert a.member.generation_id == 2 and not a.errors
@@ -101,7 +101,7 @@ def test_a_commit_before_the_join_has_the_rebalance_timeout_and_no_more(room: Ro
     (a,) = room.stable("a", session_timeout_ms=30_000, max_poll_interval_ms=20_000)
     read(a, t0=7)
     room.refusals.extend((OffsetCommit, refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)) for _ in range(1_000))
-    a.wants_round()
+    a.wants_rebalance()
     room.advance(19_000)
     assert a.is_in(Stage.PREPARING) and "the commit before the join" in a.member.explain(room.now_ms)
     room.advance(2_000)
@@ -146,7 +146,7 @@ def test_a_topic_that_the_metadata_has_is_committed_when_the_coordinator_knows_i
     (a,) = room.stable("a")
     read(a, t0=7)
     room.refusals.extend((OffsetCommit, without("t")) for _ in range(4))
-    a.wants_round()
+    a.wants_rebalance()
     room.settle()
     assert committed(room, "t:0") == 7 and len(a.requests(OffsetCommit)) == 5
 
@@ -187,7 +187,7 @@ def test_the_preparation_runs_once_however_often_the_join_is_repeated(room: Room
     read(a, t0=7)
     for error in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.REBALANCE_IN_PROGRESS):
         room.refusals.append((JoinGroup, lambda request, error=error: joined(error, request)))
-    a.wants_round()
+    a.wants_rebalance()
     room.settle()
     assert len(a.requests(OffsetCommit)) == 1
     assert [kind for kind, _ in a.calls] == ["assigned", "revoked", "assigned"]
@@ -197,7 +197,7 @@ def test_an_error_for_the_caller_of_poll_does_not_make_it_prepare_again(room: Ro
     """M10: the next poll goes on with the join."""
     (a,) = room.stable("a")
     room.refusals.append((JoinGroup, lambda request: joined(ErrorCode.GROUP_MAX_SIZE_REACHED, request)))
-    a.wants_round()
+    a.wants_rebalance()
     room.advance(5_000)
     assert a.is_in(Stage.UNJOINED) and len(a.errors) == 1, "one error, and no hammering at the coordinator"
     a.ends_poll().begins_poll()
@@ -205,7 +205,7 @@ def test_an_error_for_the_caller_of_poll_does_not_make_it_prepare_again(room: Ro
     assert [kind for kind, _ in a.calls] == ["assigned", "revoked", "assigned"]
 
 
-def test_a_round_begins_only_when_the_user_polls(room: Room) -> None:
+def test_a_rebalance_begins_only_when_the_user_polls(room: Room) -> None:
     """M1, M3: what poll returned is processed when poll is called again; committing it earlier would lose records."""
     (a,) = room.stable("a")
     read(a, t0=7)
@@ -224,7 +224,7 @@ def test_what_is_lost_during_the_preparation_is_lost_and_not_revoked(room: Room)
     (a,) = room.stable("a")
     read(a, t0=7)
     room.refusals.extend((OffsetCommit, refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)) for _ in range(100))
-    a.wants_round()
+    a.wants_rebalance()
     room.world.log.clear()
     room.world.crash()
     room.advance(4_000)
@@ -234,12 +234,12 @@ def test_what_is_lost_during_the_preparation_is_lost_and_not_revoked(room: Room)
 
 
 def test_a_pattern_is_matched_with_fresh_metadata_before_the_join(room: Room) -> None:
-    """M5: one new topic costs one round, not one for every member that hears of it."""
+    """M5: one new topic costs one rebalance, not one for every member that hears of it."""
     a = room.party("a").joins(pattern=re.compile("t.*"))
     room.settle()
     assert set(a.member.assigned) == set(tps("t:0-3")) and a.watched is None
     room.topics["tt"] = room.topics["t"]  # nobody is told
-    a.wants_round()
+    a.wants_rebalance()
     room.settle()
     assert set(a.member.assigned) == set(tps("t:0-3", "tt:0-3"))
 

@@ -21,7 +21,7 @@ def assignment_of(**partitions: list[int]) -> SyncedGroup:
 
 
 def test_a_cooperative_member_gives_up_what_is_gone_and_rejoins_at_once(room: Room) -> None:
-    """M6, KIP-429: two rounds, and what stays is never given up."""
+    """M6, KIP-429: two rebalances, and what stays is never given up."""
     (a,) = room.stable("a", **COOPERATIVE)
     (b,) = room.stable("b", **COOPERATIVE)
     room.settle()
@@ -84,7 +84,7 @@ def test_a_subscription_that_changes_while_it_joins_is_joined_for_again(room: Ro
 
 
 def test_a_pattern_member_obeys_a_leader_that_has_seen_more(room: Room) -> None:
-    """M6: topics that match but that it had not heard of are taken, without another round."""
+    """M6: topics that match but that it had not heard of are taken, without another rebalance."""
     a = room.party("a").joins(pattern=re.compile("t.*"))
     room.settle()
     room.refusals.append((SyncGroup, assignment_of(t=[0], tea=[1])))

@@ -61,7 +61,7 @@ def _play(home: Path, seconds: float, members: int, partitions: int, *, has_spar
         for act in plan:
             show.act((act.__doc__ or act.__name__).splitlines()[0])
             act(plot)
-            show.rounds(stage.rounds, stage.facts)
+            show.rebalances(stage.rebalances, stage.facts)
             time.sleep(seconds / (len(plan) * 4))  # so that it can be watched, and orders flow
         if keep:
             _wait_for_interrupt(stage, plot)
@@ -69,11 +69,11 @@ def _play(home: Path, seconds: float, members: int, partitions: int, *, has_spar
         ends = stage.end_stream()
         stage.wait_until_all_is_committed(ends)
         stage.end(*plot.present)
-        show.rounds(stage.rounds, stage.facts)
+        show.rebalances(stage.rebalances, stage.facts)
         crashed = _processes(stage, plot.crashed)
-        promises = check(ends, stage.done(), crashed, stage.facts, plot.static_rounds, plot.static_expired)
+        promises = check(ends, stage.done(), crashed, stage.facts, plot.static_rebalances, plot.static_expired)
         tables = _tables(stage, show) if has_spark else []
-        account(stage.rounds, stage.facts, promises)
+        account(stage.rebalances, stage.facts, promises)
         for section in tables:
             typer.echo(f"\n  {section.title}: {section.note}")
         page = home / "report.html"
@@ -100,7 +100,7 @@ def _tables(stage: Stage, show: Show) -> list[Section]:
     if code:
         raise CoterieError(f"the pipeline ended with {code}: see {stage.home / 'logs' / 'pipeline.log'}")
     counts = {
-        name: len(read_table(name, out).rows) for name in ("commits", "generations", "ownership", "rounds", "lag")
+        name: len(read_table(name, out).rows) for name in ("commits", "generations", "ownership", "rebalances", "lag")
     }
     health = read_table("health", out)
     said = ", ".join(f"{count} {name}" for name, count in counts.items())

@@ -54,13 +54,13 @@ class Member:
                 self._dawdles = False
                 time.sleep(self._dawdles_s)
             self._commit()
-        while not self._commit():  # a round is on: nothing new is read until it is over
+        while not self._commit():  # a rebalance is on: nothing new is read until it is over
             self._consumer.pause(*self._consumer.assignment())
             self._consumer.poll(0.2)
         self._consumer.close()
 
     def _commit(self) -> bool:
-        """False if it has to be tried again, with the next batch or when the round is over."""
+        """False if it has to be tried again, with the next batch or when the rebalance is over."""
         try:
             self._consumer.commit(self._done)
         except RebalanceInProgressError:

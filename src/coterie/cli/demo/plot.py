@@ -1,4 +1,4 @@
-"""What happens in the demonstration, act by act: everything that starts a round, and two deploys.
+"""What happens in the demonstration, act by act: everything that starts a rebalance, and two deploys.
 
 An act is a function of the stage; its first line of documentation is what is announced. It returns when the group is as
 it should be. Names of members that were killed or too slow are kept: only theirs may be done twice.
@@ -26,7 +26,7 @@ class Plot:
     has_spark: bool
     present: list[str] = field(default_factory=list)
     crashed: list[str] = field(default_factory=list)
-    static_rounds: int | None = None
+    static_rebalances: int | None = None
     static_expired: int = 0
     """Sessions that expired while static members were restarted: the machine was too busy to start one in time."""
     _count: int = 0
@@ -101,9 +101,9 @@ def one_is_too_slow(plot: Plot) -> None:
     name = plot.start("dawdler", max_poll_interval_ms=SLOW_MS)
     plot.settle("it to join")
     plot.crashed.append(name)
-    before = len(plot.stage.rounds)
+    before = len(plot.stage.rebalances)
     plot.stage.dawdle(name)
-    plot.stage.wait(lambda: len(plot.stage.rounds) >= before + 2, "it to go and to come back")
+    plot.stage.wait(lambda: len(plot.stage.rebalances) >= before + 2, "it to go and to come back")
     plot.settle("it to come back")
 
 
@@ -134,7 +134,7 @@ def static_ids(plot: Plot) -> None:
 
 def static_deploy(plot: Plot) -> None:
     """The same rolling deploy with static ids"""
-    before, expired = len(plot.stage.rounds), plot.stage.expired()
+    before, expired = len(plot.stage.rebalances), plot.stage.expired()
     for name in [name for name in plot.present if name != SPARK]:
         instance = f"shop-{name.removeprefix('static-')}"
         joins = plot.stage.static_joins(instance)
@@ -142,7 +142,7 @@ def static_deploy(plot: Plot) -> None:
         plot.start(name, group_instance_id=instance)
         plot.stage.wait(partial(_has_joined, plot.stage, instance, joins), f"{name} to join again")
         plot.settle(f"{name} to join again")
-    plot.static_rounds = len(plot.stage.rounds) - before
+    plot.static_rebalances = len(plot.stage.rebalances) - before
     plot.static_expired = plot.stage.expired() - expired
 
 

@@ -35,7 +35,7 @@ def check(
     done: Mapping[str, Sequence[Place]],
     crashed: Iterable[str],
     told: Sequence[Fact],
-    static_rounds: int | None,
+    static_rebalances: int | None,
     static_expired: int = 0,
 ) -> list[Promise]:
     """`ends`: how many records each partition got. `done`: what each member, by name, has processed. `crashed`: those
@@ -43,12 +43,12 @@ def check(
     restarts of static members; those cost a rebalance, as they must.
     """
     promises = [_nothing_lost(ends, done), _done_twice(done, set(crashed)), _one_owner(told), _never_backwards(told)]
-    if static_rounds is not None:
-        found = f"{static_rounds} rounds while the static members were restarted"
+    if static_rebalances is not None:
+        found = f"{static_rebalances} rebalances while the static members were restarted"
         if static_expired:
             found += f"; {static_expired} sessions expired before the restart was done: the machine was busy"
-        is_kept = static_rounds == 0 or static_expired > 0
-        promises.append(Promise("a restart with static ids costs no round", is_kept, found))
+        is_kept = static_rebalances == 0 or static_expired > 0
+        promises.append(Promise("a restart with static ids costs no rebalance", is_kept, found))
     return promises
 
 
@@ -102,7 +102,7 @@ def _never_backwards(told: Sequence[Fact]) -> Promise:
 
 
 def put_out(told: Sequence[Fact]) -> set[str]:
-    """The clients whose members did not leave by themselves: silent for a session, or too late for a round."""
+    """The clients whose members did not leave by themselves: silent for a session, or too late for a rebalance."""
     clients = {fact.member_id: fact.client_id for fact in told if isinstance(fact, MemberJoined)}
     kinds = (MemberExpired, MemberMissedJoin, MemberMissedSync)
     return {clients.get(fact.member_id, "") for fact in told if isinstance(fact, kinds)}

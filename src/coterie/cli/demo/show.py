@@ -1,4 +1,4 @@
-"""What the demonstration prints: acts as they begin, rounds as they end, and the account."""
+"""What the demonstration prints: acts as they begin, rebalances as they end, and the account."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from coterie.cli.demo.promises import Promise
 from coterie.facts import Fact
-from coterie.ledger import Outcome, Round
+from coterie.ledger import Outcome, Rebalance
 from coterie.web.names import Names
 
 __all__ = ["Show", "account"]
@@ -24,26 +24,26 @@ class Show:
         seconds = time.monotonic() - self._began_s  # noqa: TID251
         typer.secho(f"{seconds:6.1f} s  {text}", bold=True)
 
-    def rounds(self, rounds: Sequence[Round], told: Sequence[Fact]) -> None:
+    def rebalances(self, rebalances: Sequence[Rebalance], told: Sequence[Fact]) -> None:
         """Those that are over and have not been told of."""
         names = Names(told)
-        while self._told < len(rounds) and rounds[self._told].outcome is not Outcome.RUNNING:
-            typer.echo(f"            {sentence(rounds[self._told], names)}")
+        while self._told < len(rebalances) and rebalances[self._told].outcome is not Outcome.RUNNING:
+            typer.echo(f"            {sentence(rebalances[self._told], names)}")
             self._told += 1
 
 
-def sentence(one: Round, names: Names) -> str:
+def sentence(one: Rebalance, names: Names) -> str:
     who = f" ({names.of(one.culprit)}{_why(one)})" if one.culprit else ""
     took = f"{(one.took_ms or 0) / 1_000:.2f} s"
     generation = f"generation {one.generation_id}" if one.generation_id is not None else "no generation"
     return (
-        f"round: {one.cause}{who}, {generation}, {took}, {len(one.moves)} moved, {one.kept} kept, "
+        f"rebalance: {one.cause}{who}, {generation}, {took}, {len(one.moves)} moved, {one.kept} kept, "
         f"{(one.unowned_ms or 0) / 1_000:.2f} partition-seconds without an owner"
     )
 
 
-def account(rounds: Sequence[Round], told: Sequence[Fact], promises: Sequence[Promise]) -> None:
-    """Every round on a line, the sums, and the promises."""
+def account(rebalances: Sequence[Rebalance], told: Sequence[Fact], promises: Sequence[Promise]) -> None:
+    """Every rebalance on a line, the sums, and the promises."""
     names = Names(told)
     head = ("", "cause", "member", "seconds", "moved", "kept", "unowned")
     rows = [
@@ -56,18 +56,18 @@ def account(rounds: Sequence[Round], told: Sequence[Fact], promises: Sequence[Pr
             str(one.kept),
             f"{(one.unowned_ms or 0) / 1_000:.2f}",
         )
-        for number, one in enumerate(rounds, 1)
+        for number, one in enumerate(rebalances, 1)
     ]
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     typer.echo("")
     for row in (head, *rows):
         typer.echo("  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
-    unowned = sum(one.unowned_ms or 0 for one in rounds) / 1_000
-    typer.echo(f"\n  {len(rounds)} rounds, {unowned:.2f} partition-seconds without an owner in all\n")
+    unowned = sum(one.unowned_ms or 0 for one in rebalances) / 1_000
+    typer.echo(f"\n  {len(rebalances)} rebalances, {unowned:.2f} partition-seconds without an owner in all\n")
     for promise in promises:
         mark = typer.style("kept  ", fg="green") if promise.is_kept else typer.style("BROKEN", fg="red", bold=True)
         typer.echo(f"  {mark}  {promise.text}: {promise.found}")
 
 
-def _why(one: Round) -> str:
+def _why(one: Rebalance) -> str:
     return f": {one.told_reason}" if one.told_reason else ""

@@ -20,7 +20,7 @@ from coterie.client.admin import LATEST, GroupDescription, NewTopic, checked
 from coterie.client.words import TopicPartition
 from coterie.errors import CoterieError, KafkaError
 from coterie.facts import Fact, MemberExpired, MemberJoined, MemberReplaced
-from coterie.ledger import Outcome, Round
+from coterie.ledger import Outcome, Rebalance
 
 __all__ = ["GROUP", "TOPIC", "Stage"]
 
@@ -173,8 +173,8 @@ class Stage:
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     @property
-    def rounds(self) -> list[Round]:
-        return self.broker.rounds(GROUP)
+    def rebalances(self) -> list[Rebalance]:
+        return self.broker.rebalances(GROUP)
 
     def static_joins(self, instance_id: str) -> int:
         """How often that static member has joined: it took its own place, or joined as a new member after its session
@@ -196,14 +196,14 @@ class Stage:
         found = self.admin.describe_groups([GROUP])[GROUP]
         if isinstance(found, KafkaError) or found.state not in {"Stable", "Empty"}:
             return None
-        if self.rounds and self.rounds[-1].outcome is Outcome.RUNNING:
+        if self.rebalances and self.rebalances[-1].outcome is Outcome.RUNNING:
             return None
         return found
 
     def wait_for(self, names: Iterable[str], what: str) -> None:
         """Until the group is stable, has exactly these members, and they own everything.
 
-        A cooperative group is stable between its two rounds as well, with partitions that nobody owns.
+        A cooperative group is stable between its two rebalances as well, with partitions that nobody owns.
         """
         wanted = sorted(names)
         said = (

@@ -32,7 +32,7 @@ def auto_commit_if_due(member: Member, now_ms: int) -> Effects:
     if now_ms < member.auto_commit_at_ms or member.ending is not None:
         return []
     if member.subscribed and member.wish is not None:
-        return []  # the round that is about to begin commits by itself
+        return []  # the rebalance that is about to begin commits by itself
     effects = restart_auto_commit(member, now_ms)
     if not (member.errands and any(errand.kind is Kind.AUTO_COMMIT for errand in member.errands.values())):
         member.auto_asked = then = PositionsAnswered()

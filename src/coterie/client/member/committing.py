@@ -13,7 +13,7 @@ from coterie.client.member.facts import CommitLeftOut
 from coterie.client.member.identity import DROPS, drop_for, fence
 from coterie.client.member.member import Member
 from coterie.client.member.sending import end, give, not_a_member, try_later
-from coterie.client.member.states import IN_A_ROUND, Api, Do, on_error
+from coterie.client.member.states import IN_A_REBALANCE, Api, Do, on_error
 from coterie.client.words import TopicPartition
 from coterie.errors import NO_SUCH_TOPIC, CommitFailedError, ErrorCode, KafkaError, RebalanceInProgressError
 from coterie.messages import NO_GENERATION, OffsetsCommitted
@@ -109,7 +109,7 @@ def _not_taken(member: Member, errand: Errand, code: ErrorCode, what: Do, now_ms
         )
         return end(member, errand, error, now_ms)
     is_current = (errand.generation_id, errand.member_id) == (member.generation_id, member.member_id)
-    if member.stage in IN_A_ROUND or not is_current:
+    if member.stage in IN_A_REBALANCE or not is_current:
         return end(member, errand, not_a_member(member), now_ms)  # news of an older life resets nothing (KAFKA-9823)
     if what is Do.REJOIN:
         member.rejoin_reason = "offset commit failed since group is already rebalancing"

@@ -66,7 +66,7 @@ class UnsubscribeAsked:
 
 @dataclass(slots=True)
 class PollBegan:
-    """The user is inside poll: everything before it is processed. Rounds begin and listeners are called only here."""
+    """The user called poll: everything before it is processed. Only here rebalances begin and listeners are called."""
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ class CommittedAsked:
 
 @dataclass(slots=True)
 class RejoinAsked:
-    """Start a round at the next poll (Kafka's enforceRebalance). The coordinator is told the reason (KIP-800)."""
+    """Start a rebalance at the next poll (Kafka's enforceRebalance). The coordinator is told the reason (KIP-800)."""
 
     reason: str = "rebalance enforced by user"
 

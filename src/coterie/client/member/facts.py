@@ -27,7 +27,7 @@ __all__ = [
     "PollIntervalExceeded",
     "PollResumed",
     "PreparationCutShort",
-    "RoundBegan",
+    "RebalanceBegan",
     "TopicFound",
     "TopicMissing",
 ]
@@ -45,7 +45,7 @@ class CoordinatorLost(Fact):
 
 
 @dataclass(slots=True)
-class RoundBegan(Fact):
+class RebalanceBegan(Fact):
     """From this member's side: it gets ready to join, for this reason."""
 
     reason: str

@@ -8,7 +8,7 @@ from coterie.client.member.events import JoinAnswered
 from coterie.client.member.facts import GroupJoined
 from coterie.client.member.leading import lead
 from coterie.client.member.member import Member
-from coterie.client.member.rounds import fail_round, round_failed
+from coterie.client.member.rebalance_errors import fail_rebalance, rebalance_failed
 from coterie.client.member.states import Api
 from coterie.client.member.subscribing import watch
 from coterie.client.member.syncing import sync
@@ -36,7 +36,7 @@ def join(member: Member, now_ms: int) -> Effects:
     try:
         protocols = _protocols(member)
     except Exception as raised:  # noqa: BLE001 an assignor is somebody else's code
-        return [*effects, *fail_round(member, _user_data_failed(raised), now_ms)]
+        return [*effects, *fail_rebalance(member, _user_data_failed(raised), now_ms)]
     member.joined_topics = member.topics
     member.snapshot, member.is_stale, member.group_topics = None, False, frozenset()
     request = JoinGroup(
@@ -86,15 +86,15 @@ def join_answered(member: Member, event: JoinAnswered, now_ms: int) -> Effects:
         return []  # no longer joining: the user has unsubscribed, say (M10)
     member.waiting_for = None
     if event.error is not None:
-        return round_failed(member, Api.JOIN_GROUP, code_of(event.error), now_ms, event.error)
+        return rebalance_failed(member, Api.JOIN_GROUP, code_of(event.error), now_ms, event.error)
     reply: JoinedGroup = event.reply
     if reply.error:
         if reply.error is ErrorCode.MEMBER_ID_REQUIRED:
             member.member_id, member.generation_id = reply.member_id, NO_GENERATION
-        return round_failed(member, Api.JOIN_GROUP, reply.error, now_ms)
+        return rebalance_failed(member, Api.JOIN_GROUP, reply.error, now_ms)
     if reply.protocol_type not in {None, CONSUMER}:
         about = f'the group\'s protocol type is "{reply.protocol_type}", a consumer\'s is "{CONSUMER}"'
-        return fail_round(member, _inconsistent(member, about), now_ms)
+        return fail_rebalance(member, _inconsistent(member, about), now_ms)
     leads = reply.leader_id == reply.member_id
     name = reply.protocol_name or ""
     member.member_id, member.generation_id, member.protocol_name = reply.member_id, reply.generation_id, name
@@ -108,7 +108,7 @@ def join_answered(member: Member, event: JoinAnswered, now_ms: int) -> Effects:
     if member.assignor(name) is None:
         names = ", ".join(assignor.name for assignor in member.settings.assignors)
         about = f'the group voted for assignor "{name}", this member has {names}'
-        return [*effects, *fail_round(member, _inconsistent(member, about), now_ms)]
+        return [*effects, *fail_rebalance(member, _inconsistent(member, about), now_ms)]
     return [*effects, *(lead(member, reply, now_ms) if leads else sync(member, (), now_ms))]
 
 

@@ -1,4 +1,4 @@
-"""Leading a round (M5): the voted assignor, over all members' subscriptions and the metadata of all their topics.
+"""Leading a rebalance (M5): the voted assignor, over all members' subscriptions and the metadata of all their topics.
 
 What an assignor answers is checked before anybody is given it: a partition that is read twice, or a member that rejects
 its assignment and rejoins for ever, is worse than an error.
@@ -14,7 +14,7 @@ from coterie.client.member.effects import Effects, RefreshMetadata
 from coterie.client.member.errors import AssignorError
 from coterie.client.member.events import MetadataAnswered
 from coterie.client.member.member import Member
-from coterie.client.member.rounds import back_off, fail_round
+from coterie.client.member.rebalance_errors import back_off, fail_rebalance
 from coterie.client.member.states import Stage, enter
 from coterie.client.member.subscribing import watch
 from coterie.client.member.syncing import sync
@@ -37,7 +37,7 @@ def lead(member: Member, reply: JoinedGroup, now_ms: int) -> Effects:
             "Look for a client in the group that is no consumer"
         )
         error.__cause__ = malformed
-        return fail_round(member, error, now_ms)
+        return fail_rebalance(member, error, now_ms)
     member.subscribers = [
         Subscriber.of(one.member_id, subscription, one.instance_id)
         for one, subscription in zip(reply.members, subscriptions, strict=True)
@@ -61,7 +61,7 @@ def group_metadata_there(member: Member, event: MetadataAnswered, now_ms: int) -
     if event.error is not None:
         if isinstance(event.error, KafkaError) and event.error.retriable:
             return back_off(member, now_ms)
-        return fail_round(member, event.error, now_ms)
+        return fail_rebalance(member, event.error, now_ms)
     topics = {name: topic for name, topic in event.reply.items() if name in member.group_topics}
     member.snapshot, member.is_stale = topics, False
     if member.skips_assignment:
@@ -69,7 +69,7 @@ def group_metadata_there(member: Member, event: MetadataAnswered, now_ms: int) -
     try:
         assignments = _assign(member, topics)
     except AssignorError as error:
-        return fail_round(member, error, now_ms)
+        return fail_rebalance(member, error, now_ms)
     return sync(member, assignments, now_ms)
 
 
@@ -134,6 +134,6 @@ def _taken_too_early(subscribers: Sequence[Subscriber], owner: Mapping[str, Sequ
                 if now is not None and now != one.id:
                     return (
                         f'{topic}-{partition} is given to "{now}" while "{one.id}" still owns it; a cooperative '
-                        "assignor withholds it for a round (KIP-429)"
+                        "assignor withholds it for a rebalance (KIP-429)"
                     )
     return None

@@ -28,7 +28,7 @@ from coterie.client.member.identity import reset
 from coterie.client.member.listening import ENDING_REASON, call_listener
 from coterie.client.member.member import Member
 from coterie.client.member.sending import end
-from coterie.client.member.states import IN_A_ROUND, Stage, enter
+from coterie.client.member.states import IN_A_REBALANCE, Stage, enter
 from coterie.client.member.subscribing import subscribe, watch
 from coterie.client.member.timers import AUTO_COMMIT, CLOSE, HEARTBEAT, JOIN_RETRY, PREPARE
 from coterie.errors import KafkaError
@@ -66,8 +66,8 @@ def close_asked(member: Member, event: CloseAsked, _now_ms: int) -> Effects:
 
 
 def start_leaving(member: Member, now_ms: int) -> Effects:
-    """The round it was in, if any, goes on without it: answers of it are no longer waited for."""
-    is_parked = member.stage in IN_A_ROUND and member.waiting_for is not None
+    """The rebalance it was in, if any, goes on without it: answers of it are no longer waited for."""
+    is_parked = member.stage in IN_A_REBALANCE and member.waiting_for is not None
     member.leaving_lane = LEAVING_LANE if is_parked else COORDINATOR_LANE
     member.waiting_for = None
     member.is_backing_off = False

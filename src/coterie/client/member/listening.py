@@ -44,14 +44,14 @@ def listener_answered(member: Member, event: ListenerAnswered, now_ms: int) -> E
             enter(member, Stage.STABLE, now_ms)
         return effects
     if member.stage is Stage.COMPLETING:
-        # Somebody waits for what was given up: the next round hands it out (KIP-429).
+        # Somebody waits for what was given up: the next rebalance hands it out (KIP-429).
         member.rejoin_reason = "need to revoke partitions and re-join"
     return [*effects, *_without(member, event, now_ms)]
 
 
 def _failed(member: Member, event: ListenerAnswered, raised: Exception, now_ms: int) -> Effects:
     error = ListenerError(
-        f"the rebalance listener raised {raised!r} when told what was {event.kind}; the round went on without it. "
+        f"the rebalance listener raised {raised!r} when told what was {event.kind}; the rebalance went on without it. "
         "Catch the error in the listener, or treat it where poll is called"
     )
     error.__cause__ = raised

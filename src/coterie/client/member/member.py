@@ -53,18 +53,18 @@ class Member:
     """What it said in its last join."""
     assigned: frozenset[TopicPartition] = frozenset()
     last_owned: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """What the last round gave it, and which: eager assignors ask after it has been given up."""
+    """What the last rebalance gave it, and which: eager assignors ask after it has been given up."""
     last_generation_id: int = NO_GENERATION
 
-    # the round
+    # the rebalance
     rejoin_reason: str | None = None
-    """Not None: it wants a round, for this reason (KIP-800)."""
+    """Not None: it wants a rebalance, for this reason (KIP-800)."""
     is_prepared: bool = False
     """Commit and revocation before the join are done, however often the join is repeated (M10)."""
     is_told: bool = False
-    """The listener was told about this round's revocation."""
+    """The listener was told about this rebalance's revocation."""
     waiting_for: Answer | None = None
-    """The one answer that moves the round on; any other is news of an older life."""
+    """The one answer that moves the rebalance on; any other is news of an older life."""
     failures: int = 0
     is_backing_off: bool = False
     stalled: bool = False
@@ -144,7 +144,7 @@ class Member:
 
     @property
     def wish(self) -> str | None:
-        """Why it wants a round, if it does. Two of the reasons are looked at anew each time, so none gets lost."""
+        """Why it wants a rebalance, if it does. Two of the reasons are looked at anew each time, so none gets lost."""
         if self.is_stale:
             return "cached metadata has changed"
         if self.joined_topics is not None and self.joined_topics is not self.topics:

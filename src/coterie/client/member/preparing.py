@@ -1,4 +1,4 @@
-"""Before a join (M3, M10): match the pattern, commit, give up what must be given up. Once a round, during a poll."""
+"""Before a join (M3, M10), once a rebalance, during a poll: match the pattern, commit, revoke."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from coterie.client.member.effects import (
 )
 from coterie.client.member.errands import Kind
 from coterie.client.member.events import MetadataAnswered, PositionsAnswered, PrepareDue
-from coterie.client.member.facts import PreparationCutShort, RoundBegan
+from coterie.client.member.facts import PreparationCutShort, RebalanceBegan
 from coterie.client.member.listening import call_listener
 from coterie.client.member.member import Member
-from coterie.client.member.rounds import back_off, fail_round
+from coterie.client.member.rebalance_errors import back_off, fail_rebalance
 from coterie.client.member.states import Stage, enter
 from coterie.client.member.subscribing import take_metadata
 from coterie.client.member.timers import PREPARE
@@ -54,10 +54,10 @@ def begin(member: Member, now_ms: int) -> Effects:
         enter(member, Stage.JOINING, now_ms)
         return []
     enter(member, Stage.PREPARING, now_ms)
-    effects: Effects = [Tell(RoundBegan(now_ms, member.settings.group_id, reason))]
+    effects: Effects = [Tell(RebalanceBegan(now_ms, member.settings.group_id, reason))]
     if member.pattern is None:
         return [*effects, *_commit(member, now_ms)]
-    # Everybody who joins now has seen the same topics: one new topic costs one round, not one per member.
+    # Everybody who joins now has seen the same topics: one new topic costs one rebalance, not one per member.
     member.waiting_for = then = MetadataAnswered()
     return [*effects, RefreshMetadata(None, then)]
 
@@ -68,7 +68,7 @@ def metadata_for_pattern(member: Member, event: MetadataAnswered, now_ms: int) -
     if isinstance(event.error, KafkaError) and event.error.retriable:
         enter(member, Stage.UNJOINED, now_ms)
         return back_off(member, now_ms)
-    return fail_round(member, event.error, now_ms)
+    return fail_rebalance(member, event.error, now_ms)
 
 
 def _commit(member: Member, now_ms: int) -> Effects:

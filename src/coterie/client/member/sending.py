@@ -18,7 +18,7 @@ from coterie.client.member.events import (
 from coterie.client.member.facts import AutoCommitFailed
 from coterie.client.member.finding import forget_coordinator
 from coterie.client.member.member import Member
-from coterie.client.member.states import IN_A_ROUND, Api, Do, Stage, on_error
+from coterie.client.member.states import IN_A_REBALANCE, Api, Do, Stage, on_error
 from coterie.client.member.timers import AUTO_COMMIT, ERRAND
 from coterie.client.words import TopicPartition
 from coterie.errors import CommitFailedError, ErrorCode, KafkaError, RebalanceInProgressError, RequestTimedOutError
@@ -159,7 +159,7 @@ def lookup_failed(member: Member, event: CoordinatorAnswered, now_ms: int) -> Ef
 
 def not_a_member(member: Member) -> KafkaError:
     """M7: whether poll alone will mend it, or the partitions are somebody else's by now."""
-    if member.stage in IN_A_ROUND:
+    if member.stage in IN_A_REBALANCE:
         return RebalanceInProgressError(
             "the offsets were not committed: the group is rebalancing. Poll until it has ended, then commit again, "
             "if the partitions are still assigned",
@@ -206,7 +206,7 @@ def _auto_commit_ended(member: Member, errand: Errand, error: Exception | None, 
 
 
 def _commit_before_join_ended(member: Member, _errand: Errand, error: Exception | None, now_ms: int) -> Effects:
-    """Whatever the result, the round goes on (M3)."""
+    """Whatever the result, the rebalance goes on (M3)."""
     if member.stage is Stage.PREPARING:
         member.is_prepared = True
     return _told(member, error, now_ms)

@@ -35,7 +35,7 @@ class Stage(StrEnum):
 UNJOINED, PREPARING, JOINING, LEADING, SYNCING, COMPLETING, STABLE, LEAVING, FENCED, CLOSED = Stage
 
 DOING: Mapping[Stage, str] = {
-    UNJOINED: "is in no round",
+    UNJOINED: "is in no rebalance",
     PREPARING: "gets ready to join: commits, gives partitions up",
     JOINING: "joins: waits until the coordinator has everybody's join",
     LEADING: "leads: gets the metadata of all members' topics and assigns",
@@ -60,7 +60,7 @@ NEXT: Mapping[Stage, frozenset[Stage]] = {
     CLOSED: frozenset(),
 }
 
-IN_A_ROUND = frozenset({JOINING, LEADING, SYNCING})
+IN_A_REBALANCE = frozenset({JOINING, LEADING, SYNCING})
 """The old generation is over and the new one is not there yet: nothing can be committed."""
 
 

@@ -11,7 +11,7 @@ from coterie.client.member.events import SyncAnswered
 from coterie.client.member.facts import AssignmentTaken
 from coterie.client.member.listening import call_listener
 from coterie.client.member.member import Member
-from coterie.client.member.rounds import fail_round, round_failed
+from coterie.client.member.rebalance_errors import fail_rebalance, rebalance_failed
 from coterie.client.member.states import Api, Stage, enter
 from coterie.client.member.subscribing import watch
 from coterie.client.words import TopicPartition
@@ -25,7 +25,7 @@ __all__ = ["can_complete", "complete", "sync", "sync_answered"]
 def sync(member: Member, assignments: Sequence[tuple[str, bytes]], now_ms: int) -> Effects:
     enter(member, Stage.SYNCING, now_ms)
     if member.coordinator is None:
-        return round_failed(member, Api.SYNC_GROUP, ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms)
+        return rebalance_failed(member, Api.SYNC_GROUP, ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms)
     request = SyncGroup(
         token=None,
         group_id=member.settings.group_id,
@@ -47,12 +47,12 @@ def sync_answered(member: Member, event: SyncAnswered, now_ms: int) -> Effects:
     reply: SyncedGroup = event.reply
     code = code_of(event.error) if event.error is not None else reply.error
     if event.error is not None or code:
-        return round_failed(member, Api.SYNC_GROUP, code, now_ms, event.error)
+        return rebalance_failed(member, Api.SYNC_GROUP, code, now_ms, event.error)
     if reply.protocol_type not in {None, CONSUMER} or reply.protocol_name not in {None, member.protocol_name}:
         about = f'the answer is of protocol "{reply.protocol_type}", "{reply.protocol_name}"; '
         about += f'joined was "{CONSUMER}", "{member.protocol_name}"'
         error = error_for(Api.SYNC_GROUP, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member.settings, about)
-        return fail_round(member, error, now_ms)
+        return fail_rebalance(member, error, now_ms)
     try:
         assignment = read_assignment(reply.assignment)
     except MalformedError as malformed:
@@ -61,7 +61,7 @@ def sync_answered(member: Member, event: SyncAnswered, now_ms: int) -> Effects:
             "its assignor left this member out, or is of another kind. Look at the leader's assignor"
         )
         unreadable.__cause__ = malformed
-        return fail_round(member, unreadable, now_ms)
+        return fail_rebalance(member, unreadable, now_ms)
     member.given = frozenset(
         TopicPartition(topic, partition)
         for topic, partitions in assignment.partitions.items()

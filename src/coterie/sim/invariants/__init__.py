@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from coterie.sim.invariants.acknowledged import AcknowledgedIsKept
 from coterie.sim.invariants.at_least_once import EveryRecordIsProcessed
-from coterie.sim.invariants.causes import RoundsHaveCauses
+from coterie.sim.invariants.causes import RebalancesHaveCauses
 from coterie.sim.invariants.committed import CommitsAreKept
 from coterie.sim.invariants.cooperative import CooperativeMembersKeepReading
 from coterie.sim.invariants.durable import OnlyDurableIsRead
@@ -41,7 +41,7 @@ INVARIANTS = (
     OldGenerationsAreRefused,
     SilentMembersGo,
     NobodyIsForgotten,
-    RoundsHaveCauses,
+    RebalancesHaveCauses,
     ProducersFindTheirPlace,
     ReplayIsTheSame,
     CooperativeMembersKeepReading,

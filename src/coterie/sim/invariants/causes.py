@@ -1,16 +1,16 @@
-"""Every round has a cause that the world really produced (section 12)."""
+"""Every rebalance has a cause that the world really produced (section 12)."""
 
 from __future__ import annotations
 
 from coterie.apis import by_key
 from coterie.broker.node import Node
-from coterie.facts import Cause, Fact, GroupLoaded, MemberExpired, RoundStarted
+from coterie.facts import Cause, Fact, GroupLoaded, MemberExpired, RebalanceStarted
 from coterie.sim.consumer import Consumer
 from coterie.sim.machine import Link, Machine
 from coterie.sim.observer import Observer
 from coterie.sim.world import World
 
-__all__ = ["RoundsHaveCauses"]
+__all__ = ["RebalancesHaveCauses"]
 
 _SIGNS_OF_LIFE = ("Heartbeat", "OffsetCommit")
 _HEARD = {"JoinGroup", "LeaveGroup", *_SIGNS_OF_LIFE}
@@ -36,8 +36,8 @@ class _Heard:
         """What it asked for: when that was last received, not counting pauses of the broker, and by whom."""
 
 
-class RoundsHaveCauses(Observer):
-    name = "rounds have causes"
+class RebalancesHaveCauses(Observer):
+    name = "rebalances have causes"
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -59,7 +59,7 @@ class RoundsHaveCauses(Observer):
 
     def tell(self, machine: Machine, fact: Fact) -> None:
         kind = type(fact)
-        if kind is RoundStarted:
+        if kind is RebalanceStarted:
             self._started(machine, fact)  # type: ignore[arg-type]
         elif kind is MemberExpired:
             self._expired(machine, fact)  # type: ignore[arg-type]
@@ -74,7 +74,7 @@ class RoundsHaveCauses(Observer):
     def _sent(self, what: str, member_id: str) -> bool:
         return any(what in heard.at for heard in self._of(member_id))
 
-    def _started(self, machine: Machine, fact: RoundStarted) -> None:
+    def _started(self, machine: Machine, fact: RebalanceStarted) -> None:
         cause, member_id = fact.cause, fact.member_id
         if cause in _BY_JOIN:
             self._must(self._sent("JoinGroup", member_id), fact, "it never sent a join")
@@ -111,6 +111,6 @@ class RoundsHaveCauses(Observer):
                 return group is not None and group.generation_id == member.generation_id and member.is_settled
         return False
 
-    def _must(self, holds: bool, fact: RoundStarted, what: str) -> None:
+    def _must(self, holds: bool, fact: RebalanceStarted, what: str) -> None:
         if not holds:
-            self.fails(f"a round of {fact.group_id} began ({fact.cause}, {fact.member_id or 'nobody'}), and {what}")
+            self.fails(f"a rebalance of {fact.group_id} began ({fact.cause}, {fact.member_id or 'nobody'}), and {what}")

@@ -19,7 +19,7 @@ class WhatIsReadStays(Observer):
             return
         group = self.world.group(fact.group_id)
         if group is None or group.state is not State.STABLE:
-            return  # in between it may have begun a round; it was not in one when they were judged
+            return  # in between it may have begun a rebalance; it was not in one when they were judged
         for consumer in self.world.consumers.values():
             member = consumer.member
             if member.member_id in group.members and member.generation_id == group.generation_id:

@@ -6,7 +6,7 @@ A join or sync that another of the same member has replaced, and the sync of one
 from __future__ import annotations
 
 from coterie.broker.calls import Call, Gather
-from coterie.facts import Fact, JoinPhaseCompleted, MemberTurnedAway, RoundStarted
+from coterie.facts import Fact, JoinPhaseCompleted, MemberTurnedAway, RebalanceStarted
 from coterie.group import State
 from coterie.messages import Token
 from coterie.sim.consumer import Consumer
@@ -26,13 +26,13 @@ class NobodyIsForgotten(Observer):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._turned_away: set[str] = set()
-        """Groups that turned a member away in this round: completion is not looked at until the next event (rule 1)."""
+        """Groups that refused a member in this rebalance: completion is checked at the next event only (rule 1)."""
 
     def tell(self, _machine: Machine, fact: Fact) -> None:
         kind = type(fact)
         if kind is MemberTurnedAway:
             self._turned_away.add(fact.group_id)
-        elif kind is JoinPhaseCompleted or kind is RoundStarted:
+        elif kind is JoinPhaseCompleted or kind is RebalanceStarted:
             self._turned_away.discard(fact.group_id)
 
     def sample(self) -> None:
@@ -52,7 +52,7 @@ class NobodyIsForgotten(Observer):
                 if group.state is State.PREPARING_REBALANCE and any(
                     member.parked_sync is not None for member in group.members.values()
                 ):
-                    self.fails(f"a sync waits in {group.group_id}, which prepares a round (rule 13)")
+                    self.fails(f"a sync waits in {group.group_id}, which prepares a rebalance (rule 13)")
         waiting: set[int] | None = None
         for link in machine.links:
             call = link.connection.call

@@ -20,7 +20,7 @@ from coterie.wire.offsets_topic import OFFSETS_TOPIC
 
 __all__ = ["ReplayIsTheSame"]
 
-_IN_A_ROUND = (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE)
+_IN_A_REBALANCE = (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE)
 _GROWTH = 1.5
 """A log is read again when it has grown so much: comparing all the time would take longer the longer a run is."""
 
@@ -95,7 +95,7 @@ class ReplayIsTheSame(Observer):
             self.fails(f"{live.group_id} has other offsets in the log: {_difference(_offsets(live), _offsets(read))}")
         if live.group_id in self._lost:
             return
-        if live.state in _IN_A_ROUND:
+        if live.state in _IN_A_REBALANCE:
             if read.generation_id > live.generation_id:
                 self.fails(f"{live.group_id} is in generation {live.generation_id}, in the log in {read.generation_id}")
         elif _written(live) != _written(read):

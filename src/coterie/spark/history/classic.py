@@ -13,7 +13,7 @@ from coterie.errors import MalformedError
 from coterie.ledger.derived import Kind, Seen, Step, compare
 from coterie.messages import StoredGroup
 from coterie.spark.history.holding import Holder, Holding
-from coterie.spark.history.words import CLASSIC, At, Place, Row, Told, derived_round
+from coterie.spark.history.words import CLASSIC, At, Place, Row, Told, derived_rebalance
 from coterie.wire.subscription import read_assignment, read_subscription
 
 __all__ = ["ClassicHistory"]
@@ -64,10 +64,10 @@ class ClassicHistory:
         if not value.members:
             self.holding.forget(at.log_ms, value.generation_id, "group empty")
         change = self.holding.become(owners, step.now.members, at.log_ms, value.generation_id)
-        if step.kind is Kind.ROUND:
-            told.rounds.append(self._round(step, value, at, change.columns(_NO_NAMES)))
+        if step.kind is Kind.REBALANCE:
+            told.rebalances.append(self._rebalance(step, value, at, change.columns(_NO_NAMES)))
         elif step.kind is Kind.REPLACED:
-            notes.append("a static member came back under another id, without a round")
+            notes.append("a static member came back under another id, without a rebalance")
         told.generations.append(self._row(value, at, step.last, members, "; ".join(notes) or None))
         told.intervals += self.holding.take_ended(self.group_id, _NO_NAMES)
         self.last = step.now
@@ -88,11 +88,11 @@ class ClassicHistory:
         )
         self.last = None
 
-    def _round(self, step: Step, value: StoredGroup, at: At, change: Row) -> Row:
+    def _rebalance(self, step: Step, value: StoredGroup, at: At, change: Row) -> Row:
         duration: tuple[int | None, str] = (None, NOT_TOLD)
         if value.members and value.state_timestamp_ms >= 0:
             duration = (at.log_ms - value.state_timestamp_ms, SYNC_ONLY)
-        return derived_round(
+        return derived_rebalance(
             self.group_id,
             CLASSIC,
             at,

@@ -1,6 +1,6 @@
-"""A group of the new protocol (KIP-848): its state is spread over many records, and a round is one epoch of it.
+"""A group of the new protocol (KIP-848): its state is spread over many records, and a rebalance is one epoch of it.
 
-A round begins with the record of a new group epoch and is over when every member has reached that epoch with all it
+A rebalance begins with the record of a new group epoch and is over when every member has reached that epoch with all it
 was assigned, or when the next epoch comes. Members that join are written before their epoch, and those that go are
 erased before it (semantics-848 rule 27), so both belong to the epoch that follows. A member holds what it was assigned
 and also what it has yet to give back.
@@ -14,7 +14,7 @@ from typing import Any
 
 from coterie.spark.decoding.topic_ids import topic_id_text
 from coterie.spark.history.holding import GIVEN_UP, MEMBER_GONE, Change, Holder, Holding
-from coterie.spark.history.words import CONSUMER, At, Place, Row, Told, derived_round
+from coterie.spark.history.words import CONSUMER, At, Place, Row, Told, derived_rebalance
 from coterie.wire.consumer_group_records import (
     ConsumerGroupEpoch,
     ConsumerGroupRecord,
@@ -44,7 +44,7 @@ class _Member:
 
 
 @dataclass(slots=True)
-class _Round:
+class _Rebalance:
     from_epoch: int
     began_ms: int
     came: list[str]
@@ -65,8 +65,8 @@ class ConsumerHistory:
         self._members: dict[str, _Member] = {}
         self._behind: set[str] = set()
         """Members that have not reached the epoch: so that a record costs what it says, not the whole group."""
-        self._round: _Round | None = None
-        self._next = _Round(0, 0, [], [], [])
+        self._rebalance: _Rebalance | None = None
+        self._next = _Rebalance(0, 0, [], [], [])
         """What was written before the epoch that it leads to."""
 
     @property
@@ -101,28 +101,29 @@ class ConsumerHistory:
             self._current(record.about, value if isinstance(value, CurrentAssignment) else None, at)
         elif record.type == TARGET_EPOCH and isinstance(value, TargetEpoch):
             self.assigned_ms = value.assigned_ms or None
-        # Who is erased while all wait for it ends the wait, not the round: the next epoch comes with the same write.
+        # Who is erased while all wait for it ends the wait, not the rebalance: the next epoch comes with the same
+        # write.
         has_reached = record.type == CURRENT and value is not None
-        if self._round is not None and has_reached and not self._behind:
+        if self._rebalance is not None and has_reached and not self._behind:
             self._close(at, told, "stable", WHOLE)
         told.intervals += self.holding.take_ended(self.group_id, self.names)
 
     def _new_epoch(self, epoch: int | None, at: At, told: Told) -> None:
         if epoch is not None and epoch == self.epoch:
             return  # the same once more, with another hash of its topics
-        if self._round is not None:
-            self._close(at, told, "superseded by the next round", OVERTAKEN)
+        if self._rebalance is not None:
+            self._close(at, told, "superseded by the next rebalance", OVERTAKEN)
         if epoch is None or (self.epoch is not None and epoch < self.epoch):
             self._gone(at, told)  # in the second case the tombstone was compacted away
         if epoch is None:
             return
         before, self.epoch = self.epoch, epoch
-        following, self._next = self._next, _Round(0, 0, [], [], [])
+        following, self._next = self._next, _Rebalance(0, 0, [], [], [])
         self._behind = {member_id for member_id, member in self._members.items() if self._is_behind(member)}
         if before is None and epoch not in FIRST_EPOCHS:
             return  # the first that is known of it: there is nothing to compare with
         following.from_epoch, following.began_ms = epoch - 1 if before is None else before, at.log_ms
-        self._round = following
+        self._rebalance = following
         if not self._members:
             self._close(at, told, "empty", WHOLE)
 
@@ -162,7 +163,7 @@ class ConsumerHistory:
         if member is None:  # what it told of itself was compacted to a later place in the log
             member = self._members[member_id] = _Member({"member_id": member_id})
         held = set(_places([*value.assigned, *value.pending_revocation]))
-        change = self._round.change if self._round is not None else Change()
+        change = self._rebalance.change if self._rebalance is not None else Change()
         for place in member.held - held:
             self._end(place, member_id, at, GIVEN_UP)
         holder = Holder(member_id, member.about.get("instance_id"), member.about.get("client_id"))
@@ -187,15 +188,15 @@ class ConsumerHistory:
     # --- what is told -------------------------------------------------------------------------------------------------
 
     def _close(self, at: At, told: Told, outcome: str, covers: str) -> None:
-        closing, self._round = self._round, None
+        closing, self._rebalance = self._rebalance, None
         assert closing is not None and self.epoch is not None
         if outcome == "stable":
             moved = sum(place in self.holding.open for place in closing.change.moved)
             closing.change.kept = len(self.holding.open) - moved
         if outcome == "empty":
             self.holding.forget(at.log_ms, self.epoch, "group empty")
-        told.rounds.append(
-            derived_round(
+        told.rebalances.append(
+            derived_rebalance(
                 self.group_id,
                 CONSUMER,
                 at,
@@ -210,10 +211,10 @@ class ConsumerHistory:
                 duration=(at.log_ms - closing.began_ms, covers),
             )
         )
-        told.generations.append(self._row(at, closing, is_settled=outcome != "superseded by the next round"))
+        told.generations.append(self._row(at, closing, is_settled=outcome != "superseded by the next rebalance"))
         self.previous_row = self.epoch
 
-    def _row(self, at: At, closing: _Round, *, is_settled: bool) -> Row:
+    def _row(self, at: At, closing: _Rebalance, *, is_settled: bool) -> Row:
         before = self.previous_row
         return {
             "group_id": self.group_id,
@@ -249,7 +250,7 @@ class ConsumerHistory:
             }
         )
         self.epoch = self.previous_row = None
-        self._members, self._behind, self._next = {}, set(), _Round(0, 0, [], [], [])
+        self._members, self._behind, self._next = {}, set(), _Rebalance(0, 0, [], [], [])
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
@@ -262,8 +263,8 @@ class ConsumerHistory:
             "members": [
                 [member.about, member.epoch, member.is_stable, sorted(member.held)] for member in self._members.values()
             ],
-            "round": self._round and _round_to_json(self._round),
-            "next": _round_to_json(self._next),
+            "rebalance": self._rebalance and _rebalance_to_json(self._rebalance),
+            "next": _rebalance_to_json(self._next),
             "holding": self.holding.to_json(),
         }
 
@@ -276,24 +277,24 @@ class ConsumerHistory:
             places = {(topic, partition) for topic, partition in held}
             history._members[about["member_id"]] = _Member(about, epoch, is_stable, places)
         history._behind = {member_id for member_id, one in history._members.items() if history._is_behind(one)}
-        history._round = said["round"] and _round_from_json(said["round"])
-        history._next = _round_from_json(said["next"])
+        history._rebalance = said["rebalance"] and _rebalance_from_json(said["rebalance"])
+        history._next = _rebalance_from_json(said["next"])
         history.holding = Holding.from_json(said["holding"])
         return history
 
 
-def _round_to_json(one: _Round) -> Any:
+def _rebalance_to_json(one: _Rebalance) -> Any:
     moved = [[*place, *owners] for place, owners in one.change.moved.items()]
     return [one.from_epoch, one.began_ms, one.came, one.left, one.causes, moved, one.change.unowned_ms]
 
 
-def _round_from_json(said: Any) -> _Round:
+def _rebalance_from_json(said: Any) -> _Rebalance:
     from_epoch, began_ms, came, left, causes, moved, unowned_ms = said
     change = Change({(topic, partition): (old, new) for topic, partition, old, new in moved}, 0, unowned_ms)
-    return _Round(from_epoch, began_ms, came, left, causes, change)
+    return _Rebalance(from_epoch, began_ms, came, left, causes, change)
 
 
-def _cause(one: _Round) -> str:
+def _cause(one: _Rebalance) -> str:
     reasons = [
         f"{len(one.came)} {'member' if len(one.came) == 1 else 'members'} came" if one.came else "",
         f"{len(one.left)} {'member is' if len(one.left) == 1 else 'members are'} gone" if one.left else "",

@@ -21,7 +21,7 @@ __all__ = ["GroupHistory"]
 VERSION = 1
 """Of what is remembered."""
 RECENT_MS = 3_600_000
-RECENT_ROUNDS = 1_000
+RECENT_REBALANCES = 1_000
 """A group with more in an hour is unwell whatever their number."""
 
 
@@ -39,7 +39,7 @@ class GroupHistory:
 
     def record(self, key: bytes, value: bytes | None, at: At) -> None:
         found = read_record(key, value)
-        before = len(self.told.rounds)
+        before = len(self.told.rebalances)
         if isinstance(found, GroupRecord):
             self._classic.tell(found.value, at, self.told)
             self._was_consumer = self._was_consumer and not self._classic.is_there
@@ -49,13 +49,13 @@ class GroupHistory:
                 raise MalformedError(f"a record of no kind that tells of a group: its key is {key.hex()}")
             self._consumer.tell(of_consumers, at, self.told)
             self._was_consumer = self._was_consumer or self._consumer.is_there
-        for row in self.told.rounds[before:]:
+        for row in self.told.rebalances[before:]:
             self._recent.append((row["ended_ms"], row["unowned_ms"]))
 
     def fact(self, value: bytes, at: At) -> None:
         row = observe(self._facts, value, at)
         if row is not None:
-            self.told.rounds.append(row)
+            self.told.rebalances.append(row)
 
     # --- how it is now ------------------------------------------------------------------------------------------------
 
@@ -67,7 +67,9 @@ class GroupHistory:
             "state": now.state,
             "generation": now.generation,
             "members": now.members,
-            "recent": [{"ended_ms": ended_ms, "unowned_ms": unowned} for ended_ms, unowned in self._latest_rounds()],
+            "recent": [
+                {"ended_ms": ended_ms, "unowned_ms": unowned} for ended_ms, unowned in self._latest_rebalances()
+            ],
             "owners": [
                 *self._classic.holding.owners(self.group_id, {}),
                 *self._consumer.holding.owners(self.group_id, self._consumer.names),
@@ -75,9 +77,9 @@ class GroupHistory:
             "memory": self.to_json(),
         }
 
-    def _latest_rounds(self) -> list[tuple[int, int | None]]:
+    def _latest_rebalances(self) -> list[tuple[int, int | None]]:
         newest = max((ended_ms for ended_ms, _ in self._recent), default=0)
-        return [each for each in self._recent if each[0] > newest - RECENT_MS][-RECENT_ROUNDS:]
+        return [each for each in self._recent if each[0] > newest - RECENT_MS][-RECENT_REBALANCES:]
 
     def to_json(self) -> str:
         return json.dumps(
@@ -86,7 +88,7 @@ class GroupHistory:
                 "classic": self._classic.to_json(),
                 "consumer": self._consumer.to_json(),
                 "facts": self._facts.to_json(),
-                "recent": self._latest_rounds(),
+                "recent": self._latest_rebalances(),
                 "was_consumer": self._was_consumer,
             },
             separators=(",", ":"),

@@ -22,7 +22,7 @@ class Holder:
 
 @dataclass(slots=True)
 class Change:
-    """What a round did so far."""
+    """What a rebalance did so far."""
 
     moved: dict[Place, tuple[str, str]] = field(default_factory=dict)
     """Old and new owner; the last move of a partition counts."""
@@ -31,7 +31,7 @@ class Change:
 
     def gave(self, place: Place, old: str, new: str) -> None:
         first = self.moved.get(place, (old, new))[0]
-        if first == new:  # there and back within one round
+        if first == new:  # there and back within one rebalance
             self.moved.pop(place, None)
         else:
             self.moved[place] = first, new

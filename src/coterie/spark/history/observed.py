@@ -1,25 +1,25 @@
-"""Rounds as Coterie's own broker tells them, in facts: exact, with cause and culprit."""
+"""Rebalances as Coterie's own broker tells them, in facts: exact, with cause and culprit."""
 
 from __future__ import annotations
 
-from coterie.ledger import Bookmark, Round, read_fact
+from coterie.ledger import Bookmark, Rebalance, read_fact
 from coterie.spark.history.words import CLASSIC, At, Row
 
-__all__ = ["WHOLE", "observe", "observed_round"]
+__all__ = ["WHOLE", "observe", "observed_rebalance"]
 
 WHOLE = "from its first cause to its end"
 
 
 def observe(mark: Bookmark, data: bytes, at: At) -> Row | None:
-    """The round that this fact ended, if any. MalformedError if it cannot be read."""
+    """The rebalance that this fact ended, if any. MalformedError if it cannot be read."""
     fact = read_fact(data)
     if fact is None:
         return None
     ended = mark.tell(fact)
-    return None if ended is None else observed_round(ended) | at.columns()
+    return None if ended is None else observed_rebalance(ended) | at.columns()
 
 
-def observed_round(one: Round) -> Row:
+def observed_rebalance(one: Rebalance) -> Row:
     moved = [
         {
             "topic": move.partition[0],

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = ["CLASSIC", "CONSUMER", "At", "Place", "Row", "Told", "derived_round"]
+__all__ = ["CLASSIC", "CONSUMER", "At", "Place", "Row", "Told", "derived_rebalance"]
 
 Row = dict[str, Any]
 Place = tuple[str, int]
@@ -32,10 +32,10 @@ class Told:
 
     generations: list[Row] = field(default_factory=list)
     intervals: list[Row] = field(default_factory=list)
-    rounds: list[Row] = field(default_factory=list)
+    rebalances: list[Row] = field(default_factory=list)
 
 
-def derived_round(
+def derived_rebalance(
     group_id: str,
     protocol: str,
     at: At,

@@ -135,7 +135,7 @@ class GroupsPipeline:
             changed["commits"] = transforms.last_commits(before["commits"], commits)
         strange = sum(count for kind, count in counts.items() if kind not in {COMMIT, GROUP, FACT})
         if GROUP not in counts and FACT not in counts:  # the most frequent case by far, and the cheapest
-            for table in (schemas.GENERATIONS, schemas.OWNERSHIP, schemas.ROUNDS):
+            for table in (schemas.GENERATIONS, schemas.OWNERSHIP, schemas.REBALANCES):
                 self.store.clear(table, number)
             self._put_table(schemas.SKIPPED, number, transforms.skipped(decoded, None), strange)
             self.store.put_state(number, changed)
@@ -145,7 +145,7 @@ class GroupsPipeline:
             found = folded.select(*(F.count(name).alias(name) for name in schemas.FOLDED.arrow.names)).collect()[0]
             self._put_table(schemas.GENERATIONS, number, transforms.generations(folded), found["generation"])
             self._put_table(schemas.OWNERSHIP, number, transforms.ownership(folded), found["interval"])
-            self._put_table(schemas.ROUNDS, number, transforms.rounds(folded), found["round"])
+            self._put_table(schemas.REBALANCES, number, transforms.rebalances(folded), found["rebalance"])
             skipped = transforms.skipped(decoded, folded)
             self._put_table(schemas.SKIPPED, number, skipped, found["skipped"] + strange)
             told = folded.where(F.col("state").isNotNull()).select("state.*")

@@ -47,7 +47,12 @@ class Store:
         if done is not None and not has_checkpoint:
             raise CoterieError(
                 f"{self.root} holds tables up to batch {done}, but its checkpoint is gone: where to read on is not "
-                "known. Read the log anew into an empty directory"
+                "known. Read the log again into an empty directory"
+            )
+        if self._files.exists(self._path("rounds")):
+            raise CoterieError(
+                f"{self.root} holds tables of release 0.1.0, among them `rounds`, which is called `rebalances` now. "
+                "Read the log again into an empty directory"
             )
 
     # --- tables -------------------------------------------------------------------------------------------------------

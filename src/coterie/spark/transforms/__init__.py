@@ -12,7 +12,7 @@ from coterie.spark.transforms.generations import generations
 from coterie.spark.transforms.health import health
 from coterie.spark.transforms.lag import lag, waiting
 from coterie.spark.transforms.ownership import owners, ownership
-from coterie.spark.transforms.rounds import rounds
+from coterie.spark.transforms.rebalances import rebalances
 from coterie.spark.transforms.skipped import skipped
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "last_commits",
     "owners",
     "ownership",
-    "rounds",
+    "rebalances",
     "skipped",
     "waiting",
 ]

@@ -63,7 +63,7 @@ def fold_group(names: Mapping[str, str], records: Any, before: Any) -> Any:
     rows = [
         *({"generation": row} for row in told.generations),
         *({"interval": row} for row in told.intervals),
-        *({"round": row} for row in told.rounds),
+        *({"rebalance": row} for row in told.rebalances),
         *({"skipped": row} for row in skipped),
         {"state": history.state()},
     ]

@@ -32,7 +32,7 @@ def health(groups: DataFrame, lag: DataFrame, at_ms: int) -> DataFrame:
         "state",
         "generation",
         "members",
-        F.size(recent).alias("rounds_last_hour"),
+        F.size(recent).alias("rebalances_last_hour"),
         _unowned_s(recent).alias("unowned_s_last_hour"),
     )
     rows = known.join(behind, "group_id", "full").fillna(
@@ -42,10 +42,10 @@ def health(groups: DataFrame, lag: DataFrame, at_ms: int) -> DataFrame:
             "members": 0,
             "partitions": 0,
             "records_behind": 0,
-            "rounds_last_hour": 0,
+            "rebalances_last_hour": 0,
         }
     )
-    unowned_s = F.when(F.col("rounds_last_hour") == 0, 0.0).otherwise(F.col("unowned_s_last_hour"))
+    unowned_s = F.when(F.col("rebalances_last_hour") == 0, 0.0).otherwise(F.col("unowned_s_last_hour"))
     rows = rows.withColumn("unowned_s_last_hour", unowned_s)
     rows = rows.withColumn("at_ms", F.lit(at_ms).cast("bigint")).withColumn("verdict", _verdict(at_ms))
     return rows.select(*(column.name for column in HEALTH.columns))
@@ -61,14 +61,16 @@ def _unowned_s(recent: Column) -> Column:
 def _verdict(at_ms: int) -> Column:
     """The first that is true."""
     members, records, seconds = F.col("members"), F.col("records_behind"), F.col("seconds_behind")
-    rounds, silent_s = F.col("rounds_last_hour"), (F.lit(at_ms) - F.col("last_commit_ms")) / 1000.0
+    rebalances, silent_s = F.col("rebalances_last_hour"), (F.lit(at_ms) - F.col("last_commit_ms")) / 1000.0
     is_far = seconds >= FAR_BEHIND_S
     return (
         F.when(
-            (rounds >= UNSTABLE_REBALANCES) & (members == 0),
-            F.format_string("unstable: %d rebalances in the last hour, and no members now", rounds),
+            (rebalances >= UNSTABLE_REBALANCES) & (members == 0),
+            F.format_string("unstable: %d rebalances in the last hour, and no members now", rebalances),
         )
-        .when(rounds >= UNSTABLE_REBALANCES, F.format_string("unstable: %d rebalances in the last hour", rounds))
+        .when(
+            rebalances >= UNSTABLE_REBALANCES, F.format_string("unstable: %d rebalances in the last hour", rebalances)
+        )
         .when((members == 0) & (records > 0), F.format_string("nobody reads, and %d records wait", records))
         .when(members == 0, "nobody reads, and nothing waits")
         .when(F.col("state") == "Reconciling", "partitions are changing hands")

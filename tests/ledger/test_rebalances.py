@@ -1,4 +1,4 @@
-"""The ledger: facts told by real groups, folded into rounds with what they cost (semantics 12)."""
+"""The ledger: facts told by real groups, folded into rebalances with what they cost (semantics 12)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from coterie.facts import AssignmentStored, Cause, ClockSet, Fact, RoundStarted
+from coterie.facts import AssignmentStored, Cause, ClockSet, Fact, RebalanceStarted
 from coterie.group import State
 from coterie.ledger import Ledger, Outcome, fold
 from coterie.stories import Story
@@ -19,7 +19,7 @@ def gives(**partitions: list[int]) -> bytes:
     return write_assignment(Assignment(partitions))
 
 
-def test_an_eager_round_costs_every_partition_from_its_owners_join_on(group: Story) -> None:
+def test_an_eager_rebalance_costs_every_partition_from_its_owners_join_on(group: Story) -> None:
     """Semantics 12: a gives up two partitions at 0, b two at 2 000; all are owned again at 5 000."""
     a, b = group.stable("a", "b", assignments={"a": gives(t=[0, 1]), "b": gives(t=[2, 3])}, session=60_000)
     a.joins()
@@ -27,7 +27,7 @@ def test_an_eager_round_costs_every_partition_from_its_owners_join_on(group: Sto
     b.joins()
     group.advance(ms=3_000)
     a.syncs({"a": gives(t=[0, 1, 2]), "b": gives(t=[3])})
-    last = group.rounds[-1]
+    last = group.rebalances[-1]
     assert last.unowned_ms == 2 * 5_000 + 2 * 3_000
     assert last.outcome is Outcome.STABLE
     assert (last.join_ms, last.sync_ms) == (2_000, 3_000)
@@ -40,27 +40,27 @@ def test_an_eager_round_costs_every_partition_from_its_owners_join_on(group: Sto
     assert last.kept == 3
 
 
-def test_a_cooperative_round_costs_only_what_moves(group: Story) -> None:
+def test_a_cooperative_rebalance_costs_only_what_moves(group: Story) -> None:
     """Rule 20, KIP-429: what a member still owns when it joins is not given up."""
     a, b = group.stable("a", "b", assignments={"a": gives(t=[0, 1, 2]), "b": gives()}, session=60_000)
     a.joins(owned={"t": [0, 1, 2]})
     b.joins(topics=("t", "u"))
     group.advance(ms=1_000)
     a.syncs({"a": gives(t=[0, 1]), "b": gives()})  # t 2 is withheld until a has given it up
-    first = group.rounds[-1]
+    first = group.rebalances[-1]
     assert (first.unowned_ms, first.moves) == (0, [])
     group.advance(ms=500)
     b.syncs()
     a.joins(owned={"t": [0, 1]})
     b.joins(owned={})
     a.syncs({"a": gives(t=[0, 1]), "b": gives(t=[2])})
-    second = group.rounds[-1]
+    second = group.rebalances[-1]
     assert second.unowned_ms == 500
     assert [move.partition for move in second.moves] == [("t", 2)]
     assert second.kept == 2
 
 
-def test_a_member_that_dies_leaves_its_partitions_without_owner_until_the_round_ends(group: Story) -> None:
+def test_a_member_that_dies_leaves_its_partitions_without_owner_until_the_rebalance_ends(group: Story) -> None:
     """Semantics 12: from the moment the coordinator knows."""
     a, b = group.stable("a", "b", assignments={"a": gives(t=[0]), "b": gives(t=[1])}, session=10_000)
     group.advance(ms=9_000)
@@ -70,7 +70,7 @@ def test_a_member_that_dies_leaves_its_partitions_without_owner_until_the_round_
     group.advance(ms=250)
     a.joins()
     a.syncs({"a": gives(t=[0, 1])})
-    last = group.rounds[-1]
+    last = group.rebalances[-1]
     assert (last.cause, last.culprit) == (Cause.SESSION_EXPIRED, b.member_id)
     assert last.unowned_ms == 250  # t 0 was given up and taken at the same moment
 
@@ -81,39 +81,39 @@ def test_a_returning_static_member_moves_nothing(group: Story) -> None:
     a.joins(id="")
     a.joins(reason="topics changed")
     a.syncs({"a": gives(t=[0])})
-    last = group.rounds[-1]
+    last = group.rebalances[-1]
     assert (last.moves, last.kept) == ([], 1)
 
 
-def test_a_round_overtaken_by_the_next_is_superseded(group: Story) -> None:
-    """Rule 13: a round from Completing."""
+def test_a_rebalance_overtaken_by_the_next_is_superseded(group: Story) -> None:
+    """Rule 13: a rebalance from Completing."""
     a, b = group.stable("a", "b")
     a.joins()
     b.joins()
     group.member("c").joins(old=True)
-    assert [one.outcome for one in group.rounds] == [Outcome.STABLE, Outcome.SUPERSEDED, Outcome.RUNNING]
+    assert [one.outcome for one in group.rebalances] == [Outcome.STABLE, Outcome.SUPERSEDED, Outcome.RUNNING]
 
 
-def test_a_round_that_empties_the_group_ends_so_and_owes_nothing(group: Story) -> None:
+def test_a_rebalance_that_empties_the_group_ends_so_and_owes_nothing(group: Story) -> None:
     """Rule 6: nobody is there to miss a partition."""
     (a,) = group.stable("a", assignments={"a": gives(t=[0])})
     a.leaves()
-    assert group.rounds[-1].outcome is Outcome.EMPTY
+    assert group.rebalances[-1].outcome is Outcome.EMPTY
     group.advance(ms=100_000)
     group.stable("b", assignments={"b": gives(t=[0])})
-    assert group.rounds[-1].unowned_ms == 0
+    assert group.rebalances[-1].unowned_ms == 0
 
 
-def test_a_round_is_lost_with_its_coordinator(group: Story) -> None:
+def test_a_rebalance_is_lost_with_its_coordinator(group: Story) -> None:
     """C4: and who owned what is known again from the log."""
     a, b = group.stable("a", "b", assignments={"a": gives(t=[0]), "b": gives(t=[1])})
     a.joins()
     group.move_coordinator()
-    assert group.rounds[-1].outcome is Outcome.LOST
+    assert group.rebalances[-1].outcome is Outcome.LOST
     b.joins(topics=("t", "u"))
     a.joins()
     a.syncs({"a": gives(t=[0]), "b": gives(t=[1])})
-    assert (group.rounds[-1].moves, group.rounds[-1].kept) == ([], 2)
+    assert (group.rebalances[-1].moves, group.rebalances[-1].kept) == ([], 2)
 
 
 def _b_falls_silent(story: Story, a: Actor, _b: Actor) -> None:
@@ -132,29 +132,29 @@ CAUSES: Mapping[Cause, Callable[[Story, Actor, Actor], object]] = {
 
 
 @pytest.mark.parametrize("cause", list(CAUSES))
-def test_a_round_names_its_cause(cause: Cause) -> None:
+def test_a_rebalance_names_its_cause(cause: Cause) -> None:
     """Semantics 12; the other causes have tests of their own in the room of the group."""
     story = Story()
     a, b = story.stable("a", "b", session=10_000)
     CAUSES[cause](story, a, b)
-    assert story.rounds[-1].cause is cause
+    assert story.rebalances[-1].cause is cause
 
 
-def test_the_ledger_keeps_the_last_rounds_of_each_group_and_ignores_what_it_does_not_know() -> None:
+def test_the_ledger_keeps_the_last_rebalances_of_each_group_and_ignores_what_it_does_not_know() -> None:
     """Bounded, whatever is told."""
     ledger = Ledger(keep=3)
     for number in range(10):
-        ledger.tell(RoundStarted(number, f"g{number % 2}", Cause.NEW_MEMBER, "", None, 0, []))
+        ledger.tell(RebalanceStarted(number, f"g{number % 2}", Cause.NEW_MEMBER, "", None, 0, []))
         ledger.tell(AssignmentStored(number, f"g{number % 2}", 1, {"m": b"not an assignment"}))
     ledger.tell(Fact(0, "g0"))
-    assert [one.began_ms for one in ledger.rounds_of("g1")] == [5, 7, 9]
-    assert [one.began_ms for one in ledger.rounds] == [4, 5, 6, 7, 8, 9]
-    assert ledger.rounds_of("unknown") == []
+    assert [one.began_ms for one in ledger.rebalances_of("g1")] == [5, 7, 9]
+    assert [one.began_ms for one in ledger.rebalances] == [4, 5, 6, 7, 8, 9]
+    assert ledger.rebalances_of("unknown") == []
 
 
 def test_facts_can_be_folded_in_one_go(group: Story) -> None:
     group.stable("a")
-    assert fold(group.world.facts) == group.rounds
+    assert fold(group.world.facts) == group.rebalances
 
 
 @pytest.mark.parametrize(
@@ -163,14 +163,14 @@ def test_facts_can_be_folded_in_one_go(group: Story) -> None:
         (None, ""),
         ("topics changed", "topics changed"),
         ("need to re-join with the given member-id: a-1", ""),  # everybody says so (KIP-394)
-        ("need to revoke partitions and re-join", "what it gave up in the last round is to be had in this one"),
+        ("need to revoke partitions and re-join", "what it gave up in the last rebalance is to be had in this one"),
     ],
 )
 def test_a_reason_is_told_without_what_clients_say_as_a_matter_of_course(
     group: Story, said: str | None, told: str
 ) -> None:
     group.stable("a")
-    assert replace(group.rounds[-1], reason=said).told_reason == told
+    assert replace(group.rebalances[-1], reason=said).told_reason == told
 
 
 @pytest.mark.parametrize("by_ms", [3_600_000, -3_600_000])
@@ -187,5 +187,5 @@ def test_durations_are_the_same_though_the_clock_was_set_meanwhile(group: Story,
         ledger = Ledger()
         for fact in [*told[:step], ClockSet(told[step].at_ms + by_ms, "", by_ms), *later]:
             ledger.tell(fact)
-        for one, other in zip(ledger.rounds_of("g"), fold(told), strict=True):
+        for one, other in zip(ledger.rebalances_of("g"), fold(told), strict=True):
             assert (one.join_ms, one.sync_ms, one.unowned_ms) == (other.join_ms, other.sync_ms, other.unowned_ms)

@@ -1,4 +1,4 @@
-"""What is done about every error of a round, that is of a join or a sync (M4)."""
+"""What is done about every error of a rebalance, that is of a join or a sync (M4)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from coterie.client.member.states import Api, Do, Stage, enter, on_error
 from coterie.client.member.timers import JOIN_RETRY
 from coterie.errors import ErrorCode
 
-__all__ = ["back_off", "fail_round", "round_failed"]
+__all__ = ["back_off", "fail_rebalance", "rebalance_failed"]
 
 
-def round_failed(member: Member, api: Api, code: ErrorCode, now_ms: int, error: Exception | None = None) -> Effects:
+def rebalance_failed(member: Member, api: Api, code: ErrorCode, now_ms: int, error: Exception | None = None) -> Effects:
     """A join or a sync was refused with `code`, or `error` kept it from being answered."""
     what = on_error(api, code)
     member.rejoin_reason = f"rebalance failed due to {code.name}"
     if what is Do.GIVE_UP:
         return fence(member, error_for(api, code, member.settings), now_ms)
     if what is Do.FAIL:
-        return fail_round(member, error_for(api, code, member.settings) if error is None else error, now_ms, api)
+        return fail_rebalance(member, error_for(api, code, member.settings) if error is None else error, now_ms, api)
     if what in DROPS:
         return [*drop_for(member, api, code, what, now_ms), *_soon(member, now_ms)]
     if member.stage is not Stage.JOINING:
@@ -37,7 +37,7 @@ def round_failed(member: Member, api: Api, code: ErrorCode, now_ms: int, error: 
     return effects
 
 
-def fail_round(member: Member, error: Exception, now_ms: int, api: Api | None = None) -> Effects:
+def fail_rebalance(member: Member, error: Exception, now_ms: int, api: Api | None = None) -> Effects:
     """The caller of poll gets it; the next poll tries again, without preparing again (M10)."""
     member.waiting_for = None
     if member.stage is not Stage.UNJOINED:

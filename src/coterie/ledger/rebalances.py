@@ -1,4 +1,4 @@
-"""Facts folded into rounds: why each began, who was behind it, who was late, what moved, what it cost."""
+"""Facts folded into rebalances: why each began, who was behind it, who was late, what moved, what it cost."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from coterie.facts import Cause, Fact
 from coterie.ledger.derived import DerivedCause, MemberGone, RebalanceSeen
 from coterie.ledger.ownership import Move, Ownership
 
-__all__ = ["Book", "Ledger", "Outcome", "Round", "fold"]
+__all__ = ["Book", "Ledger", "Outcome", "Rebalance", "fold"]
 
 
 class Outcome(StrEnum):
     RUNNING = "running"
     STABLE = "stable"
     EMPTY = "empty"
-    SUPERSEDED = "superseded by the next round"
+    SUPERSEDED = "superseded by the next rebalance"
     LOST = "lost with its coordinator"
 
 
@@ -28,13 +28,13 @@ GONE = "gone (left, crashed or expired: the log does not say)"
 
 _REASONS = {
     "need to re-join with the given member-id": "",  # how everybody joins who has no id yet (KIP-394)
-    "need to revoke partitions and re-join": "what it gave up in the last round is to be had in this one",
+    "need to revoke partitions and re-join": "what it gave up in the last rebalance is to be had in this one",
 }
 """What clients say as a matter of course, in other words."""
 
 
 @dataclass(slots=True, repr=False)
-class Round:
+class Rebalance:
     group_id: str
     cause: Cause | DerivedCause
     culprit: str
@@ -61,7 +61,7 @@ class Round:
     kept: int = 0
     """Partitions whose owner stayed the same."""
     unowned_ms: int | None = 0
-    """Partition-milliseconds without an owner that this round ended; one partition for one second is 1 000.
+    """Partition-milliseconds without an owner that this rebalance ended; one partition for one second is 1 000.
 
     Of a derived one it is the least that it can have been; None: not known.
     """
@@ -103,7 +103,7 @@ class Round:
 
 
 class Ledger:
-    """The rounds of groups: the last `keep` of each, and of the `groups` that had one most recently."""
+    """The rebalances of groups: the last `keep` of each, and of the `groups` that had one most recently."""
 
     def __init__(self, keep: int = 1_000, groups: int = 10_000) -> None:
         self._keep = keep
@@ -121,51 +121,51 @@ class Ledger:
         book = self._books.get(fact.group_id)
         if book is None:
             if type(fact) not in _OPENS:
-                return  # of a group that never had a round there is nothing to tell
+                return  # of a group that never had a rebalance there is nothing to tell
             if len(self._books) >= self._groups:
                 del self._books[next(iter(self._books))]
             book = self._books[fact.group_id] = Book(deque(maxlen=self._keep))
-        elif type(fact) is facts.RoundStarted:
+        elif type(fact) is facts.RebalanceStarted:
             self._books[fact.group_id] = self._books.pop(fact.group_id)  # the last to be forgotten
         entry(book, fact)
 
-    def rounds_of(self, group_id: str) -> list[Round]:
+    def rebalances_of(self, group_id: str) -> list[Rebalance]:
         book = self._books.get(group_id)
-        return list(book.rounds) if book else []
+        return list(book.rebalances) if book else []
 
     def book_of(self, group_id: str) -> Book | None:
         return self._books.get(group_id)
 
-    def open_book(self, group_id: str, ownership: Ownership, running: Round | None) -> None:
+    def open_book(self, group_id: str, ownership: Ownership, running: Rebalance | None) -> None:
         """Read on where somebody else has put it down."""
         self._books[group_id] = Book(deque([running] if running else [], self._keep), ownership)
 
     @property
-    def rounds(self) -> list[Round]:
+    def rebalances(self) -> list[Rebalance]:
         """Of all groups, in order of their beginning."""
-        rounds = [one for book in self._books.values() for one in book.rounds]
-        return sorted(rounds, key=lambda one: one.began_ms)
+        rebalances = [one for book in self._books.values() for one in book.rebalances]
+        return sorted(rebalances, key=lambda one: one.began_ms)
 
 
-def fold(told: Iterable[Fact]) -> list[Round]:
+def fold(told: Iterable[Fact]) -> list[Rebalance]:
     ledger = Ledger()
     for fact in told:
         ledger.tell(fact)
-    return ledger.rounds
+    return ledger.rebalances
 
 
 @dataclass(slots=True)
 class Book:
     """Of one group."""
 
-    rounds: deque[Round]
+    rebalances: deque[Rebalance]
     ownership: Ownership = field(default_factory=Ownership)
 
-    def running(self) -> Round | None:
-        last = self.rounds[-1] if self.rounds else None
+    def running(self) -> Rebalance | None:
+        last = self.rebalances[-1] if self.rebalances else None
         return last if last is not None and last.outcome is Outcome.RUNNING else None
 
-    def close(self, outcome: Outcome, at_ms: int) -> Round | None:
+    def close(self, outcome: Outcome, at_ms: int) -> Rebalance | None:
         current = self.running()
         if current is not None:
             current.outcome = outcome
@@ -194,10 +194,10 @@ def _ended(book: Book, fact: facts.GroupDied | facts.GroupCreated) -> None:
     book.close(Outcome.LOST, fact.at_ms)
 
 
-def _started(book: Book, fact: facts.RoundStarted) -> None:
+def _started(book: Book, fact: facts.RebalanceStarted) -> None:
     book.close(Outcome.SUPERSEDED, fact.at_ms)
-    book.rounds.append(
-        Round(
+    book.rebalances.append(
+        Rebalance(
             fact.group_id,
             fact.cause,
             fact.member_id,
@@ -211,8 +211,8 @@ def _started(book: Book, fact: facts.RoundStarted) -> None:
 
 def _seen(book: Book, fact: RebalanceSeen) -> None:
     book.close(Outcome.SUPERSEDED, fact.at_ms)
-    book.rounds.append(
-        Round(
+    book.rebalances.append(
+        Rebalance(
             fact.group_id,
             fact.cause,
             fact.member_id,
@@ -259,10 +259,10 @@ def _loaded(book: Book, fact: facts.GroupLoaded) -> None:
     book.ownership.assigned(fact.assignments, fact.at_ms)
 
 
-_OPENS = frozenset({facts.RoundStarted, RebalanceSeen, facts.AssignmentStored, facts.GroupLoaded})
+_OPENS = frozenset({facts.RebalanceStarted, RebalanceSeen, facts.AssignmentStored, facts.GroupLoaded})
 _ENTRIES: Mapping[type[Fact], Callable[[Book, Any], None]] = {
     facts.GroupCreated: _ended,
-    facts.RoundStarted: _started,
+    facts.RebalanceStarted: _started,
     facts.JoinPhaseCompleted: _joined,
     facts.AssignmentStored: _stored,
     facts.GroupEmptied: _emptied,
