@@ -34,9 +34,10 @@ def main() -> None:
     for members in (3, 8):
         rebalances = rebalances_of_a_deploy(members)
         moved = sum(len(one.moves) for one in rebalances)
-        unowned_s = sum(one.unowned_ms or 0 for one in rebalances) / 1_000
+        unassigned_s = sum(one.unassigned_ms or 0 for one in rebalances) / 1_000
         print(
-            f"{members:2} members: {len(rebalances)} rebalances, {moved} moves, {unowned_s:.0f} partition-s unassigned"
+            f"{members:2} members: {len(rebalances)} rebalances, {moved} moves, "
+            f"{unassigned_s:.0f} unassigned partition-seconds"
         )
 
 

@@ -47,7 +47,7 @@ def test_an_example_that_is_a_test_passes(name: str, tests: int) -> None:
 def test_the_what_if_says_what_a_deploy_would_cost() -> None:
     """Whoever has more members has more rebalances: each restart costs the group two and more."""
     said = ran("examples/what_if.py")
-    line = r"( \d) members: (\d+) rebalances, \d+ moves, \d+ partition-s unassigned\n"
+    line = r"( \d) members: (\d+) rebalances, \d+ moves, \d+ unassigned partition-seconds\n"
     assert re.fullmatch(f"(?:{line}){{2}}", said), said
     few, many = (int(rebalances) for _, rebalances in re.findall(line, said))
     assert 2 * 3 * 2 <= few < many, said

@@ -52,13 +52,13 @@ def test_the_last_member_that_goes_ends_a_rebalance_with_an_empty_group() -> Non
 def test_durations_and_costs_that_the_log_does_not_tell_are_unknown_and_not_0() -> None:
     for one in fold(told(stored(1, {"a": [0, 1]}), stored(2, {"b": [0, 1]}))):
         assert one.is_derived and one.ended_ms is not None
-        assert (one.took_ms, one.join_ms, one.sync_ms, one.unowned_ms) == (None, None, None, None)
+        assert (one.took_ms, one.join_ms, one.sync_ms, one.unassigned_ms) == (None, None, None, None)
 
 
-def test_a_partition_that_a_whole_generation_gave_to_nobody_was_unowned_at_least_that_long() -> None:
+def test_a_partition_that_a_whole_generation_gave_to_nobody_was_unassigned_at_least_that_long() -> None:
     """As in a cooperative rebalance: revoked in one generation, assigned in the next."""
     last = fold(told(stored(1, {"a": [0, 1]}), stored(2, {"a": [0], "b": []}), stored(3, {"a": [0], "b": [1]})))[-1]
-    assert last.unowned_ms == 10 and last.is_derived
+    assert last.unassigned_ms == 10 and last.is_derived
 
 
 def test_of_the_first_record_of_a_compacted_log_no_rebalance_is_made_up_and_its_owners_are_known() -> None:

@@ -1,4 +1,4 @@
-"""Partition-milliseconds without an owner, against a second reading: look at every partition in every millisecond."""
+"""Unassigned partition-milliseconds, against a second reading: look at every partition in every millisecond."""
 
 from __future__ import annotations
 
@@ -102,13 +102,13 @@ class Watcher:
     def __init__(self) -> None:
         self.owner: dict[Partition, str | None] = {}
         self.last: dict[Partition, str] = {}
-        self.unowned: dict[Partition, int] = {}
+        self.unassigned: dict[Partition, int] = {}
         self.ended_ms = 0
 
     def a_millisecond_passes(self) -> None:
         for partition, owner in self.owner.items():
             if owner is None:
-                self.unowned[partition] += 1
+                self.unassigned[partition] += 1
 
     def see(self, step: Step) -> tuple[list[Move], int, int] | None:
         match step:
@@ -122,26 +122,26 @@ class Watcher:
                 for partition in [one for one, owner in self.owner.items() if owner == old]:
                     self.owner[partition] = self.last[partition] = new
             case Emptied():
-                self.owner, self.last, self.unowned = {}, {}, {}
+                self.owner, self.last, self.unassigned = {}, {}, {}
         return None
 
     def assign(self, owners: Owners) -> tuple[list[Move], int, int]:
         moves = [
             Move(one, self.last.get(one, ""), owner) for one, owner in owners.items() if self.last.get(one, "") != owner
         ]
-        gap_ms = sum(self.unowned.get(one, 0) for one in owners)
+        gap_ms = sum(self.unassigned.get(one, 0) for one in owners)
         for partition in self.owner:
             if partition not in owners and self.owner[partition] is not None:
-                self.owner[partition], self.unowned[partition] = None, 0
+                self.owner[partition], self.unassigned[partition] = None, 0
         for partition, owner in owners.items():
             self.owner[partition] = self.last[partition] = owner
-            self.unowned[partition] = 0
+            self.unassigned[partition] = 0
         return moves, len(owners) - len(moves), gap_ms
 
     def drop(self, member: str, partitions: list[Partition]) -> None:
         for partition in partitions:
             if self.owner.get(partition) == member:
-                self.owner[partition], self.unowned[partition] = None, 0
+                self.owner[partition], self.unassigned[partition] = None, 0
 
 
 def perform(ownership: Ownership, step: Step, at_ms: int) -> tuple[list[Move], int, int] | None:
@@ -215,7 +215,7 @@ def test_what_the_rebalances_of_the_ledger_cost_is_what_a_watcher_sees(timeline:
             moved += len(seen[0])
             seen_ms += seen[2]
     rebalances = ledger.rebalances_of("g")
-    assert sum(one.unowned_ms or 0 for one in rebalances) == seen_ms
+    assert sum(one.unassigned_ms or 0 for one in rebalances) == seen_ms
     assert sum(len(one.moves) for one in rebalances) == moved
 
 
@@ -229,7 +229,7 @@ def test_a_new_life_of_a_group_owes_nothing_to_the_one_before(timeline: list[tup
     ledger.tell(RebalanceStarted(now_ms + 10, "g", Cause.NEW_MEMBER, "a", None, 0, []))
     ledger.tell(AssignmentStored(now_ms + 20, "g", 1, as_assignments(dict.fromkeys(PARTITIONS, "a"))))
     last = ledger.rebalances_of("g")[-1]
-    assert last.unowned_ms == 0 and {move.old_owner for move in last.moves} == {""}
+    assert last.unassigned_ms == 0 and {move.old_owner for move in last.moves} == {""}
 
 
 def test_a_group_that_was_read_back_has_the_owners_of_its_record() -> None:
@@ -238,7 +238,7 @@ def test_a_group_that_was_read_back_has_the_owners_of_its_record() -> None:
     ledger.tell(RebalanceStarted(6, "g", Cause.SESSION_EXPIRED, "a", None, 3, []))
     ledger.tell(MemberLeft(7, "g", "a", None, None))
     ledger.tell(AssignmentStored(17, "g", 4, as_assignments({("t", 0): "b"})))
-    assert ledger.rebalances_of("g")[-1].unowned_ms == 10
+    assert ledger.rebalances_of("g")[-1].unassigned_ms == 10
     assert ledger.rebalances_of("g")[-1].moves == [Move(("t", 0), "a", "b")]
 
 

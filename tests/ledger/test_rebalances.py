@@ -28,7 +28,7 @@ def test_an_eager_rebalance_costs_every_partition_from_its_owners_join_on(group:
     group.advance(ms=3_000)
     a.syncs({"a": gives(t=[0, 1, 2]), "b": gives(t=[3])})
     last = group.rebalances[-1]
-    assert last.unowned_ms == 2 * 5_000 + 2 * 3_000
+    assert last.unassigned_ms == 2 * 5_000 + 2 * 3_000
     assert last.outcome is Outcome.STABLE
     assert (last.join_ms, last.sync_ms) == (2_000, 3_000)
     assert last.joined_after_ms == {a.member_id: 0, b.member_id: 2_000}
@@ -48,14 +48,14 @@ def test_a_cooperative_rebalance_costs_only_what_moves(group: Story) -> None:
     group.advance(ms=1_000)
     a.syncs({"a": gives(t=[0, 1]), "b": gives()})  # t 2 is withheld until a has given it up
     first = group.rebalances[-1]
-    assert (first.unowned_ms, first.moves) == (0, [])
+    assert (first.unassigned_ms, first.moves) == (0, [])
     group.advance(ms=500)
     b.syncs()
     a.joins(owned={"t": [0, 1]})
     b.joins(owned={})
     a.syncs({"a": gives(t=[0, 1]), "b": gives(t=[2])})
     second = group.rebalances[-1]
-    assert second.unowned_ms == 500
+    assert second.unassigned_ms == 500
     assert [move.partition for move in second.moves] == [("t", 2)]
     assert second.kept == 2
 
@@ -72,7 +72,7 @@ def test_a_member_that_dies_leaves_its_partitions_without_owner_until_the_rebala
     a.syncs({"a": gives(t=[0, 1])})
     last = group.rebalances[-1]
     assert (last.cause, last.culprit) == (Cause.SESSION_EXPIRED, b.member_id)
-    assert last.unowned_ms == 250  # t 0 was given up and taken at the same moment
+    assert last.unassigned_ms == 250  # t 0 was given up and taken at the same moment
 
 
 def test_a_returning_static_member_moves_nothing(group: Story) -> None:
@@ -101,7 +101,7 @@ def test_a_rebalance_that_empties_the_group_ends_so_and_owes_nothing(group: Stor
     assert group.rebalances[-1].outcome is Outcome.EMPTY
     group.advance(ms=100_000)
     group.stable("b", assignments={"b": gives(t=[0])})
-    assert group.rebalances[-1].unowned_ms == 0
+    assert group.rebalances[-1].unassigned_ms == 0
 
 
 def test_a_rebalance_is_lost_with_its_coordinator(group: Story) -> None:
@@ -188,4 +188,4 @@ def test_durations_are_the_same_though_the_clock_was_set_meanwhile(group: Story,
         for fact in [*told[:step], ClockSet(told[step].at_ms + by_ms, "", by_ms), *later]:
             ledger.tell(fact)
         for one, other in zip(ledger.rebalances_of("g"), fold(told), strict=True):
-            assert (one.join_ms, one.sync_ms, one.unowned_ms) == (other.join_ms, other.sync_ms, other.unowned_ms)
+            assert (one.join_ms, one.sync_ms, one.unassigned_ms) == (other.join_ms, other.sync_ms, other.unassigned_ms)

@@ -199,7 +199,7 @@ def test_generations_that_are_not_in_the_log_are_counted_and_not_made_up() -> No
     (only,) = told.rebalances
     assert (only["from_generation"], only["generation"], only["missing"]) == (3, 7, 3)
     assert only["came"] == ["b"] and only["cause"] == "1 member came; 3 generations were not logged"
-    assert only["unowned_ms"] is None, "what the log does not tell is not 0"
+    assert only["unassigned_ms"] is None, "what the log does not tell is not 0"
     assert only["duration_ms"] == 1_010 - 907
 
 
@@ -231,7 +231,7 @@ def test_partitions_nobody_held_for_a_while_are_counted() -> None:
     """Given up in one rebalance and taken in the next, as cooperative members do."""
     told = read(stored(2, {"a": [0, 1]}), stored(3, {"a": [0]}), stored(4, {"a": [0], "b": [1]})).told
     last = told.rebalances[-1]
-    assert last["unowned_ms"] == 10 and last["kept"] == 1
+    assert last["unassigned_ms"] == 10 and last["kept"] == 1
     assert [(move["old_owner"], move["new_owner"]) for move in last["moved"]] == [("a", "b")]
 
 

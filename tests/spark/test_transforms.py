@@ -77,8 +77,8 @@ def behind(group: str, records: int, seconds: float, commit_ago_s: int = 1) -> d
 
 
 def test_health_is_a_verdict_in_words(spark: SparkSession) -> None:
-    rebalance_ = {"ended_ms": NOW_MS - 60_000, "unowned_ms": 500}
-    old = {"ended_ms": NOW_MS - 3_700_000, "unowned_ms": 9_000}
+    rebalance_ = {"ended_ms": NOW_MS - 60_000, "unassigned_ms": 500}
+    old = {"ended_ms": NOW_MS - 3_700_000, "unassigned_ms": 9_000}
     groups = frame(
         spark,
         GROUPS_STATE,
@@ -87,8 +87,8 @@ def test_health_is_a_verdict_in_words(spark: SparkSession) -> None:
             state("little", recent=[]),
             state("unstable", recent=[rebalance_] * 12),
             state("churning", state="Empty", members=0, recent=[rebalance_] * 20),
-            state("unknown", recent=[rebalance_ | {"unowned_ms": None}]),
-            state("partly", recent=[rebalance_ | {"unowned_ms": None}, rebalance_]),
+            state("unknown", recent=[rebalance_ | {"unassigned_ms": None}]),
+            state("partly", recent=[rebalance_ | {"unassigned_ms": None}, rebalance_]),
             state("stuck"),
             state("slow"),
             state("empty", state="Empty", members=0),
@@ -122,9 +122,9 @@ def test_health_is_a_verdict_in_words(spark: SparkSession) -> None:
         "moving": "partitions are changing hands",
         "simple": "nobody reads, and 9 records wait",
     }
-    assert (found["well"]["rebalances_last_hour"], found["well"]["unowned_s_last_hour"]) == (1, 0.5)
-    unowned_s = {name: row["unowned_s_last_hour"] for name, row in found.items()}
-    assert (unowned_s["unknown"], unowned_s["partly"], unowned_s["little"], unowned_s["simple"]) == (
+    assert (found["well"]["rebalances_last_hour"], found["well"]["unassigned_s_last_hour"]) == (1, 0.5)
+    unassigned_s = {name: row["unassigned_s_last_hour"] for name, row in found.items()}
+    assert (unassigned_s["unknown"], unassigned_s["partly"], unassigned_s["little"], unassigned_s["simple"]) == (
         None,
         0.5,
         0.0,

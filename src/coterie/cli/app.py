@@ -429,7 +429,7 @@ def compare_designs(
     shipped broker and members.
 
     Printed by change and group size: notifications and reads of ZooKeeper, messages between members and coordinator,
-    the time until everybody reads again, moments with two owners or none, partition-seconds without an owner. Then the
+    the time until everybody reads again, moments with two owners or none, unassigned partition-seconds. Then the
     same story with faults, drawn from each seed: a consumer or a broker is paused, cut off, a follower lags; and the
     first seed in which a partition had two owners.
 

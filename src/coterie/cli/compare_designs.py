@@ -33,7 +33,7 @@ COLUMNS = (
     "ALL READ AFTER (s)",
     "TWO OWNERS",
     "NO OWNER",
-    "UNOWNED (partition-s)",
+    "UNASSIGNED (partition-s)",
 )
 STORM_COLUMNS = (
     "DESIGN",
@@ -42,7 +42,7 @@ STORM_COLUMNS = (
     "TWO OWNERS",
     "TWO OWNERS (partition-s)",
     "TWO BELIEVE (partition-s)",
-    "UNOWNED (partition-s)",
+    "UNASSIGNED (partition-s)",
     "OFFSETS PUT BACK",
     "AT REST AT LAST",
 )

@@ -58,10 +58,10 @@ def describe(admin: Admin, group_ids: Sequence[str], *, verbose: bool) -> Rows:
         owners = {place: member for member in group.members for place in member.assignment}
         ends = admin.list_offsets(dict.fromkeys(owners.keys() | committed.keys(), LATEST))
         owned = [(place, member) for member in _busiest_first(group) for place in member.assignment]
-        unowned: list[tuple[TopicPartition, MemberDescription | None]] = [
+        unassigned: list[tuple[TopicPartition, MemberDescription | None]] = [
             (place, None) for place in sorted(committed) if place not in owners
         ]
-        rows += [_offsets(group, place, member, committed, ends, verbose) for place, member in [*owned, *unowned]]
+        rows += [_offsets(group, place, member, committed, ends, verbose) for place, member in [*owned, *unassigned]]
     columns = (*OFFSETS[:3], "LEADER-EPOCH", *OFFSETS[3:]) if verbose else OFFSETS
     return Rows(columns, rows, _notes(found), _errors(found.values()))
 

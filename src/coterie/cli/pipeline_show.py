@@ -30,7 +30,7 @@ FOR_EYES: Mapping[str, Sequence[str]] = {
     "owners": ("group_id", "topic", "partition", "member_id", "began_ms", "first_generation"),
     "rebalances": (
         *("ended_ms", "group_id", "generation", "evidence", "cause", "culprit"),
-        *("duration_ms", "unowned_ms"),
+        *("duration_ms", "unassigned_ms"),
     ),
     "lag": (
         *("group_id", "topic", "partition", "at_ms", "committed", "log_end"),
@@ -50,7 +50,7 @@ _TIMES = ("log_ms", "ended_ms", "at_ms", "began_ms")
 _PLACE = ("group_id", "topic", "partition")
 _BY_PLACE = frozenset({"lag", "owners", "health"})
 """Read a group at a time; the others tell what happened, in its order."""
-_SPANS = frozenset({"duration_ms", "held_ms", "unowned_ms"})
+_SPANS = frozenset({"duration_ms", "held_ms", "unassigned_ms"})
 """Milliseconds that are no point in time."""
 _SAME_REBALANCE_MS = 60_000
 """So far apart may two accounts of a rebalance end; a group that was deleted begins its generations anew."""

@@ -60,8 +60,8 @@ class Rebalance:
     moves: list[Move] = field(default_factory=list)
     kept: int = 0
     """Partitions whose owner stayed the same."""
-    unowned_ms: int | None = 0
-    """Partition-milliseconds without an owner that this rebalance ended; one partition for one second is 1 000.
+    unassigned_ms: int | None = 0
+    """Unassigned partition-milliseconds that this rebalance ended; one partition for one second is 1 000.
 
     Of a derived one it is the least that it can have been; None: not known.
     """
@@ -223,7 +223,7 @@ def _seen(book: Book, fact: RebalanceSeen) -> None:
             fact.generation_id,
             fact.protocol_name,
             fact.leader_id,
-            unowned_ms=None,
+            unassigned_ms=None,
             is_derived=True,
         )
     )
@@ -244,7 +244,7 @@ def _stored(book: Book, fact: facts.AssignmentStored) -> None:
     current = book.close(Outcome.STABLE, fact.at_ms)
     if current is not None:
         current.moves, current.kept = moves, kept
-        current.unowned_ms = gap_ms or None if current.is_derived else gap_ms
+        current.unassigned_ms = gap_ms or None if current.is_derived else gap_ms
 
 
 def _emptied(book: Book, fact: facts.GroupEmptied) -> None:

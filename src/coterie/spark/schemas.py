@@ -186,9 +186,9 @@ REBALANCES = Table(
         Column("moved", pa.list_(_MOVE), "Partitions with another owner than their last one; the old may be empty."),
         Column("kept", _INT, "Partitions that their owner kept."),
         Column(
-            "unowned_ms",
+            "unassigned_ms",
             _LONG,
-            "Partition-milliseconds without an owner that it ended; derived: at least so many, null where the log does "
+            "Unassigned partition-milliseconds that it ended; derived: at least so many, null where the log does "
             "not tell.",
         ),
         *_LOG,
@@ -233,9 +233,9 @@ HEALTH = Table(
         Column("last_commit_ms", _LONG, "Its latest commit."),
         Column("rebalances_last_hour", _INT, "How many rebalances ended in the hour before."),
         Column(
-            "unowned_s_last_hour",
+            "unassigned_s_last_hour",
             _REAL,
-            "Partition-seconds without an owner that these ended, at least; null if not known of any.",
+            "Unassigned partition-seconds that these ended, at least; null if not known of any.",
         ),
         Column("verdict", _TEXT, "How it does, in words."),
     ),
@@ -283,7 +283,7 @@ TOPICS_STATE = Table(
     "Names of topics by their ids.",
     (Column("topic_id", _TEXT, "As Kafka prints it."), Column("topic", _TEXT, "Its name.")),
 )
-_RECENT = pa.struct([("ended_ms", _LONG), ("unowned_ms", _LONG)])
+_RECENT = pa.struct([("ended_ms", _LONG), ("unassigned_ms", _LONG)])
 GROUPS_STATE = Table(
     "groups",
     "A group as the log has told of it so far.",

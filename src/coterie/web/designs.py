@@ -94,8 +94,8 @@ def _opened(height: int, title: str) -> list[str]:
 Value = Callable[[Cost], float]
 PANELS: Sequence[tuple[str, str, Value]] = (
     ("one joins: told, read and said", "one joins", lambda cost: cost.notified + cost.reads + cost.messages),
-    ("one joins: partition-seconds unowned", "one joins", lambda cost: cost.nobody.ms / 1_000),
-    ("new strategy: partition-seconds unowned", "a new strategy", lambda cost: cost.nobody.ms / 1_000),
+    ("one joins: partition-seconds unassigned", "one joins", lambda cost: cost.nobody.ms / 1_000),
+    ("new strategy: partition-seconds unassigned", "a new strategy", lambda cost: cost.nobody.ms / 1_000),
 )
 PANEL, BETWEEN, HIGH, LEGEND = 250, 62, 180, 40
 FIRST = 50

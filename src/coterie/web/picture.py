@@ -1,7 +1,7 @@
 """Who owned what when, as a drawing: a row for each partition, a bar for each owner, a mark for each rebalance.
 
-What is empty in a row had no owner. The colours follow the reader's light or dark theme; SVG alone, so that it can be
-part of a page or a file of its own.
+Gaps in a row mean that the partition was unassigned. The colours follow the reader's light or dark theme; SVG alone, so
+that it can be part of a page or a file of its own.
 """
 
 from __future__ import annotations

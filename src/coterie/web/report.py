@@ -18,14 +18,13 @@ from coterie.web.picture import colour_of, picture
 
 __all__ = ["Section", "report"]
 
-COLUMNS = ("", "began", "cause", "member", "generation", "join", "sync", "moved", "kept", "without owner", "outcome")
+COLUMNS = ("", "began", "cause", "member", "generation", "join", "sync", "moved", "kept", "unassigned", "outcome")
 
 UNKNOWN = "unknown"
 
-WITHOUT_OWNER = (
-    "Without owner: partition-seconds from the moment nobody owned a partition to the rebalance that gave it an owner. "
-    "A member that died without a word owns what it had until its session ends, and a group without members has no "
-    "rebalance to count them in: neither is in this figure."
+UNASSIGNED = (
+    "Unassigned: partition-seconds from the moment a partition lost its owner to the rebalance that assigned it again. "
+    "Not counted: time before a crashed member's session timed out, and time when the group had no members."
 )
 
 _STYLE = """
@@ -93,14 +92,14 @@ def _summary(facts: Sequence[Fact], rebalances: Sequence[Rebalance], groups: Seq
 
 def _group(group: str, rebalances: Sequence[Rebalance], intervals: Sequence[Interval], names: Names) -> list[str]:
     moved, is_derived = sum(len(one.moves) for one in rebalances), any(one.is_derived for one in rebalances)
-    unowned = [one.unowned_ms for one in rebalances if one.unowned_ms is not None]
+    unassigned = [one.unassigned_ms for one in rebalances if one.unassigned_ms is not None]
     took = [one.took_ms for one in rebalances if one.took_ms is not None]
     figures = [
         ("rebalances", str(len(rebalances))),
         ("partitions moved", str(moved)),
         (
-            "partition-seconds without an owner",
-            _known(f"{sum(unowned) / 1_000:.1f}", is_derived=is_derived, is_known=bool(unowned)),
+            "unassigned partition-seconds",
+            _known(f"{sum(unassigned) / 1_000:.1f}", is_derived=is_derived, is_known=bool(unassigned)),
         ),
         ("longest rebalance", _known(_time(max(took, default=None)), is_derived=is_derived, is_known=bool(took))),
     ]
@@ -116,7 +115,7 @@ def _group(group: str, rebalances: Sequence[Rebalance], intervals: Sequence[Inte
         "</tr></thead><tbody>",
         *(_row(number, one, rebalances[0].began_ms, names) for number, one in enumerate(rebalances, 1)),
         "</tbody></table></div>",
-        f"<p class='faint'>{WITHOUT_OWNER}</p></section>",
+        f"<p class='faint'>{UNASSIGNED}</p></section>",
     ]
 
 
@@ -148,14 +147,14 @@ def _row(number: int, one: Rebalance, first_ms: int, names: Names) -> str:
     generation = "" if one.generation_id is None else f"{one.generation_id}"
     at = _time(one.began_ms - first_ms)
     join, sync = (UNKNOWN, UNKNOWN) if one.is_derived else (_time(one.join_ms), _time(one.sync_ms))
-    unowned = f"{(one.unowned_ms or 0) / 1_000:.2f} s"
-    unowned = _known(unowned, is_derived=one.is_derived, is_known=one.unowned_ms is not None)
+    unassigned = f"{(one.unassigned_ms or 0) / 1_000:.2f} s"
+    unassigned = _known(unassigned, is_derived=one.is_derived, is_known=one.unassigned_ms is not None)
     cells = [
         f"<td class='n'>{number}</td><td class='n'>{f'before {at}' if one.is_derived else at}</td>",
         f"<td>{escape(one.cause)}{reason}</td><td>{escape(member)}{lost}</td><td class='n'>{generation}</td>",
         f"<td class='n'>{join}{waited}</td><td class='n'>{sync}</td>",
         f"<td class='n'>{_moves(one, names)}</td><td class='n'>{one.kept}</td>",
-        f"<td class='n'>{unowned}</td>",
+        f"<td class='n'>{unassigned}</td>",
         f"<td>{escape(one.outcome if one.outcome is not Outcome.RUNNING else 'still running')}</td>",
     ]
     return f"<tr>{''.join(cells)}</tr>"

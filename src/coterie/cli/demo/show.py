@@ -38,14 +38,14 @@ def sentence(one: Rebalance, names: Names) -> str:
     generation = f"generation {one.generation_id}" if one.generation_id is not None else "no generation"
     return (
         f"rebalance: {one.cause}{who}, {generation}, {took}, {len(one.moves)} moved, {one.kept} kept, "
-        f"{(one.unowned_ms or 0) / 1_000:.2f} partition-seconds without an owner"
+        f"{(one.unassigned_ms or 0) / 1_000:.2f} unassigned partition-seconds"
     )
 
 
 def account(rebalances: Sequence[Rebalance], told: Sequence[Fact], promises: Sequence[Promise]) -> None:
     """Every rebalance on a line, the sums, and the promises."""
     names = Names(told)
-    head = ("", "cause", "member", "seconds", "moved", "kept", "unowned")
+    head = ("", "cause", "member", "seconds", "moved", "kept", "unassigned")
     rows = [
         (
             str(number),
@@ -54,7 +54,7 @@ def account(rebalances: Sequence[Rebalance], told: Sequence[Fact], promises: Seq
             f"{(one.took_ms or 0) / 1_000:.2f}",
             str(len(one.moves)),
             str(one.kept),
-            f"{(one.unowned_ms or 0) / 1_000:.2f}",
+            f"{(one.unassigned_ms or 0) / 1_000:.2f}",
         )
         for number, one in enumerate(rebalances, 1)
     ]
@@ -62,8 +62,8 @@ def account(rebalances: Sequence[Rebalance], told: Sequence[Fact], promises: Seq
     typer.echo("")
     for row in (head, *rows):
         typer.echo("  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
-    unowned = sum(one.unowned_ms or 0 for one in rebalances) / 1_000
-    typer.echo(f"\n  {len(rebalances)} rebalances, {unowned:.2f} partition-seconds without an owner in all\n")
+    unassigned = sum(one.unassigned_ms or 0 for one in rebalances) / 1_000
+    typer.echo(f"\n  {len(rebalances)} rebalances, {unassigned:.2f} unassigned partition-seconds in all\n")
     for promise in promises:
         mark = typer.style("kept  ", fg="green") if promise.is_kept else typer.style("BROKEN", fg="red", bold=True)
         typer.echo(f"  {mark}  {promise.text}: {promise.found}")

@@ -102,7 +102,7 @@ class ClassicHistory:
             came=step.came,
             left=step.left,
             members=len(value.members),
-            change=change | {"unowned_ms": change["unowned_ms"] or None},  # what 0 would say is not known
+            change=change | {"unassigned_ms": change["unassigned_ms"] or None},  # what 0 would say is not known
             began_ms=None,
             duration=duration,
         )

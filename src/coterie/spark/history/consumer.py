@@ -285,12 +285,12 @@ class ConsumerHistory:
 
 def _rebalance_to_json(one: _Rebalance) -> Any:
     moved = [[*place, *owners] for place, owners in one.change.moved.items()]
-    return [one.from_epoch, one.began_ms, one.came, one.left, one.causes, moved, one.change.unowned_ms]
+    return [one.from_epoch, one.began_ms, one.came, one.left, one.causes, moved, one.change.unassigned_ms]
 
 
 def _rebalance_from_json(said: Any) -> _Rebalance:
-    from_epoch, began_ms, came, left, causes, moved, unowned_ms = said
-    change = Change({(topic, partition): (old, new) for topic, partition, old, new in moved}, 0, unowned_ms)
+    from_epoch, began_ms, came, left, causes, moved, unassigned_ms = said
+    change = Change({(topic, partition): (old, new) for topic, partition, old, new in moved}, 0, unassigned_ms)
     return _Rebalance(from_epoch, began_ms, came, left, causes, change)
 
 

@@ -50,7 +50,7 @@ class GroupHistory:
             self._consumer.tell(of_consumers, at, self.told)
             self._was_consumer = self._was_consumer or self._consumer.is_there
         for row in self.told.rebalances[before:]:
-            self._recent.append((row["ended_ms"], row["unowned_ms"]))
+            self._recent.append((row["ended_ms"], row["unassigned_ms"]))
 
     def fact(self, value: bytes, at: At) -> None:
         row = observe(self._facts, value, at)
@@ -68,7 +68,8 @@ class GroupHistory:
             "generation": now.generation,
             "members": now.members,
             "recent": [
-                {"ended_ms": ended_ms, "unowned_ms": unowned} for ended_ms, unowned in self._latest_rebalances()
+                {"ended_ms": ended_ms, "unassigned_ms": unassigned}
+                for ended_ms, unassigned in self._latest_rebalances()
             ],
             "owners": [
                 *self._classic.holding.owners(self.group_id, {}),
@@ -106,6 +107,6 @@ class GroupHistory:
         history._classic = ClassicHistory.from_json(group_id, said["classic"])
         history._consumer = ConsumerHistory.from_json(group_id, names, said["consumer"])
         history._facts = Bookmark.from_json(group_id, said["facts"])
-        history._recent = [(ended_ms, unowned_ms) for ended_ms, unowned_ms in said["recent"]]
+        history._recent = [(ended_ms, unassigned_ms) for ended_ms, unassigned_ms in said["recent"]]
         history._was_consumer = said["was_consumer"]
         return history

@@ -27,7 +27,7 @@ class Change:
     moved: dict[Place, tuple[str, str]] = field(default_factory=dict)
     """Old and new owner; the last move of a partition counts."""
     kept: int = 0
-    unowned_ms: int = 0
+    unassigned_ms: int = 0
 
     def gave(self, place: Place, old: str, new: str) -> None:
         first = self.moved.get(place, (old, new))[0]
@@ -44,7 +44,7 @@ class Change:
             {"topic": topic, "partition": partition, "old_owner": old, "new_owner": new}
             for topic, partition, old, new in named
         ]
-        return {"moved": moved, "kept": self.kept, "unowned_ms": self.unowned_ms}
+        return {"moved": moved, "kept": self.kept, "unassigned_ms": self.unassigned_ms}
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class Holding:
             return
         if held is not None:
             self.end(place, at_ms, generation, MOVED)
-        change.unowned_ms += max(at_ms - self.free_since_ms.pop(place, at_ms), 0)
+        change.unassigned_ms += max(at_ms - self.free_since_ms.pop(place, at_ms), 0)
         before = self.last_owner.get(place, "")
         if before == holder.member_id:
             change.kept += 1

@@ -51,5 +51,5 @@ def observed_rebalance(one: Rebalance) -> Row:
         "last_to_join": one.last_to_join,
         "moved": moved,
         "kept": one.kept,
-        "unowned_ms": one.unowned_ms,
+        "unassigned_ms": one.unassigned_ms,
     }

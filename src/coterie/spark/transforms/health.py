@@ -33,7 +33,7 @@ def health(groups: DataFrame, lag: DataFrame, at_ms: int) -> DataFrame:
         "generation",
         "members",
         F.size(recent).alias("rebalances_last_hour"),
-        _unowned_s(recent).alias("unowned_s_last_hour"),
+        _unassigned_s(recent).alias("unassigned_s_last_hour"),
     )
     rows = known.join(behind, "group_id", "full").fillna(
         {
@@ -45,15 +45,15 @@ def health(groups: DataFrame, lag: DataFrame, at_ms: int) -> DataFrame:
             "rebalances_last_hour": 0,
         }
     )
-    unowned_s = F.when(F.col("rebalances_last_hour") == 0, 0.0).otherwise(F.col("unowned_s_last_hour"))
-    rows = rows.withColumn("unowned_s_last_hour", unowned_s)
+    unassigned_s = F.when(F.col("rebalances_last_hour") == 0, 0.0).otherwise(F.col("unassigned_s_last_hour"))
+    rows = rows.withColumn("unassigned_s_last_hour", unassigned_s)
     rows = rows.withColumn("at_ms", F.lit(at_ms).cast("bigint")).withColumn("verdict", _verdict(at_ms))
     return rows.select(*(column.name for column in HEALTH.columns))
 
 
-def _unowned_s(recent: Column) -> Column:
+def _unassigned_s(recent: Column) -> Column:
     """The sum of what is known; null if nothing is."""
-    known = F.filter(F.transform(recent, lambda one: one["unowned_ms"]), lambda one: one.isNotNull())
+    known = F.filter(F.transform(recent, lambda one: one["unassigned_ms"]), lambda one: one.isNotNull())
     total = F.aggregate(known, F.lit(0).cast("bigint"), lambda sum_, one: sum_ + one) / 1000.0
     return F.when(F.size(known) > 0, total)
 
