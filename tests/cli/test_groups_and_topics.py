@@ -310,7 +310,7 @@ def test_a_reset_shows_its_plan_and_does_it_when_told(
     code, out, said = shell.run("groups", "reset", "idle", *words, "-o", "json")
     assert code == 0 and {row["partition"]: row["new_offset"] for row in json.loads(out)} == plan
     assert note in said and "nothing was changed; add --execute" in said
-    assert admin.list_group_offsets("idle") == {TopicPartition("orders", 0): (3, -1, "")}
+    assert admin.list_group_offsets("idle") == {TopicPartition("orders", 0): OffsetAndMetadata(3)}
     assert shell.table("groups", "reset", "idle", *words, "--execute")[0] == [
         "GROUP",
         "TOPIC",
@@ -318,7 +318,7 @@ def test_a_reset_shows_its_plan_and_does_it_when_told(
         "NEW-OFFSET",
     ]
     found = admin.list_group_offsets("idle")
-    assert {place.partition: one[0] for place, one in found.items() if isinstance(one, OffsetAndMetadata)} == plan
+    assert {place.partition: one.offset for place, one in found.items() if isinstance(one, OffsetAndMetadata)} == plan
     assert shell.table("groups", "delete", "idle")
 
 
@@ -328,7 +328,10 @@ def test_a_plan_that_was_printed_can_be_given_back(shell: Shell, admin: Admin, t
     file.write_text(printed + "another,orders,0,1\n")
     assert shell.run("groups", "reset", "planned", "--from-file", str(file), "--execute")[0] == 0
     found = admin.list_group_offsets("planned")
-    assert found == {TopicPartition("orders", 0): (5, -1, ""), TopicPartition("orders", 1): (0, -1, "")}
+    assert found == {
+        TopicPartition("orders", 0): OffsetAndMetadata(5),
+        TopicPartition("orders", 1): OffsetAndMetadata(0),
+    }
     file.write_text("orders,0,1\n")
     assert shell.json("groups", "reset", "planned", "--from-file", str(file))[0]["new_offset"] == 1
     file.write_text("orders;0;1\n")

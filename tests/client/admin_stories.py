@@ -171,13 +171,13 @@ def groups_live_and_die(admin: Admin, bootstrap: str) -> None:
             "readers", {zero: OffsetAndMetadata(5, metadata="by hand"), one: OffsetAndMetadata(7)}
         )
     )
-    assert admin.list_group_offsets("readers") == {zero: (5, -1, "by hand"), one: (7, -1, "")}
+    assert admin.list_group_offsets("readers") == {zero: OffsetAndMetadata(5, "by hand"), one: OffsetAndMetadata(7)}
     assert admin.list_group_offsets("readers", [one, TopicPartition("read", 9)]) == {
-        one: (7, -1, ""),
+        one: OffsetAndMetadata(7),
         TopicPartition("read", 9): None,
     }
     checked(admin.delete_group_offsets("readers", [zero]))
-    assert admin.list_group_offsets("readers") == {one: (7, -1, "")}
+    assert admin.list_group_offsets("readers") == {one: OffsetAndMetadata(7)}
     with pytest.raises(CoterieError, match="an offset is 0 or more"):
         admin.alter_group_offsets("readers", {zero: OffsetAndMetadata(-1)})
     deleted = admin.delete_groups(["readers", "nope"])

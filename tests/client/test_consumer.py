@@ -51,14 +51,14 @@ def test_what_is_read_and_committed_is_not_read_again(broker: coterie.Broker, to
         first.subscribe([topic])
         got = read(10, first)
         assert sorted(values(got)) == ALL
-        first.commit({(topic, 0): OffsetAndMetadata(3), (topic, 1): OffsetAndMetadata(5, metadata="note")})
+        first.commit({(topic, 0): OffsetAndMetadata(3), (topic, 1): OffsetAndMetadata(5, "note")})
     with consumer_of(broker.bootstrap_servers, group_id=topic) as second:
         second.subscribe([topic])
         got = read(2, second)
         assert values(got) == ["0:3", "0:4"]
         assert second.committed() == {
             TopicPartition(topic, 0): OffsetAndMetadata(3),
-            TopicPartition(topic, 1): OffsetAndMetadata(5, -1, "note"),
+            TopicPartition(topic, 1): OffsetAndMetadata(5, "note", leader_epoch=-1),
         }
 
 
@@ -162,7 +162,7 @@ def test_commits_of_all_kinds(consumer: Consumer, topic: str) -> None:
     assert consumer.committed() == {zero: None}
     read(5, consumer)
     consumer.commit()
-    assert consumer.committed(zero) == {zero: OffsetAndMetadata(5, 0)}
+    assert consumer.committed(zero) == {zero: OffsetAndMetadata(5, leader_epoch=0)}
     heard: list[tuple[Mapping[TopicPartition, OffsetAndMetadata], Exception | None]] = []
     mine = threading.get_ident()
     where: list[int] = []
@@ -296,8 +296,8 @@ def test_wrong_arguments_are_refused_in_words(consumer: Consumer, topic: str) ->
         (lambda: consumer.commit({(topic, 0): 2**63}), r"an offset is 0 or more, below 2\^63"),
         (lambda: consumer.commit({(topic, 2**31): 1}), "not a partition"),
         (lambda: consumer.commit([(topic, 0)]), "which offset is for which partition"),  # type: ignore[arg-type]
-        (lambda: consumer.commit({(topic, 0): OffsetAndMetadata(1, -1, "x" * 40_000)}), "text of 32767 bytes at most"),
-        (lambda: consumer.commit({(topic, 0): OffsetAndMetadata(1, -1, b"x")}), "text of"),  # type: ignore[arg-type]
+        (lambda: consumer.commit({(topic, 0): OffsetAndMetadata(1, "x" * 40_000)}), "text of 32767 bytes at most"),
+        (lambda: consumer.commit({(topic, 0): OffsetAndMetadata(1, b"x")}), "text of"),  # type: ignore[arg-type]
         (lambda: consumer.poll(max_records=0), "a poll returns 1 record or more"),
         (lambda: consumer.poll(max_records=-1), "a poll returns 1 record or more"),
         (lambda: consumer.subscribe("t", Heard(), on_lost=print), "not both"),

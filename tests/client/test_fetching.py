@@ -232,12 +232,12 @@ def test_what_a_poll_handed_over_is_processed_when_the_next_one_begins() -> None
     world = reading()
     world.run()
     world.reader.take(4)
-    assert world.reader.positions() == {partition(0): OffsetAndMetadata(4, 3)}
+    assert world.reader.positions() == {partition(0): OffsetAndMetadata(4, leader_epoch=3)}
     assert world.reader.processed() == {partition(0): OffsetAndMetadata(0)}
     world.reader.take(1)
-    assert world.reader.processed() == {partition(0): OffsetAndMetadata(4, 3)}
+    assert world.reader.processed() == {partition(0): OffsetAndMetadata(4, leader_epoch=3)}
     world.reader.begin_poll()
-    assert world.reader.processed() == world.reader.positions() == {partition(0): OffsetAndMetadata(5, 3)}
+    assert world.reader.processed() == world.reader.positions() == {partition(0): OffsetAndMetadata(5, leader_epoch=3)}
 
 
 def test_what_did_not_reach_the_caller_comes_again() -> None:

@@ -93,7 +93,7 @@ class LifeOfAReader(RuleBasedStateMachine):
             assert one.offset == (before[one.partition] if expected is None else expected)
             before.pop(one.partition, None)
             self.expected[one.partition] = one.offset + 1
-        done = {one.partition: offset for one, (offset, *_) in self.world.reader.processed().items()}
+        done = {one.partition: at.offset for one, at in self.world.reader.processed().items()}
         assert all(
             done[number] <= records[0].offset for number in done for one in records[:1] if one.partition == number
         )

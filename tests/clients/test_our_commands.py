@@ -38,7 +38,10 @@ def rows(table: str) -> list[list[str]]:
 def test_a_group_looks_as_kafkas_tool_shows_it(broker: BrokerProcess, tools: Tools, name: str, view: list[str]) -> None:
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
         create(admin, name, 3)
-        offsets = {TopicPartition(name, 0): OffsetAndMetadata(0, 0), TopicPartition(name, 2): OffsetAndMetadata(0)}
+        offsets = {
+            TopicPartition(name, 0): OffsetAndMetadata(0, leader_epoch=0),
+            TopicPartition(name, 2): OffsetAndMetadata(0),
+        }
         assert not any(admin.alter_group_offsets(name, offsets).values())
     command = {"--members": "members", "--state": "state"}.get(next(iter(view), ""), "describe")
     more = ["--verbose"] if "--verbose" in view else []

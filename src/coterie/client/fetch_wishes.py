@@ -113,8 +113,8 @@ class LogTruncated:
     goes_on: str
 
     def __str__(self) -> str:
-        offset, epoch, _ = self.position
-        return f"{self.partition}: {self.why}; the position was {offset} (leader epoch {epoch}), {self.goes_on}"
+        at = f"{self.position.offset} (leader epoch {self.position.leader_epoch})"
+        return f"{self.partition}: {self.why}; the position was {at}, {self.goes_on}"
 
 
 @dataclass(slots=True, eq=False)

@@ -168,7 +168,9 @@ class Fetcher:
     def begin_poll(self) -> None:
         """The caller has come back for more: it is done with what it was given."""
         for place in self._handed:
-            place.done = OffsetAndMetadata(place.position, place.epoch) if place.position is not None else None
+            place.done = (
+                OffsetAndMetadata(place.position, leader_epoch=place.epoch) if place.position is not None else None
+            )
         self._handed.clear()
 
     def rewind(self) -> None:
@@ -181,7 +183,7 @@ class Fetcher:
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What a commit without offsets commits: all that was handed over."""
         return {
-            one: OffsetAndMetadata(place.position, place.epoch)
+            one: OffsetAndMetadata(place.position, leader_epoch=place.epoch)
             for one, place in self._places.items()
             if place.position is not None
         }
@@ -454,7 +456,7 @@ class Fetcher:
     def _truncated(self, place: Place, divergent: OffsetAndMetadata | None, why: str) -> None:
         """The log does not have all that was read. `divergent`: up to where it has, if the leader knows."""
         assert place.position is not None
-        position, one = OffsetAndMetadata(place.position, place.epoch), place.partition
+        position, one = OffsetAndMetadata(place.position, leader_epoch=place.epoch), place.partition
         if self._settings.auto_offset_reset == NO_RESET:
             advice = "an offset that is there" if divergent is None else f"offset {divergent.offset}"
             error = LogTruncationError(
@@ -541,7 +543,7 @@ class Fetcher:
             if one.end_offset < 0 or one.leader_epoch < 0:
                 self._truncated(place, None, f"its leader knows no leader epoch {place.epoch}: the log was truncated")
             elif one.end_offset < place.position:
-                divergent = OffsetAndMetadata(one.end_offset, one.leader_epoch)
+                divergent = OffsetAndMetadata(one.end_offset, leader_epoch=one.leader_epoch)
                 self._truncated(place, divergent, f"its log was truncated to offset {one.end_offset}")
             else:
                 place.need = Need.NOTHING

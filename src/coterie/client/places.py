@@ -97,7 +97,7 @@ class Place:
         self.need = Need.NOTHING if leader_epoch == NO_EPOCH else Need.VALIDATION
         self.position = self.next_fetch = offset
         self.epoch = leader_epoch
-        self.done = OffsetAndMetadata(offset, leader_epoch)
+        self.done = OffsetAndMetadata(offset, leader_epoch=leader_epoch)
 
     @property
     def is_valid(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from coterie.wire.records import Record
@@ -25,12 +26,19 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-class OffsetAndMetadata(NamedTuple):
-    """The offset of the next record to read, and a note of the committer's own."""
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """An offset to commit, or one that is committed.
+
+    Args:
+        offset: The offset of the next record to read.
+        metadata: A note of the committer's own; the broker stores it with the offset.
+        leader_epoch: The leader epoch of the last record that was read, or -1 if it is not known (KIP-320).
+    """
 
     offset: int
-    leader_epoch: int = -1
     metadata: str = ""
+    leader_epoch: int = field(default=-1, kw_only=True)
 
 
 CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], None]

@@ -48,7 +48,9 @@ def take(consumer: Consumer, polled: Records) -> None:
     following = {place: one.offset + 1 for place, one in last.items()}
     try:
         epochs = {place: one.leader_epoch for place, one in last.items()}
-        consumer.commit({at: OffsetAndMetadata(offset, epochs[at], note()) for at, offset in following.items()})
+        consumer.commit(
+            {at: OffsetAndMetadata(offset, note(), leader_epoch=epochs[at]) for at, offset in following.items()}
+        )
     except (CommitFailedError, RebalanceInProgressError) as failure:
         say("commit_failed", error=type(failure).__name__)
         return

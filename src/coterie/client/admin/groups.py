@@ -226,7 +226,7 @@ class GroupsAdmin:
                     one.error, f"offset of {_group(group_id)} for {one.topic}-{one.partition}"
                 )
                 if one.error
-                else OffsetAndMetadata(one.offset, one.leader_epoch, one.metadata)
+                else OffsetAndMetadata(one.offset, one.metadata, leader_epoch=one.leader_epoch)
                 if one.offset >= 0
                 else None
                 for one in fetched.partitions

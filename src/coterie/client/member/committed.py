@@ -53,7 +53,9 @@ def _first_error(reply: OffsetsFetched) -> tuple[ErrorCode, str]:
 
 def _found(member: Member, errand: Errand, reply: OffsetsFetched, now_ms: int) -> Effects:
     offsets = {
-        TopicPartition(one.topic, one.partition): OffsetAndMetadata(one.offset, one.leader_epoch, one.metadata or "")
+        TopicPartition(one.topic, one.partition): OffsetAndMetadata(
+            one.offset, one.metadata or "", leader_epoch=one.leader_epoch
+        )
         for one in reply.partitions
         if one.offset >= 0
     }
