@@ -24,7 +24,7 @@ from measured import Process, coterie_serve, write_results
 from pyspark.sql import DataFrame, SparkSession
 
 from coterie.client.admin.admin import Admin
-from coterie.client.admin.words import NewTopic
+from coterie.client.admin.admin_types import NewTopic
 from coterie.client.producer import Producer
 from spark_connector import connector
 

@@ -13,12 +13,12 @@ from coterie.broker.ignored import IGNORED
 from coterie.broker.settings import SETTINGS, Part
 from coterie.broker.sources import ALIASES
 from coterie.broker.topic_configs import TOPIC_CONFIGS
+from coterie.client.client_settings import TABLES, AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings
+from coterie.client.client_settings import Part as ClientPart
 from coterie.client.event_log import LINES
 from coterie.client.member import states as member_states
 from coterie.client.metrics import ADMIN_ROWS, CONSUMER_ROWS, PARTITION_ROWS, PRODUCER_ROWS
-from coterie.client.refused import REFUSED
-from coterie.client.settings import TABLES, AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings
-from coterie.client.settings import Part as ClientPart
+from coterie.client.refused_settings import REFUSED
 from coterie.errors import ErrorCode
 from coterie.group.states import NEXT, Answer, Do, State
 from coterie.group.states import TABLES as STATE_TABLES
@@ -130,8 +130,8 @@ def settings() -> str:
 
 ABOUT_CLIENT_SETTINGS = """# Settings of the clients
 
-Made from `coterie.client.settings` by `make docs`. Names, types and defaults are those of the Java clients of Apache \
-Kafka 4.3.1; ours begin with `coterie.`.
+Made from `coterie.client.client_settings` by `make docs`. Names, types and defaults are those of the Java clients \
+of Apache Kafka 4.3.1; ours begin with `coterie.`.
 
 In Python they are given with dots or with underscores, `Consumer({"group.id": "orders"})` or \
 `Consumer(group_id="orders")`; to a command as a properties file (`--config`) or by `--set name=value`, which counts \

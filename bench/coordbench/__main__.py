@@ -16,7 +16,7 @@ from coordbench.messages import APIS
 from coordbench.report import Report
 from coordbench.scenarios import commit, heartbeat, idle, rebalance_, storm
 from coordbench.target import Target
-from coordbench.words import MisbehavedError
+from coordbench.types import MisbehavedError
 
 
 def measure(options: argparse.Namespace) -> Report:

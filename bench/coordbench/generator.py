@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from coordbench.messages import CORRELATION_AT
-from coordbench.words import MisbehavedError, Script, clock
+from coordbench.types import MisbehavedError, Script, clock
 
 
 class Connection:

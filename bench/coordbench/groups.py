@@ -14,7 +14,7 @@ from typing import Any
 from coordbench.generator import Connection, Driver, Known
 from coordbench.messages import PLACEHOLDER, Wire, assignment, subscription, unsigned_varint
 from coordbench.target import Target
-from coordbench.words import (
+from coordbench.types import (
     MEMBER_ID_REQUIRED,
     NOT_READY,
     REBALANCE_IN_PROGRESS,

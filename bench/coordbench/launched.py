@@ -17,7 +17,7 @@ from coordbench.groups import Session
 from coordbench.offsets import Layout, commit_frame, fetch_frame, fetched, offsets_of, verify_commit
 from coordbench.scenarios import Rows, runs
 from coordbench.target import Meter, Target
-from coordbench.words import GROUP_NOT_FOUND, NOT_READY, ErrorReplyError, MisbehavedError, Row, Script, clock
+from coordbench.types import GROUP_NOT_FOUND, NOT_READY, ErrorReplyError, MisbehavedError, Row, Script, clock
 
 
 class Process:

@@ -10,7 +10,7 @@ from typing import Any
 
 from kio.serial import entity_reader, entity_writer
 
-from coordbench.words import MisbehavedError
+from coordbench.types import MisbehavedError
 
 # name: (api key, lowest version encoded here, highest)
 APIS = {

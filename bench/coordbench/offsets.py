@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from coordbench.messages import Wire
-from coordbench.words import ErrorReplyError, MisbehavedError
+from coordbench.types import ErrorReplyError, MisbehavedError
 
 Layout = list[tuple[str, range]]  # topics and their partitions
 

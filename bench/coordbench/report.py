@@ -8,7 +8,7 @@ import statistics
 from dataclasses import dataclass
 from typing import Any
 
-from coordbench.words import Row
+from coordbench.types import Row
 
 
 @dataclass

@@ -13,7 +13,7 @@ from coordbench.generator import Connection, Known
 from coordbench.groups import Group, Member, Session
 from coordbench.offsets import commit_frame, fetch_frame, verify_commit, verify_fetch
 from coordbench.target import Meter, load_row, spread
-from coordbench.words import MisbehavedError, Row, Script, clock
+from coordbench.types import MisbehavedError, Row, Script, clock
 
 Rows = Iterator[tuple[str, Row]]
 

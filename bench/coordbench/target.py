@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from coordbench.words import MisbehavedError, Row, clock
+from coordbench.types import MisbehavedError, Row, clock
 
 TICK = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from coterie.client.delivery import RecordMetadata
     from coterie.client.fetch_errors import LogTruncationError
     from coterie.client.producer import AsyncProducer, Producer
-    from coterie.client.words import OffsetAndMetadata, Record, TopicPartition
+    from coterie.client.types import OffsetAndMetadata, Record, TopicPartition
 
 __all__ = [
     "Admin",
@@ -40,11 +40,11 @@ _HOMES = {
     "Broker": "coterie.broker.broker",
     "Consumer": "coterie.client.consumer",
     "LogTruncationError": "coterie.client.fetch_errors",
-    "OffsetAndMetadata": "coterie.client.words",
+    "OffsetAndMetadata": "coterie.client.types",
     "Producer": "coterie.client.producer",
-    "Record": "coterie.client.words",
+    "Record": "coterie.client.types",
     "RecordMetadata": "coterie.client.delivery",
-    "TopicPartition": "coterie.client.words",
+    "TopicPartition": "coterie.client.types",
 }
 
 

@@ -21,7 +21,7 @@ from coterie.cli.app import app
 from coterie.cli.groups import MEMBERS, MORE_OF_MEMBERS, OFFSETS, Committed
 from coterie.client.admin import Admin, GroupDescription, GroupListing, ListedOffset, MemberDescription
 from coterie.client.metadata import Node
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError
 
 T0, T1 = TopicPartition("orders", 0), TopicPartition("orders", 1)

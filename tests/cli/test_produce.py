@@ -18,7 +18,7 @@ from cli.background import AS_A_BACKGROUND_JOB
 from coterie.cli.app import app
 from coterie.cli.produce import DEFAULTS, InputError, Outgoing, outgoing, read_json, split_lines
 from coterie.client.addresses import Address
-from coterie.client.settings import ProducerSettings
+from coterie.client.client_settings import ProducerSettings
 from coterie.wire.batch import Compression, batches
 from coterie.wire.records import BatchRecord, records
 

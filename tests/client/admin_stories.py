@@ -22,7 +22,7 @@ from coterie.client.admin import (
     NewTopic,
     checked,
 )
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError
 from coterie.messages import JoinedGroup
 from coterie.wire.subscription import Assignment, Subscription, write_assignment, write_subscription

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from broker.peer import Peer
 from coterie.client.consumer import Consumer
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.wire.records import Record
 
 __all__ = ["QUICK", "QUICK_BROKER", "Heard", "consumer_of", "fill", "on", "read", "took_s", "until", "values"]

@@ -22,7 +22,7 @@ from coterie.client.fetch_wishes import (
     Wish,
 )
 from coterie.client.fetching import Fetcher
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import ConnectionLostError, ErrorCode
 from coterie.wire.batch import assign
 from coterie.wire.records import BatchRecord, Record, build_batch

@@ -10,7 +10,7 @@ import uvloop
 
 from coterie.apis import FIRST_FLEXIBLE, api_versions
 from coterie.apis.api import by_key
-from coterie.client.settings import ClientSettings
+from coterie.client.client_settings import ClientSettings
 from coterie.wire.frames import read_request_header, response_frame
 
 __all__ = ["HANG_UP", "LOOPS", "Asked", "Peer", "Run", "answer_to", "until", "versions"]

@@ -31,7 +31,7 @@ from coterie.client.batching_events import (
     Woke,
 )
 from coterie.client.partition_queue import Batch, Identity
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import ConnectionLostError, ErrorCode, KafkaError
 from coterie.log import LogConfig, LogError, MemoryFiles, PartitionLog
 from coterie.wire.batch import BatchError, Compression

@@ -22,8 +22,8 @@ from coterie.apis import (
     metadata,
 )
 from coterie.client.admin import LATEST, Admin, AsyncAdmin, ListedOffset, NewTopic, checked
-from coterie.client.settings import AdminSettings
-from coterie.client.words import TopicPartition
+from coterie.client.client_settings import AdminSettings
+from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, RequestTimedOutError
 from coterie.messages import DescribedGroup, ListedGroup
 from coterie.settings.setting import SettingsError

@@ -20,7 +20,7 @@ from coterie.client.batching_events import (
     Woke,
 )
 from coterie.client.partition_queue import MAX_EPOCH, NOBODY, Identity
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import RETRIABLE, STALE_METADATA, ErrorCode, KafkaError, RequestTimedOutError
 from coterie.wire.batch import parse_header
 

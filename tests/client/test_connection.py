@@ -10,8 +10,8 @@ import pytest
 
 from client.peers import HANG_UP, Asked, Peer, Run, answer_to, until, versions
 from coterie.apis import heartbeat, metadata, produce
+from coterie.client.client_settings import ClientSettings
 from coterie.client.connection import Connection
-from coterie.client.settings import ClientSettings
 from coterie.errors import ConnectionLostError, ErrorCode, KafkaError, RequestTimedOutError, UnsupportedVersionError
 from coterie.messages import Heartbeat
 from coterie.wire.frames import response_frame

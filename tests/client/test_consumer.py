@@ -20,7 +20,7 @@ from coterie.client.consumer import ConcurrentUseError, Consumer
 from coterie.client.consuming import WakeupError
 from coterie.client.fetch_errors import NoOffsetForPartitionError
 from coterie.client.fetching import NotAssignedError
-from coterie.client.words import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from coterie.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from coterie.errors import CoterieError, RequestTimedOutError
 from coterie.settings.setting import SettingsError
 

@@ -17,7 +17,7 @@ from client.peers import Run
 from coterie.apis import create_partitions
 from coterie.client.async_consumer import AsyncConsumer
 from coterie.client.consumer import Consumer
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CommitFailedError, FencedInstanceError
 from coterie.facts import Cause
 from coterie.wire.records import Record

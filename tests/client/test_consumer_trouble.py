@@ -21,8 +21,8 @@ from client.peers import Asked, Run
 from client.peers import Peer as FakeBroker
 from coterie.assignors import Assignment, Member, Range, Topic
 from coterie.client.async_consumer import AsyncConsumer
-from coterie.client.member.errors import AssignorError, ListenerError
-from coterie.client.words import TopicPartition
+from coterie.client.member.user_errors import AssignorError, ListenerError
+from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, RequestTimedOutError
 
 pytestmark = pytest.mark.real_time

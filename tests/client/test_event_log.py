@@ -10,10 +10,10 @@ import pytest
 import coterie
 from client.consumers import QUICK, Heard, consumer_of, fill, on, read, until
 from client.member.room import Room
+from coterie.client.client_settings import AdminSettings, ConsumerSettings, ProducerSettings
 from coterie.client.event_log import LINES, EventLog, NodeDisconnected, NodeReached, NodeUnreachable
 from coterie.client.member import facts
-from coterie.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import CommitFailedError, FencedInstanceError, KafkaError
 
 pytestmark = pytest.mark.real_time

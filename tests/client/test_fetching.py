@@ -18,7 +18,7 @@ from coterie.client.fetch_errors import (
 from coterie.client.fetch_wishes import AskCommitted, AskOffsets, Fetch, FetchSettings, RefreshMetadata
 from coterie.client.fetching import NotAssignedError
 from coterie.client.resets import EARLIEST, LATEST, NO_RESET, parse_reset
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import AuthorizationError, ErrorCode, KafkaError
 
 FROM_START = FetchSettings(auto_offset_reset=EARLIEST)

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from coterie import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer
 from coterie.client.addresses import Address
-from coterie.client.durations import duration_ms
-from coterie.client.refused import REFUSED
-from coterie.client.settings import (
+from coterie.client.client_settings import (
     TABLES,
     AdminSettings,
     ClientSettings,
     ConsumerSettings,
     ProducerSettings,
 )
+from coterie.client.durations import duration_ms
+from coterie.client.refused_settings import REFUSED
 from coterie.settings.kinds import Number
 from coterie.settings.setting import SettingsError
 from coterie.settings.sources import matching

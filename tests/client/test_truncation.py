@@ -23,7 +23,7 @@ from coterie.client.fetch_wishes import AskEpochEnds, AskOffsets, Fetch, FetchSe
 from coterie.client.fetching import MOST_STALE_EPOCHS
 from coterie.client.places import Leader
 from coterie.client.resets import EARLIEST, LATEST, NO_RESET, Reset
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import AuthorizationError, ErrorCode, UnsupportedVersionError
 from coterie.wire.batch import assign
 from coterie.wire.buffer import Buffer

@@ -14,7 +14,7 @@ from clients.test_our_commands import rows
 from clients.tools import Tools
 from coterie.cli.app import app
 from coterie.client.admin import Admin
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from newer_groups import settled, share_joins, streams_joins
 from raw_kafka import RawConnection
 

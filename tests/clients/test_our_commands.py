@@ -14,7 +14,7 @@ from clients.harness import BrokerProcess
 from clients.tools import Tools
 from coterie.cli.app import app
 from coterie.client.admin import Admin
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 
 pytestmark = [pytest.mark.real_time, needs_apache_kafka]
 

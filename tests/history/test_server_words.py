@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.history.server_words import (
+from coterie.history.server_messages import (
     Commit,
     HasStopped,
     Hello,

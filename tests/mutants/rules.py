@@ -124,7 +124,7 @@ RULES = [
     Mutant("M5", "nonsense is handed out", "client/member/leading.py", "    if what:\n", "    if False:\n"),
     Mutant("M5", "a returning leader assigns", "client/member/leading.py", "if member.skips_assignment:", "if False:"),
     Mutant("M6", "any assignment is taken", "client/member/syncing.py", "    if foreign:\n", "    if False:\n"),
-    Mutant("M6", "no second rebalance", "client/member/listening.py",
+    Mutant("M6", "no second rebalance", "client/member/listener_calls.py",
            'member.rejoin_reason = "need to revoke partitions and re-join"', "pass"),
     Mutant("M6", "everything is told as new", "client/member/syncing.py", "added = member.given - member.assigned",
            "added = member.given"),
@@ -151,6 +151,6 @@ RULES = [
     Mutant("M12", "any protocol type will do", "client/member/joining.py", "if reply.protocol_type not in {None, CONSUMER}:", "if False:"),
     Mutant("M13", "a commit is overtaken by the leave", "client/member/leaving.py",
            "and not (member.is_closing and member.errands)", ""),
-    Mutant("M14", "a listener's error ends the rebalance", "client/member/listening.py",
+    Mutant("M14", "a listener's error ends the rebalance", "client/member/listener_calls.py",
            "        effects += _failed(member, event, event.error, now_ms)", "        return _failed(member, event, event.error, now_ms)"),
 ]  # fmt: skip

@@ -95,7 +95,7 @@ WORLDS = [
     Mutant(SIM, "a cooperative member stops reading before it joins", "client/member/preparing.py",
            "    if not member.settings.is_cooperative:\n        # Else", "    if True:\n        # Else", workload="autoscaler"),
     Mutant(SIM, "everything is told as new", "client/member/syncing.py", "added = member.given - member.assigned", "added = member.given", workload="autoscaler"),
-    Mutant(SIM, "no second rebalance", "client/member/listening.py",
+    Mutant(SIM, "no second rebalance", "client/member/listener_calls.py",
            'member.rejoin_reason = "need to revoke partitions and re-join"', "pass", workload="autoscaler"),
     Mutant(SIM, "the leader does not see new partitions", "client/member/subscribing.py", "member.is_stale = ", "_ = ", workload="growing-topics"),
     Mutant(SIM, "a retry that is due is forgotten", "client/member/membership.py", "        member.is_backing_off = False", "        pass"),

@@ -36,7 +36,7 @@ from apache_kafka import jars, java_command, run_java, why_not
 from clients.libraries import JAVA_ASSIGNORS, LIBRARIES, TESTS, quick_java
 from clients.members.telling import Orders
 from coterie import Admin, Consumer, Producer, TopicPartition
-from coterie.client.admin.words import NewTopic
+from coterie.client.admin.admin_types import NewTopic
 from coterie.errors import CoterieError, KafkaError
 from soak.kafka_cluster import KafkaCluster
 

@@ -24,7 +24,7 @@ from random import Random
 
 from coterie import Broker
 from coterie.client.admin.admin import Admin
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from spark.busy_groups import KEEPS_ALL, PARTITIONS, live_busily
 from spark.second_reading import log_of_broker
 from spark.tables import assert_as_read_again

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Event
 
 from coterie.client.consumer import Consumer
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import RebalanceInProgressError
 
 __all__ = ["main"]

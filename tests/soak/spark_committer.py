@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from coterie.client.admin.admin import Admin
-from coterie.client.admin.words import NewTopic
+from coterie.client.admin.admin_types import NewTopic
 from coterie.client.producer import Producer
 from spark_connector import connector
 

@@ -29,7 +29,7 @@ from typing import Any
 from apache_kafka import ApacheKafka
 from coterie import Broker
 from coterie.client.admin.admin import Admin
-from coterie.client.admin.words import NewTopic
+from coterie.client.admin.admin_types import NewTopic
 from coterie.client.producer import Producer
 from soak.stretches import Stretch, gaps, overlaps
 

@@ -249,9 +249,9 @@ def _last_owners(moments: Sequence[Moment], since: int = 0) -> dict[tuple[str, i
 def log_of_broker(bootstrap: str, topic: str = "__consumer_offsets") -> list[LogRecord]:
     """Everything in the topic, by an ordinary consumer."""
     from coterie.client.admin.admin import Admin
-    from coterie.client.admin.words import TopicDescription
+    from coterie.client.admin.admin_types import TopicDescription
     from coterie.client.consumer import Consumer
-    from coterie.client.words import TopicPartition
+    from coterie.client.types import TopicPartition
 
     with Admin(bootstrap_servers=bootstrap) as admin:
         (found,) = admin.describe_topics([topic]).values()

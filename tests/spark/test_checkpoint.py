@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.spark.checkpoint import Checkpoint
 from coterie.spark.plan import Plan, Span
 

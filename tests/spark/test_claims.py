@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.spark.claims import Note, goes_on_at, to_repeat
 from coterie.spark.plan import Plan, Span
 

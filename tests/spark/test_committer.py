@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.settings import SettingsError
 from coterie.spark.committer import OffsetCommitter, reached
 from coterie.spark.plan import Plan, Span

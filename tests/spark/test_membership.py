@@ -9,7 +9,7 @@ from time import monotonic  # noqa: TID251  a stop takes real time
 import pytest
 
 from coterie.client.consumer import Consumer
-from coterie.client.words import OffsetAndMetadata
+from coterie.client.types import OffsetAndMetadata
 from coterie.errors import KafkaError
 from coterie.spark import membership
 from coterie.spark.claims import Note

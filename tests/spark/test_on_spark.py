@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.spark import OffsetCommitter
 from spark.on_spark import batch, failure, numbers, options, stream
 from spark.topics import Topic, until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.settings import SettingsError
 from coterie.spark.options import OPTIONS, SinkOptions, SourceOptions, Use
 from coterie.spark.places import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Committed, Everywhere

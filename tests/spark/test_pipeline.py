@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
 from coterie import Broker
 from coterie.client.admin.admin import Admin
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError
 from coterie.ledger import fold
 from coterie.spark.decoding import decode_batches

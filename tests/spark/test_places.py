@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.spark.places import (
     EARLIEST,
     LATEST,

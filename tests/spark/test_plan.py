@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import MalformedError
 from coterie.spark.plan import Plan, Span
 

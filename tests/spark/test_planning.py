@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.spark.errors import DataLossError
 from coterie.spark.plan import Span
 from coterie.spark.planning import Budget, Slice, ends_within, next_plan, slices, within_reach

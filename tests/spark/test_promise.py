@@ -14,7 +14,7 @@ from random import Random  # noqa: TID251  a walk is its seed
 
 import pytest
 
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.spark.claims import goes_on_at, to_repeat
 from coterie.spark.holdings import Holdings
 from coterie.spark.plan import Plan, Span

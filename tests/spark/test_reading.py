@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from coterie import Broker
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import KafkaError
 from coterie.spark.errors import DataLossError
 from coterie.spark.options import SourceOptions, Use
 from coterie.spark.planning import Slice
-from coterie.spark.reading import read_slice
+from coterie.spark.slice_reader import read_slice
 from spark.topics import QUICK, Topic
 
 pytestmark = pytest.mark.real_time

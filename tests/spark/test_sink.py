@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from coterie.client.admin.words import NewTopic
+from coterie.client.admin.admin_types import NewTopic
 from coterie.client.consumer import Consumer
 from coterie.client.partitioner import partition_for_key
 from coterie.errors import CoterieError

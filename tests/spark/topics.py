@@ -13,11 +13,11 @@ from typing import Any
 from coterie import Broker
 from coterie.client.admin import LATEST
 from coterie.client.admin.admin import Admin
+from coterie.client.admin.admin_types import NewTopic
 from coterie.client.admin.results import checked
-from coterie.client.admin.words import NewTopic
 from coterie.client.consumer import Consumer
 from coterie.client.producer import Producer
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 
 __all__ = ["Plain", "Topic", "until"]
 

@@ -11,7 +11,7 @@ from coterie.cli.options import Ask
 from coterie.cli.problems import complain
 from coterie.cli.rows import show
 from coterie.client.admin import Admin
-from coterie.client.settings import AdminSettings
+from coterie.client.client_settings import AdminSettings
 from coterie.errors import CoterieError
 
 __all__ = ["CommandError", "connected"]

@@ -18,7 +18,7 @@ from coterie.client.admin import (
     MemberDescription,
     MemberToRemove,
 )
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError
 
 __all__ = ["delete", "delete_offsets", "describe", "list_all", "members", "remove_members", "state"]

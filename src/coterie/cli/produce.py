@@ -19,10 +19,10 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import typer
 
 from coterie.cli.warnings_shown import warnings_shown
+from coterie.client.client_settings import ProducerSettings
 from coterie.client.delivery import RecordMetadata
 from coterie.client.event_log import ClosedWithRecords, DeliveryFailed
 from coterie.client.producer import Content, Producer
-from coterie.client.settings import ProducerSettings
 from coterie.errors import CoterieError, KafkaError
 
 __all__ = ["InputError", "produce"]

@@ -12,7 +12,7 @@ from coterie.cli.connected import CommandError
 from coterie.cli.rows import Rows
 from coterie.client.admin import EARLIEST, LATEST, Admin, checked
 from coterie.client.durations import duration_ms
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import ErrorCode, KafkaError
 
 __all__ = ["Target", "named_partitions", "reset"]

@@ -18,7 +18,7 @@ from coterie.broker.broker import Flush, open_cluster
 from coterie.broker.cluster import Cluster
 from coterie.broker.server import Server, run_in_loop
 from coterie.broker.settings import Settings
-from coterie.cli.facts import FactLog
+from coterie.cli.fact_lines import FactLog
 from coterie.errors import CoterieError
 from coterie.group.wall_clock import WallClock
 

@@ -3,7 +3,7 @@
 Knows nothing of the broker's room. Read `connection.py` first (one socket), then `cluster.py` (who leads what, and the
 way there). A consumer is `consumer.py` or `async_consumer.py` (the faces), `consuming.py` and `reading.py` (asyncio),
 `member/` and `fetching.py` (which decide); a producer is `producer.py`, `sender.py` and `batching.py` in the same way.
-What a caller holds is in `words.py`, what can be set in `settings.py`.
+The types of arguments and results are in `types.py`, the settings in `client_settings.py`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from coterie.client.partition_queue import Batch, PartitionQueue
 from coterie.client.partitioner import Sticky, draw_partition, partition_for_key
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode, KafkaError
 from coterie.wire.batch import HEADER_SIZE, Compression
 from coterie.wire.records import BatchBuilder, Header

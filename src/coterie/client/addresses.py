@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from coterie.client.refused import NO_TLS
+from coterie.client.refused_settings import NO_TLS
 
 __all__ = ["Address", "parse_addresses"]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from re import Pattern
 
 from coterie.assignors import Assignor, assignor
-from coterie.client.settings import ConsumerSettings, check_mapping
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.client_settings import ConsumerSettings, check_mapping
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError
 from coterie.wire.records import MAX_OFFSET
 

@@ -23,6 +23,7 @@ from coterie.client.arguments import (
     settled,
     subscription_of,
 )
+from coterie.client.client_settings import ConsumerSettings
 from coterie.client.clock import clock_ms
 from coterie.client.consuming import Engine
 from coterie.client.fetching import Fetcher
@@ -31,8 +32,7 @@ from coterie.client.member import effects, events
 from coterie.client.metrics import CONSUMER_ROWS, ConsumerMetrics, Metrics, snapshot
 from coterie.client.polled import Records
 from coterie.client.resets import EARLIEST, LATEST, Reset
-from coterie.client.settings import ConsumerSettings
-from coterie.client.words import CommitCallback, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from coterie.client.types import CommitCallback, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from coterie.errors import CoterieError, RequestTimedOutError
 from coterie.wire.records import Record
 

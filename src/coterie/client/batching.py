@@ -43,7 +43,7 @@ from coterie.client.batching_events import (
     Woke,
 )
 from coterie.client.partition_queue import NOBODY, Batch, Identity, PartitionQueue
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import RETRIABLE, STALE_METADATA, ErrorCode, KafkaError
 from coterie.wire.batch import HEADER_SIZE, NO_SEQUENCE, Compression
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from coterie.client.partition_queue import Batch, Identity
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode, KafkaError
 
 __all__ = [

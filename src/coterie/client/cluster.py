@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 from coterie.apis import find_coordinator, metadata
 from coterie.client.addresses import Address
 from coterie.client.backoff import backoff_ms
+from coterie.client.client_settings import ClientSettings
 from coterie.client.clock import clock_ms
 from coterie.client.connection import Connection
 from coterie.client.event_log import EventLog, NodeDisconnected, NodeReached, NodeUnreachable
 from coterie.client.metadata import NO_LEADER, Metadata, Node, learn
 from coterie.client.metrics import ClientMetrics
-from coterie.client.settings import ClientSettings
 from coterie.errors import (
     STALE_METADATA,
     ConnectionLostError,

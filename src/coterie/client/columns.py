@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from coterie.client.client_settings import ProducerSettings
 from coterie.client.clock import clock_ms
 from coterie.client.partition_queue import Batch
 from coterie.client.producer import Producer
-from coterie.client.settings import ProducerSettings
 from coterie.errors import KafkaError
 from coterie.wire.arrow_writer import ArrowWriter
 from coterie.wire.records import BatchBuilder, Header

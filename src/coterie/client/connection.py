@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self, cast
 from coterie.apis import api_versions
 from coterie.apis.api import Api
 from coterie.client.addresses import Address
-from coterie.client.settings import ClientSettings
+from coterie.client.client_settings import ClientSettings
 from coterie.client.versions import Versions, version_after_refusal
 from coterie.errors import (
     ConnectionLostError,

@@ -22,14 +22,14 @@ from typing import Any, ParamSpec, Self, TypeVar
 from coterie.client.arguments import Offsets, PartitionLike, limit_of, subscription_of
 from coterie.client.async_consumer import AN_HOUR_S, CLOSE_TIMEOUT_S, AsyncConsumer
 from coterie.client.background import background
+from coterie.client.client_settings import ConsumerSettings
 from coterie.client.clock import clock_ms
 from coterie.client.consuming import WakeupError
 from coterie.client.listening import Told, listener_of
 from coterie.client.member import effects
 from coterie.client.metrics import Metrics
 from coterie.client.polled import Records
-from coterie.client.settings import ConsumerSettings
-from coterie.client.words import CommitCallback, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from coterie.client.types import CommitCallback, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from coterie.errors import CoterieError
 from coterie.wire.records import Record
 

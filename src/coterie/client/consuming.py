@@ -18,6 +18,7 @@ from coterie.apis import heartbeat, join_group, leave_group, offset_commit, offs
 from coterie.assignors import Assignor
 from coterie.assignors import Topic as AssignorTopic
 from coterie.client.chores import Chores, within
+from coterie.client.client_settings import ConsumerSettings
 from coterie.client.clock import clock_ms
 from coterie.client.cluster import Cluster
 from coterie.client.event_log import EventLog
@@ -33,9 +34,8 @@ from coterie.client.metrics import (
 )
 from coterie.client.reach import Reach
 from coterie.client.reading import Reading
-from coterie.client.settings import ConsumerSettings
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.client.watching import Watch
-from coterie.client.words import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode
 from coterie.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
 

@@ -13,10 +13,10 @@ from itertools import count
 from logging import DEBUG, INFO, WARNING
 from typing import Any, NamedTuple
 
+from coterie.client.client_settings import ClientSettings, ConsumerSettings
 from coterie.client.fetch_wishes import LogTruncated
 from coterie.client.member import facts
-from coterie.client.settings import ClientSettings, ConsumerSettings
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode
 
 __all__ = [

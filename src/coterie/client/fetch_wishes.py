@@ -15,7 +15,7 @@ from coterie.apis import offset_for_leader_epoch as epoch_api
 from coterie.apis.values import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.client.places import Leader, Place
 from coterie.client.resets import LATEST, Reset
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError
 
 __all__ = [

@@ -47,8 +47,8 @@ from coterie.client.fetch_wishes import (
 )
 from coterie.client.places import NO_EPOCH, Leader, Need, Place
 from coterie.client.resets import LATEST, NO_RESET, Reset
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.client.unpacking import Chunk
-from coterie.client.words import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError
 from coterie.wire.fetched import NO_PROGRESS
 from coterie.wire.records import Record

@@ -7,7 +7,7 @@ from inspect import iscoroutinefunction
 from typing import Any
 
 from coterie.client.member.effects import Listened
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError
 
 __all__ = ["Listener", "Told", "listener_of"]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from coterie.client.member import facts
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.facts import Fact
 
 __all__ = [

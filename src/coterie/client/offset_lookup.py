@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from coterie.apis import list_offsets
 from coterie.apis.values import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.client.fetch_wishes import Found, LeaderOf
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import KafkaError
 
 __all__ = ["answers", "questions"]

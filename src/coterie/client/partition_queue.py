@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import KafkaError
 from coterie.wire.batch import (
     HEADER_SIZE,

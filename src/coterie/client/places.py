@@ -8,8 +8,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from coterie.client.resets import Reset
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.client.unpacking import Chunk
-from coterie.client.words import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError
 
 __all__ = ["NO_EPOCH", "Leader", "Need", "Place"]

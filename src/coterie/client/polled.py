@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.wire.records import Record
 
 __all__ = ["Records"]

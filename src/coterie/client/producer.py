@@ -23,12 +23,12 @@ from weakref import WeakSet
 
 from coterie.client.background import background
 from coterie.client.batching import Batching
+from coterie.client.client_settings import ProducerSettings
 from coterie.client.clock import clock_ms
 from coterie.client.delivery import AsyncDelivery, Delivery, OnDelivery, RecordMetadata, teller
 from coterie.client.metrics import Metrics
 from coterie.client.partition_queue import Batch
 from coterie.client.sender import Sender
-from coterie.client.settings import ProducerSettings
 from coterie.errors import CoterieError, ErrorCode, KafkaError
 from coterie.wire.records import Header
 

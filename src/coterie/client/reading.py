@@ -16,6 +16,7 @@ from coterie.apis import fetch
 from coterie.apis import list_offsets as list_offsets_api
 from coterie.apis import offset_for_leader_epoch as epoch_api
 from coterie.client.chores import Chores, within
+from coterie.client.client_settings import ConsumerSettings
 from coterie.client.clock import clock_ms
 from coterie.client.cluster import Cluster
 from coterie.client.event_log import EventLog
@@ -36,8 +37,7 @@ from coterie.client.metadata import NO_LEADER, Metadata
 from coterie.client.metrics import ConsumerMetrics
 from coterie.client.offset_lookup import answers, questions
 from coterie.client.resets import parse_reset
-from coterie.client.settings import ConsumerSettings
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, KafkaError, RequestTimedOutError
 
 __all__ = ["Reading"]

@@ -37,6 +37,7 @@ from coterie.client.batching_events import (
     Unanswered,
     Woke,
 )
+from coterie.client.client_settings import ProducerSettings
 from coterie.client.clock import clock_ms
 from coterie.client.cluster import Cluster
 from coterie.client.event_log import (
@@ -50,8 +51,7 @@ from coterie.client.event_log import (
 from coterie.client.metadata import Metadata
 from coterie.client.metrics import PRODUCER_ROWS, Metrics, ProducerMetrics, TelemetrySettings, snapshot
 from coterie.client.partition_queue import Batch, Identity
-from coterie.client.settings import ProducerSettings
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError
 from coterie.wire.batch import Compression
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Mapping
 
 from coterie.assignors import Topic as AssignorTopic
 from coterie.client.chores import Chores
+from coterie.client.client_settings import ConsumerSettings
 from coterie.client.clock import clock_ms
 from coterie.client.cluster import Cluster
 from coterie.client.event_log import EventLog
 from coterie.client.member.facts import TopicFound, TopicMissing
 from coterie.client.metadata import Metadata, Topic
-from coterie.client.settings import ConsumerSettings
 from coterie.errors import ErrorCode, KafkaError
 
 __all__ = ["Watch"]

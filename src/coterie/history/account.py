@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from coterie.history.design_types import Partition
 from coterie.history.owning import Owning, Shared, Sum
 from coterie.history.tale import Chapter, Tale
-from coterie.history.words import Partition
 
 __all__ = ["Account", "Cost", "Design"]
 

@@ -16,11 +16,11 @@ from typing import Any
 
 from coterie.assignors import Topic
 from coterie.history.brokers import BrokerSeat
+from coterie.history.design_types import HangUp, Say
 from coterie.history.journal import Journal
 from coterie.history.lines import Listener
 from coterie.history.loop import Loop, Station
 from coterie.history.shares import strategy_of
-from coterie.history.words import HangUp, Say
 
 __all__ = ["BrokerProcess"]
 

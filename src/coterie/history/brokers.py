@@ -11,6 +11,7 @@ from typing import Any
 from zlib import crc32
 
 from coterie.assignors import Assignor, Topic
+from coterie.history.design_types import Effects, HangUp, Heard, Hung, Rang
 from coterie.history.paths import BROKERS
 from coterie.history.registry import (
     ANY_SESSION,
@@ -22,9 +23,8 @@ from coterie.history.registry import (
     SessionBegan,
     SessionEnded,
 )
+from coterie.history.server_messages import Hello
 from coterie.history.server_side import Asked, Coordinator
-from coterie.history.server_words import Hello
-from coterie.history.words import Effects, HangUp, Heard, Hung, Rang
 
 __all__ = ["BrokerSeat", "coordinator_of"]
 

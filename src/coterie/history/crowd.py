@@ -14,10 +14,10 @@ from typing import Any, Self
 from coterie.assignors import Range, Topic
 from coterie.history.account import Design
 from coterie.history.brokers import BrokerSeat
+from coterie.history.design_types import Connect, HangUp, Machine, Say, StartReading, Stopped, StopReading
 from coterie.history.lines import Line, Listener
 from coterie.history.loop import Loop, Station
 from coterie.history.told_member import ToldMember
-from coterie.history.words import Connect, HangUp, Machine, Say, StartReading, Stopped, StopReading
 from coterie.history.zookeeper import ZooKeeper
 from coterie.history.zookeeper_watchers import Phase, WatchingConsumer, WatchingSettings
 

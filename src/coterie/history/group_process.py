@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from coterie import Consumer
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import CommitFailedError, KafkaError, RebalanceInProgressError
+from coterie.history.design_types import Partition
 from coterie.history.journal import COMMIT_MS, Journal, now_ms
 from coterie.history.shares import strategy_of
-from coterie.history.words import Partition
 
 __all__ = ["GroupProcess"]
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from coterie.history.words import Partition
+from coterie.history.design_types import Partition
 
 __all__ = ["COMMIT_MS", "Journal", "Line", "done_by", "lines_of", "now_ms"]
 

@@ -9,8 +9,8 @@ from threading import Lock, Thread
 from typing import Any
 
 from coterie.errors import MalformedError
-from coterie.history.server_words import Hello, Message, read_message, write_message
-from coterie.history.words import Connect, Connected, HangUp, Heard, Hung, Say
+from coterie.history.design_types import Connect, Connected, HangUp, Heard, Hung, Say
+from coterie.history.server_messages import Hello, Message, read_message, write_message
 
 __all__ = ["Line", "Listener"]
 

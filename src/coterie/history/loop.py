@@ -11,10 +11,10 @@ from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from coterie.history.design_types import Arm, Machine, Rang
 from coterie.history.journal import now_ms
 from coterie.history.kazoo_registry import KazooRegistry
 from coterie.history.registry import Ask
-from coterie.history.words import Arm, Machine, Rang
 
 __all__ = ["Loop", "Station"]
 

@@ -16,13 +16,13 @@ from typing import Any
 
 from coterie import Consumer
 from coterie.assignors import Topic
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
+from coterie.history.design_types import CommitDue, Connect, Say, StartReading, Stopped, StopReading
 from coterie.history.journal import COMMIT_MS, Journal, now_ms
 from coterie.history.lines import Line
 from coterie.history.loop import Loop, Station
 from coterie.history.shares import strategy_of
 from coterie.history.told_member import ToldMember
-from coterie.history.words import CommitDue, Connect, Say, StartReading, Stopped, StopReading
 from coterie.history.zookeeper_watchers import WatchingConsumer, WatchingSettings
 
 __all__ = ["MemberProcess"]

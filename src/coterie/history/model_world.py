@@ -12,11 +12,7 @@ from typing import Any
 
 from coterie.assignors import Assignor, Range, Topic
 from coterie.history.brokers import BrokerSeat
-from coterie.history.ensemble import Ensemble
-from coterie.history.registry import Ask
-from coterie.history.server_words import Commit
-from coterie.history.told_member import ToldMember
-from coterie.history.words import (
+from coterie.history.design_types import (
     Arm,
     CommitDue,
     Connect,
@@ -32,6 +28,10 @@ from coterie.history.words import (
     Stopped,
     StopReading,
 )
+from coterie.history.ensemble import Ensemble
+from coterie.history.registry import Ask
+from coterie.history.server_messages import Commit
+from coterie.history.told_member import ToldMember
 from coterie.history.zookeeper_watchers import WatchingConsumer, WatchingSettings
 from coterie.sim.dice import Dice
 from coterie.sim.schedule import Schedule

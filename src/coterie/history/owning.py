@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from coterie.history.words import Partition
+from coterie.history.design_types import Partition
 from coterie.ledger import Interval
 
 __all__ = ["NOTHING", "Owning", "Shared", "Sum"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from coterie.history.words import Partition
+from coterie.history.design_types import Partition
 
 __all__ = [
     "BROKERS",

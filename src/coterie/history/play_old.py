@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Mapping
 from coterie.assignors import Assignor, Range
 from coterie.history.account import Account, Design
 from coterie.history.backwards import Backwards
+from coterie.history.design_types import Partition
 from coterie.history.model_world import GROUP, SESSION_MS, Actor, ModelWorld
 from coterie.history.owning import Owning
 from coterie.history.paths import Paths, read_assignment, read_offset
 from coterie.history.tale import BROKERS, FOLLOWERS, Act, Do, Tale
 from coterie.history.tree import Closed, Put, Transaction
-from coterie.history.words import Partition
 from coterie.sim.dice import Dice
 
 __all__ = ["play_old"]

@@ -16,11 +16,11 @@ from enum import Enum, auto
 from typing import Any
 
 from coterie.assignors import Assignor, Topic
+from coterie.history.design_types import Arm, Effects, HangUp, Heard, Hung, Offsets, Partition, Rang, Say
 from coterie.history.paths import Paths, read_assignment, read_offset, read_topics, write_assignment, write_offset
 from coterie.history.registry import Ask, Changed, Children, Create, Delete, Get, Node, Operation, Puts
-from coterie.history.server_words import Commit, HasStopped, Hello, Refused, Start, Stop
+from coterie.history.server_messages import Commit, HasStopped, Hello, Refused, Start, Stop
 from coterie.history.shares import shares
-from coterie.history.words import Arm, Effects, HangUp, Heard, Hung, Offsets, Partition, Rang, Say
 
 __all__ = ["Asked", "Coordinator", "State"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 from coterie.assignors import Assignor, Member, Topic, assignor
-from coterie.history.words import Partition
+from coterie.history.design_types import Partition
 
 __all__ = ["shares", "strategy_of"]
 

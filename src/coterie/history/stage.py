@@ -27,10 +27,10 @@ from typing import Any, Self
 
 from coterie import Admin, Broker, Producer
 from coterie.client.admin import LATEST, NewTopic, checked
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError
+from coterie.history.design_types import Partition
 from coterie.history.journal import done_by, lines_of
-from coterie.history.words import Partition
 from coterie.history.zookeeper import ZooKeeper
 
 __all__ = ["GROUP", "TOPIC", "Stage"]

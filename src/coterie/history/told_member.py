@@ -9,27 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from coterie.history.paths import Paths, read_broker, write_topics
-from coterie.history.registry import (
-    ANY_SESSION,
-    Answered,
-    Ask,
-    Create,
-    Get,
-    Operation,
-    SessionBegan,
-    SessionEnded,
-)
-from coterie.history.server_words import (
-    NO_GENERATION,
-    Commit,
-    HasStopped,
-    Hello,
-    Refused,
-    Start,
-    Stop,
-)
-from coterie.history.words import (
+from coterie.history.design_types import (
     Arm,
     CommitDue,
     Connect,
@@ -43,6 +23,26 @@ from coterie.history.words import (
     StartReading,
     Stopped,
     StopReading,
+)
+from coterie.history.paths import Paths, read_broker, write_topics
+from coterie.history.registry import (
+    ANY_SESSION,
+    Answered,
+    Ask,
+    Create,
+    Get,
+    Operation,
+    SessionBegan,
+    SessionEnded,
+)
+from coterie.history.server_messages import (
+    NO_GENERATION,
+    Commit,
+    HasStopped,
+    Hello,
+    Refused,
+    Start,
+    Stop,
 )
 
 __all__ = ["ToldMember"]

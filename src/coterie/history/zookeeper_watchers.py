@@ -17,6 +17,17 @@ from enum import Enum
 from typing import Any
 
 from coterie.assignors import Assignor, Topic
+from coterie.history.design_types import (
+    Arm,
+    CommitDue,
+    Effects,
+    Offsets,
+    Partition,
+    Rang,
+    StartReading,
+    Stopped,
+    StopReading,
+)
 from coterie.history.paths import BROKERS, Paths, read_offset, read_topics, write_offset, write_topics
 from coterie.history.registry import (
     ANY_SESSION,
@@ -33,7 +44,6 @@ from coterie.history.registry import (
     SessionEnded,
 )
 from coterie.history.shares import shares
-from coterie.history.words import Arm, CommitDue, Effects, Offsets, Partition, Rang, StartReading, Stopped, StopReading
 
 __all__ = ["Phase", "WatchingConsumer", "WatchingSettings"]
 

@@ -28,7 +28,7 @@ from coterie.client.member import MemberSettings, Membership, effects, events
 from coterie.client.member.states import Stage
 from coterie.client.metadata import Node
 from coterie.client.resets import EARLIEST
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import KafkaError
 from coterie.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
 from coterie.sim.client import ANY

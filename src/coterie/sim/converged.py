@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coterie.client.member.states import Stage
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.group import State
 from coterie.sim.consumer import Consumer
 from coterie.sim.invariants.at_least_once import EveryRecordIsProcessed

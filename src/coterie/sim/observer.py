@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coterie.client.member import effects
-    from coterie.client.words import TopicPartition
+    from coterie.client.types import TopicPartition
     from coterie.facts import Fact
     from coterie.messages import OffsetCommit
     from coterie.sim.client import Asked, Client

@@ -29,7 +29,7 @@ from coterie.client.batching_events import (
     Woke,
 )
 from coterie.client.partition_queue import Batch, Identity
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import KafkaError
 from coterie.sim.client import ANY, Client
 from coterie.sim.host import Clock

@@ -21,7 +21,7 @@ from coterie.client.fetch_wishes import (
 from coterie.client.fetching import Fetcher
 from coterie.client.metadata import NO_LEADER
 from coterie.client.offset_lookup import answers, questions
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode, KafkaError
 from coterie.sim.client import Client
 from coterie.sim.host import Clock

@@ -17,7 +17,7 @@ from coterie.sim.network import Wire
 from coterie.sim.observer import Observer
 from coterie.sim.world import World
 from coterie.stories.grid import Step
-from coterie.stories.words import in_words
+from coterie.stories.phrases import in_words
 
 __all__ = ["Story"]
 

@@ -11,7 +11,7 @@ from typing import Any
 from coterie.broker.facts import Trouble
 from coterie.broker.settings import Settings
 from coterie.client.member import effects
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import KafkaError
 from coterie.facts import Fact, GroupLoaded, JoinPhaseCompleted
 from coterie.group import Group

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from coterie.client.clock import clock_ms
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.spark.errors import DataLossError
 from coterie.spark.looking import Looking
 from coterie.spark.options import SourceOptions

@@ -16,8 +16,8 @@ from typing import Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from coterie.client.admin.admin import Admin
-from coterie.client.settings import AdminSettings
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.client_settings import AdminSettings
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError
 from coterie.settings import SettingsError
 from coterie.spark.places import parse_numbers

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from coterie.client.admin.groups import GroupsAdmin
+from coterie.client.admin.group_admin import GroupsAdmin
 from coterie.client.admin.results import checked
-from coterie.client.admin.topics import TopicsAdmin
+from coterie.client.admin.topic_admin import TopicsAdmin
 from coterie.client.cluster import Cluster
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import NO_SUCH_TOPIC, CoterieError, ErrorCode, KafkaError
 from coterie.spark.options import SourceOptions
 from coterie.spark.places import LATEST, NO_OFFSET, AtTime, AtTimes, Committed, Place, named, questions, settled

@@ -15,7 +15,7 @@ from coterie.client.consuming import Engine
 from coterie.client.member import effects, events
 from coterie.client.member.effects import Listened
 from coterie.client.member.states import Stage
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import RebalanceInProgressError
 from coterie.messages import CommitPartition, OffsetCommit, OffsetsCommitted
 from coterie.spark.holdings import Holdings

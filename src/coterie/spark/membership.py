@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from coterie.client.chores import within
 from coterie.client.clock import clock_ms
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import CommitFailedError, CoterieError, KafkaError, RebalanceInProgressError
 from coterie.spark.checkpoint import Checkpoint
 from coterie.spark.claims import goes_on_at, to_repeat

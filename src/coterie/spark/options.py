@@ -13,8 +13,8 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Any, TypeVar
 
-from coterie.client.settings import ConsumerSettings, ProducerSettings
-from coterie.client.words import TopicPartition
+from coterie.client.client_settings import ConsumerSettings, ProducerSettings
+from coterie.client.types import TopicPartition
 from coterie.settings import SettingsError
 from coterie.settings.kinds import Flag, Word, Words, int32, int64
 from coterie.spark.option_kinds import Assignment, Duration, Offsets, Regex, Times

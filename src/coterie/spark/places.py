@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie.apis.list_offsets import EARLIEST, LATEST  # in Spark's JSON they are the same
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import MalformedError
 
 __all__ = [

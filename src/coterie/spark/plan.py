@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import MalformedError
 
 __all__ = ["Plan", "Span"]

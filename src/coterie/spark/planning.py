@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
 
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.spark.errors import DataLossError
 from coterie.spark.plan import Plan, Span
 

@@ -28,12 +28,12 @@ from coterie.spark.farewell import Farewell
 from coterie.spark.options import SinkOptions, SourceOptions, Use
 from coterie.spark.plan import Plan, Span
 from coterie.spark.planning import Slice, slices
-from coterie.spark.reading import read_slice
+from coterie.spark.slice_reader import read_slice
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from coterie.client.words import TopicPartition
+    from coterie.client.types import TopicPartition
     from coterie.spark.membership import Seat
 
 __all__ = ["CoterieSource"]

@@ -35,7 +35,7 @@ from coterie.messages import (
     SyncGroup,
 )
 from coterie.stories.grid import Step, show
-from coterie.stories.words import in_words
+from coterie.stories.phrases import in_words
 from coterie.stories.world import World
 from coterie.wire.subscription import Subscription, write_subscription
 

@@ -7,7 +7,7 @@ from html import escape
 from math import log10
 
 from coterie.history.account import Account, Cost, Design
-from coterie.history.words import Partition
+from coterie.history.design_types import Partition
 from coterie.ledger import Interval
 from coterie.web.picture import LEFT, RIGHT, STYLE, SVG, WIDTH, Scale, colour_of, seconds
 

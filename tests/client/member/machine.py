@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from client.member.room import GROUP, Party, Room, tps
 from coterie.assignors import Assignor, CooperativeSticky, Range, RoundRobin, Sticky
 from coterie.client.member.states import Stage
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import ConnectionLostError, ErrorCode
 from coterie.messages import Heartbeat, JoinGroup, OffsetCommit, SyncGroup
 

@@ -17,7 +17,7 @@ from typing import Any
 from coterie.assignors import Topic
 from coterie.client.member import MemberSettings, Membership, effects, events
 from coterie.client.member.states import Stage
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.coordinator import CoordinatorSettings, Timers
 from coterie.coordinator.coordinator import REFUSALS
 from coterie.errors import ConnectionLostError, ErrorCode, KafkaError, RequestTimedOutError

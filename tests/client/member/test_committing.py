@@ -10,7 +10,7 @@ import pytest
 from client.member.room import GROUP, Party, Room, tps
 from coterie.client.member.facts import AutoCommitFailed, CommitLeftOut
 from coterie.client.member.states import Stage
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import (
     AuthorizationError,
     CommitFailedError,

@@ -10,8 +10,8 @@ import pytest
 
 from client.member.room import Room, tps
 from coterie.assignors import Assignment, Assignor, CooperativeSticky, Member, Range, Topic
-from coterie.client.member.errors import AssignorError
 from coterie.client.member.states import Stage
+from coterie.client.member.user_errors import AssignorError
 from coterie.errors import ErrorCode, KafkaError
 from coterie.messages import JoinedGroup, JoinedMember, JoinGroup, SyncedGroup, SyncGroup
 

@@ -7,9 +7,9 @@ import pytest
 from client.member.room import GROUP, Room, tps
 from coterie.client.member import events
 from coterie.client.member.effects import CommitEnded, CommittedEnded, Ended
-from coterie.client.member.errors import ListenerError
 from coterie.client.member.facts import GroupLeft
 from coterie.client.member.states import Stage
+from coterie.client.member.user_errors import ListenerError
 from coterie.errors import ConnectionLostError, ErrorCode
 from coterie.facts import MemberLeft
 from coterie.messages import Heartbeat, JoinGroup, LeaveGroup, LeftGroup, OffsetCommit

@@ -6,10 +6,10 @@ import pytest
 
 from client.member.room import Room, tps
 from coterie.assignors import CooperativeSticky
-from coterie.client.member.errors import ListenerError
 from coterie.client.member.events import ListenerAnswered
 from coterie.client.member.facts import ListenerFailed
 from coterie.client.member.states import Stage
+from coterie.client.member.user_errors import ListenerError
 
 
 @pytest.mark.parametrize("kind", ["assigned", "revoked", "lost"])

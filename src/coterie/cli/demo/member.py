@@ -18,7 +18,7 @@ from typing import Any
 
 from coterie import Consumer
 from coterie.cli.demo.parent import end_with_parent
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import CommitFailedError, KafkaError, RebalanceInProgressError
 
 __all__ = ["note"]

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from coterie import Admin, Broker, Producer
 from coterie.client.admin import LATEST, GroupDescription, NewTopic, checked
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, KafkaError
 from coterie.facts import Fact, MemberExpired, MemberJoined, MemberReplaced
 from coterie.ledger import Outcome, Rebalance

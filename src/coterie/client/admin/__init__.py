@@ -2,14 +2,14 @@
 
 Many things are asked for at once, and each has its own result: a value, or the `KafkaError` it met. Requests go to
 whoever must answer them (controller, coordinator, leader) and are tried again until `default.api.timeout.ms`. Read
-`words.py` first, then `topics.py` and `groups.py`; `admin.py` puts them together, `results.py` has the retries.
+`admin_types.py` first, then `topic_admin.py` and `group_admin.py`; `admin.py` puts them together, `results.py` has the
+retries.
 """
 
 from __future__ import annotations
 
 from coterie.client.admin.admin import Admin, AsyncAdmin
-from coterie.client.admin.results import checked
-from coterie.client.admin.words import (
+from coterie.client.admin.admin_types import (
     EARLIEST,
     LATEST,
     MAX_TIMESTAMP,
@@ -32,6 +32,7 @@ from coterie.client.admin.words import (
     TopicDescription,
     TopicListing,
 )
+from coterie.client.admin.results import checked
 
 __all__ = [
     "EARLIEST",

@@ -6,9 +6,7 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeVar
 
-from coterie.client.admin.groups import REMOVED, GroupsAdmin
-from coterie.client.admin.topics import TopicsAdmin
-from coterie.client.admin.words import (
+from coterie.client.admin.admin_types import (
     ClusterDescription,
     ConfigChange,
     ConfigEntry,
@@ -23,14 +21,16 @@ from coterie.client.admin.words import (
     TopicDescription,
     TopicListing,
 )
+from coterie.client.admin.group_admin import REMOVED, GroupsAdmin
+from coterie.client.admin.topic_admin import TopicsAdmin
 from coterie.client.arguments import Offsets, PartitionLike
 from coterie.client.background import background
+from coterie.client.client_settings import AdminSettings
 from coterie.client.clock import clock_ms
 from coterie.client.cluster import Cluster
 from coterie.client.event_log import EventLog
 from coterie.client.metrics import ADMIN_ROWS, ClientMetrics, Metrics, TelemetrySettings, snapshot
-from coterie.client.settings import AdminSettings
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError
 
 __all__ = ["Admin", "AsyncAdmin"]

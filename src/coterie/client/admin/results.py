@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TypeVar
 
 from coterie.client.cluster import Cluster
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import NO_SUCH_TOPIC, RETRIABLE, ConnectionLostError, ErrorCode, KafkaError, RequestTimedOutError
 
 __all__ = ["FOR_GROUPS", "FOR_PARTITIONS", "FOR_TOPICS", "by_node", "by_topic", "checked", "each", "failure"]

@@ -10,7 +10,7 @@ Names a driver uses: `Membership(MemberSettings(group_id=...))`, `.handle(event,
 
 from __future__ import annotations
 
+from coterie.client.member.member_settings import MemberSettings
 from coterie.client.member.membership import Membership
-from coterie.client.member.settings import MemberSettings
 
 __all__ = ["MemberSettings", "Membership"]

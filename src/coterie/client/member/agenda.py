@@ -13,7 +13,7 @@ from coterie.client.member.finding import can_find, find_coordinator
 from coterie.client.member.joining import can_join, join
 from coterie.client.member.leading import ask_metadata, can_ask_metadata
 from coterie.client.member.leaving import can_go_on_leaving, go_on_leaving, start_leaving
-from coterie.client.member.listening import call_listener
+from coterie.client.member.listener_calls import call_listener
 from coterie.client.member.member import Member
 from coterie.client.member.preparing import begin, can_begin, can_give_up, give_up
 from coterie.client.member.sending import can_send, send_errands

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from coterie.client.member.committing import ask_commit
 from coterie.client.member.effects import Arm, AskPositions, Effects
-from coterie.client.member.errands import Kind
 from coterie.client.member.events import AutoCommitDue, PositionsAnswered
 from coterie.client.member.member import Member
+from coterie.client.member.member_timers import AUTO_COMMIT
+from coterie.client.member.pending_requests import Kind
 from coterie.client.member.states import Stage
-from coterie.client.member.timers import AUTO_COMMIT
 
 __all__ = ["auto_commit_due", "auto_commit_if_due", "positions_for_auto_commit", "restart_auto_commit"]
 

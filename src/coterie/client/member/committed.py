@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from coterie.client.member.effects import CommittedEnded, Effects
-from coterie.client.member.errands import Errand, Kind
-from coterie.client.member.errors import code_of, error_for, said
 from coterie.client.member.events import CommittedAnswered, CommittedAsked
 from coterie.client.member.member import Member
+from coterie.client.member.pending_requests import Errand, Kind
 from coterie.client.member.sending import end, give, try_later
 from coterie.client.member.states import Api, Do, on_error
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.member.user_errors import code_of, error_for, said
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import ErrorCode, KafkaError
 from coterie.messages import OffsetsFetched
 

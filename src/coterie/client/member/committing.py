@@ -6,15 +6,15 @@ from collections.abc import Hashable
 
 from coterie.assignors import Topic
 from coterie.client.member.effects import CommitEnded, Effects, RefreshMetadata, Tell
-from coterie.client.member.errands import Errand, Kind
-from coterie.client.member.errors import code_of, error_for, said
 from coterie.client.member.events import CommitAnswered, CommitAsked, Offsets, TopicsAnswered
 from coterie.client.member.facts import CommitLeftOut
 from coterie.client.member.identity import DROPS, drop_for, fence
 from coterie.client.member.member import Member
+from coterie.client.member.pending_requests import Errand, Kind
 from coterie.client.member.sending import end, give, not_a_member, try_later
 from coterie.client.member.states import IN_A_REBALANCE, Api, Do, on_error
-from coterie.client.words import TopicPartition
+from coterie.client.member.user_errors import code_of, error_for, said
+from coterie.client.types import TopicPartition
 from coterie.errors import NO_SUCH_TOPIC, CommitFailedError, ErrorCode, KafkaError, RebalanceInProgressError
 from coterie.messages import NO_GENERATION, OffsetsCommitted
 

@@ -23,7 +23,7 @@ from coterie.client.member.events import (
     TopicsAnswered,
     UnsubscribeAsked,
 )
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.facts import Fact
 from coterie.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
 

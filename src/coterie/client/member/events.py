@@ -13,7 +13,7 @@ from re import Pattern
 from typing import Any
 
 from coterie.assignors import Topic
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 
 __all__ = [
     "Answer",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode
 from coterie.facts import Fact
 

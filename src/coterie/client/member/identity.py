@@ -8,8 +8,8 @@ from __future__ import annotations
 from coterie.client.member.effects import Disarm, Effects, Tell
 from coterie.client.member.facts import Fenced, IdentityDropped
 from coterie.client.member.member import Member
+from coterie.client.member.member_timers import HEARTBEAT
 from coterie.client.member.states import Api, Do, Stage, enter
-from coterie.client.member.timers import HEARTBEAT
 from coterie.errors import ErrorCode, KafkaError
 from coterie.messages import NO_GENERATION
 

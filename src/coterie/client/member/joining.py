@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from coterie.client.member.effects import Disarm, Effects, Send, Tell
-from coterie.client.member.errors import AssignorError, code_of, error_for
 from coterie.client.member.events import JoinAnswered
 from coterie.client.member.facts import GroupJoined
 from coterie.client.member.leading import lead
 from coterie.client.member.member import Member
+from coterie.client.member.member_timers import HEARTBEAT, start_heartbeats
 from coterie.client.member.rebalance_errors import fail_rebalance, rebalance_failed
 from coterie.client.member.states import Api
 from coterie.client.member.subscribing import watch
 from coterie.client.member.syncing import sync
-from coterie.client.member.timers import HEARTBEAT, start_heartbeats
+from coterie.client.member.user_errors import AssignorError, code_of, error_for
 from coterie.errors import ErrorCode, KafkaError
 from coterie.messages import CONSUMER, MAX_REASON, NO_GENERATION, JoinedGroup, JoinGroup, Protocol
 from coterie.wire.subscription import Subscription, write_subscription

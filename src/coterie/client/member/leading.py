@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from coterie.assignors import Assignment, Assignor, Topic
 from coterie.assignors import Member as Subscriber
 from coterie.client.member.effects import Effects, RefreshMetadata
-from coterie.client.member.errors import AssignorError
 from coterie.client.member.events import MetadataAnswered
 from coterie.client.member.member import Member
 from coterie.client.member.rebalance_errors import back_off, fail_rebalance
 from coterie.client.member.states import Stage, enter
 from coterie.client.member.subscribing import watch
 from coterie.client.member.syncing import sync
+from coterie.client.member.user_errors import AssignorError
 from coterie.errors import KafkaError, MalformedError
 from coterie.messages import JoinedGroup
 from coterie.wire import subscription as wire

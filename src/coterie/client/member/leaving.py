@@ -15,7 +15,6 @@ from coterie.client.member.effects import (
     Send,
     Tell,
 )
-from coterie.client.member.errands import Kind
 from coterie.client.member.events import (
     CloseAsked,
     CloseDue,
@@ -25,12 +24,13 @@ from coterie.client.member.events import (
 )
 from coterie.client.member.facts import GroupLeft
 from coterie.client.member.identity import reset
-from coterie.client.member.listening import ENDING_REASON, call_listener
+from coterie.client.member.listener_calls import ENDING_REASON, call_listener
 from coterie.client.member.member import Member
+from coterie.client.member.member_timers import AUTO_COMMIT, CLOSE, HEARTBEAT, JOIN_RETRY, PREPARE
+from coterie.client.member.pending_requests import Kind
 from coterie.client.member.sending import end
 from coterie.client.member.states import IN_A_REBALANCE, Stage, enter
 from coterie.client.member.subscribing import subscribe, watch
-from coterie.client.member.timers import AUTO_COMMIT, CLOSE, HEARTBEAT, JOIN_RETRY, PREPARE
 from coterie.errors import KafkaError
 from coterie.messages import MAX_REASON, LeaveGroup, LeavingMember
 

@@ -10,7 +10,6 @@ from typing import Any
 from coterie.assignors import Assignor, Topic
 from coterie.assignors import Member as Subscriber
 from coterie.client.member.effects import COORDINATOR_LANE, Send
-from coterie.client.member.errands import Errand
 from coterie.client.member.events import (
     Answer,
     CloseAsked,
@@ -22,9 +21,10 @@ from coterie.client.member.events import (
     Subscribed,
     UnsubscribeAsked,
 )
-from coterie.client.member.settings import MemberSettings
+from coterie.client.member.member_settings import MemberSettings
+from coterie.client.member.pending_requests import Errand
 from coterie.client.member.states import Stage
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.messages import NO_GENERATION
 
 __all__ = ["Member"]

@@ -25,14 +25,14 @@ from coterie.client.member.leaving import (
     positions_on_close,
     unsubscribe_asked,
 )
-from coterie.client.member.listening import listener_answered
+from coterie.client.member.listener_calls import listener_answered
 from coterie.client.member.member import Member
+from coterie.client.member.member_timers import ERRAND, FIND_RETRY
 from coterie.client.member.preparing import metadata_for_pattern, positions_before_join, prepare_due
 from coterie.client.member.sending import errand_due, lookup_failed
 from coterie.client.member.states import Stage
 from coterie.client.member.subscribing import metadata_changed, rejoin_asked, subscribe
 from coterie.client.member.syncing import sync_answered
-from coterie.client.member.timers import ERRAND, FIND_RETRY
 
 __all__ = ["RULES", "Membership"]
 

@@ -13,16 +13,16 @@ from coterie.client.member.effects import (
     RefreshMetadata,
     Tell,
 )
-from coterie.client.member.errands import Kind
 from coterie.client.member.events import MetadataAnswered, PositionsAnswered, PrepareDue
 from coterie.client.member.facts import PreparationCutShort, RebalanceBegan
-from coterie.client.member.listening import call_listener
+from coterie.client.member.listener_calls import call_listener
 from coterie.client.member.member import Member
+from coterie.client.member.member_timers import PREPARE
+from coterie.client.member.pending_requests import Kind
 from coterie.client.member.rebalance_errors import back_off, fail_rebalance
 from coterie.client.member.states import Stage, enter
 from coterie.client.member.subscribing import take_metadata
-from coterie.client.member.timers import PREPARE
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import KafkaError
 
 __all__ = [

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from coterie.client.member.effects import Arm, Effects, Fail
-from coterie.client.member.errors import error_for, said
 from coterie.client.member.events import RetryDue
 from coterie.client.member.finding import forget_coordinator
 from coterie.client.member.identity import DROPS, drop_for, fence
 from coterie.client.member.member import Member
+from coterie.client.member.member_timers import JOIN_RETRY
 from coterie.client.member.states import Api, Do, Stage, enter, on_error
-from coterie.client.member.timers import JOIN_RETRY
+from coterie.client.member.user_errors import error_for, said
 from coterie.errors import ErrorCode
 
 __all__ = ["back_off", "fail_rebalance", "rebalance_failed"]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Mapping
 
 from coterie.client.member.effects import Arm, CommitEnded, CommittedEnded, Disarm, Effects, Send, Tell
-from coterie.client.member.errands import Errand, Kind
-from coterie.client.member.errors import code_of, said
 from coterie.client.member.events import (
     AutoCommitDue,
     CommitAnswered,
@@ -18,9 +16,11 @@ from coterie.client.member.events import (
 from coterie.client.member.facts import AutoCommitFailed
 from coterie.client.member.finding import forget_coordinator
 from coterie.client.member.member import Member
+from coterie.client.member.member_timers import AUTO_COMMIT, ERRAND
+from coterie.client.member.pending_requests import Errand, Kind
 from coterie.client.member.states import IN_A_REBALANCE, Api, Do, Stage, on_error
-from coterie.client.member.timers import AUTO_COMMIT, ERRAND
-from coterie.client.words import TopicPartition
+from coterie.client.member.user_errors import code_of, said
+from coterie.client.types import TopicPartition
 from coterie.errors import CommitFailedError, ErrorCode, KafkaError, RebalanceInProgressError, RequestTimedOutError
 from coterie.messages import NO_GENERATION, CommitPartition, OffsetCommit, OffsetFetch
 

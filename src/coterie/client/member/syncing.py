@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from coterie.client.member.auto_commit import restart_auto_commit
 from coterie.client.member.effects import Effects, Fail, Listened, Send, SetAssignment, Tell
-from coterie.client.member.errors import AssignorError, code_of, error_for
 from coterie.client.member.events import SyncAnswered
 from coterie.client.member.facts import AssignmentTaken
-from coterie.client.member.listening import call_listener
+from coterie.client.member.listener_calls import call_listener
 from coterie.client.member.member import Member
 from coterie.client.member.rebalance_errors import fail_rebalance, rebalance_failed
 from coterie.client.member.states import Api, Stage, enter
 from coterie.client.member.subscribing import watch
-from coterie.client.words import TopicPartition
+from coterie.client.member.user_errors import AssignorError, code_of, error_for
+from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode, MalformedError
 from coterie.messages import CONSUMER, SyncedGroup, SyncGroup
 from coterie.wire.subscription import read_assignment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.facts import Fact, OffsetsStored
 from coterie.sim.consumer import Consumer
 from coterie.sim.machine import Machine

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from coterie.client.member import effects
 from coterie.client.member.states import Stage
 from coterie.client.places import Place
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.sim.consumer import Consumer
 from coterie.sim.observer import Observer
 from coterie.sim.world import World

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coterie.client.member import effects
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.sim.consumer import Consumer
 from coterie.sim.observer import Observer
 

@@ -4,7 +4,7 @@ it (M7).
 
 from __future__ import annotations
 
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.messages import OffsetCommit
 from coterie.sim.client import Client
 from coterie.sim.consumer import Consumer

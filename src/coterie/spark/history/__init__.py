@@ -7,6 +7,6 @@ Read `group.py` first; `classic.py` and `consumer.py` (KIP-848) derive, `observe
 from __future__ import annotations
 
 from coterie.spark.history.group import GroupHistory
-from coterie.spark.history.words import At, Told
+from coterie.spark.history.group_rows import At, Told
 
 __all__ = ["At", "GroupHistory", "Told"]

@@ -12,8 +12,8 @@ from typing import Any
 from coterie.errors import MalformedError
 from coterie.ledger.derived import Kind, Seen, Step, compare
 from coterie.messages import StoredGroup
+from coterie.spark.history.group_rows import CLASSIC, At, Place, Row, Told, derived_rebalance
 from coterie.spark.history.holding import Holder, Holding
-from coterie.spark.history.words import CLASSIC, At, Place, Row, Told, derived_rebalance
 from coterie.wire.subscription import read_assignment, read_subscription
 
 __all__ = ["ClassicHistory"]

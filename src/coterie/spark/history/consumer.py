@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coterie.spark.decoding.topic_ids import topic_id_text
+from coterie.spark.history.group_rows import CONSUMER, At, Place, Row, Told, derived_rebalance
 from coterie.spark.history.holding import GIVEN_UP, MEMBER_GONE, Change, Holder, Holding
-from coterie.spark.history.words import CONSUMER, At, Place, Row, Told, derived_rebalance
 from coterie.wire.consumer_group_records import (
     ConsumerGroupEpoch,
     ConsumerGroupRecord,

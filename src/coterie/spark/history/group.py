@@ -11,8 +11,8 @@ from coterie.ledger import Bookmark
 from coterie.messages import GroupRecord
 from coterie.spark.history.classic import ClassicHistory
 from coterie.spark.history.consumer import ConsumerHistory
+from coterie.spark.history.group_rows import CLASSIC, CONSUMER, At, Row, Told
 from coterie.spark.history.observed import observe
-from coterie.spark.history.words import CLASSIC, CONSUMER, At, Row, Told
 from coterie.wire.consumer_group_records import read_consumer_group_record
 from coterie.wire.offsets_topic import read_record
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coterie.spark.history.words import Place, Row
+from coterie.spark.history.group_rows import Place, Row
 
 __all__ = ["Change", "Holder", "Holding"]
 

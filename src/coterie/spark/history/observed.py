@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coterie.ledger import Bookmark, Rebalance, read_fact
-from coterie.spark.history.words import CLASSIC, At, Row
+from coterie.spark.history.group_rows import CLASSIC, At, Row
 
 __all__ = ["WHOLE", "observe", "observed_rebalance"]
 

@@ -10,14 +10,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from coterie.client.admin import Admin
-from coterie.client.settings import TABLES, AdminSettings
-from coterie.client.words import TopicPartition
+from coterie.client.client_settings import TABLES, AdminSettings
+from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, KafkaError
 from coterie.spark.decoding.topic_ids import topic_id_text
 from coterie.spark.options import SourceOptions, Use
 from coterie.spark.places import LATEST
 from coterie.spark.planning import Slice
-from coterie.spark.reading import read_slice
+from coterie.spark.slice_reader import read_slice
 
 __all__ = ["ENDS", "TIMES", "log_ends", "record_times", "topic_names"]
 

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 from pyspark.sql.streaming.query import StreamingQuery
 
 from coterie.client.clock import clock_ms
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.spark import schemas, transforms
 from coterie.spark.decoding import FACTS_TOPIC, OFFSETS_TOPIC
 from coterie.spark.decoding.decode import COMMIT, FACT, GROUP

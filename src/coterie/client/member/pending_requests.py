@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from coterie.client.member.events import Offsets
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 
 __all__ = ["Errand", "Kind"]
 

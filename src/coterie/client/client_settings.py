@@ -5,7 +5,7 @@
     AdminSettings.load(properties=text, sets=["request.timeout.ms=5000"])
 
 These classes are the table; docs/client-settings.md is printed from it. What the Java clients have and we have not is
-in `refused.py`.
+in `refused_settings.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Self
 
 from coterie.client.addresses import Address, parse_addresses
 from coterie.client.durations import duration_ms
-from coterie.client.refused import NO_TLS, REFUSED
+from coterie.client.refused_settings import NO_TLS, REFUSED
 from coterie.settings.kinds import Flag, Word, Words, int32, int64, text_of
 from coterie.settings.setting import SettingsError, rows_of, setting
 from coterie.settings.sources import Given, Ignored, Table, from_properties, from_sets, settle

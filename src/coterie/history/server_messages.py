@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coterie.errors import MalformedError
-from coterie.history.words import Offsets
+from coterie.history.design_types import Offsets
 
 __all__ = [
     "NO_GENERATION",

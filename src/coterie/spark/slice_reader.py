@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from coterie.apis import fetch
 from coterie.apis.values import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.client.admin.results import checked
-from coterie.client.admin.topics import TopicsAdmin
+from coterie.client.admin.topic_admin import TopicsAdmin
 from coterie.client.background import background
+from coterie.client.client_settings import ConsumerSettings
 from coterie.client.clock import clock_ms
 from coterie.client.cluster import Cluster
-from coterie.client.settings import ConsumerSettings
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import NO_SUCH_TOPIC, STALE_METADATA, ErrorCode, KafkaError, MalformedError
 from coterie.spark.errors import DataLossError
 from coterie.spark.options import SourceOptions

@@ -18,8 +18,7 @@ from coterie.apis import (
     list_offsets,
 )
 from coterie.apis.values import READ_COMMITTED, READ_UNCOMMITTED
-from coterie.client.admin.results import FOR_PARTITIONS, FOR_TOPICS, by_node, by_topic, each, failure
-from coterie.client.admin.words import (
+from coterie.client.admin.admin_types import (
     ClusterDescription,
     ConfigChange,
     ConfigEntry,
@@ -34,10 +33,11 @@ from coterie.client.admin.words import (
     TopicDescription,
     TopicListing,
 )
+from coterie.client.admin.results import FOR_PARTITIONS, FOR_TOPICS, by_node, by_topic, each, failure
 from coterie.client.arguments import names_of
 from coterie.client.cluster import Cluster
 from coterie.client.metadata import Node, Topic
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode, KafkaError
 
 __all__ = ["TopicsAdmin"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coterie.client.member.settings import MemberSettings
+from coterie.client.member.member_settings import MemberSettings
 from coterie.client.member.states import Api
 from coterie.errors import AuthorizationError, ErrorCode, FencedInstanceError, KafkaError
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coterie.client.member.effects import CallListener, Effects, Fail, Listened, SetAssignment, Tell
-from coterie.client.member.errors import ListenerError
 from coterie.client.member.events import CloseAsked, ListenerAnswered, UnsubscribeAsked
 from coterie.client.member.facts import ListenerFailed, PartitionsGivenUp
 from coterie.client.member.member import Member
 from coterie.client.member.states import Stage, enter
-from coterie.client.words import TopicPartition
+from coterie.client.member.user_errors import ListenerError
+from coterie.client.types import TopicPartition
 
 __all__ = ["ENDING_REASON", "call_listener", "listener_answered"]
 

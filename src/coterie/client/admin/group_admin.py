@@ -15,8 +15,7 @@ from coterie.apis import (
     offset_delete,
     offset_fetch,
 )
-from coterie.client.admin.results import FOR_GROUPS, by_node, by_topic, each, failure
-from coterie.client.admin.words import (
+from coterie.client.admin.admin_types import (
     CLASSIC,
     CONSUMER_TYPE,
     GroupDescription,
@@ -24,10 +23,11 @@ from coterie.client.admin.words import (
     MemberDescription,
     MemberToRemove,
 )
+from coterie.client.admin.results import FOR_GROUPS, by_node, by_topic, each, failure
 from coterie.client.arguments import Offsets, PartitionLike, name_of, names_of, offsets_of, partitions_of
 from coterie.client.cluster import Cluster
 from coterie.client.metadata import Node
-from coterie.client.words import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError, UnsupportedVersionError
 from coterie.messages import (
     CONSUMER,

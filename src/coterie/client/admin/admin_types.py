@@ -11,7 +11,7 @@ from coterie.apis.incremental_alter_configs import How
 from coterie.apis.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from coterie.apis.values import ConfigSource, ResourceType
 from coterie.client.metadata import Node
-from coterie.client.words import TopicPartition
+from coterie.client.types import TopicPartition
 
 __all__ = [
     "EARLIEST",
