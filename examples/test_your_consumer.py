@@ -13,8 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from coterie import Admin, Broker, Consumer, Producer
-from coterie.client.admin import NewTopic
+from coterie import Admin, Broker, Consumer, NewTopic, Producer
 from coterie.facts import Cause
 
 

@@ -8,48 +8,174 @@ from typing import TYPE_CHECKING, Any
 from coterie.version import __version__
 
 if TYPE_CHECKING:
+    from coterie.assignors.registry import UnknownAssignorError
     from coterie.broker.broker import Broker
-    from coterie.client.admin import Admin, AsyncAdmin
-    from coterie.client.consumer import AsyncConsumer, Consumer
-    from coterie.client.delivery import RecordMetadata
-    from coterie.client.fetch_errors import LogTruncationError
+    from coterie.client.admin import (
+        EARLIEST,
+        LATEST,
+        MAX_TIMESTAMP,
+        Admin,
+        AlterConfigOp,
+        AsyncAdmin,
+        ClusterDescription,
+        ConfigChange,
+        ConfigEntry,
+        ConfigResource,
+        ConfigSource,
+        GroupDescription,
+        GroupListing,
+        ListedOffset,
+        LogDirectory,
+        MemberDescription,
+        MemberToRemove,
+        NewTopic,
+        PartitionDescription,
+        ResourceType,
+        TopicCreated,
+        TopicDescription,
+        TopicListing,
+        checked,
+    )
+    from coterie.client.client_settings import AdminSettings, ConsumerSettings, ProducerSettings
+    from coterie.client.consumer import AsyncConsumer, ConcurrentUseError, Consumer
+    from coterie.client.consuming import WakeupError
+    from coterie.client.delivery import AsyncDelivery, Delivery, RecordMetadata
+    from coterie.client.fetch_errors import (
+        CorruptRecordError,
+        LogTruncationError,
+        NoOffsetForPartitionError,
+        OffsetOutOfRangeError,
+    )
+    from coterie.client.fetching import NotAssignedError
+    from coterie.client.listening import ConsumerRebalanceListener
+    from coterie.client.member.user_errors import AssignorError, ListenerError
+    from coterie.client.metadata import Node
+    from coterie.client.polled import Records
     from coterie.client.producer import AsyncProducer, Producer
-    from coterie.client.types import OffsetAndMetadata, Record, TopicPartition
+    from coterie.client.types import (
+        GroupMetadata,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        Record,
+        TopicPartition,
+    )
+    from coterie.errors import (
+        AuthorizationError,
+        CommitFailedError,
+        ConnectionLostError,
+        CoterieError,
+        ErrorCode,
+        FencedInstanceError,
+        KafkaError,
+        MalformedError,
+        RebalanceInProgressError,
+        RequestTimedOutError,
+        UnsupportedVersionError,
+    )
+    from coterie.settings.setting import SettingsError
 
 __all__ = [
+    "EARLIEST",
+    "LATEST",
+    "MAX_TIMESTAMP",
     "Admin",
+    "AdminSettings",
+    "AlterConfigOp",
+    "AssignorError",
     "AsyncAdmin",
     "AsyncConsumer",
+    "AsyncDelivery",
     "AsyncProducer",
+    "AuthorizationError",
     "Broker",
+    "ClusterDescription",
+    "CommitFailedError",
+    "ConcurrentUseError",
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigSource",
+    "ConnectionLostError",
     "Consumer",
+    "ConsumerRebalanceListener",
+    "ConsumerSettings",
+    "CorruptRecordError",
+    "CoterieError",
+    "Delivery",
+    "ErrorCode",
+    "FencedInstanceError",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMetadata",
+    "KafkaError",
+    "ListedOffset",
+    "ListenerError",
+    "LogDirectory",
     "LogTruncationError",
+    "MalformedError",
+    "MemberDescription",
+    "MemberToRemove",
+    "NewTopic",
+    "NoOffsetForPartitionError",
+    "Node",
+    "NotAssignedError",
     "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "OffsetOutOfRangeError",
+    "PartitionDescription",
     "Producer",
+    "ProducerSettings",
+    "RebalanceInProgressError",
     "Record",
     "RecordMetadata",
+    "Records",
+    "RequestTimedOutError",
+    "ResourceType",
+    "SettingsError",
+    "TopicCreated",
+    "TopicDescription",
+    "TopicListing",
     "TopicPartition",
+    "UnknownAssignorError",
+    "UnsupportedVersionError",
+    "WakeupError",
     "__version__",
+    "checked",
 ]
 
-_HOMES = {
-    "Admin": "coterie.client.admin",
-    "AsyncAdmin": "coterie.client.admin",
-    "AsyncConsumer": "coterie.client.consumer",
-    "AsyncProducer": "coterie.client.producer",
-    "Broker": "coterie.broker.broker",
-    "Consumer": "coterie.client.consumer",
-    "LogTruncationError": "coterie.client.fetch_errors",
-    "OffsetAndMetadata": "coterie.client.types",
-    "Producer": "coterie.client.producer",
-    "Record": "coterie.client.types",
-    "RecordMetadata": "coterie.client.delivery",
-    "TopicPartition": "coterie.client.types",
+_NAMES_BY_MODULE = {
+    "coterie.assignors.registry": "UnknownAssignorError",
+    "coterie.broker.broker": "Broker",
+    "coterie.client.admin": (
+        "EARLIEST LATEST MAX_TIMESTAMP Admin AlterConfigOp AsyncAdmin ClusterDescription ConfigChange ConfigEntry "
+        "ConfigResource ConfigSource GroupDescription GroupListing ListedOffset LogDirectory MemberDescription "
+        "MemberToRemove NewTopic PartitionDescription ResourceType TopicCreated TopicDescription TopicListing checked"
+    ),
+    "coterie.client.consumer": "AsyncConsumer ConcurrentUseError Consumer",
+    "coterie.client.consuming": "WakeupError",
+    "coterie.client.delivery": "AsyncDelivery Delivery RecordMetadata",
+    "coterie.client.fetch_errors": (
+        "CorruptRecordError LogTruncationError NoOffsetForPartitionError OffsetOutOfRangeError"
+    ),
+    "coterie.client.fetching": "NotAssignedError",
+    "coterie.client.listening": "ConsumerRebalanceListener",
+    "coterie.client.member.user_errors": "AssignorError ListenerError",
+    "coterie.client.metadata": "Node",
+    "coterie.client.polled": "Records",
+    "coterie.client.producer": "AsyncProducer Producer",
+    "coterie.client.client_settings": "AdminSettings ConsumerSettings ProducerSettings",
+    "coterie.client.types": "GroupMetadata OffsetAndMetadata OffsetAndTimestamp Record TopicPartition",
+    "coterie.errors": (
+        "AuthorizationError CommitFailedError ConnectionLostError CoterieError ErrorCode FencedInstanceError "
+        "KafkaError MalformedError RebalanceInProgressError RequestTimedOutError UnsupportedVersionError"
+    ),
+    "coterie.settings.setting": "SettingsError",
 }
+_HOMES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    """Public names load when they are first asked for, so that `import coterie` costs nothing."""
+    """Load a public name when it is first used, so that `import coterie` costs nothing."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'coterie' has no attribute {name!r}")

@@ -14,10 +14,10 @@ from coterie.client.admin import (
     LATEST,
     MAX_TIMESTAMP,
     Admin,
+    AlterConfigOp,
     ConfigChange,
     ConfigResource,
     ConfigSource,
-    How,
     MemberToRemove,
     NewTopic,
     checked,
@@ -90,7 +90,7 @@ def topics_are_created_described_changed_and_deleted(admin: Admin, _: str) -> No
     resource = ConfigResource.topic("story")
     configs = checked(admin.describe_configs([resource]))[resource]
     assert configs["retention.ms"].value == "86400000" and configs["retention.ms"].source is ConfigSource.DYNAMIC_TOPIC
-    changes = [ConfigChange("retention.ms", None, How.DELETE), ConfigChange("max.message.bytes", "2000")]
+    changes = [ConfigChange("retention.ms", None, AlterConfigOp.DELETE), ConfigChange("max.message.bytes", "2000")]
     checked(admin.alter_configs({resource: changes}))
     configs = checked(admin.describe_configs([resource]))[resource]
     assert configs["retention.ms"].source is not ConfigSource.DYNAMIC_TOPIC

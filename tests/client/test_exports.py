@@ -1,10 +1,19 @@
 from __future__ import annotations
 
+import ast
+import asyncio
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
 
 import coterie
 import coterie.client.admin as admin_room
+from coterie.client.listening import listener_of
+from coterie.client.member.effects import Listened
+from coterie.errors import CoterieError, IllegalTransitionError
 
 
 def test_the_admin_room_exports_exactly_what_it_names() -> None:
@@ -20,6 +29,56 @@ def test_public_names_load_when_they_are_asked_for() -> None:
     program = "import sys, coterie; print(sorted(name for name in sys.modules if name.startswith('coterie')))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['coterie', 'coterie.version']"
+
+
+def test_an_editor_sees_the_names_that_load() -> None:
+    """The imports under TYPE_CHECKING, the table of homes and `__all__` name the same things in the same modules."""
+    tree = ast.parse(Path(coterie.__file__).read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {name.name: one.module for one in block.body if isinstance(one, ast.ImportFrom) for name in one.names}
+    assert seen == coterie._HOMES
+    assert set(coterie.__all__) == {*seen, "__version__"}
+
+
+def test_every_error_that_a_client_raises_can_be_named() -> None:
+    for module in set(coterie._HOMES.values()):
+        import_module(module)
+    ours = {IllegalTransitionError: "a defect of ours"}
+    rooms = ("coterie.client.", "coterie.errors", "coterie.settings.", "coterie.assignors.registry")
+    raised = [one for one in _kinds_of(CoterieError) if one.__module__.startswith(rooms) and one not in ours]
+    assert len(raised) > 15
+    assert [one for one in raised if getattr(coterie, one.__name__, None) is not one] == []
+
+
+def _kinds_of(error: type[Exception]) -> list[type[Exception]]:
+    return [error, *(kind for one in error.__subclasses__() for kind in _kinds_of(one))]
+
+
+def test_a_listener_that_overrides_nothing_hears_of_lost_partitions_as_revoked() -> None:
+    class Mine(coterie.ConsumerRebalanceListener):
+        def __init__(self) -> None:
+            self.heard: list[object] = []
+
+        def on_partitions_revoked(self, partitions: list[coterie.TopicPartition]) -> None:
+            self.heard.append(partitions)
+
+    mine = Mine()
+    listener = listener_of(mine)
+    for kind in Listened:
+        assert listener.hears(kind)
+        listener.call(kind, [coterie.TopicPartition("orders", 0)])
+    assert mine.heard == [[("orders", 0)]] * 2
+
+
+def test_a_listener_may_be_asynchronous() -> None:
+    class Mine(coterie.ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, partitions: list[coterie.TopicPartition]) -> None:
+            """Do nothing."""
+
+    with pytest.raises(CoterieError, match="which a Consumer cannot await"):
+        listener_of(Mine()).refuse_coroutines()
+    answer = listener_of(Mine()).call(Listened.LOST, [])
+    asyncio.run(answer)
 
 
 def test_dir_lists_the_public_names() -> None:

@@ -13,8 +13,8 @@ from coterie.apis.fields import Int8
 
 __all__ = [
     "API",
+    "AlterConfigOp",
     "Config",
-    "How",
     "Request",
     "Resource",
     "Response",
@@ -28,7 +28,7 @@ __all__ = [
 API = api("IncrementalAlterConfigs")
 
 
-class How(IntEnum):
+class AlterConfigOp(IntEnum):
     SET = 0
     DELETE = 1
     APPEND = 2

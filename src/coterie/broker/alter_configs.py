@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Protocol, TypeVar
 
 from coterie.apis import alter_configs, incremental_alter_configs
-from coterie.apis.incremental_alter_configs import How
+from coterie.apis.incremental_alter_configs import AlterConfigOp
 from coterie.apis.values import ResourceType
 from coterie.broker.refusals import Refusal, illegal_name, no_such_topic, unknown_type
 from coterie.broker.settings import Settings
@@ -75,17 +75,19 @@ def incremental_alter(
     resource: incremental_alter_configs.Resource, own: Mapping[str, str] | None, settings: Settings
 ) -> dict[str, str] | Refusal:
     """All configs a topic has from now on: those not named stay (KIP-339)."""
-    nulls = [(config.name, config.value is None and config.operation != How.DELETE) for config in resource.configs]
+    nulls = [
+        (config.name, config.value is None and config.operation != AlterConfigOp.DELETE) for config in resource.configs
+    ]
     refusal = _refuse(resource.resource_type, nulls)
     if refusal:
         return refusal
     wanted: dict[str, str | None] = dict(own or {})
     for config in resource.configs:
-        if config.operation == How.SET:
+        if config.operation == AlterConfigOp.SET:
             wanted[config.name] = config.value
-        elif config.operation == How.DELETE:
+        elif config.operation == AlterConfigOp.DELETE:
             wanted.pop(config.name, None)
-        elif config.operation in {How.APPEND, How.SUBTRACT}:
+        elif config.operation in {AlterConfigOp.APPEND, AlterConfigOp.SUBTRACT}:
             row = TOPIC_CONFIGS.get(config.name)
             if row is None or not isinstance(row.kind, Words):
                 return Refusal(
@@ -107,7 +109,7 @@ def incremental_alter(
 def _edited(present: str, operand: str, operation: int) -> str:
     """Lists start from Kafka's default, whatever the broker's is; each word is there once."""
     values, others = [part for part in present.split(",") if part], operand.split(",")
-    if operation == How.APPEND:
+    if operation == AlterConfigOp.APPEND:
         return ",".join(dict.fromkeys([*values, *others]))
     return ",".join(value for value in values if value not in others)
 

@@ -10,10 +10,10 @@ from coterie.cli.connected import CommandError
 from coterie.cli.rows import Cell, Rows
 from coterie.client.admin import (
     Admin,
+    AlterConfigOp,
     ConfigChange,
     ConfigResource,
     ConfigSource,
-    How,
     NewTopic,
     TopicDescription,
     checked,
@@ -90,7 +90,7 @@ def alter(
     admin: Admin, name: str, *, partitions: int | None, configs: Sequence[str], delete_configs: Sequence[str]
 ) -> Rows:
     changes = [ConfigChange(*_pair(each)) for each in configs]
-    changes += [ConfigChange(each, None, How.DELETE) for each in delete_configs]
+    changes += [ConfigChange(each, None, AlterConfigOp.DELETE) for each in delete_configs]
     if partitions is None and not changes:
         raise CommandError("nothing to change: give --partitions, --topic-config or --delete-config")
     if partitions is not None:

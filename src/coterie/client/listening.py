@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -10,7 +10,7 @@ from coterie.client.member.effects import Listened
 from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError
 
-__all__ = ["Listener", "Told", "listener_of"]
+__all__ = ["ConsumerRebalanceListener", "Listener", "Told", "listener_of"]
 
 Told = Callable[[list[TopicPartition]], Any]
 
@@ -19,6 +19,40 @@ _METHODS = {
     Listened.REVOKED: "on_partitions_revoked",
     Listened.LOST: "on_partitions_lost",
 }
+
+
+class ConsumerRebalanceListener:
+    """Hear of rebalances: subclass it, override what you need, and give an instance to `subscribe`.
+
+    The methods run inside `poll`, `unsubscribe` or `close`, in the caller's thread, and may use the consumer. With
+    `AsyncConsumer` they may be coroutine functions. What a method raises comes out of that call as `ListenerError`;
+    the assignment is not affected. An object with methods of these names does as well.
+    """
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> Awaitable[object] | None:
+        """Hear which partitions came; called after every rebalance, before their records are read.
+
+        Args:
+            partitions: The partitions that are new; those that this consumer keeps are not among them.
+        """
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> Awaitable[object] | None:
+        """Hear which partitions this consumer is about to give up; offsets can still be committed here.
+
+        Args:
+            partitions: The partitions that will go to other members.
+        """
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> Awaitable[object] | None:
+        """Hear which partitions are lost without warning, after a session timeout for example.
+
+        Other members may own them already, so offsets cannot be committed. As in Java, this calls
+        `on_partitions_revoked` unless it is overridden.
+
+        Args:
+            partitions: The partitions that are not this consumer's any more.
+        """
+        return self.on_partitions_revoked(partitions)
 
 
 class Listener:

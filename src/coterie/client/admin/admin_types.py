@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
-from coterie.apis.incremental_alter_configs import How
+from coterie.apis.incremental_alter_configs import AlterConfigOp
 from coterie.apis.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from coterie.apis.values import ConfigSource, ResourceType
 from coterie.client.metadata import Node
@@ -17,6 +17,7 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "MAX_TIMESTAMP",
+    "AlterConfigOp",
     "ClusterDescription",
     "ConfigChange",
     "ConfigEntry",
@@ -24,7 +25,6 @@ __all__ = [
     "ConfigSource",
     "GroupDescription",
     "GroupListing",
-    "How",
     "ListedOffset",
     "LogDirectory",
     "MemberDescription",
@@ -130,7 +130,7 @@ class ConfigChange(NamedTuple):
 
     name: str
     value: str | None
-    how: How = How.SET
+    operation: AlterConfigOp = AlterConfigOp.SET
 
 
 @dataclass(frozen=True, slots=True)

@@ -250,7 +250,9 @@ class TopicsAdmin:
                     resource_type=resource.type,
                     resource_name=resource.name,
                     configs=[
-                        incremental_alter_configs.Config(name=change.name, operation=change.how, value=change.value)
+                        incremental_alter_configs.Config(
+                            name=change.name, operation=change.operation, value=change.value
+                        )
                         for change in changes[resource]
                     ],
                 )
