@@ -13,7 +13,7 @@ SEED ?=
 KEEP ?=
 
 .DEFAULT_GOAL := help
-.PHONY: corruption help cluster-soak demo venv test dist style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim
+.PHONY: corruption coverage properties help cluster-soak demo venv test dist style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,7 +53,19 @@ tests: venv ## pytest, in random order, two processes; what is compiled, in plai
 	$(BIN)/pytest -n 2
 	COTERIE_PURE=1 $(BIN)/pytest $(addprefix tests/wire/test_,records.py fetched.py arrow.py twins.py commit_rows.py)
 
-soak: venv ## kill -9 the broker 300 times under load, a million hostile frames, 10 000 connections, attacks beside a member (KILLS=, FRAMES=, CONNECTIONS=, SEED=)
+coverage: venv ## the tests, and how much of the code they run: a figure, and a page for each file; all tests, or ARGS=tests/group
+	@rm -rf build/coverage && mkdir -p build/coverage
+	$(BIN)/coverage run -m pytest -n 2 $(ARGS); tests=$$?; \
+	$(BIN)/coverage combine --quiet && $(BIN)/coverage html --quiet --directory build/coverage/html && \
+	echo "coverage: $$($(BIN)/coverage report --format=total) % of the lines and branches of src/coterie; by file: build/coverage/html/index.html" && \
+	exit $$tests
+
+properties: venv ## the property tests with random cases, and the seed that repeats them; make test tries the same cases each time (SEED=, ARGS=tests/group)
+	@seed=$(or $(SEED),$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')); echo "property tests, seed $$seed"; \
+	COTERIE_HYPOTHESIS=soak $(BIN)/pytest -n 2 -m hypothesis --timeout 7200 --hypothesis-seed=$$seed $(ARGS) || \
+	{ echo "to repeat it: make properties SEED=$$seed"; exit 1; }
+
+soak: venv properties ## make properties; kill -9 the broker 300 times under load, a million hostile frames, 10 000 connections, attacks beside a member (KILLS=, FRAMES=, CONNECTIONS=, SEED=)
 	PYTHONPATH=tests $(BIN)/python tests/soak/kill9.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(BIN)/python tests/soak/fuzz.py --frames $(FRAMES) $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(BIN)/python tests/soak/crowd.py --connections $(CONNECTIONS)

@@ -1,6 +1,6 @@
 """Fixtures for stories, how hard the property tests search, and which tests stay together.
 
-COTERIE_HYPOTHESIS=soak looks longer, and elsewhere each time; =quick takes a look.
+COTERIE_HYPOTHESIS=soak tries more cases, and others each time (`make properties`); =quick tries a few.
 """
 
 from __future__ import annotations
@@ -17,10 +17,17 @@ from coterie.stories import Story
 
 _SLOW_IS_FINE = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large)
 
-# The same examples every time, so that a change that breaks nothing cannot fail by bad luck; soak is for finding.
+# The same cases every time, so that a change that breaks nothing cannot fail by bad luck. `soak` draws them at random,
+# by --hypothesis-seed, and prints with a failure what repeats it.
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=100)
 settings.register_profile(
-    "soak", deadline=None, max_examples=5_000, stateful_step_count=120, suppress_health_check=_SLOW_IS_FINE
+    "soak",
+    deadline=None,
+    derandomize=False,
+    print_blob=True,
+    max_examples=1_000,
+    stateful_step_count=120,
+    suppress_health_check=_SLOW_IS_FINE,
 )
 settings.register_profile("quick", deadline=None, derandomize=True, max_examples=5, stateful_step_count=20)
 settings.load_profile(os.environ.get("COTERIE_HYPOTHESIS", "default"))
