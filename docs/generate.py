@@ -29,6 +29,7 @@ from coterie.spark.schemas import spark_type
 from coverage_page import coverage
 from facts_page import facts_page
 from pictures import PICTURES
+from settings_kwargs import settings_kwargs
 from state_picture import state_picture
 
 HERE = Path(__file__).parent
@@ -364,6 +365,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "spark-options.md": spark_options,
     "tables.md": tables,
     **PICTURES,
+    "../src/coterie/client/settings_kwargs.py": settings_kwargs,
 }
 
 

@@ -31,7 +31,7 @@ def on(topic: str, *numbers: int) -> list[TopicPartition]:
 
 
 def consumer_of(bootstrap: str, **more: object) -> Consumer:
-    return Consumer({**QUICK, "bootstrap.servers": bootstrap, "group.id": "g"}, **more)
+    return Consumer({**QUICK, "bootstrap.servers": bootstrap, "group.id": "g", **more})
 
 
 def fill(bootstrap: str, topic: str, partitions: int = 1, records: int = 0, *, first: int = 0) -> None:

@@ -28,7 +28,7 @@ def broker() -> Iterator[coterie.Broker]:
 
 
 def producer(broker: coterie.Broker, **settings: object) -> ColumnProducer:
-    return ColumnProducer({**QUICK, "bootstrap.servers": broker.bootstrap_servers}, **settings)
+    return ColumnProducer({**QUICK, "bootstrap.servers": broker.bootstrap_servers, **settings})
 
 
 def values(broker: coterie.Broker, topic: str) -> list[bytes | None]:

@@ -327,9 +327,9 @@ def test_wrong_arguments_are_refused_in_words(consumer: Consumer, topic: str) ->
 
 def test_settings_and_assignors_are_taken_in_all_their_forms(broker: coterie.Broker) -> None:
     with pytest.raises(SettingsError, match=r"fetch\.min\.bytes"):
-        Consumer(bootstrap_servers="localhost:1", fetch_min_byte=3)
+        Consumer(bootstrap_servers="localhost:1", fetch_min_byte=3)  # type: ignore[call-arg]
     with pytest.raises(CoterieError, match="not an assignor"):
-        Consumer(bootstrap_servers="localhost:1", partition_assignment_strategy=[3])
+        Consumer(bootstrap_servers="localhost:1", partition_assignment_strategy=[3])  # type: ignore[list-item]
 
     class Mine(Range):
         name = "mine"

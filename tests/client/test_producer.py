@@ -47,7 +47,7 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 
 def producer(broker: coterie.Broker, **settings: object) -> Producer:
-    return Producer({**QUICK, "bootstrap.servers": broker.bootstrap_servers}, **settings)
+    return Producer({**QUICK, "bootstrap.servers": broker.bootstrap_servers, **settings})
 
 
 def values(broker: coterie.Broker, topic: str, partition: int = 0) -> list[bytes | None]:
@@ -121,7 +121,7 @@ def test_a_partition_that_is_not_there_is_refused_at_once(broker: coterie.Broker
 
 def test_transactions_are_refused() -> None:
     with pytest.raises(SettingsError, match="there are no transactions yet"):
-        Producer(bootstrap_servers="127.0.0.1:1", transactional_id="t")
+        Producer(bootstrap_servers="127.0.0.1:1", transactional_id="t")  # type: ignore[call-arg]
 
 
 def test_a_topic_that_is_not_there_is_an_error_after_max_block_ms() -> None:

@@ -113,11 +113,11 @@ def settled(
 ) -> tuple[ConsumerSettings, list[Assignor]]:
     """The settings, and the assignors: named, or given as objects or classes."""
     if isinstance(settings, ConsumerSettings):
-        if more:
-            raise CoterieError(f"settings are given as an object already, so that {', '.join(more)} comes too late")
-        return settings, [assignor(name) for name in settings.partition_assignment_strategy]
-    check_mapping(settings or {})
-    values = {name.replace("_", "."): value for name, value in {**(settings or {}), **more}.items()}
+        found = ConsumerSettings.of_arguments(settings, more)
+        return found, [assignor(name) for name in found.partition_assignment_strategy]
+    given_settings = {} if settings is None else settings
+    check_mapping(given_settings)
+    values = {name.replace("_", "."): value for name, value in {**given_settings, **more}.items()}
     given = values.pop(STRATEGY, None)
     chosen: list[Assignor] | None = None
     if given is not None and not isinstance(given, str):

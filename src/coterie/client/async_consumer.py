@@ -10,7 +10,7 @@ from contextlib import suppress
 from inspect import isawaitable
 from re import Pattern
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from coterie.apis import list_offsets
 from coterie.client.arguments import (
@@ -32,6 +32,7 @@ from coterie.client.member import effects, events
 from coterie.client.metrics import CONSUMER_ROWS, ConsumerMetrics, Metrics, snapshot
 from coterie.client.polled import Records
 from coterie.client.resets import EARLIEST, LATEST, Reset
+from coterie.client.settings_kwargs import ConsumerKwargs
 from coterie.client.types import CommitCallback, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from coterie.errors import CoterieError, RequestTimedOutError
 from coterie.wire.records import Record
@@ -55,7 +56,9 @@ class AsyncConsumer:
     Settings have Kafka's names, with dots in a dictionary or with underscores as keywords.
     """
 
-    def __init__(self, settings: Mapping[str, object] | ConsumerSettings | None = None, /, **more: object) -> None:
+    def __init__(
+        self, settings: Mapping[str, object] | ConsumerSettings | None = None, /, **more: Unpack[ConsumerKwargs]
+    ) -> None:
         self.settings, self._assignors = settled(settings, more)
         self._made: Engine | None = None
         self._topics: tuple[frozenset[str], Pattern[str] | None] | None = None

@@ -128,6 +128,20 @@ class ClientSettings:
         return cls._settled(given, [])
 
     @classmethod
+    def of_arguments(cls, settings: Mapping[str, object] | Self | None, keywords: Mapping[str, object]) -> Self:
+        """Return what a client was given: settings as an object, or a mapping, keywords or both."""
+        if settings is None or isinstance(settings, Mapping):
+            return cls.of(settings or {}, **keywords)
+        if not isinstance(settings, cls):
+            check_mapping(settings)
+        if keywords:
+            raise SettingsError(
+                f"settings are given as an object already, so that {', '.join(keywords)} comes too late: "
+                f"give all of them to {cls.__name__}.of()"
+            )
+        return settings
+
+    @classmethod
     def load(
         cls,
         properties: str = "",

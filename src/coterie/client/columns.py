@@ -13,12 +13,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from coterie.client.client_settings import ProducerSettings
 from coterie.client.clock import clock_ms
 from coterie.client.partition_queue import Batch
 from coterie.client.producer import Producer
+from coterie.client.settings_kwargs import ProducerKwargs
 from coterie.errors import KafkaError
 from coterie.wire.arrow_writer import ArrowWriter
 from coterie.wire.records import BatchBuilder, Header
@@ -30,7 +31,9 @@ __all__ = ["ColumnProducer"]
 
 
 class ColumnProducer(Producer):
-    def __init__(self, settings: ProducerSettings | Mapping[str, object] | None = None, **more: object) -> None:
+    def __init__(
+        self, settings: ProducerSettings | Mapping[str, object] | None = None, /, **more: Unpack[ProducerKwargs]
+    ) -> None:
         super().__init__(settings, **more)
         self._writers: dict[str, ArrowWriter] = {}
         self._handed_over: deque[Batch] = deque()

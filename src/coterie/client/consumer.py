@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from re import Pattern
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
 from coterie.client.arguments import Offsets, PartitionLike, limit_of, subscription_of
 from coterie.client.async_consumer import AN_HOUR_S, CLOSE_TIMEOUT_S, AsyncConsumer
@@ -29,6 +29,7 @@ from coterie.client.listening import Told, listener_of
 from coterie.client.member import effects
 from coterie.client.metrics import Metrics
 from coterie.client.polled import Records
+from coterie.client.settings_kwargs import ConsumerKwargs
 from coterie.client.types import CommitCallback, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from coterie.errors import CoterieError
 from coterie.wire.records import Record
@@ -82,7 +83,9 @@ class _OneThread:
 class Consumer:
     """Settings have Kafka's names, with dots in a dictionary or with underscores as keywords."""
 
-    def __init__(self, settings: Mapping[str, object] | ConsumerSettings | None = None, /, **more: object) -> None:
+    def __init__(
+        self, settings: Mapping[str, object] | ConsumerSettings | None = None, /, **more: Unpack[ConsumerKwargs]
+    ) -> None:
         self._inner = AsyncConsumer(settings, **more)
         self._background = background()
         self._alone = _OneThread()

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Condition
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 from weakref import WeakSet
 
 from coterie.client.background import background
@@ -29,6 +29,7 @@ from coterie.client.delivery import AsyncDelivery, Delivery, OnDelivery, RecordM
 from coterie.client.metrics import Metrics
 from coterie.client.partition_queue import Batch
 from coterie.client.sender import Sender
+from coterie.client.settings_kwargs import ProducerKwargs
 from coterie.errors import CoterieError, ErrorCode, KafkaError
 from coterie.wire.records import Header
 
@@ -88,14 +89,11 @@ def check_where(topic: object, partition: object, timestamp: object, on_delivery
 class _Face:
     """What both producers have: settings, the way in, and what to say when it is closed."""
 
-    def __init__(self, settings: ProducerSettings | Mapping[str, object] | None = None, **more: object) -> None:
+    def __init__(
+        self, settings: ProducerSettings | Mapping[str, object] | None = None, /, **more: Unpack[ProducerKwargs]
+    ) -> None:
         """Kafka's names, with dots in a mapping or with underscores as keywords; docs/client-settings.md has them."""
-        if isinstance(settings, ProducerSettings):
-            if more:
-                raise TypeError("settings are complete: change them before, or give everything by name")
-            self.settings = settings
-        else:
-            self.settings = ProducerSettings.of(settings or {}, **more)
+        self.settings = ProducerSettings.of_arguments(settings, more)
         self._sender = Sender(self.settings, self._room_made)
         self._unusable = ""
 
@@ -148,7 +146,9 @@ class _Face:
 class AsyncProducer(_Face):
     """For asyncio. To be used in one event loop; `async with` closes it."""
 
-    def __init__(self, settings: ProducerSettings | Mapping[str, object] | None = None, **more: object) -> None:
+    def __init__(
+        self, settings: ProducerSettings | Mapping[str, object] | None = None, /, **more: Unpack[ProducerKwargs]
+    ) -> None:
         super().__init__(settings, **more)
         self._waiting: list[asyncio.Future[None]] = []
 
@@ -253,7 +253,9 @@ class AsyncProducer(_Face):
 class Producer(_Face):
     """For threads: any number of them may `send`. The work is done by the background thread of the process."""
 
-    def __init__(self, settings: ProducerSettings | Mapping[str, object] | None = None, **more: object) -> None:
+    def __init__(
+        self, settings: ProducerSettings | Mapping[str, object] | None = None, /, **more: Unpack[ProducerKwargs]
+    ) -> None:
         super().__init__(settings, **more)
         self._room = Condition(self._sender.lock)
         self._is_woken = False

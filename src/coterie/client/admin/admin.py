@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Coroutine, Mapping, Sequence
-from types import MappingProxyType, TracebackType
-from typing import Any, Self, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
 
 from coterie.client.admin.admin_types import (
     ClusterDescription,
@@ -30,6 +30,7 @@ from coterie.client.clock import clock_ms
 from coterie.client.cluster import Cluster
 from coterie.client.event_log import EventLog
 from coterie.client.metrics import ADMIN_ROWS, ClientMetrics, Metrics, TelemetrySettings, snapshot
+from coterie.client.settings_kwargs import AdminKwargs
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError
 
@@ -37,19 +38,13 @@ __all__ = ["Admin", "AsyncAdmin"]
 
 T = TypeVar("T")
 Settings = Mapping[str, object] | AdminSettings
-_NONE: Mapping[str, object] = MappingProxyType({})
 
 
 class AsyncAdmin(TopicsAdmin, GroupsAdmin):
     """async with AsyncAdmin(bootstrap_servers="localhost:9092") as admin: await admin.list_groups()"""
 
-    def __init__(self, settings: Settings = _NONE, **more: object) -> None:
-        if isinstance(settings, AdminSettings):
-            if more:
-                raise TypeError("give an AdminSettings or keywords, not both: AdminSettings.of({...}, **keywords)")
-            self.settings = settings
-        else:
-            self.settings = AdminSettings.of(settings, **more)
+    def __init__(self, settings: Settings | None = None, /, **more: Unpack[AdminKwargs]) -> None:
+        self.settings = AdminSettings.of_arguments(settings, more)
         self.log = EventLog("admin", self.settings)
         self._measured = ClientMetrics(
             TelemetrySettings(self.settings.metrics_num_samples, self.settings.metrics_sample_window_ms)
@@ -91,7 +86,7 @@ class Admin:
     Each method is that of AsyncAdmin, where it is described.
     """
 
-    def __init__(self, settings: Settings = _NONE, **more: object) -> None:
+    def __init__(self, settings: Settings | None = None, /, **more: Unpack[AdminKwargs]) -> None:
         self._admin = AsyncAdmin(settings, **more)
         self._background = background()
 
