@@ -5,6 +5,7 @@ import asyncio
 import subprocess
 import sys
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,23 @@ def test_dir_lists_the_public_names() -> None:
     program = "import sys, coterie; dir(coterie); print('coterie.broker' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False", "looking loads nothing"
+
+
+CLIENTS = [(coterie.Consumer, coterie.AsyncConsumer), (coterie.Producer, coterie.AsyncProducer)]
+CLIENTS += [(coterie.Admin, coterie.AsyncAdmin)]
+ONLY_ASYNC = {"send_and_wait"}
+
+
+def _public(kind: type) -> dict[str, object]:
+    return {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(("plain", "asynchronous"), CLIENTS, ids=lambda kind: kind.__name__)
+def test_both_clients_of_a_kind_have_the_same_methods(plain: type, asynchronous: type) -> None:
+    """What drives them is hidden, so that the two have nothing in common but what users call."""
+    made = asynchronous(bootstrap_servers="localhost:1")
+    seen = {name for name in dir(made) if not name.startswith("_")}
+    assert seen - ONLY_ASYNC == _public(plain).keys() | {"settings"}
+    for name, method in _public(plain).items():
+        if callable(method):
+            assert signature(method).parameters == signature(getattr(asynchronous, name)).parameters, name

@@ -70,9 +70,9 @@ class AsyncConsumer:
         self._commits_ended = deque()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.described()})"
+        return f"{type(self).__name__}({self._described()})"
 
-    def described(self) -> str:
+    def _described(self) -> str:
         """Return group, state and number of partitions, for a repr."""
         group = f'group "{self.settings.group_id}"' if self.settings.group_id is not None else "no group"
         made = self._made
@@ -86,7 +86,7 @@ class AsyncConsumer:
         return f"{group}, {member.stage}{generation}, {partitions}"
 
     @property
-    def engine(self) -> Engine:
+    def _engine(self) -> Engine:
         """What does the work; there when it is first needed, on the event loop that runs then."""
         if self._is_closed:
             raise CoterieError("this consumer is closed; make a new one")
@@ -100,7 +100,7 @@ class AsyncConsumer:
 
     @property
     def _fetcher(self) -> Fetcher:
-        return self.engine.reading.fetcher
+        return self._engine.reading.fetcher
 
     # --- what to read -------------------------------------------------------------------------------------------------
 
@@ -115,36 +115,36 @@ class AsyncConsumer:
     ) -> None:
         """Join the group for these topics, or for all that match a compiled pattern; the next poll begins with it."""
         names, pattern = subscription_of(topics)
-        self.subscribe_as(names, pattern, listener_of(listener, on_assigned, on_revoked, on_lost))
+        self._subscribe_as(names, pattern, listener_of(listener, on_assigned, on_revoked, on_lost))
 
-    def subscribe_as(self, names: list[str], pattern: Pattern[str] | None, listener: Listener) -> None:
+    def _subscribe_as(self, names: list[str], pattern: Pattern[str] | None, listener: Listener) -> None:
         if self.settings.group_id is None:
             raise CoterieError("to subscribe is to join a group, and there is no group.id: give one, or assign()")
         if self._is_manual:
             raise CoterieError("partitions were assigned by hand; unsubscribe() first, then subscribe")
-        self.engine.listener = listener
+        self._engine.listener = listener
         self._topics = frozenset(names), pattern
         self._calm_until_ms = 0
-        self.engine.tell(events.Subscribed(names, pattern))
+        self._engine.tell(events.Subscribed(names, pattern))
 
     async def unsubscribe(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Give everything up, and leave the group if there is one."""
-        ending = self.begin_unsubscribe()
+        ending = self._begin_unsubscribe()
         if ending is not None:
             await self._serve(ending, self._until(timeout))
-        self.end_unsubscribe()
+        self._end_unsubscribe()
 
-    def begin_unsubscribe(self) -> asyncio.Future[Any] | None:
+    def _begin_unsubscribe(self) -> asyncio.Future[Any] | None:
         if self._topics is None:
             return None
-        with self.engine.reading.lock:
+        with self._engine.reading.lock:
             self._fetcher.begin_poll()
-        return self.engine.ask_to_end(events.UnsubscribeAsked())
+        return self._engine.ask_to_end(events.UnsubscribeAsked())
 
-    def end_unsubscribe(self) -> None:
+    def _end_unsubscribe(self) -> None:
         self._topics, self._is_manual = None, False
-        self.engine.assign(())
-        self.engine.watch.watch(())
+        self._engine.assign(())
+        self._engine.watch.watch(())
 
     def assign(self, partitions: Iterable[PartitionLike]) -> None:
         """Read these, without a word to anybody; with a group.id, offsets can be committed nevertheless."""
@@ -152,8 +152,8 @@ class AsyncConsumer:
             raise CoterieError("topics are subscribed; unsubscribe() first, then assign partitions by hand")
         wanted = partitions_of(partitions)
         self._is_manual = bool(wanted)
-        self.engine.assign(wanted)
-        self.engine.watch.watch(sorted({one.topic for one in wanted}))
+        self._engine.assign(wanted)
+        self._engine.watch.watch(sorted({one.topic for one in wanted}))
 
     def subscription(self) -> frozenset[str] | Pattern[str]:
         names, pattern = self._topics or (frozenset(), None)
@@ -171,70 +171,70 @@ class AsyncConsumer:
         """
         limit = limit_of(max_records, self.settings)
         now_ms = clock_ms()
-        calm = self.calm_engine(now_ms)
+        calm = self._calm_engine(now_ms)
         if calm is not None:
-            records = self.take(limit)
+            records = self._take(limit)
             if records:
                 calm.measured.quick_polls += 1
                 calm.measured.last_poll_ms = now_ms
-                self.engine.reading.ask_more()
+                self._engine.reading.ask_more()
                 return records
         if self._is_polling:
             raise CoterieError("another task is polling this consumer; one at a time")
         until_ms = now_ms + timeout * 1000
         begins = True
-        self.begin_poll(now_ms)
+        self._begin_poll(now_ms)
         self._is_polling = True
         try:
             while True:
-                call = await self.engine.poll(until_ms, begins=begins)
+                call = await self._engine.poll(until_ms, begins=begins)
                 begins = call is None
                 if call is not None:
                     await self._call(call)
                     continue
-                now_ms = self.calm()
-                records = self.take(limit)
+                now_ms = self._calm()
+                records = self._take(limit)
                 if records or now_ms >= until_ms:
-                    self.end_poll(now_ms)
-                    self.engine.reading.ask_more()
+                    self._end_poll(now_ms)
+                    self._engine.reading.ask_more()
                     return records
         except asyncio.CancelledError:
-            self.engine.end_poll()
+            self._engine.end_poll()
             raise
         finally:
             self._is_polling = False
 
     @property
-    def is_calm(self) -> bool:
+    def _is_calm(self) -> bool:
         made = self._made
         return made is not None and not made.needs_attention and clock_ms() < self._calm_until_ms
 
-    def calm_engine(self, now_ms: int) -> Engine | None:
+    def _calm_engine(self, now_ms: int) -> Engine | None:
         """Return the engine if it is calm, for a poll: it takes what is there, and the next full poll records it."""
         made = self._made
         return None if made is None or made.needs_attention or now_ms >= self._calm_until_ms else made
 
-    def calm(self) -> int:
+    def _calm(self) -> int:
         """A poll has just ended. Return the time."""
         now_ms = clock_ms()
         self._calm_until_ms = now_ms + CALM_MS
         return now_ms
 
-    def begin_poll(self, now_ms: int) -> None:
-        self.engine.measured.poll_began(now_ms)
-        self.call_back()
+    def _begin_poll(self, now_ms: int) -> None:
+        self._engine.measured.poll_began(now_ms)
+        self._call_back()
 
-    def end_poll(self, now_ms: int) -> None:
-        self.engine.measured.poll_ended(now_ms)
+    def _end_poll(self, now_ms: int) -> None:
+        self._engine.measured.poll_ended(now_ms)
 
-    def take(self, limit: int) -> Records:
+    def _take(self, limit: int) -> Records:
         """What is there now."""
-        reading = self.engine.reading
+        reading = self._engine.reading
         with reading.lock:
             return Records(reading.fetcher.take(limit))
 
-    def take_one(self) -> Record | None:
-        reading = self.engine.reading
+    def _take_one(self) -> Record | None:
+        reading = self._engine.reading
         with reading.lock:
             record = reading.fetcher.take_one()
         if reading.fetcher.is_hungry:
@@ -247,8 +247,8 @@ class AsyncConsumer:
     async def __anext__(self) -> Record:
         """Record by record: the one before it is processed when the next one is asked for."""
         while True:
-            if self.is_calm:
-                record = self.take_one()
+            if self._is_calm:
+                record = self._take_one()
                 if record is not None:
                     return record
             records = await self.poll(AN_HOUR_S, max_records=1)
@@ -258,18 +258,18 @@ class AsyncConsumer:
     async def _call(self, call: effects.CallListener) -> None:
         error: Exception | None = None
         try:
-            answer = self.engine.listener.call(call.kind, call.partitions)
+            answer = self._engine.listener.call(call.kind, call.partitions)
             if isawaitable(answer):
                 await answer
         except Exception as raised:  # noqa: BLE001  the member hears of it, and then the caller of poll (M14)
             error = raised
         finally:
-            self.engine.listener_done(call, error)
+            self._engine.listener_done(call, error)
 
     async def _serve(self, ending: asyncio.Future[Any], until_ms: float) -> None:
         """Make the listener's calls until `ending` is done."""
         while not ending.done():
-            call = await self.engine.until_something(until_ms, ending)
+            call = await self._engine.until_something(until_ms, ending)
             if call is not None:
                 await self._call(call)
             elif clock_ms() >= until_ms:
@@ -280,16 +280,16 @@ class AsyncConsumer:
     def wakeup(self) -> None:
         """From anywhere: the poll under way, or the next one, raises WakeupError. One that is closed has none."""
         if not self._is_closed:
-            self.engine.wake_up()
+            self._engine.wake_up()
 
     # --- where --------------------------------------------------------------------------------------------------------
 
     def seek(self, partition: PartitionLike, offset: int | OffsetAndMetadata) -> None:
         """The next poll begins there."""
         ((one, found),) = offsets_of({partition_of(partition): offset}).items()
-        with self.engine.reading.lock:
+        with self._engine.reading.lock:
             self._fetcher.seek(one, found.offset, found.leader_epoch)
-        self.engine.reading.ask_more()
+        self._engine.reading.ask_more()
 
     def seek_to_beginning(self, *partitions: PartitionLike) -> None:
         """These, or all that are assigned."""
@@ -299,22 +299,22 @@ class AsyncConsumer:
         self._reset(partitions, LATEST)
 
     def _reset(self, partitions: Iterable[PartitionLike], reset: Reset) -> None:
-        with self.engine.reading.lock:
+        with self._engine.reading.lock:
             for one in partitions_of(partitions) or self._fetcher.assignment:
                 self._fetcher.reset(one, reset)
-        self.engine.reading.ask_more()
+        self._engine.reading.ask_more()
 
     def pause(self, *partitions: PartitionLike) -> None:
         """Hand out no records of these until `resume`; the membership goes on."""
-        with self.engine.reading.lock:
+        with self._engine.reading.lock:
             for one in partitions_of(partitions):
                 self._fetcher.pause(one)
 
     def resume(self, *partitions: PartitionLike) -> None:
-        with self.engine.reading.lock:
+        with self._engine.reading.lock:
             for one in partitions_of(partitions):
                 self._fetcher.resume(one)
-        self.engine.reading.ask_more()
+        self._engine.reading.ask_more()
 
     def paused(self) -> list[TopicPartition]:
         return self._fetcher.paused
@@ -323,18 +323,18 @@ class AsyncConsumer:
         """The offset of the next record that poll will return; asked for if it is not known yet."""
         one, until_ms = partition_of(partition), self._until(timeout)
         while True:
-            with self.engine.reading.lock:
+            with self._engine.reading.lock:
                 place = self._fetcher.place(one)
                 if place.position is not None and place.is_valid:
                     return place.position
                 if place.failure is not None:
                     raise place.failure
-            if not await self.engine.until_news(until_ms) and clock_ms() >= until_ms:
+            if not await self._engine.until_news(until_ms) and clock_ms() >= until_ms:
                 raise RequestTimedOutError(f"the position of {one} did not become known in time; is a broker there?")
 
     def lag(self) -> dict[TopicPartition, int | None]:
         """Records each partition has beyond the position; None as long as no fetch has told."""
-        with self.engine.reading.lock:
+        with self._engine.reading.lock:
             return {one: self._fetcher.lag(one) for one in self._fetcher.assignment}
 
     async def beginning_offsets(
@@ -356,7 +356,7 @@ class AsyncConsumer:
         self, partitions: Iterable[PartitionLike], timestamp: int, timeout_s: float | None
     ) -> dict[TopicPartition, int]:
         wanted = dict.fromkeys(partitions_of(partitions), timestamp)
-        found = await self.engine.reading.list_offsets(wanted, self._timeout_ms(timeout_s))
+        found = await self._engine.reading.list_offsets(wanted, self._timeout_ms(timeout_s))
         return {one: found[one].offset for one in wanted}
 
     async def offsets_for_times(
@@ -369,7 +369,7 @@ class AsyncConsumer:
         for one, timestamp in wanted.items():
             if timestamp < 0:
                 raise CoterieError(f"{one} is asked for time {timestamp}; a time is in ms since 1970, 0 or more")
-        found = await self.engine.reading.list_offsets(wanted, self._timeout_ms(timeout))
+        found = await self._engine.reading.list_offsets(wanted, self._timeout_ms(timeout))
         return {
             one: None
             if found[one].offset < 0
@@ -379,7 +379,7 @@ class AsyncConsumer:
 
     async def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:  # noqa: ASYNC109
         """All partitions of a topic; none if it does not exist."""
-        known = await self.engine.reading.refresh([topic], self._timeout_ms(timeout))
+        known = await self._engine.reading.refresh([topic], self._timeout_ms(timeout))
         found = known.topics.get(topic)
         return [TopicPartition(topic, one) for one in found.partitions] if found is not None else []
 
@@ -389,27 +389,27 @@ class AsyncConsumer:
         """These offsets, or all positions: everything poll has returned. Done when it returns; else it raises."""
         self._check_group("commit")
         until_ms = clock_ms() + round(self._timeout_ms(timeout))
-        await self.engine.commit(self._to_commit(offsets), until_ms, are_positions=offsets is None)
+        await self._engine.commit(self._to_commit(offsets), until_ms, are_positions=offsets is None)
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
         """Sent once, never repeated. A later poll or close calls `callback(offsets, error or None)`."""
         self._check_group("commit")
         wanted = self._to_commit(offsets)
-        self.engine.chores.start(self._commit_once(wanted, callback))
+        self._engine.chores.start(self._commit_once(wanted, callback))
 
     async def _commit_once(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], callback: CommitCallback | None
     ) -> None:
         error: Exception | None = None
         try:
-            await self.engine.commit(offsets, None)
+            await self._engine.commit(offsets, None)
         except CoterieError as raised:
             error = raised
         if callback is not None:
             self._commits_ended.append((callback, offsets, error))
-            self.engine.needs_attention = True
+            self._engine.needs_attention = True
 
-    def call_back(self) -> None:
+    def _call_back(self) -> None:
         """Tell those who wanted to know how their commits ended."""
         while self._commits_ended:
             callback, offsets, error = self._commits_ended.popleft()
@@ -418,7 +418,7 @@ class AsyncConsumer:
     def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
         if offsets is not None:
             return offsets_of(offsets)
-        with self.engine.reading.lock:
+        with self._engine.reading.lock:
             return self._fetcher.positions()
 
     async def committed(
@@ -429,7 +429,7 @@ class AsyncConsumer:
         """What the group has committed for these, or for all that are assigned; None: nothing."""
         self._check_group("ask for committed offsets")
         wanted = partitions_of(partitions) or self.assignment()
-        found = await self.engine.committed(wanted, self._timeout_ms(timeout))
+        found = await self._engine.committed(wanted, self._timeout_ms(timeout))
         return {one: found.get(one) for one in wanted}
 
     def _check_group(self, what: str) -> None:
@@ -440,7 +440,7 @@ class AsyncConsumer:
 
     def group_metadata(self) -> GroupMetadata:
         self._check_group("know one's place in a group")
-        member = self.engine.member
+        member = self._engine.member
         assert member is not None and self.settings.group_id is not None
         return GroupMetadata(
             self.settings.group_id, member.generation_id, member.member_id, self.settings.group_instance_id
@@ -449,13 +449,13 @@ class AsyncConsumer:
     def enforce_rebalance(self, reason: str = "rebalance enforced by user") -> None:
         """At the next poll; the group's history will have the reason (KIP-568, KIP-800)."""
         self._check_group("rebalance")
-        self.engine.tell(events.RejoinAsked(reason))
+        self._engine.tell(events.RejoinAsked(reason))
 
     def explain(self) -> str:
         """What this consumer is doing and waiting for, in words."""
         if self._is_closed:
             return "closed"
-        member = self.engine.member
+        member = self._engine.member
         if member is not None and not self._is_manual:
             return member.explain(clock_ms())
         read = ", ".join(map(str, self.assignment()))
@@ -475,24 +475,24 @@ class AsyncConsumer:
         if self._is_closed:
             return
         try:
-            ending = self.begin_close(timeout, leave=leave)
+            ending = self._begin_close(timeout, leave=leave)
             if ending is not None:
                 async with asyncio.timeout(timeout + CLOSE_GRACE_S / 2):
                     await self._serve(ending, clock_ms() + timeout * 1000)
         except TimeoutError:
             log.warning("a listener did not return while the consumer was closed, and was interrupted")
         finally:
-            await self.end_close()
-        self.call_back()
+            await self._end_close()
+        self._call_back()
 
-    def begin_close(self, timeout_s: float, *, leave: bool | None) -> asyncio.Future[Any] | None:
+    def _begin_close(self, timeout_s: float, *, leave: bool | None) -> asyncio.Future[Any] | None:
         if self._made is None or self._made.member is None:
             return None
-        with self.engine.reading.lock:
+        with self._engine.reading.lock:
             self._fetcher.begin_poll()
-        return self.engine.ask_to_end(events.CloseAsked(clock_ms() + round(timeout_s * 1000), leave))
+        return self._engine.ask_to_end(events.CloseAsked(clock_ms() + round(timeout_s * 1000), leave))
 
-    async def end_close(self) -> None:
+    async def _end_close(self) -> None:
         self._is_closed = True
         if self._made is not None:
             with suppress(TimeoutError):
@@ -500,7 +500,7 @@ class AsyncConsumer:
                     await self._made.close()
 
     async def __aenter__(self) -> Self:
-        _ = self.engine
+        _ = self._engine
         return self
 
     async def __aexit__(
@@ -511,7 +511,7 @@ class AsyncConsumer:
             await self.close()
             return
         if not self._is_closed:
-            with self.engine.reading.lock:
+            with self._engine.reading.lock:
                 self._fetcher.rewind()
             try:
                 await self.close()

@@ -93,10 +93,10 @@ class Consumer:
         self._background.run(self._made())
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._inner.described()})"
+        return f"{type(self).__name__}({self._inner._described()})"
 
     async def _made(self) -> None:
-        _ = self._inner.engine
+        _ = self._inner._engine
 
     @property
     def settings(self) -> ConsumerSettings:
@@ -136,15 +136,15 @@ class Consumer:
         names, pattern = subscription_of(topics)
         told = listener_of(listener, on_assigned, on_revoked, on_lost)
         told.refuse_coroutines()
-        self._do(self._inner.subscribe_as, names, pattern, told)
+        self._do(self._inner._subscribe_as, names, pattern, told)
 
     def unsubscribe(self, timeout: float | None = None) -> None:
         """Give everything up, and leave the group if there is one."""
         with self._alone:
-            ending = self._do(self._inner.begin_unsubscribe)
+            ending = self._do(self._inner._begin_unsubscribe)
             if ending is not None:
-                self._serve(ending, self._inner._until(timeout))  # noqa: SLF001  two faces of one thing
-            self._do(self._inner.end_unsubscribe)
+                self._serve(ending, self._inner._until(timeout))
+            self._do(self._inner._end_unsubscribe)
 
     def assign(self, partitions: Iterable[PartitionLike]) -> None:
         """Read these, without a word to anybody; with a group.id, offsets can be committed nevertheless."""
@@ -167,7 +167,7 @@ class Consumer:
         limit = limit_of(max_records, inner.settings)
         with self._alone:
             now_ms = clock_ms()
-            calm = inner.calm_engine(now_ms)
+            calm = inner._calm_engine(now_ms)
             if calm is not None:
                 records = self._take(limit)
                 if records:
@@ -176,22 +176,22 @@ class Consumer:
                     return records
             until_ms = now_ms + timeout * 1000
             begins = True
-            inner.begin_poll(now_ms)
+            inner._begin_poll(now_ms)
             while True:
                 call = self._wait(until_ms, begins=begins)
                 begins = call is None
                 if call is not None:
                     self._call(call)
                     continue
-                now_ms = inner.calm()
+                now_ms = inner._calm()
                 records = self._take(limit)
                 if records or now_ms >= until_ms:
-                    inner.end_poll(now_ms)
+                    inner._end_poll(now_ms)
                     return records
 
     def _wait(self, until_ms: float, *, begins: bool) -> effects.CallListener | None:
         try:
-            return self._background.run(self._inner.engine.poll(until_ms, begins=begins))
+            return self._background.run(self._inner._engine.poll(until_ms, begins=begins))
         except WakeupError:
             if self._is_closing:
                 raise CoterieError("this consumer was closed by another thread") from None
@@ -199,7 +199,7 @@ class Consumer:
 
     def _take(self, limit: int) -> Records:
         """An interrupt (Ctrl-C) between the taking and the handing over must not lose what was taken."""
-        reading = self._inner.engine.reading
+        reading = self._inner._engine.reading
         try:
             with reading.lock:
                 records = Records(reading.fetcher.take(limit))
@@ -212,7 +212,7 @@ class Consumer:
 
     def _take_back(self) -> None:
         """What was taken last did not reach its caller."""
-        reading = self._inner.engine.reading
+        reading = self._inner._engine.reading
         with reading.lock:
             reading.fetcher.rewind()
 
@@ -224,7 +224,7 @@ class Consumer:
         while True:
             try:
                 with self._alone:
-                    record = self._inner.take_one() if self._inner.is_calm else None
+                    record = self._inner._take_one() if self._inner._is_calm else None
             except KeyboardInterrupt:
                 self._take_back()
                 raise
@@ -236,7 +236,7 @@ class Consumer:
 
     def _call(self, call: effects.CallListener) -> None:
         """In this thread, which may call the consumer again. An interrupt is no answer of the listener's."""
-        engine = self._inner.engine
+        engine = self._inner._engine
         error: Exception | None = None
         try:
             engine.listener.call(call.kind, call.partitions)
@@ -250,7 +250,7 @@ class Consumer:
 
     def _serve(self, ending: Any, until_ms: float) -> None:
         while True:
-            call = self._background.run(self._inner.engine.until_something(until_ms, ending))
+            call = self._background.run(self._inner._engine.until_something(until_ms, ending))
             if call is not None:
                 self._call(call)
             elif ending.done() or clock_ms() >= until_ms:
@@ -362,7 +362,7 @@ class Consumer:
         self._inner.wakeup()
         if not self._alone.wait(timeout):
             log.warning("another thread did not come back from this consumer in time; it is closed without leaving")
-            self._background.run(self._inner.end_close())
+            self._background.run(self._inner._end_close())
             return
         try:
             self._close(until_ms, leave)
@@ -372,12 +372,12 @@ class Consumer:
     def _close(self, until_ms: float, leave: bool | None) -> None:
         left_s = max((until_ms - clock_ms()) / 1000, 0)
         try:
-            ending = self._do(self._inner.begin_close, left_s, leave=leave)
+            ending = self._do(self._inner._begin_close, left_s, leave=leave)
             if ending is not None:
                 self._serve(ending, until_ms)
         finally:
-            self._background.run(self._inner.end_close())
-        self._inner.call_back()
+            self._background.run(self._inner._end_close())
+        self._inner._call_back()
 
     def __enter__(self) -> Self:
         return self

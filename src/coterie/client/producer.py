@@ -196,10 +196,10 @@ class AsyncProducer(_Face):
         """Send one record and wait until it is delivered. Many are faster by `send`, and `flush` at the end."""
         return await (await self.send(topic, value, **how))
 
-    async def flush(self) -> None:
-        """Returns when everything sent so far is delivered or has failed."""
+    async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  as Producer has it
+        """Returns when everything sent so far is delivered or has failed; TimeoutError after `timeout` seconds."""
         if self._sender.loop is not None:
-            await self._sender.flush()
+            await _within(timeout, self._sender)
 
     async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  it ends waiting, not the call
         """Deliver what is left, for `timeout` seconds (or delivery.timeout.ms); an error says if records remained."""

@@ -45,31 +45,31 @@ class AsyncAdmin(TopicsAdmin, GroupsAdmin):
 
     def __init__(self, settings: Settings | None = None, /, **more: Unpack[AdminKwargs]) -> None:
         self.settings = AdminSettings.of_arguments(settings, more)
-        self.log = EventLog("admin", self.settings)
+        self._log = EventLog("admin", self.settings)
         self._measured = ClientMetrics(
             TelemetrySettings(self.settings.metrics_num_samples, self.settings.metrics_sample_window_ms)
         )
-        self.cluster = Cluster(self.settings, self.log, self._measured)
+        self._cluster = Cluster(self.settings, self._log, self._measured)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.described()})"
+        return f"{type(self).__name__}({self._described()})"
 
     def metrics(self) -> Metrics:
         """Return `{group: {name: value}}` under Kafka's names; None is what was not measured yet. From any thread."""
-        self._measured.connection_count = len(self.cluster.addresses)
+        self._measured.connection_count = len(self._cluster.addresses)
         return snapshot(ADMIN_ROWS, self._measured, clock_ms())
 
-    def described(self) -> str:
+    def _described(self) -> str:
         """Return where the cluster is, for a repr."""
-        return ",".join(map(str, self.settings.addresses)) + (", closed" if self.cluster.is_closed else "")
+        return ",".join(map(str, self.settings.addresses)) + (", closed" if self._cluster.is_closed else "")
 
     async def connect(self, *, within_ms: float | None = None) -> None:
         """Not needed, but says early, and how early, that a cluster cannot be reached."""
-        await self.cluster.refresh(timeout_ms=within_ms)
+        await self._cluster.refresh(timeout_ms=within_ms)
 
     async def close(self) -> None:
         """A second close does nothing."""
-        await self.cluster.close()
+        await self._cluster.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -91,7 +91,12 @@ class Admin:
         self._background = background()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._admin.described()})"
+        return f"{type(self).__name__}({self._admin._described()})"  # noqa: SLF001  two clients of one kind
+
+    @property
+    def settings(self) -> AdminSettings:
+        """The settings that this admin was made with, and the defaults of the others."""
+        return self._admin.settings
 
     def metrics(self) -> Metrics:
         return self._admin.metrics()

@@ -58,17 +58,17 @@ REMOVED = "an operator removed it"
 
 
 class GroupsAdmin:
-    cluster: Cluster
+    _cluster: Cluster
 
     # --- groups -------------------------------------------------------------------------------------------------------
 
     async def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
         """Of all nodes, by id; only those in one of these states and of one of these types, if any are named."""
-        node_ids = list((await self.cluster.refresh()).nodes)
+        node_ids = list((await self._cluster.refresh()).nodes)
 
         async def ask(node_id: int) -> list[GroupListing]:
             request = ListGroups(None, sorted(states), sorted(types))
-            answer: tuple[ErrorCode, list[ListedGroup]] = await self.cluster.send(node_id, list_groups, request)
+            answer: tuple[ErrorCode, list[ListedGroup]] = await self._cluster.send(node_id, list_groups, request)
             error, listed = answer
             if error:
                 raise KafkaError.of(error, f"listing the groups of node {node_id}")
@@ -77,7 +77,7 @@ class GroupsAdmin:
         found: dict[str, GroupListing] = {}
         for node_id in node_ids:
             what = f"listing the groups of node {node_id}"
-            listed = await self.cluster.retry(partial(ask, node_id), what=what)
+            listed = await self._cluster.retry(partial(ask, node_id), what=what)
             found |= {one.group_id: one for one in listed}
         return [one for _, one in sorted(found.items())]
 
@@ -87,12 +87,12 @@ class GroupsAdmin:
         coordinators: dict[str, Node] = {}
 
         async def place(group_id: str) -> int:
-            coordinators[group_id] = await self.cluster.find_coordinator(group_id)
+            coordinators[group_id] = await self._cluster.find_coordinator(group_id)
             return coordinators[group_id].id
 
         async def ask(node_id: int, left: Sequence[str]) -> dict[str, GroupDescription | KafkaError]:
             request = [DescribeGroup(None, group_id) for group_id in left]
-            answer: list[DescribedGroup] = await self.cluster.send(node_id, describe_groups, request)
+            answer: list[DescribedGroup] = await self._cluster.send(node_id, describe_groups, request)
             found = {
                 one.group_id: _described(one, coordinators[one.group_id]) for one in answer if one.group_id in left
             }
@@ -102,7 +102,7 @@ class GroupsAdmin:
             return found
 
         return await each(
-            self.cluster, group_ids, lambda left: by_node(left, place, ask), what=_group, again=FOR_GROUPS
+            self._cluster, group_ids, lambda left: by_node(left, place, ask), what=_group, again=FOR_GROUPS
         )
 
     async def _described_by_type(
@@ -112,7 +112,7 @@ class GroupsAdmin:
         request = consumer_group_describe.Request(group_ids=group_ids)
         answer: consumer_group_describe.Response
         try:
-            answer = await self.cluster.send(node.id, consumer_group_describe, request)
+            answer = await self._cluster.send(node.id, consumer_group_describe, request)
         except UnsupportedVersionError:
             return {}  # a broker without this API has classic groups only
         found = {
@@ -121,7 +121,7 @@ class GroupsAdmin:
         left = [group_id for group_id in group_ids if _is_absent(found.get(group_id))]
         if left:
             listing: tuple[ErrorCode, list[ListedGroup]]
-            listing = await self.cluster.send(node.id, list_groups, ListGroups(None))
+            listing = await self._cluster.send(node.id, list_groups, ListGroups(None))
             if listing[0]:
                 raise KafkaError.of(listing[0], f"listing the groups of node {node.id}")
             listed = {one.group_id: one for one in listing[1] if one.group_type.lower() != CLASSIC}
@@ -137,11 +137,11 @@ class GroupsAdmin:
 
         async def ask(node_id: int, left: Sequence[str]) -> dict[str, KafkaError | None]:
             request = [DeleteGroup(None, group_id) for group_id in left]
-            answer: list[tuple[str, ErrorCode]] = await self.cluster.send(node_id, delete_groups, request)
+            answer: list[tuple[str, ErrorCode]] = await self._cluster.send(node_id, delete_groups, request)
             return {group_id: failure(error, f'deleting group "{group_id}"') for group_id, error in answer}
 
         return await each(
-            self.cluster,
+            self._cluster,
             group_ids,
             lambda left: by_node(left, self._coordinator, ask),
             what=lambda group_id: f'deleting group "{group_id}"',
@@ -159,11 +159,11 @@ class GroupsAdmin:
 
         async def ask(left: Sequence[MemberToRemove]) -> dict[MemberToRemove, KafkaError | None]:
             node_id = await self._coordinator(group_id)
-            version = (await self.cluster.connection(node_id)).version_of(leave_group)
+            version = (await self._cluster.connection(node_id)).version_of(leave_group)
             results: dict[MemberToRemove, KafkaError | None] = {}
             for some in [left] if version >= leave_group.MANY else [[member] for member in left]:
                 leaving = [LeavingMember(*member, reason[:MAX_REASON]) for member in some]
-                answer: LeftGroup = await self.cluster.send(node_id, leave_group, LeaveGroup(None, group_id, leaving))
+                answer: LeftGroup = await self._cluster.send(node_id, leave_group, LeaveGroup(None, group_id, leaving))
                 if answer.error:
                     raise KafkaError.of(answer.error, f"removing members of {_group(group_id)}")
                 codes = [one.error for one in answer.members] or [ErrorCode.NONE] * len(some)
@@ -174,7 +174,7 @@ class GroupsAdmin:
             return results
 
         return await each(
-            self.cluster,
+            self._cluster,
             wanted,
             ask,
             what=lambda member: f"removing {_member(member)} of {_group(group_id)}",
@@ -193,7 +193,7 @@ class GroupsAdmin:
         ]
 
     async def _coordinator(self, group_id: str) -> int:
-        return (await self.cluster.find_coordinator(group_id)).id
+        return (await self._cluster.find_coordinator(group_id)).id
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
@@ -207,7 +207,7 @@ class GroupsAdmin:
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata | KafkaError | None]:
             node_id = await self._coordinator(group_id)
             request = [OffsetFetch(None, group_id, wanted, require_stable)]
-            answer: list[OffsetsFetched] = await self.cluster.send(
+            answer: list[OffsetsFetched] = await self._cluster.send(
                 node_id,
                 offset_fetch,
                 request,
@@ -232,7 +232,7 @@ class GroupsAdmin:
                 for one in fetched.partitions
             }
 
-        return await self.cluster.retry(attempt, what=f"offsets of {_group(group_id)}")
+        return await self._cluster.retry(attempt, what=f"offsets of {_group(group_id)}")
 
     async def alter_group_offsets(self, group_id: str, offsets: Offsets) -> dict[TopicPartition, KafkaError | None]:
         """Only of a group without members: those would not hear of it, and commit their own."""
@@ -242,7 +242,7 @@ class GroupsAdmin:
             node_id = await self._coordinator(group_id)
             partitions = [_to_commit(place, wanted[place]) for place in sorted(left)]
             request = OffsetCommit(None, group_id, "", None, NO_GENERATION, partitions)
-            answer: OffsetsCommitted = await self.cluster.send(
+            answer: OffsetsCommitted = await self._cluster.send(
                 node_id, offset_commit, request, at_most=offset_commit.API.last_by_name
             )
             return {
@@ -251,7 +251,7 @@ class GroupsAdmin:
             }
 
         return await each(
-            self.cluster,
+            self._cluster,
             wanted,
             ask,
             what=lambda place: f"setting the offset of {_group(group_id)} for {place}",
@@ -267,7 +267,7 @@ class GroupsAdmin:
         async def ask(left: Sequence[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
             node_id = await self._coordinator(group_id)
             request = OffsetDelete(None, group_id, _numbers(left))
-            answer: OffsetsDeleted = await self.cluster.send(node_id, offset_delete, request)
+            answer: OffsetsDeleted = await self._cluster.send(node_id, offset_delete, request)
             if answer.error:
                 raise KafkaError.of(answer.error, f"deleting offsets of {_group(group_id)}")
             return {
@@ -278,7 +278,7 @@ class GroupsAdmin:
             }
 
         return await each(
-            self.cluster,
+            self._cluster,
             wanted,
             ask,
             what=lambda place: f"deleting the offset of {_group(group_id)} for {place}",

@@ -46,13 +46,13 @@ T = TypeVar("T")
 
 
 class TopicsAdmin:
-    cluster: Cluster
+    _cluster: Cluster
 
     # --- topics -------------------------------------------------------------------------------------------------------
 
     async def list_topics(self, *, include_internal: bool = False) -> list[TopicListing]:
         """All there are, by name."""
-        known = await self.cluster.refresh(None)
+        known = await self._cluster.refresh(None)
         return [
             TopicListing(topic.name, topic.id, topic.is_internal)
             for _, topic in sorted(known.topics.items())
@@ -63,10 +63,10 @@ class TopicsAdmin:
         names = names_of(names, "topic")
 
         async def ask(left: Sequence[str]) -> dict[str, TopicDescription | KafkaError]:
-            known = await self.cluster.refresh(left)
+            known = await self._cluster.refresh(left)
             return {name: _described(known.topics[name], known.nodes) for name in left if name in known.topics}
 
-        return await each(self.cluster, names, ask, what=lambda name: f'topic "{name}"', again=FOR_PARTITIONS)
+        return await each(self._cluster, names, ask, what=lambda name: f'topic "{name}"', again=FOR_PARTITIONS)
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
@@ -77,7 +77,7 @@ class TopicsAdmin:
         async def ask(left: Sequence[str]) -> dict[str, TopicCreated | KafkaError]:
             request = create_topics.Request(
                 topics=[_new_topic(wanted[name]) for name in left],
-                timeout_ms=self.cluster.settings.request_timeout_ms,
+                timeout_ms=self._cluster.settings.request_timeout_ms,
                 validate_only=validate_only,
             )
             response: create_topics.Response = await self._ask_controller(create_topics, request)
@@ -88,7 +88,7 @@ class TopicsAdmin:
                 for made in response.topics
             }
 
-        return await each(self.cluster, wanted, ask, what=lambda name: f'creating topic "{name}"', again=FOR_TOPICS)
+        return await each(self._cluster, wanted, ask, what=lambda name: f'creating topic "{name}"', again=FOR_TOPICS)
 
     async def delete_topics(self, names: Collection[str]) -> dict[str, KafkaError | None]:
         names = names_of(names, "topic")
@@ -96,7 +96,7 @@ class TopicsAdmin:
         async def ask(left: Sequence[str]) -> dict[str, KafkaError | None]:
             request = delete_topics.Request(
                 topics=[delete_topics.Topic(name=name) for name in left],
-                timeout_ms=self.cluster.settings.request_timeout_ms,
+                timeout_ms=self._cluster.settings.request_timeout_ms,
             )
             response: delete_topics.Response = await self._ask_controller(delete_topics, request)
             return {
@@ -105,7 +105,7 @@ class TopicsAdmin:
                 if gone.name is not None
             }
 
-        return await each(self.cluster, names, ask, what=lambda name: f'deleting topic "{name}"', again=FOR_TOPICS)
+        return await each(self._cluster, names, ask, what=lambda name: f'deleting topic "{name}"', again=FOR_TOPICS)
 
     async def create_partitions(
         self, totals: Mapping[str, int], *, validate_only: bool = False
@@ -115,7 +115,7 @@ class TopicsAdmin:
         async def ask(left: Sequence[str]) -> dict[str, KafkaError | None]:
             request = create_partitions.Request(
                 topics=[create_partitions.Topic(name=name, count=totals[name]) for name in left],
-                timeout_ms=self.cluster.settings.request_timeout_ms,
+                timeout_ms=self._cluster.settings.request_timeout_ms,
                 validate_only=validate_only,
             )
             response: create_partitions.Response = await self._ask_controller(create_partitions, request)
@@ -125,13 +125,13 @@ class TopicsAdmin:
             }
 
         return await each(
-            self.cluster, totals, ask, what=lambda name: f'adding partitions to topic "{name}"', again=FOR_TOPICS
+            self._cluster, totals, ask, what=lambda name: f'adding partitions to topic "{name}"', again=FOR_TOPICS
         )
 
     async def _ask_controller(self, api: ModuleType, request: Any) -> Any:
         """The broker may take `request.timeout.ms` over it, and has as long again to say so."""
-        node_id = await self.cluster.controller()
-        return await self.cluster.send(node_id, api, request, timeout_ms=2 * self.cluster.settings.request_timeout_ms)
+        node_id = await self._cluster.controller()
+        return await self._cluster.send(node_id, api, request, timeout_ms=2 * self._cluster.settings.request_timeout_ms)
 
     # --- records ------------------------------------------------------------------------------------------------------
 
@@ -146,8 +146,8 @@ class TopicsAdmin:
                 )
                 for name, its in by_topic(left)
             ]
-            request = delete_records.Request(topics=topics, timeout_ms=self.cluster.settings.request_timeout_ms)
-            response: delete_records.Response = await self.cluster.send(node_id, delete_records, request)
+            request = delete_records.Request(topics=topics, timeout_ms=self._cluster.settings.request_timeout_ms)
+            response: delete_records.Response = await self._cluster.send(node_id, delete_records, request)
             return {
                 TopicPartition(topic.name, p.partition): KafkaError.of(
                     p.error, f"deleting records of {topic.name}-{p.partition}"
@@ -159,7 +159,7 @@ class TopicsAdmin:
             }
 
         return await each(
-            self.cluster,
+            self._cluster,
             before,
             lambda left: self._at_leaders(left, ask),
             what=lambda place: f"deleting records of {place}",
@@ -180,9 +180,9 @@ class TopicsAdmin:
                 for name, its in by_topic(left)
             ]
             level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
-            timeout_ms = self.cluster.settings.request_timeout_ms
+            timeout_ms = self._cluster.settings.request_timeout_ms
             request = list_offsets.Request(isolation_level=level, topics=topics, timeout_ms=timeout_ms)
-            response: list_offsets.Response = await self.cluster.send(node_id, list_offsets, request)
+            response: list_offsets.Response = await self._cluster.send(node_id, list_offsets, request)
             return {
                 TopicPartition(topic.name, p.partition): KafkaError.of(
                     p.error, f"asking for offsets of {topic.name}-{p.partition}"
@@ -194,7 +194,7 @@ class TopicsAdmin:
             }
 
         return await each(
-            self.cluster,
+            self._cluster,
             wanted,
             lambda left: self._at_leaders(left, ask),
             what=lambda place: f"asking for offsets of {place}",
@@ -207,10 +207,10 @@ class TopicsAdmin:
         ask: Callable[[int, Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, T | KafkaError]]],
     ) -> dict[TopicPartition, T | KafkaError]:
         """All topics that are not known are asked for at once; then each partition has its leader."""
-        unknown = {place.topic for place in places if not self.cluster.knows(place.topic)}
+        unknown = {place.topic for place in places if not self._cluster.knows(place.topic)}
         if unknown:
-            await self.cluster.refresh(unknown)
-        return await by_node(places, lambda place: self.cluster.leader(*place), ask)
+            await self._cluster.refresh(unknown)
+        return await by_node(places, lambda place: self._cluster.leader(*place), ask)
 
     # --- configs ------------------------------------------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ class TopicsAdmin:
             request = describe_configs.Request(
                 resources=[describe_configs.Resource(resource_type=kind, resource_name=name) for kind, name in left]
             )
-            response: describe_configs.Response = await self.cluster.send(node_id, describe_configs, request)
+            response: describe_configs.Response = await self._cluster.send(node_id, describe_configs, request)
             return {
                 _resource(found): KafkaError.of(found.error, f"configs of {_resource(found)}", found.message)
                 if found.error
@@ -232,7 +232,7 @@ class TopicsAdmin:
             }
 
         return await each(
-            self.cluster,
+            self._cluster,
             resources,
             lambda left: by_node(left, self._keeper, ask),
             what=lambda resource: f"configs of {resource}",
@@ -259,7 +259,7 @@ class TopicsAdmin:
                 for resource in left
             ]
             request = incremental_alter_configs.Request(resources=resources, validate_only=validate_only)
-            response: incremental_alter_configs.Response = await self.cluster.send(
+            response: incremental_alter_configs.Response = await self._cluster.send(
                 node_id, incremental_alter_configs, request
             )
             return {
@@ -268,7 +268,7 @@ class TopicsAdmin:
             }
 
         return await each(
-            self.cluster,
+            self._cluster,
             changes,
             lambda left: by_node(left, self._keeper, ask),
             what=lambda resource: f"changing configs of {resource}",
@@ -279,13 +279,13 @@ class TopicsAdmin:
         """A broker knows its own configs; those of the others any broker does, the controller for one."""
         if resource.type in {ResourceType.BROKER, ResourceType.BROKER_LOGGER} and resource.name.isdigit():
             return int(resource.name)
-        return await self.cluster.controller()
+        return await self._cluster.controller()
 
     # --- the cluster --------------------------------------------------------------------------------------------------
 
     async def describe_cluster(self) -> ClusterDescription:
         async def attempt() -> ClusterDescription:
-            response: describe_cluster.Response = await self.cluster.send(
+            response: describe_cluster.Response = await self._cluster.send(
                 None, describe_cluster, describe_cluster.Request()
             )
             if response.error:
@@ -294,17 +294,17 @@ class TopicsAdmin:
             ordered = tuple(node for _, node in sorted(nodes.items()))
             return ClusterDescription(response.cluster_id, nodes.get(response.controller_id), ordered)
 
-        return await self.cluster.retry(attempt, what="describing the cluster")
+        return await self._cluster.retry(attempt, what="describing the cluster")
 
     async def describe_log_dirs(
         self, node_ids: Collection[int] | None = None
     ) -> dict[int, list[LogDirectory] | KafkaError]:
         """Of these nodes, or of all."""
         if node_ids is None:
-            node_ids = list((await self.cluster.refresh()).nodes)
+            node_ids = list((await self._cluster.refresh()).nodes)
 
         async def ask_one(node_id: int, _: Sequence[int]) -> dict[int, list[LogDirectory] | KafkaError]:
-            response: describe_log_dirs.Response = await self.cluster.send(
+            response: describe_log_dirs.Response = await self._cluster.send(
                 node_id, describe_log_dirs, describe_log_dirs.Request()
             )
             error = response.error or next((found.error for found in response.results if found.error), ErrorCode.NONE)
@@ -316,7 +316,7 @@ class TopicsAdmin:
             return node_id
 
         return await each(
-            self.cluster,
+            self._cluster,
             node_ids,
             lambda left: by_node(left, itself, ask_one),
             what=lambda node_id: f"log directories of node {node_id}",
