@@ -48,7 +48,7 @@ imports: venv ## import contracts: which room may know which
 	$(BIN)/lint-imports
 
 # COTERIE_TEST_CLOCK=36000000,500 make test: the same, with brokers whose wall clock is 10 hours ahead and 500 ppm too fast
-# (src/coterie/broker/clock.py).
+# (src/coterie/broker/io/clock.py).
 tests: venv ## pytest, in random order, two processes; what is compiled, in plain Python as well
 	$(BIN)/pytest -n 2
 	COTERIE_PURE=1 $(BIN)/pytest $(addprefix tests/wire/test_,records.py fetched.py arrow.py twins.py commit_rows.py)

@@ -12,8 +12,8 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 FAST_RECORDS = Extension(
-    "coterie.wire._fast_records",
-    ["src/coterie/wire/_fast_records.pyx"],
+    "coterie.protocol._fast_records",
+    ["src/coterie/protocol/_fast_records.pyx"],
     depends=[f"src/coterie/wire/_fast_{part}.pxi" for part in ("columns", "commit", "writer")],
     extra_compile_args=["-g0"],
     optional=True,

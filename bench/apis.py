@@ -12,7 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from uuid import UUID
 
-from coterie.apis import (
+from coterie.errors import ErrorCode
+from coterie.protocol.apis import (
     FIRST_FLEXIBLE,
     fetch,
     heartbeat,
@@ -23,8 +24,8 @@ from coterie.apis import (
     produce,
     sync_group,
 )
-from coterie.errors import ErrorCode
-from coterie.messages import (
+from coterie.protocol.frames import FrameCutter, read_request_header, request_frame, response_frame
+from coterie.protocol.messages import (
     CommitPartition,
     FetchedOffset,
     Heartbeat,
@@ -39,7 +40,6 @@ from coterie.messages import (
     SyncedGroup,
     SyncGroup,
 )
-from coterie.wire.frames import FrameCutter, read_request_header, request_frame, response_frame
 
 MEMBER = "consumer-1-0d2f9b72-6062-462f-98ce-d7338effb087"
 SUBSCRIPTION = bytes(40)

@@ -32,7 +32,7 @@ sys.path[:0] = [str(HERE.parent / "src"), str(HERE.parent / "tests")]
 
 from apache_kafka import jars, why_not  # noqa: E402
 from coterie.assignors import Assignment, Member, Owned, Sticky, Topic  # noqa: E402
-from coterie.wire.subscription import Subscription, read_subscriptions, write_subscription  # noqa: E402
+from coterie.protocol.subscription import Subscription, read_subscriptions, write_subscription  # noqa: E402
 
 STICKY = Sticky()
 JAVA_WARM_UPS = 5

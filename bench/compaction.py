@@ -21,9 +21,9 @@ from typing import Any
 
 from measured import Process, coterie_serve, write_results
 
-from coterie.apis import create_topics, find_coordinator, offset_commit
-from coterie.messages import CommitPartition, OffsetCommit
-from coterie.wire.frames import request_frame
+from coterie.protocol.apis import create_topics, find_coordinator, offset_commit
+from coterie.protocol.frames import request_frame
+from coterie.protocol.messages import CommitPartition, OffsetCommit
 
 PARTITIONS = 100
 GROUPS = 4

@@ -19,12 +19,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from coterie.coordinator import Append, CoordinatorSettings, Shard, Timers
+from coterie.coordinator.classic import GroupSettings
+from coterie.coordinator.classic.effects import Reply
+from coterie.coordinator.runtime import Append, CoordinatorSettings, Shard, Timers
 from coterie.errors import ErrorCode
-from coterie.group import GroupSettings
-from coterie.group.effects import Reply
-from coterie.messages import CommitPartition, Heartbeat, JoinGroup, OffsetCommit, Protocol, SyncGroup
-from coterie.wire.subscription import Subscription, write_subscription
+from coterie.protocol.messages import CommitPartition, Heartbeat, JoinGroup, OffsetCommit, Protocol, SyncGroup
+from coterie.protocol.subscription import Subscription, write_subscription
 
 # The log's own cost is not measured: an append is durable at once.
 SETTINGS = CoordinatorSettings(group=GroupSettings(group_initial_rebalance_delay_ms=0), max_record_bytes=1 << 30)

@@ -22,10 +22,10 @@ from typing import Any
 
 from measured import Process, coterie_serve, write_results
 
-from coterie.apis import find_coordinator, heartbeat, join_group, sync_group
 from coterie.errors import ErrorCode
-from coterie.messages import Heartbeat, JoinedGroup, JoinGroup, Protocol, SyncGroup
-from coterie.wire.frames import read_response_header, request_frame
+from coterie.protocol.apis import find_coordinator, heartbeat, join_group, sync_group
+from coterie.protocol.frames import read_response_header, request_frame
+from coterie.protocol.messages import Heartbeat, JoinedGroup, JoinGroup, Protocol, SyncGroup
 
 AIM = 2.2
 ANSWER = bytes.fromhex("0000000c") + bytes(12)

@@ -22,15 +22,31 @@ from typing import Any
 from uuid import uuid4
 
 import coterie
-from coterie.apis import by_key, create_topics, find_coordinator, heartbeat, join_group, offset_commit, offset_fetch
-from coterie.apis import sync_group as sync_group_api
+from coterie.broker.broker_effects import Flush, Send, Work
 from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
-from coterie.broker.effects import Flush, Send, Work
-from coterie.broker.settings import Settings
-from coterie.log import DiskFiles
-from coterie.messages import CommitPartition, Heartbeat, JoinGroup, OffsetCommit, OffsetFetch, Protocol, SyncGroup
-from coterie.wire.frames import read_response_header, request_frame
+from coterie.broker.configs.broker_settings import Settings
+from coterie.protocol.apis import (
+    by_key,
+    create_topics,
+    find_coordinator,
+    heartbeat,
+    join_group,
+    offset_commit,
+    offset_fetch,
+)
+from coterie.protocol.apis import sync_group as sync_group_api
+from coterie.protocol.frames import read_response_header, request_frame
+from coterie.protocol.messages import (
+    CommitPartition,
+    Heartbeat,
+    JoinGroup,
+    OffsetCommit,
+    OffsetFetch,
+    Protocol,
+    SyncGroup,
+)
+from coterie.storage import DiskFiles
 
 CLIENTS = 100
 REBALANCES = 60

@@ -25,15 +25,15 @@ import pyarrow as pa
 from measured import Process, coterie_serve, write_results
 from pyspark.sql import SparkSession
 
-from coterie.log import DataDirectory, DiskFiles, Topic
-from coterie.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup
+from coterie.protocol.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup
+from coterie.protocol.offsets_topic import write_record
+from coterie.protocol.records import BatchRecord, build_batch
 from coterie.spark.decoding import decode
 from coterie.spark.group_log import GroupLogSource
 from coterie.spark.pipelines.groups import GroupsPipeline, Wanted
 from coterie.spark.pipelines.session import session
 from coterie.spark.schemas import TABLES
-from coterie.wire.offsets_topic import write_record
-from coterie.wire.records import BatchRecord, build_batch
+from coterie.storage import DataDirectory, DiskFiles, Topic
 
 MILLION = 1_000_000
 DISTINCT = 100_000

@@ -22,11 +22,11 @@ from typing import Any
 
 from measured import write_results
 
-from coterie.wire.arrow import ArrowReader
-from coterie.wire.batch import Compression, assign
-from coterie.wire.compression import Scratch
-from coterie.wire.fetched import FetchedBatches, FetchedRecords
-from coterie.wire.records import IS_COMPILED, BatchBuilder
+from coterie.protocol.arrow import ArrowReader
+from coterie.protocol.batch import Compression, assign
+from coterie.protocol.compression import Scratch
+from coterie.protocol.fetched import FetchedBatches, FetchedRecords
+from coterie.protocol.records import IS_COMPILED, BatchBuilder
 
 SIZES = {"100 B": 100, "1 KiB": 1024}
 BATCH_BYTES = 16 * 1024
@@ -125,7 +125,7 @@ def measure(megabytes: int) -> dict[str, dict[str, float]]:
 
 
 def in_a_process(megabytes: int, *, pure: bool) -> dict[str, dict[str, float]]:
-    """As the compiled one or as plain Python: which is decided when `coterie.wire.records` is imported."""
+    """As the compiled one or as plain Python: which is decided when `coterie.protocol.records` is imported."""
     command = [sys.executable, __file__, "--this-process", "--megabytes", str(megabytes)]
     environ = {**os.environ, "COTERIE_PURE": "1" if pure else "0"}
     answer = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, env=environ).stdout)

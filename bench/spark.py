@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.admin_types import NewTopic
-from coterie.client.producer import Producer
+from coterie.client.producer.producer import Producer
 from spark_connector import connector
 
 PARTITIONS = 8

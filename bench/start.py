@@ -20,8 +20,8 @@ from typing import Any
 
 from measured import Process, coterie_serve, write_results
 
-from coterie.apis import api_versions, find_coordinator
-from coterie.wire.frames import request_frame
+from coterie.protocol.apis import api_versions, find_coordinator
+from coterie.protocol.frames import request_frame
 
 AIM_S, AIM_MIB = 0.5, 100
 

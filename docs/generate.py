@@ -8,20 +8,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from cli_page import cli
-from coterie.apis.__main__ import page as apis
-from coterie.broker.ignored import IGNORED
-from coterie.broker.settings import SETTINGS, Part
-from coterie.broker.sources import ALIASES
-from coterie.broker.topic_configs import TOPIC_CONFIGS
+from coterie.broker.configs.broker_settings import SETTINGS, Part
+from coterie.broker.configs.ignored_settings import IGNORED
+from coterie.broker.configs.setting_names import ALIASES
+from coterie.broker.configs.topic_configs import TOPIC_CONFIGS
 from coterie.client.client_settings import TABLES, AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings
 from coterie.client.client_settings import Part as ClientPart
 from coterie.client.event_log import LINES
 from coterie.client.member import states as member_states
 from coterie.client.metrics import ADMIN_ROWS, CONSUMER_ROWS, PARTITION_ROWS, PRODUCER_ROWS
 from coterie.client.refused_settings import REFUSED
+from coterie.coordinator.classic.states import NEXT, Answer, Do, State
+from coterie.coordinator.classic.states import TABLES as STATE_TABLES
 from coterie.errors import ErrorCode
-from coterie.group.states import NEXT, Answer, Do, State
-from coterie.group.states import TABLES as STATE_TABLES
+from coterie.protocol.apis.__main__ import page as apis
 from coterie.settings.setting import Setting
 from coterie.spark.options import OPTIONS, Use
 from coterie.spark.schemas import TABLES as TABLES_OF_GROUPS
@@ -51,7 +51,7 @@ def states() -> str:
     lines = [
         "# States of a group",
         "",
-        "Made from `coterie.group.states` by `make docs`; the rules behind it are in [semantics.md](semantics.md).",
+        "Made from `coterie.coordinator.classic.states` by `make docs`; the rules are in [semantics.md](semantics.md).",
         "",
         "![Which state may follow which](states.svg)",
         "",
@@ -85,8 +85,8 @@ def _cell(what: Answer) -> str:
 
 ABOUT_SETTINGS = """# Settings
 
-Made from `coterie.broker.settings` by `make docs`. Names, types and defaults are those of Apache Kafka 4.3.1; ours \
-begin with `coterie.`.
+Made from `coterie.broker.configs.broker_settings` by `make docs`. Names, types and defaults are those of Apache Kafka \
+4.3.1; ours begin with `coterie.`.
 
 They are read from a properties file (`--config`), then from the environment, then from `--set name=value`; the later \
 one counts. A variable is named as Kafka's image names it, `KAFKA_NUM_PARTITIONS`, or `COTERIE_NUM_PARTITIONS`, which \

@@ -1,8 +1,8 @@
-"""The states of a group as a drawing: every arrow is a row of `coterie.group.states.NEXT`, only the places are ours."""
+"""The states of a group as a drawing. Every arrow is a row of NEXT in `coordinator/classic/states.py`."""
 
 from __future__ import annotations
 
-from coterie.group.states import NEXT, State
+from coterie.coordinator.classic.states import NEXT, State
 
 __all__ = ["state_picture"]
 

@@ -11,7 +11,10 @@ from collections import deque
 from typing import Any
 
 import coterie
-from coterie.apis import (
+from coterie.assignors import Topic
+from coterie.client.member import MemberSettings, Membership, effects, events
+from coterie.errors import ConnectionLostError, KafkaError, RequestTimedOutError
+from coterie.protocol.apis import (
     find_coordinator,
     heartbeat,
     join_group,
@@ -21,11 +24,8 @@ from coterie.apis import (
     offset_fetch,
     sync_group,
 )
-from coterie.assignors import Topic
-from coterie.client.member import MemberSettings, Membership, effects, events
-from coterie.errors import ConnectionLostError, KafkaError, RequestTimedOutError
-from coterie.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
-from coterie.wire.frames import read_response_header, request_frame
+from coterie.protocol.frames import read_response_header, request_frame
+from coterie.protocol.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
 
 BY_NAME = 9  # OffsetCommit and OffsetFetch 10 name topics by id
 API = {

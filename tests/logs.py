@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
-from coterie.log import (
+from coterie.protocol.batch import batches
+from coterie.protocol.buffer import Buffer
+from coterie.protocol.records import BatchRecord, build_batch, records
+from coterie.storage import (
     Compaction,
     File,
     Files,
@@ -18,9 +21,6 @@ from coterie.log import (
     remove_files,
     swap,
 )
-from coterie.wire.batch import batches
-from coterie.wire.buffer import Buffer
-from coterie.wire.records import BatchRecord, build_batch, records
 
 __all__ = ["SMALL", "FaultyFiles", "batch", "compact", "cut", "offsets_in", "read_all", "take_in", "values_in"]
 

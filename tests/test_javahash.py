@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.javahash import capacity_for, java_hash, map_order, spread
+from coterie.protocol.java_hash import capacity_for, java_hash, map_order, spread
 
 anything = st.text(st.characters(exclude_categories=()))
 """Lone surrogates too: Java has them."""

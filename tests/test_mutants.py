@@ -26,7 +26,8 @@ def test_at_least_thirty_break_rules_and_most_rules_have_one() -> None:
 def test_at_least_twenty_five_are_for_the_simulator_and_they_are_everywhere() -> None:
     files = [mutant.file for mutant in MUTANTS if mutant.rule == SIM]
     assert len(files) >= 25
-    assert {file.split("/")[0] for file in files} >= {"broker", "client", "coordinator", "group", "log"}
+    assert {file.split("/")[0] for file in files} >= {"broker", "client", "coordinator", "storage"}
+    assert {file.split("/")[1] for file in files} >= {"classic", "runtime"}
 
 
 def test_for_every_mutant_it_is_written_down_what_noticed_it() -> None:

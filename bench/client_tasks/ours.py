@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from client_tasks.task import Task, main
 
-from coterie.client.consumer import Consumer
-from coterie.client.producer import Producer
+from coterie.client.consumer.consumer import Consumer
+from coterie.client.producer.producer import Producer
 
 
 def produce(task: Task) -> int:

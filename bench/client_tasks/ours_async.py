@@ -7,8 +7,8 @@ from typing import Any
 import uvloop
 from client_tasks.task import Task, main
 
-from coterie.client.consumer import AsyncConsumer
-from coterie.client.producer import AsyncProducer
+from coterie.client.consumer.consumer import AsyncConsumer
+from coterie.client.producer.producer import AsyncProducer
 
 
 async def _produce(task: Task) -> int:

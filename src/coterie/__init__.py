@@ -37,21 +37,21 @@ if TYPE_CHECKING:
         checked,
     )
     from coterie.client.client_settings import AdminSettings, ConsumerSettings, ProducerSettings
-    from coterie.client.consumer import AsyncConsumer, ConcurrentUseError, Consumer
-    from coterie.client.consuming import WakeupError
-    from coterie.client.delivery import AsyncDelivery, Delivery, RecordMetadata
-    from coterie.client.fetch_errors import (
+    from coterie.client.consumer.consumer import AsyncConsumer, ConcurrentUseError, Consumer
+    from coterie.client.consumer.engine import WakeupError
+    from coterie.client.consumer.fetch_errors import (
         CorruptRecordError,
         LogTruncationError,
         NoOffsetForPartitionError,
         OffsetOutOfRangeError,
     )
-    from coterie.client.fetching import NotAssignedError
-    from coterie.client.listening import ConsumerRebalanceListener
+    from coterie.client.consumer.fetcher import NotAssignedError
+    from coterie.client.consumer.polled import Records
+    from coterie.client.consumer.rebalance_listener import ConsumerRebalanceListener
     from coterie.client.member.user_errors import AssignorError, ListenerError
-    from coterie.client.metadata import Node
-    from coterie.client.polled import Records
-    from coterie.client.producer import AsyncProducer, Producer
+    from coterie.client.network.metadata import Node
+    from coterie.client.producer.delivery import AsyncDelivery, Delivery, RecordMetadata
+    from coterie.client.producer.producer import AsyncProducer, Producer
     from coterie.client.types import (
         GroupMetadata,
         OffsetAndMetadata,
@@ -151,18 +151,18 @@ _NAMES_BY_MODULE = {
         "ConfigResource ConfigSource GroupDescription GroupListing ListedOffset LogDirectory MemberDescription "
         "MemberToRemove NewTopic PartitionDescription ResourceType TopicCreated TopicDescription TopicListing checked"
     ),
-    "coterie.client.consumer": "AsyncConsumer ConcurrentUseError Consumer",
-    "coterie.client.consuming": "WakeupError",
-    "coterie.client.delivery": "AsyncDelivery Delivery RecordMetadata",
-    "coterie.client.fetch_errors": (
+    "coterie.client.consumer.consumer": "AsyncConsumer ConcurrentUseError Consumer",
+    "coterie.client.consumer.engine": "WakeupError",
+    "coterie.client.producer.delivery": "AsyncDelivery Delivery RecordMetadata",
+    "coterie.client.consumer.fetch_errors": (
         "CorruptRecordError LogTruncationError NoOffsetForPartitionError OffsetOutOfRangeError"
     ),
-    "coterie.client.fetching": "NotAssignedError",
-    "coterie.client.listening": "ConsumerRebalanceListener",
+    "coterie.client.consumer.fetcher": "NotAssignedError",
+    "coterie.client.consumer.rebalance_listener": "ConsumerRebalanceListener",
     "coterie.client.member.user_errors": "AssignorError ListenerError",
-    "coterie.client.metadata": "Node",
-    "coterie.client.polled": "Records",
-    "coterie.client.producer": "AsyncProducer Producer",
+    "coterie.client.network.metadata": "Node",
+    "coterie.client.consumer.polled": "Records",
+    "coterie.client.producer.producer": "AsyncProducer Producer",
     "coterie.client.client_settings": "AdminSettings ConsumerSettings ProducerSettings",
     "coterie.client.types": "GroupMetadata OffsetAndMetadata OffsetAndTimestamp Record TopicPartition",
     "coterie.errors": (

@@ -172,7 +172,7 @@ class CoterieError(Exception):
 
 
 class IllegalTransitionError(CoterieError):
-    """A group was moved along an arrow that `coterie.group.states.NEXT` does not have: a defect of ours."""
+    """A group changed its state in a way that NEXT in `classic/states.py` does not allow: a defect of ours."""
 
 
 class MalformedError(CoterieError, ValueError):

@@ -18,8 +18,8 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_writer
 
-from coterie.apis import APIS, Api
-from coterie.apis.codec import codec
+from coterie.protocol.apis import APIS, Api
+from coterie.protocol.codec.codec import codec
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DIRECTIONS = ("Request", "Response")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from coterie.apis import join_group, offset_commit, sync_group
-from coterie.apis.codec import codec
-from coterie.messages import CommitPartition, JoinGroup, OffsetCommit, Protocol, SyncGroup, Token
+from coterie.protocol.apis import join_group, offset_commit, sync_group
+from coterie.protocol.codec.codec import codec
+from coterie.protocol.messages import CommitPartition, JoinGroup, OffsetCommit, Protocol, SyncGroup, Token
 
 __all__ = ["read_commit", "read_join", "read_sync"]
 

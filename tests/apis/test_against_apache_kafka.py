@@ -14,7 +14,8 @@ import pytest
 
 from apache_kafka import ApacheKafka, needs_apache_kafka
 from apis.oracle import our_codec, served
-from coterie.apis import (
+from coterie.errors import ErrorCode
+from coterie.protocol.apis import (
     APIS,
     Api,
     alter_configs,
@@ -46,8 +47,8 @@ from coterie.apis import (
     produce,
     sync_group,
 )
-from coterie.errors import ErrorCode
-from coterie.messages import (
+from coterie.protocol.frames import FrameCutter, read_response_header, request_frame
+from coterie.protocol.messages import (
     CommitPartition,
     DeleteGroup,
     DescribedGroup,
@@ -71,7 +72,6 @@ from coterie.messages import (
     SyncedGroup,
     SyncGroup,
 )
-from coterie.wire.frames import FrameCutter, read_response_header, request_frame
 
 pytestmark = [needs_apache_kafka, pytest.mark.real_time]
 TOPIC, GROUP = "orders", "a group"

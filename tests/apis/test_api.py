@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from apis.oracle import served
-from coterie.apis import APIS, FIRST_FLEXIBLE, Api, api_versions, by_key
 from coterie.errors import ErrorCode
+from coterie.protocol.apis import APIS, FIRST_FLEXIBLE, Api, api_versions, by_key
 
 KAFKA_4_3_1 = {
     "Produce": (0, 0, 13), "Fetch": (1, 4, 18), "ListOffsets": (2, 1, 11), "Metadata": (3, 0, 13),

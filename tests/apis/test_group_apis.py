@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apis.plain import read_commit
-from coterie.apis import (
+from coterie.errors import ErrorCode, MalformedError
+from coterie.protocol.apis import (
     delete_groups,
     describe_groups,
     join_group,
@@ -22,8 +23,8 @@ from coterie.apis import (
     sync_group,
     txn_offset_commit,
 )
-from coterie.errors import ErrorCode, MalformedError
-from coterie.messages import (
+from coterie.protocol.commit_rows import CommitRows, FetchedRows
+from coterie.protocol.messages import (
     CommitPartition,
     CommittedOffset,
     DeletedPartition,
@@ -51,7 +52,6 @@ from coterie.messages import (
     SyncedGroup,
     SyncGroup,
 )
-from coterie.wire.commit_rows import CommitRows, FetchedRows
 
 TOKEN = ("connection", 7)
 NONE, UNKNOWN_MEMBER_ID, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NOT_COORDINATOR

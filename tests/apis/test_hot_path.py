@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apis.plain import read_commit, read_join, read_sync
-from coterie.apis import heartbeat, join_group, offset_commit, offset_fetch, sync_group, txn_offset_commit
-from coterie.apis.codec import codec
 from coterie.errors import ErrorCode, MalformedError
-from coterie.messages import (
+from coterie.protocol.apis import heartbeat, join_group, offset_commit, offset_fetch, sync_group, txn_offset_commit
+from coterie.protocol.codec.codec import codec
+from coterie.protocol.messages import (
     CommitPartition,
     FetchedOffset,
     Heartbeat,

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apis.oracle import DIRECTIONS, kio_bytes, kio_message, our_codec, random_message, served
-from coterie.apis import APIS, Api, offset_commit
 from coterie.errors import MalformedError
+from coterie.protocol.apis import APIS, Api, offset_commit
 
 ABSURD = (
     struct.pack(">i", 2**31 - 1),  # an old length
@@ -96,7 +96,7 @@ def test_a_commit_of_two_thousand_million_topics_costs_nothing(version: int) -> 
 
 def test_a_text_longer_than_kafka_allows_is_malformed() -> None:
     """The compact form could say more than the old one's int16; Kafka's readers refuse it."""
-    from coterie.apis import heartbeat
+    from coterie.protocol.apis import heartbeat
 
     frame = b"\x81\x80\x02" + b"g" * 0x8000 + bytes(20)
     with pytest.raises(MalformedError, match="32767 are allowed"):
@@ -104,14 +104,14 @@ def test_a_text_longer_than_kafka_allows_is_malformed() -> None:
 
 
 def test_null_where_a_version_has_none_is_malformed() -> None:
-    from coterie.apis import create_topics
+    from coterie.protocol.apis import create_topics
 
     with pytest.raises(MalformedError, match="topics at byte 0 is null, which version 5 does not allow"):
         create_topics.read_request(b"\0", 0, 5)
 
 
 def test_text_that_is_no_utf8_is_read_as_java_reads_it() -> None:
-    from coterie.apis import describe_groups
+    from coterie.protocol.apis import describe_groups
 
     (word,) = describe_groups.read_request(b"\0\0\0\1\0\2a\xff", 0, 0, None)
     assert word.group_id == "a\N{REPLACEMENT CHARACTER}"
@@ -119,7 +119,7 @@ def test_text_that_is_no_utf8_is_read_as_java_reads_it() -> None:
 
 def test_text_that_is_no_utf8_and_could_not_be_said_back_is_malformed() -> None:
     """Each bad byte would become three."""
-    from coterie.apis import describe_groups
+    from coterie.protocol.apis import describe_groups
 
     with pytest.raises(MalformedError, match="20000 bytes that is not UTF-8"):
         describe_groups.read_request(b"\0\0\0\1" + (20_000).to_bytes(2, "big") + b"\xff" * 20_000, 0, 0, None)
@@ -127,7 +127,7 @@ def test_text_that_is_no_utf8_and_could_not_be_said_back_is_malformed() -> None:
 
 def test_unknown_tagged_fields_are_stepped_over() -> None:
     """Rule C7."""
-    from coterie.apis import heartbeat
+    from coterie.protocol.apis import heartbeat
 
     known = b"\2g\0\0\0\1\2m\0"
     plain = heartbeat.read_request(known + b"\0", 0, 4, None)

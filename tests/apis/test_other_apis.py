@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from coterie.apis import delete_topics, fetch, find_coordinator, metadata, produce
 from coterie.errors import ErrorCode
+from coterie.protocol.apis import delete_topics, fetch, find_coordinator, metadata, produce
 
 ID = UUID(int=1)
 
@@ -104,6 +104,6 @@ def test_what_a_version_cannot_say_is_our_mistake_not_the_clients() -> None:
 
 
 def test_a_code_of_a_newer_broker_is_an_unknown_error() -> None:
-    from coterie.apis import heartbeat
+    from coterie.protocol.apis import heartbeat
 
     assert heartbeat.read_response(b"\x7f\xff", 0, 0) is ErrorCode.UNKNOWN_SERVER_ERROR

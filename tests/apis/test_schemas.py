@@ -26,9 +26,9 @@ from apis.oracle import (
     random_message,
     served,
 )
-from coterie.apis import APIS, Api
-from coterie.apis.members import Member, is_records, members, number_format
 from coterie.errors import ErrorCode
+from coterie.protocol.apis import APIS, Api
+from coterie.protocol.codec.message_fields import Member, is_records, members, number_format
 
 OURS = {
     # kio's name, ours. Times are written `..._ms` here; everything else is called the same.

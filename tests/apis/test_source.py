@@ -12,15 +12,17 @@ from uuid import UUID
 import pytest
 
 from apis.oracle import every_message, our_message
-from coterie.apis import Api, by_key, fetch, metadata, reading, writing
-from coterie.apis.__main__ import main, page, sources
-from coterie.apis.codec import encoding_of
-from coterie.apis.fields import Int8, Int32, wire
-from coterie.apis.reading import message_reader, reader_source
-from coterie.apis.source import Source
-from coterie.apis.writing import message_writer, writer_source
 from coterie.errors import ErrorCode, MalformedError
-from coterie.wire.encoding import COMPACT, OLD, Encoding
+from coterie.protocol.apis import Api, by_key, fetch, metadata
+from coterie.protocol.apis.__main__ import main, page, sources
+from coterie.protocol.codec import reader_source as reading
+from coterie.protocol.codec import writer_source as writing
+from coterie.protocol.codec.codec import encoding_of
+from coterie.protocol.codec.fields import Int8, Int32, wire
+from coterie.protocol.codec.python_source import Source
+from coterie.protocol.codec.reader_source import message_reader, reader_source
+from coterie.protocol.codec.writer_source import message_writer, writer_source
+from coterie.protocol.encoding import COMPACT, OLD, Encoding
 
 ENCODINGS = [pytest.param(OLD, id="old"), pytest.param(COMPACT, id="compact")]
 

@@ -14,8 +14,8 @@ from assignors.random_cases import holding
 from coterie.assignors import Assignment, Member, assignor
 from coterie.assignors.cases import Case, read_case
 from coterie.assignors.compare import owned_in, run
-from coterie.wire.subscription import Assignment as WireAssignment
-from coterie.wire.subscription import read_assignment, read_subscription, write_assignment
+from coterie.protocol.subscription import Assignment as WireAssignment
+from coterie.protocol.subscription import read_assignment, read_subscription, write_assignment
 
 NAMES = ("range", "roundrobin", "sticky", "cooperative-sticky")
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker.driver import Client, World
-from coterie.apis import metadata
-from coterie.coordinator import partition_of
+from coterie.coordinator.runtime import partition_of
 from coterie.errors import CoterieError
-from coterie.log import Files
-from coterie.wire.offsets_topic import OFFSETS_TOPIC
+from coterie.protocol.apis import metadata
+from coterie.protocol.offsets_topic import OFFSETS_TOPIC
+from coterie.storage import Files
 
 __all__ = ["Three", "elsewhere", "ready"]
 

@@ -8,14 +8,14 @@ from typing import Any
 from uuid import UUID
 
 from broker.speaker import Speaker
+from coterie.broker.broker_effects import Close, Do, Effect, Flush, Send, Toil, Work
+from coterie.broker.broker_facts import ConnectionDropped, Trouble
 from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
-from coterie.broker.effects import Close, Do, Effect, Flush, Send, Toil, Work
-from coterie.broker.facts import ConnectionDropped, Trouble
+from coterie.broker.configs.broker_settings import Settings
 from coterie.broker.node import Node
-from coterie.broker.settings import Settings
 from coterie.facts import Fact, Mistake
-from coterie.log import Files, MemoryFiles
+from coterie.storage import Files, MemoryFiles
 
 __all__ = ["Client", "World"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.driver import Client, World
-from coterie.log import MemoryFiles
+from coterie.storage import MemoryFiles
 
 __all__ = ["ready"]
 

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 from broker.driver import Client, World
-from coterie.log import Files, LogConfig, PartitionLog
-from coterie.wire.records import BatchRecord, build_batch
+from coterie.protocol.records import BatchRecord, build_batch
+from coterie.storage import Files, LogConfig, PartitionLog
 
 __all__ = ["EAGER", "QUICK", "KeyedTopic"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coterie.log import File, MemoryFiles, Sync
-from coterie.log.files import parent_of
-from coterie.wire.buffer import Buffer
+from coterie.protocol.buffer import Buffer
+from coterie.storage import File, MemoryFiles, Sync
+from coterie.storage.files import parent_of
 
 __all__ = ["LossyFiles", "PowerCut"]
 

@@ -9,7 +9,8 @@ from types import ModuleType
 from typing import Any, cast
 from uuid import UUID
 
-from coterie.apis import (
+from coterie.errors import ErrorCode
+from coterie.protocol.apis import (
     create_topics,
     delete_topics,
     fetch,
@@ -22,10 +23,11 @@ from coterie.apis import (
     produce,
     sync_group,
 )
-from coterie.apis.fetch import FetchedPartition
-from coterie.apis.produce import ProducedPartition
-from coterie.errors import ErrorCode
-from coterie.messages import (
+from coterie.protocol.apis.fetch import FetchedPartition
+from coterie.protocol.apis.produce import ProducedPartition
+from coterie.protocol.batch import batches
+from coterie.protocol.frames import read_response_header, request_frame
+from coterie.protocol.messages import (
     CommitPartition,
     Heartbeat,
     JoinedGroup,
@@ -36,8 +38,6 @@ from coterie.messages import (
     SyncedGroup,
     SyncGroup,
 )
-from coterie.wire.batch import batches
-from coterie.wire.frames import read_response_header, request_frame
 from logs import batch, values_in
 
 __all__ = [

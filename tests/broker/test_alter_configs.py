@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.kafka_record import NOT_ALTERED_HERE, OTHER_ALTERATIONS, RECORD
-from coterie.apis import alter_configs, incremental_alter_configs
-from coterie.apis.values import ResourceType
-from coterie.broker.alter_configs import alter, alter_all, incremental_alter, incremental_alter_all, tidy
-from coterie.broker.refusals import Refusal
-from coterie.broker.settings import Settings
-from coterie.broker.topic_configs import TOPIC_CONFIGS
+from coterie.broker.configs.alter_configs import alter, alter_all, incremental_alter, incremental_alter_all, tidy
+from coterie.broker.configs.broker_settings import Settings
+from coterie.broker.configs.topic_configs import TOPIC_CONFIGS
+from coterie.broker.handlers.refusals import Refusal
 from coterie.errors import ErrorCode
+from coterie.protocol.api_values import ResourceType
+from coterie.protocol.apis import alter_configs, incremental_alter_configs
 
 DEFAULTS = Settings()
 

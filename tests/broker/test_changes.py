@@ -6,7 +6,10 @@ import pytest
 
 from broker.driver import Client, World
 from broker.test_topics import described
-from coterie.apis import (
+from coterie.broker.maintenance.directory_changes import Changes, Step
+from coterie.errors import ErrorCode
+from coterie.protocol.api_values import ResourceType
+from coterie.protocol.apis import (
     alter_configs,
     api_versions,
     create_partitions,
@@ -16,10 +19,7 @@ from coterie.apis import (
     init_producer_id,
     metadata,
 )
-from coterie.apis.values import ResourceType
-from coterie.broker.changes import Changes, Step
-from coterie.errors import ErrorCode
-from coterie.log import Change
+from coterie.storage import Change
 from logs import FaultyFiles
 
 VERSIONS = api_versions.Request(client_software_name="tester", client_software_version="1")

@@ -10,14 +10,14 @@ import pytest
 
 from broker.driver import World
 from broker.keyed_topic import EAGER, QUICK, KeyedTopic
-from coterie.broker import flushing
-from coterie.broker.cleaning import CleanDue
+from coterie.broker.maintenance import flushing
+from coterie.broker.maintenance.log_cleaner import CleanDue
 from coterie.errors import ErrorCode
-from coterie.log import DamageError, MemoryFiles
-from coterie.log.files import read_file
-from coterie.log.journal import JOURNAL_FILE
-from coterie.wire.offsets_topic import OFFSETS_TOPIC
-from coterie.wire.records import BatchRecord, build_batch
+from coterie.protocol.offsets_topic import OFFSETS_TOPIC
+from coterie.protocol.records import BatchRecord, build_batch
+from coterie.storage import DamageError, MemoryFiles
+from coterie.storage.files import read_file
+from coterie.storage.journal import JOURNAL_FILE
 from logs import read_all
 
 CHECKPOINT = "cleaner-offset-checkpoint"

@@ -9,11 +9,11 @@ import pytest
 
 from broker.driver import World
 from broker.keyed_topic import EAGER, KeyedTopic
-from coterie.broker.effects import Toil, ToilEnded
-from coterie.broker.upkeep import check_retention
+from coterie.broker.broker_effects import Toil, ToilEnded
+from coterie.broker.maintenance.periodic import check_retention
 from coterie.errors import ErrorCode
-from coterie.log import MemoryFiles
-from coterie.wire.records import BatchRecord, build_batch
+from coterie.protocol.records import BatchRecord, build_batch
+from coterie.storage import MemoryFiles
 from logs import FaultyFiles, cut
 
 

@@ -12,12 +12,12 @@ import pytest
 from broker.driver import World
 from broker.peer import Peer, Serving
 from coterie import Broker
-from coterie.apis import heartbeat, list_offsets
-from coterie.broker import clock
-from coterie.broker.clock import AWAY_MS, Clock
+from coterie.broker.io import clock
+from coterie.broker.io.clock import AWAY_MS, Clock
 from coterie.errors import ErrorCode
 from coterie.facts import ClockSet, Fact, GroupCreated
-from coterie.messages import Heartbeat, JoinedGroup
+from coterie.protocol.apis import heartbeat, list_offsets
+from coterie.protocol.messages import Heartbeat, JoinedGroup
 
 HOUR = 3_600_000
 DEADLINE_S = 60

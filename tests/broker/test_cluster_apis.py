@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.driver import Client, World
-from coterie.apis import (
+from coterie.errors import ErrorCode
+from coterie.protocol.apis import (
     api_versions,
     describe_cluster,
     describe_log_dirs,
@@ -13,7 +14,6 @@ from coterie.apis import (
     init_producer_id,
     list_partition_reassignments,
 )
-from coterie.errors import ErrorCode
 
 
 @pytest.fixture

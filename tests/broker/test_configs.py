@@ -9,13 +9,13 @@ import pytest
 from apache_kafka import ApacheKafka, needs_apache_kafka
 from broker.kafka_record import ONE_REPLICA, OTHER_ANSWERS_ABOUT, OTHER_ROWS, RECORD
 from broker.record_configs import answers
-from coterie.apis import describe_configs
-from coterie.apis.describe_configs import Resource
-from coterie.apis.values import ResourceType
-from coterie.broker.configs import describe
-from coterie.broker.settings import SETTINGS, Settings
-from coterie.broker.topic_configs import TOPIC_CONFIGS
+from coterie.broker.configs.broker_settings import SETTINGS, Settings
+from coterie.broker.configs.describe_configs import describe
+from coterie.broker.configs.topic_configs import TOPIC_CONFIGS
 from coterie.errors import ErrorCode
+from coterie.protocol.api_values import ResourceType
+from coterie.protocol.apis import describe_configs
+from coterie.protocol.apis.describe_configs import Resource
 from raw_kafka import RawConnection
 
 DEFAULTS = Settings()

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from broker.driver import Client, World
 from broker.lossy import LossyFiles, PowerCut
 from broker.speaker import list_request
-from coterie.apis import delete_records, describe_groups, list_offsets
-from coterie.broker import flushing
-from coterie.broker.cleaning import CleanDue
-from coterie.broker.upkeep import checkpoint
+from coterie.broker.maintenance import flushing
+from coterie.broker.maintenance.log_cleaner import CleanDue
+from coterie.broker.maintenance.periodic import checkpoint
 from coterie.errors import ErrorCode
-from coterie.log import LogConfig
-from coterie.log.journal import JOURNAL_FILE
-from coterie.messages import DescribeGroup, JoinedGroup
-from coterie.wire.offsets_topic import OFFSETS_TOPIC
+from coterie.protocol.apis import delete_records, describe_groups, list_offsets
+from coterie.protocol.messages import DescribeGroup, JoinedGroup
+from coterie.protocol.offsets_topic import OFFSETS_TOPIC
+from coterie.storage import LogConfig
+from coterie.storage.journal import JOURNAL_FILE
 
 SMALL_SEGMENTS = 700
 SMALL = LogConfig(segment_bytes=SMALL_SEGMENTS, index_interval_bytes=100)

@@ -13,9 +13,9 @@ import pytest
 
 from broker.peer import Peer
 from coterie import Broker
-from coterie.apis import api_versions
-from coterie.broker.facts import ConnectionDropped, FactsLeftOut
+from coterie.broker.broker_facts import ConnectionDropped, FactsLeftOut
 from coterie.facts import Fact
+from coterie.protocol.apis import api_versions
 from soak.crowd import crowd, raise_file_limit
 from soak.watch import LEAST_WATCHED, VERSIONS
 

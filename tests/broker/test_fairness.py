@@ -12,17 +12,17 @@ from uuid import UUID
 import pytest
 
 from broker.speaker import Speaker
-from coterie.apis import api_versions, fetch, heartbeat
-from coterie.broker.clock import wall_ms
 from coterie.broker.cluster import Cluster
-from coterie.broker.server import Server
-from coterie.broker.settings import Settings
-from coterie.broker.sockets import Link
-from coterie.broker.turns import FRAMES, READ_BYTES, SPARE
+from coterie.broker.configs.broker_settings import Settings
+from coterie.broker.io.clock import wall_ms
+from coterie.broker.io.scheduling import FRAMES, READ_BYTES, SPARE
+from coterie.broker.io.server import Server
+from coterie.broker.io.sockets import Link
+from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.facts import Fact
-from coterie.group.wall_clock import WallClock
-from coterie.log import MemoryFiles
-from coterie.messages import Heartbeat
+from coterie.protocol.apis import api_versions, fetch, heartbeat
+from coterie.protocol.messages import Heartbeat
+from coterie.storage import MemoryFiles
 from soak.watch import VERSIONS
 
 MANY = 10_000

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from broker.driver import Client, World
 from broker.speaker import list_request
-from coterie.apis import delete_records, list_offsets
-from coterie.broker.upkeep import checkpoint
+from coterie.broker.maintenance.periodic import checkpoint
 from coterie.errors import ErrorCode
-from coterie.log import File, MemoryFiles, Sync
-from coterie.wire.buffer import Buffer
+from coterie.protocol.apis import delete_records, list_offsets
+from coterie.protocol.buffer import Buffer
+from coterie.storage import File, MemoryFiles, Sync
 
 TOPICS = ("a", "b")
 COMER = "comes"

@@ -8,8 +8,8 @@ import pytest
 
 from broker.driver import Client, World
 from broker.speaker import fetch_request
-from coterie.apis import fetch
 from coterie.errors import ErrorCode
+from coterie.protocol.apis import fetch
 from logs import batch, offsets_in
 
 

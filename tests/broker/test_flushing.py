@@ -7,9 +7,9 @@ import pytest
 from broker.driver import Client, World
 from broker.held_disk import ready
 from broker.speaker import produce_request
-from coterie.apis import delete_records, delete_topics, init_producer_id, leave_group, metadata, produce
 from coterie.errors import ErrorCode
-from coterie.messages import LeaveGroup, LeavingMember
+from coterie.protocol.apis import delete_records, delete_topics, init_producer_id, leave_group, metadata, produce
+from coterie.protocol.messages import LeaveGroup, LeavingMember
 from logs import FaultyFiles
 
 # --- when -------------------------------------------------------------------------------------------------------------

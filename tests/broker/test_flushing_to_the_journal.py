@@ -6,10 +6,10 @@ import pytest
 
 from broker.driver import Client, World
 from broker.held_disk import ready
-from coterie.broker import flushing
-from coterie.broker.upkeep import checkpoint
+from coterie.broker.maintenance import flushing
+from coterie.broker.maintenance.periodic import checkpoint
 from coterie.errors import ErrorCode
-from coterie.log.journal import JOURNAL_FILE
+from coterie.storage.journal import JOURNAL_FILE
 from logs import FaultyFiles
 
 MANY = [f"g{number}" for number in range(8)]

@@ -8,7 +8,8 @@ import pytest
 
 from broker.driver import Client, World
 from broker.speaker import commit_request
-from coterie.apis import (
+from coterie.errors import ErrorCode
+from coterie.protocol.apis import (
     delete_groups,
     describe_groups,
     leave_group,
@@ -17,8 +18,7 @@ from coterie.apis import (
     offset_delete,
     offset_fetch,
 )
-from coterie.errors import ErrorCode
-from coterie.messages import (
+from coterie.protocol.messages import (
     DeleteGroup,
     DescribeGroup,
     LeaveGroup,

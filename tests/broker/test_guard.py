@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from coterie.apis import by_key, heartbeat
+from coterie.broker.broker_facts import ConnectionDropped, FactsLeftOut, Trouble
 from coterie.broker.calls import WAITING_BYTES, Call, Connection, Route
-from coterie.broker.facts import ConnectionDropped, FactsLeftOut, Trouble
-from coterie.broker.guard import LITTLE, SPARE_FILES, Guard, silence_of
-from coterie.broker.quiet import MOST, PERIOD_MS, Quiet
-from coterie.broker.settings import Settings, SettingsError
-from coterie.broker.turns import BUSY_MS, FRAMES, LARGE, SPARE, Turns
+from coterie.broker.configs.broker_settings import Settings, SettingsError
+from coterie.broker.connection_limits import LITTLE, SPARE_FILES, Guard, silence_of
+from coterie.broker.io.log_rate_limit import MOST, PERIOD_MS, Quiet
+from coterie.broker.io.scheduling import BUSY_MS, FRAMES, LARGE, SPARE, Turns
 from coterie.facts import GroupDied
+from coterie.protocol.apis import by_key, heartbeat
 
 MIB = 1 << 20
 ROUTE = Route(by_key[heartbeat.API.key], heartbeat, print)

@@ -6,7 +6,9 @@ import pytest
 
 from broker.driver import Client, World
 from broker.speaker import list_request
-from coterie.apis import (
+from coterie.broker.handlers import group_apis as groups
+from coterie.errors import ErrorCode
+from coterie.protocol.apis import (
     create_topics,
     describe_configs,
     describe_groups,
@@ -16,14 +18,12 @@ from coterie.apis import (
     offset_fetch,
     produce,
 )
-from coterie.apis.reading import MAX_ENTRIES
-from coterie.broker import groups
-from coterie.errors import ErrorCode
-from coterie.messages import CommitPartition, DescribeGroup, OffsetCommit, OffsetFetch
-from coterie.wire.batch import Compression, pack_header, parse_header
-from coterie.wire.encoding import MAX_TAGS
-from coterie.wire.frames import request_frame
-from coterie.wire.records import BatchRecord, build_batch
+from coterie.protocol.batch import Compression, pack_header, parse_header
+from coterie.protocol.codec.reader_source import MAX_ENTRIES
+from coterie.protocol.encoding import MAX_TAGS
+from coterie.protocol.frames import request_frame
+from coterie.protocol.messages import CommitPartition, DescribeGroup, OffsetCommit, OffsetFetch
+from coterie.protocol.records import BatchRecord, build_batch
 from logs import batch
 from soak.batches import bomb
 

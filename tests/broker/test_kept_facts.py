@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from broker.driver import World
-from coterie.apis import metadata
-from coterie.broker.kept_facts import WRITE_EVERY_MS
-from coterie.broker.settings import Settings
+from coterie.broker.configs.broker_settings import Settings
+from coterie.broker.maintenance.facts_topic import WRITE_EVERY_MS
 from coterie.errors import ErrorCode
 from coterie.facts import Fact, GroupDied, GroupLoaded, OffsetsStored, RebalanceStarted
 from coterie.ledger import fold, read_fact
 from coterie.ledger.written_facts import FACTS_TOPIC
-from coterie.log import MemoryFiles
-from coterie.wire.batch import batches
-from coterie.wire.records import records
+from coterie.protocol.apis import metadata
+from coterie.protocol.batch import batches
+from coterie.protocol.records import records
+from coterie.storage import MemoryFiles
 from logs import FaultyFiles
 
 

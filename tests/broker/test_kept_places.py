@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.broker.kept_places import read_places, write_places
+from coterie.broker.maintenance.leaders_file import read_places, write_places
 from coterie.broker.placement import Partition, Place, default_place
-from coterie.log import MemoryFiles, Topic
-from coterie.log.errors import DamagedFileError
-from coterie.log.files import replace_file
-from coterie.log.own_files import LEADERS
+from coterie.storage import MemoryFiles, Topic
+from coterie.storage.files import replace_file
+from coterie.storage.log_errors import DamagedFileError
+from coterie.storage.own_files import LEADERS
 
 TOPIC = Topic("t", UUID(int=5), 3)
 

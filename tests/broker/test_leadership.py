@@ -6,19 +6,19 @@ import pytest
 
 from broker.cluster_world import Three, ready
 from broker.speaker import list_request
-from coterie.apis import (
+from coterie.broker.broker_facts import LeadersChanged
+from coterie.broker.placement import home_of
+from coterie.errors import ErrorCode
+from coterie.protocol.apis import (
     create_topics,
     describe_topic_partitions,
     init_producer_id,
     list_offsets,
     offset_for_leader_epoch,
 )
-from coterie.broker.facts import LeadersChanged
-from coterie.broker.placement import home_of
-from coterie.errors import ErrorCode
-from coterie.log.errors import DamagedFileError
-from coterie.log.files import read_file
-from coterie.wire.batch import batches
+from coterie.protocol.batch import batches
+from coterie.storage.files import read_file
+from coterie.storage.log_errors import DamagedFileError
 from logs import FaultyFiles
 
 NONE, NOT_COORDINATOR, LOADING = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -7,14 +7,11 @@ from typing import Any
 import pytest
 
 from broker.cluster_world import Three, elsewhere, ready
-from coterie.apis import (
-    describe_groups,
-    list_groups,
-)
 from coterie.errors import ErrorCode
 from coterie.facts import GroupLoaded, MemberExpired
-from coterie.messages import DescribeGroup, ListGroups
-from coterie.wire.offsets_topic import OFFSETS_TOPIC
+from coterie.protocol.apis import describe_groups, list_groups
+from coterie.protocol.messages import DescribeGroup, ListGroups
+from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from logs import FaultyFiles
 
 NONE, NOT_COORDINATOR, LOADING = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -14,10 +14,10 @@ import pytest
 
 from broker.peer import Peer
 from coterie import Broker
-from coterie.apis import produce
-from coterie.broker.fetch import Parked
-from coterie.broker.sockets import Link
-from coterie.wire.frames import FrameCutter
+from coterie.broker.handlers.fetch import Parked
+from coterie.broker.io.sockets import Link
+from coterie.protocol.apis import produce
+from coterie.protocol.frames import FrameCutter
 
 pytestmark = pytest.mark.real_time
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.broker.listeners import Endpoint
-from coterie.broker.settings import Settings
+from coterie.broker.configs.broker_settings import Settings
+from coterie.broker.configs.listeners import Endpoint
 from coterie.settings.setting import SettingsError
 
 IMAGE = {

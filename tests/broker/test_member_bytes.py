@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker.driver import Client, World
-from coterie.coordinator import partition_of
+from coterie.coordinator.classic.member_bytes import count_held
+from coterie.coordinator.runtime import partition_of
 from coterie.errors import ErrorCode
 from coterie.facts import MemberTurnedAway
-from coterie.group.member_bytes import count_held
 
 FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
 MIB = 1 << 20

@@ -11,15 +11,15 @@ import pytest
 import coterie
 from broker.driver import World
 from broker.peer import Peer
-from coterie.apis import create_topics, heartbeat, join_group
-from coterie.broker.effects import Close
+from coterie.broker.broker_effects import Close
+from coterie.coordinator.classic.effects import Effects, OffsetsWritten, Tell
+from coterie.coordinator.offsets.offset_commit import offsets_written
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Fact, Mistake
-from coterie.group.effects import Effects, OffsetsWritten, Tell
-from coterie.group.offset_commit import offsets_written
-from coterie.messages import Heartbeat, JoinGroup, Protocol
+from coterie.protocol.apis import create_topics, heartbeat, join_group
+from coterie.protocol.frames import request_frame
+from coterie.protocol.messages import Heartbeat, JoinGroup, Protocol
 from coterie.stories import Story
-from coterie.wire.frames import request_frame
 
 
 def test_a_client_with_a_name_that_leaves_no_room_for_an_id_joins_and_harms_nobody() -> None:
@@ -58,7 +58,7 @@ def test_one_write_whose_end_fails_does_not_cost_the_others_their_answers() -> N
     unlucky = story.member("unlucky").commits({"t:0": 1}, gen=-1)
     lucky = story.member("lucky").commits({"t:0": 2}, gen=-1)
     story.world.end_write()
-    with patch.dict("coterie.group.RULES", {OffsetsWritten: _fails_once(offsets_written)}):
+    with patch.dict("coterie.coordinator.classic.RULES", {OffsetsWritten: _fails_once(offsets_written)}):
         story.end_writes()
     assert (unlucky.answer, lucky.answer.errors) == (None, [ErrorCode.NONE])
     assert story.told(Mistake).group_id == "g"

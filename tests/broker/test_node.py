@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from broker.driver import World
-from coterie.apis import api_versions, heartbeat, leave_group, metadata
-from coterie.broker.effects import Close, Send
+from coterie.broker.broker_effects import Close, Send
+from coterie.coordinator.classic.effects import Tell
 from coterie.errors import ErrorCode
 from coterie.facts import Mistake
-from coterie.group.effects import Tell
-from coterie.messages import Heartbeat, LeaveGroup, LeavingMember
-from coterie.wire.frames import request_frame
+from coterie.protocol.apis import api_versions, heartbeat, leave_group, metadata
+from coterie.protocol.frames import request_frame
+from coterie.protocol.messages import Heartbeat, LeaveGroup, LeavingMember
 
 VERSIONS = api_versions.Request(client_software_name="tester", client_software_version="1")
 

@@ -10,7 +10,9 @@ import pytest
 from broker.cluster_world import Three
 from broker.driver import Client
 from broker.speaker import commit_request, fetch_request, join_request, list_request, produce_request
-from coterie.apis import (
+from coterie.errors import CoterieError, ErrorCode
+from coterie.protocol.api_values import ResourceType
+from coterie.protocol.apis import (
     create_partitions,
     create_topics,
     delete_groups,
@@ -33,9 +35,7 @@ from coterie.apis import (
     produce,
     sync_group,
 )
-from coterie.apis.values import ResourceType
-from coterie.errors import CoterieError, ErrorCode
-from coterie.messages import (
+from coterie.protocol.messages import (
     DeleteGroup,
     DescribeGroup,
     Heartbeat,

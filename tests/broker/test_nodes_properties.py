@@ -16,7 +16,7 @@ from broker.cluster_world import Three
 from broker.driver import Client
 from broker.lossy import LossyFiles
 from coterie.errors import ErrorCode
-from coterie.log import File, Sync
+from coterie.storage import File, Sync
 
 PARTITIONS = 4
 GROUPS = ("g", "h", "i")

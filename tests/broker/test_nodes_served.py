@@ -12,10 +12,10 @@ import pytest
 
 from broker.peer import Peer, Serving
 from coterie import Broker
-from coterie.apis import metadata
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Fact, Mistake
-from coterie.log import Change, DiskFiles, FlushTarget
+from coterie.protocol.apis import metadata
+from coterie.storage import Change, DiskFiles, FlushTarget
 
 pytestmark = pytest.mark.real_time
 

@@ -6,8 +6,8 @@ import pytest
 
 from broker.driver import Client, World
 from broker.speaker import list_request
-from coterie.apis import delete_records, list_offsets, offset_for_leader_epoch
 from coterie.errors import ErrorCode
+from coterie.protocol.apis import delete_records, list_offsets, offset_for_leader_epoch
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import pytest
 
 from broker.driver import Client, World
 from broker.speaker import produce_request
-from coterie.apis import produce
 from coterie.errors import ErrorCode
-from coterie.log import LogConfig
-from coterie.wire.batch import TimestampType
+from coterie.protocol.apis import produce
+from coterie.protocol.batch import TimestampType
+from coterie.storage import LogConfig
 from logs import batch, values_in
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.broker.producer_ids import BLOCK, ProducerIds
-from coterie.log import MemoryFiles
-from coterie.log.errors import DamagedFileError
-from coterie.log.files import read_file, replace_file
-from coterie.log.own_files import PRODUCER_IDS
+from coterie.broker.maintenance.producer_ids import BLOCK, ProducerIds
+from coterie.storage import MemoryFiles
+from coterie.storage.files import read_file, replace_file
+from coterie.storage.log_errors import DamagedFileError
+from coterie.storage.own_files import PRODUCER_IDS
 
 
 def taken(files: MemoryFiles, highest_seen: int = -1) -> int:

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.driver import Client, World
-from coterie.apis import heartbeat
+from coterie.broker.broker_effects import Send
 from coterie.broker.calls import Connection
-from coterie.broker.effects import Send
-from coterie.broker.quick_heartbeat import HEARTBEAT, QuickHeartbeat
+from coterie.broker.handlers.quick_heartbeat import HEARTBEAT, QuickHeartbeat
 from coterie.errors import ErrorCode
-from coterie.messages import Heartbeat
-from coterie.wire.frames import request_frame
+from coterie.protocol.apis import heartbeat
+from coterie.protocol.frames import request_frame
+from coterie.protocol.messages import Heartbeat
 
 GROUPS = ("stable", "preparing", "empty", "absent", "")
 

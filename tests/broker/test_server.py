@@ -16,13 +16,13 @@ import pytest
 
 from broker.peer import Peer, Serving
 from coterie import Broker
-from coterie.apis import api_versions, describe_cluster, heartbeat, join_group, offset_fetch
-from coterie.broker.facts import ConnectionDropped, Trouble
-from coterie.broker.server import Server
+from coterie.broker.broker_facts import ConnectionDropped, Trouble
+from coterie.broker.io.server import Server
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Fact
-from coterie.messages import Heartbeat, OffsetFetch
-from coterie.wire.frames import request_frame
+from coterie.protocol.apis import api_versions, describe_cluster, heartbeat, join_group, offset_fetch
+from coterie.protocol.frames import request_frame
+from coterie.protocol.messages import Heartbeat, OffsetFetch
 
 pytestmark = pytest.mark.real_time
 

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.kafka_record import OTHER_BOUNDS, OTHER_DEFAULTS, RECORD
-from coterie.broker.ignored import IGNORED
-from coterie.broker.settings import SETTINGS, Settings
-from coterie.broker.sources import ALIASES
-from coterie.coordinator import CoordinatorSettings
-from coterie.group import GroupSettings
-from coterie.log import LogConfig
+from coterie.broker.configs.broker_settings import SETTINGS, Settings
+from coterie.broker.configs.ignored_settings import IGNORED
+from coterie.broker.configs.setting_names import ALIASES
+from coterie.coordinator.classic import GroupSettings
+from coterie.coordinator.runtime import CoordinatorSettings
+from coterie.protocol.batch import TimestampType
 from coterie.settings.kinds import Number, Ratio, Word, Words, text_of
 from coterie.settings.setting import SettingsError
 from coterie.settings.sources import matching
-from coterie.wire.batch import TimestampType
+from coterie.storage import LogConfig
 
 KAFKA: dict[str, list[str | None]] = RECORD["definitions"]["broker"]
 CODES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "SHORT": 4, "LONG": 5, "DOUBLE": 6, "LIST": 7}

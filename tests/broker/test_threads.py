@@ -13,7 +13,10 @@ import pytest
 from broker.peer import Peer
 from broker.speaker import list_request
 from coterie import Broker
-from coterie.apis import (
+from coterie.errors import ErrorCode
+from coterie.facts import Fact, Mistake
+from coterie.protocol.api_values import ResourceType
+from coterie.protocol.apis import (
     alter_configs,
     create_partitions,
     delete_groups,
@@ -26,11 +29,8 @@ from coterie.apis import (
     metadata,
     offset_delete,
 )
-from coterie.apis.values import ResourceType
-from coterie.errors import ErrorCode
-from coterie.facts import Fact, Mistake
-from coterie.log import DiskFiles, File
-from coterie.messages import DeleteGroup, LeaveGroup, LeavingMember, OffsetDelete
+from coterie.protocol.messages import DeleteGroup, LeaveGroup, LeavingMember, OffsetDelete
+from coterie.storage import DiskFiles, File
 
 pytestmark = pytest.mark.real_time
 
@@ -102,7 +102,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[WatchedFiles]:
         return opened[-1]
 
     monkeypatch.setattr("coterie.broker.broker.DiskFiles", files)
-    monkeypatch.setattr("coterie.broker.upkeep.CHECKPOINT_EVERY_MS", 20)
+    monkeypatch.setattr("coterie.broker.maintenance.periodic.CHECKPOINT_EVERY_MS", 20)
     monkeypatch.setattr("coterie.broker.cluster.CHECKPOINT_EVERY_MS", 20)
     return opened
 

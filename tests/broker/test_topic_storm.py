@@ -10,11 +10,11 @@ import pytest
 
 from broker.driver import Client, World
 from broker.peer import Peer, Serving
-from coterie.apis import create_partitions, create_topics, metadata
-from coterie.apis.create_topics import NewTopic
-from coterie.broker.topics import CREATED_WITHIN_MS
+from coterie.broker.handlers.metadata import CREATED_WITHIN_MS
 from coterie.errors import ErrorCode
-from coterie.log import SLICE, MemoryFiles
+from coterie.protocol.apis import create_partitions, create_topics, metadata
+from coterie.protocol.apis.create_topics import NewTopic
+from coterie.storage import SLICE, MemoryFiles
 from logs import FaultyFiles
 
 TIMEOUT_MS = 5_000

@@ -7,7 +7,8 @@ from uuid import UUID
 import pytest
 
 from broker.driver import Client, World
-from coterie.apis import (
+from coterie.errors import ErrorCode
+from coterie.protocol.apis import (
     create_partitions,
     create_topics,
     delete_topics,
@@ -15,9 +16,8 @@ from coterie.apis import (
     metadata,
     offset_fetch,
 )
-from coterie.apis.create_topics import Assignment, Config, NewTopic
-from coterie.errors import ErrorCode
-from coterie.messages import OffsetFetch
+from coterie.protocol.apis.create_topics import Assignment, Config, NewTopic
+from coterie.protocol.messages import OffsetFetch
 
 BAD_REPLICAS = ErrorCode.INVALID_REPLICA_ASSIGNMENT
 

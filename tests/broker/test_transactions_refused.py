@@ -2,16 +2,16 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from coterie.apis import find_coordinator
+from coterie.broker.broker_effects import Send
+from coterie.broker.broker_facts import TransactionRefused
 from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
-from coterie.broker.effects import Send
-from coterie.broker.facts import TransactionRefused
-from coterie.broker.settings import Settings
+from coterie.broker.configs.broker_settings import Settings
+from coterie.coordinator.classic.effects import Tell
 from coterie.errors import ErrorCode
-from coterie.group.effects import Tell
-from coterie.log import MemoryFiles
-from coterie.wire.frames import read_response_header, request_frame
+from coterie.protocol.apis import find_coordinator
+from coterie.protocol.frames import read_response_header, request_frame
+from coterie.storage import MemoryFiles
 
 LENGTH = 4
 VERSION = 6

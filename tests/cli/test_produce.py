@@ -17,10 +17,10 @@ from broker.peer import Peer
 from cli.background import AS_A_BACKGROUND_JOB
 from coterie.cli.app import app
 from coterie.cli.produce import DEFAULTS, InputError, Outgoing, outgoing, read_json, split_lines
-from coterie.client.addresses import Address
 from coterie.client.client_settings import ProducerSettings
-from coterie.wire.batch import Compression, batches
-from coterie.wire.records import BatchRecord, records
+from coterie.client.network.addresses import Address
+from coterie.protocol.batch import Compression, batches
+from coterie.protocol.records import BatchRecord, records
 
 COMMAND = str(Path(sys.executable).with_name("coterie"))
 

@@ -16,7 +16,7 @@ from coterie.cli.report import DERIVED, OBSERVED, _all_facts
 from coterie.client.admin import Admin, NewTopic, checked
 from coterie.facts import AssignmentStored, Fact
 from coterie.ledger import Outcome, fold, intervals_of
-from coterie.wire.records import BatchRecord, build_batch
+from coterie.protocol.records import BatchRecord, build_batch
 
 QUICK = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 2}
 

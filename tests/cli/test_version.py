@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import coterie
-from coterie.wire.records import IS_COMPILED
+from coterie.protocol.records import IS_COMPILED
 
 
 def version_with(pure: str) -> str:

@@ -24,8 +24,8 @@ from coterie.client.admin import (
 )
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError
-from coterie.messages import JoinedGroup
-from coterie.wire.subscription import Assignment, Subscription, write_assignment, write_subscription
+from coterie.protocol.messages import JoinedGroup
+from coterie.protocol.subscription import Assignment, Subscription, write_assignment, write_subscription
 
 __all__ = ["STORIES", "code_of", "member_of"]
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from broker.peer import Peer
-from coterie.client.consumer import Consumer
+from coterie.client.consumer.consumer import Consumer
 from coterie.client.types import TopicPartition
-from coterie.wire.records import Record
+from coterie.protocol.records import Record
 
 __all__ = ["QUICK", "QUICK_BROKER", "Heard", "consumer_of", "fill", "on", "read", "took_s", "until", "values"]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from coterie import Broker
-from coterie.apis import produce
 from coterie.broker.broker import open_cluster
-from coterie.broker.server import Server
+from coterie.broker.io.server import Server
+from coterie.protocol.apis import produce
 
 __all__ = ["BrokerBehindProxy"]
 

@@ -1,4 +1,4 @@
-"""Brokers as a reader without I/O sees them: logs, leaders, answers in any order. For tests of `client/fetching.py`."""
+"""Brokers as the fetcher (`client/consumer/fetcher.py`) sees them: logs, leaders, answers in any order."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from uuid import UUID
 
-from coterie.apis import offset_for_leader_epoch as epoch_api
-from coterie.apis.fetch import FetchedPartition, FetchedTopic, Request, Response
-from coterie.client.fetch_wishes import (
+from coterie.client.consumer.fetch_requests import (
     AskCommitted,
     AskEpochEnds,
     AskOffsets,
@@ -21,11 +19,13 @@ from coterie.client.fetch_wishes import (
     RefreshMetadata,
     Wish,
 )
-from coterie.client.fetching import Fetcher
+from coterie.client.consumer.fetcher import Fetcher
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import ConnectionLostError, ErrorCode
-from coterie.wire.batch import assign
-from coterie.wire.records import BatchRecord, Record, build_batch
+from coterie.protocol.apis import offset_for_leader_epoch as epoch_api
+from coterie.protocol.apis.fetch import FetchedPartition, FetchedTopic, Request, Response
+from coterie.protocol.batch import assign
+from coterie.protocol.records import BatchRecord, Record, build_batch
 
 __all__ = ["EPOCH", "TOPIC_ID", "World", "batch_at", "offsets", "partition"]
 

@@ -8,10 +8,10 @@ from typing import Any, Self
 
 import uvloop
 
-from coterie.apis import FIRST_FLEXIBLE, api_versions
-from coterie.apis.api import by_key
 from coterie.client.client_settings import ClientSettings
-from coterie.wire.frames import read_request_header, response_frame
+from coterie.protocol.api import by_key
+from coterie.protocol.apis import FIRST_FLEXIBLE, api_versions
+from coterie.protocol.frames import read_request_header, response_frame
 
 __all__ = ["HANG_UP", "LOOPS", "Asked", "Peer", "Run", "answer_to", "until", "versions"]
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random  # noqa: TID251  seeded
 
-from coterie.client.batching import Batching, BatchingRules
-from coterie.client.batching_events import (
+from coterie.client.producer.batching import Batching, BatchingRules
+from coterie.client.producer.batching_events import (
     Answer,
     Answered,
     Arm,
@@ -30,11 +30,11 @@ from coterie.client.batching_events import (
     Unanswered,
     Woke,
 )
-from coterie.client.partition_queue import Batch, Identity
+from coterie.client.producer.partition_queue import Batch, Identity
 from coterie.client.types import TopicPartition
 from coterie.errors import ConnectionLostError, ErrorCode, KafkaError
-from coterie.log import LogConfig, LogError, MemoryFiles, PartitionLog
-from coterie.wire.batch import BatchError, Compression
+from coterie.protocol.batch import BatchError, Compression
+from coterie.storage import LogConfig, LogError, MemoryFiles, PartitionLog
 from logs import read_all
 
 __all__ = ["NODES", "TOPIC", "World"]

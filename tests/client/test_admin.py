@@ -10,7 +10,11 @@ import pytest
 import coterie
 from client.admin_stories import STORIES, code_of
 from client.peers import HANG_UP, Asked, Peer, Run, answer_to, versions
-from coterie.apis import (
+from coterie.client.admin import LATEST, Admin, AsyncAdmin, ListedOffset, NewTopic, checked
+from coterie.client.client_settings import AdminSettings
+from coterie.client.types import TopicPartition
+from coterie.errors import CoterieError, ErrorCode, KafkaError, RequestTimedOutError
+from coterie.protocol.apis import (
     APIS,
     api_versions,
     consumer_group_describe,
@@ -21,11 +25,7 @@ from coterie.apis import (
     list_offsets,
     metadata,
 )
-from coterie.client.admin import LATEST, Admin, AsyncAdmin, ListedOffset, NewTopic, checked
-from coterie.client.client_settings import AdminSettings
-from coterie.client.types import TopicPartition
-from coterie.errors import CoterieError, ErrorCode, KafkaError, RequestTimedOutError
-from coterie.messages import DescribedGroup, ListedGroup
+from coterie.protocol.messages import DescribedGroup, ListedGroup
 from coterie.settings.setting import SettingsError
 
 pytestmark = pytest.mark.real_time

@@ -5,8 +5,8 @@ from random import Random  # noqa: TID251  seeded
 import pytest
 
 from client.producing_world import NODES, TOPIC, World, rules
-from coterie.client.batching import CONSEQUENCES, Consequence
-from coterie.client.batching_events import (
+from coterie.client.producer.batching import CONSEQUENCES, Consequence
+from coterie.client.producer.batching_events import (
     Answer,
     Answered,
     Closing,
@@ -19,10 +19,10 @@ from coterie.client.batching_events import (
     Unanswered,
     Woke,
 )
-from coterie.client.partition_queue import MAX_EPOCH, NOBODY, Identity
+from coterie.client.producer.partition_queue import MAX_EPOCH, NOBODY, Identity
 from coterie.client.types import TopicPartition
 from coterie.errors import RETRIABLE, STALE_METADATA, ErrorCode, KafkaError, RequestTimedOutError
-from coterie.wire.batch import parse_header
+from coterie.protocol.batch import parse_header
 
 P0 = TopicPartition(TOPIC, 0)
 NODE = NODES[0]

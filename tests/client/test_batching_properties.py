@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from client.producing_world import AFTER_THE_LOG, BEFORE_THE_LOG, FOR_GOOD, NODES, World, rules
 from coterie.errors import ErrorCode
-from coterie.log import LogConfig
-from coterie.wire.batch import Compression
+from coterie.protocol.batch import Compression
+from coterie.storage import LogConfig
 
 
 def live(world: World, steps: int, faults: tuple[ErrorCode, ...], *, fault_rate: float = 0.3) -> None:

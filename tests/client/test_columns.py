@@ -12,7 +12,7 @@ import coterie
 from broker.peer import Peer
 from client.cutting_proxy import BrokerBehindProxy
 from coterie.client.admin import Admin, NewTopic
-from coterie.client.columns import ColumnProducer
+from coterie.client.producer.arrow_columns import ColumnProducer
 from coterie.errors import CoterieError, ErrorCode, KafkaError
 
 pytestmark = pytest.mark.real_time

@@ -15,11 +15,11 @@ import coterie
 from broker.peer import Peer
 from client.consumers import QUICK, Heard, consumer_of, fill, on, read, took_s, until, values
 from coterie.assignors import Range
-from coterie.client.async_consumer import AsyncConsumer
-from coterie.client.consumer import ConcurrentUseError, Consumer
-from coterie.client.consuming import WakeupError
-from coterie.client.fetch_errors import NoOffsetForPartitionError
-from coterie.client.fetching import NotAssignedError
+from coterie.client.consumer.async_consumer import AsyncConsumer
+from coterie.client.consumer.consumer import ConcurrentUseError, Consumer
+from coterie.client.consumer.engine import WakeupError
+from coterie.client.consumer.fetch_errors import NoOffsetForPartitionError
+from coterie.client.consumer.fetcher import NotAssignedError
 from coterie.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from coterie.errors import CoterieError, RequestTimedOutError
 from coterie.settings.setting import SettingsError

@@ -14,13 +14,13 @@ import coterie
 from broker.peer import Peer
 from client.consumers import QUICK, QUICK_BROKER, Heard, consumer_of, fill, on, read, until, values
 from client.peers import Run
-from coterie.apis import create_partitions
-from coterie.client.async_consumer import AsyncConsumer
-from coterie.client.consumer import Consumer
+from coterie.client.consumer.async_consumer import AsyncConsumer
+from coterie.client.consumer.consumer import Consumer
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CommitFailedError, FencedInstanceError
 from coterie.facts import Cause
-from coterie.wire.records import Record
+from coterie.protocol.apis import create_partitions
+from coterie.protocol.records import Record
 
 pytestmark = pytest.mark.real_time
 

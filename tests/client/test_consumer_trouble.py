@@ -20,7 +20,7 @@ from client.consumers import QUICK, QUICK_BROKER, Heard, consumer_of, fill, on, 
 from client.peers import Asked, Run
 from client.peers import Peer as FakeBroker
 from coterie.assignors import Assignment, Member, Range, Topic
-from coterie.client.async_consumer import AsyncConsumer
+from coterie.client.consumer.async_consumer import AsyncConsumer
 from coterie.client.member.user_errors import AssignorError, ListenerError
 from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, RequestTimedOutError
@@ -202,8 +202,8 @@ def test_a_listener_that_raises_when_lost_does_not_stop_the_return(broker: coter
 
 def remove(broker: coterie.Broker, group: str, member_id: str) -> None:
     """As an administrator does."""
-    from coterie.apis import leave_group
-    from coterie.messages import LeaveGroup, LeavingMember
+    from coterie.protocol.apis import leave_group
+    from coterie.protocol.messages import LeaveGroup, LeavingMember
 
     with Peer(broker.bootstrap_servers) as peer:
         left = peer.ask(leave_group, LeaveGroup(None, group, [LeavingMember(member_id)]))
@@ -320,7 +320,7 @@ def test_a_request_that_cannot_be_written_is_answered_nevertheless(
         raise ZeroDivisionError
 
     with monkeypatch.context() as patched:
-        patched.setattr("coterie.apis.offset_commit.write_request", fails)
+        patched.setattr("coterie.protocol.apis.offset_commit.write_request", fails)
         with pytest.raises(CoterieError, match="OffsetCommit could not be sent: ZeroDivisionError"):
             consumer.commit({("t", 0): 1})
         consumer.commit_async({("t", 0): 1})

@@ -12,7 +12,7 @@ import pytest
 
 import coterie
 import coterie.client.admin as admin_room
-from coterie.client.listening import listener_of
+from coterie.client.consumer.rebalance_listener import listener_of
 from coterie.client.member.effects import Listened
 from coterie.errors import CoterieError, IllegalTransitionError
 

@@ -7,19 +7,19 @@ from collections.abc import Iterator
 import pytest
 
 from client.fetch_world import TOPIC_ID, World, batch_at, offsets, partition
-from coterie.apis.fetch import FetchedPartition, FetchedTopic, Response
-from coterie.client.fetch_errors import (
+from coterie.client.consumer.fetch_errors import (
     ON_ERROR,
     CorruptRecordError,
     Do,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
 )
-from coterie.client.fetch_wishes import AskCommitted, AskOffsets, Fetch, FetchSettings, RefreshMetadata
-from coterie.client.fetching import NotAssignedError
-from coterie.client.resets import EARLIEST, LATEST, NO_RESET, parse_reset
+from coterie.client.consumer.fetch_requests import AskCommitted, AskOffsets, Fetch, FetchSettings, RefreshMetadata
+from coterie.client.consumer.fetcher import NotAssignedError
+from coterie.client.consumer.offset_resets import EARLIEST, LATEST, NO_RESET, parse_reset
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import AuthorizationError, ErrorCode, KafkaError
+from coterie.protocol.apis.fetch import FetchedPartition, FetchedTopic, Response
 
 FROM_START = FetchSettings(auto_offset_reset=EARLIEST)
 ALONE = FetchSettings(auto_offset_reset=EARLIEST, has_group=False)

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from client.fetch_world import World, partition
-from coterie.client.fetch_wishes import FetchSettings
-from coterie.client.resets import EARLIEST, LATEST
-from coterie.wire.records import Record
+from coterie.client.consumer.fetch_requests import FetchSettings
+from coterie.client.consumer.offset_resets import EARLIEST, LATEST
+from coterie.protocol.records import Record
 
 PARTITIONS = 3
 NODES = 2

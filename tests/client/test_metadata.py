@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from coterie.apis.metadata import Broker, DescribedPartition, DescribedTopic, Response
-from coterie.client.backoff import backoff_ms
-from coterie.client.metadata import NO_LEADER, Metadata, Node, learn
+from coterie.client.network.backoff import backoff_ms
+from coterie.client.network.metadata import NO_LEADER, Metadata, Node, learn
 from coterie.errors import ErrorCode
+from coterie.protocol.apis.metadata import Broker, DescribedPartition, DescribedTopic, Response
 
 ID, OTHER_ID = UUID(int=1), UUID(int=2)
 

@@ -19,15 +19,15 @@ import coterie
 from broker.peer import Peer
 from client.cutting_proxy import BrokerBehindProxy
 from client.peers import Run
-from coterie.client.accumulator import RECORD_OVERHEAD
 from coterie.client.admin import NewTopic
-from coterie.client.delivery import RecordMetadata
-from coterie.client.partitioner import partition_for_key
-from coterie.client.producer import AsyncProducer, Producer
+from coterie.client.producer.accumulator import RECORD_OVERHEAD
+from coterie.client.producer.delivery import RecordMetadata
+from coterie.client.producer.partitioner import partition_for_key
+from coterie.client.producer.producer import AsyncProducer, Producer
 from coterie.errors import CoterieError, ErrorCode, KafkaError
+from coterie.protocol.batch import Compression, batches
+from coterie.protocol.records import BatchRecord, records
 from coterie.settings.setting import SettingsError
-from coterie.wire.batch import Compression, batches
-from coterie.wire.records import BatchRecord, records
 
 pytestmark = pytest.mark.real_time
 

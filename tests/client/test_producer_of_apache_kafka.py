@@ -9,7 +9,7 @@ from broker.peer import Peer
 from coterie import Admin, Producer
 from coterie.client.admin import NewTopic
 from coterie.errors import ErrorCode, KafkaError
-from coterie.wire.batch import Compression
+from coterie.protocol.batch import Compression
 
 pytestmark = [pytest.mark.real_time, needs_apache_kafka]
 

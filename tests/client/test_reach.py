@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coterie.client.reach import Reach
+from coterie.client.consumer.coordinator_reach import Reach
 
 
 def test_a_coordinator_that_does_not_answer_is_told_once_after_ten_seconds() -> None:

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer
-from coterie.client.addresses import Address
 from coterie.client.client_settings import (
     TABLES,
     AdminSettings,
@@ -22,6 +21,7 @@ from coterie.client.client_settings import (
     ProducerSettings,
 )
 from coterie.client.durations import duration_ms
+from coterie.client.network.addresses import Address
 from coterie.client.refused_settings import REFUSED
 from coterie.settings.kinds import Number
 from coterie.settings.setting import SettingsError

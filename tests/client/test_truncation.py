@@ -13,22 +13,22 @@ from client.consumers import QUICK
 from client.fetch_world import EPOCH, World, offsets, partition
 from client.peers import HANG_UP, Asked, Run, answer_to
 from client.peers import Peer as FakeBroker
-from coterie.apis import metadata
-from coterie.apis import offset_for_leader_epoch as epoch_api
-from coterie.apis.api import by_key
-from coterie.apis.fetch import FetchedPartition, FetchedTopic, Response
-from coterie.client.async_consumer import AsyncConsumer
-from coterie.client.fetch_errors import LogTruncationError, OffsetOutOfRangeError
-from coterie.client.fetch_wishes import AskEpochEnds, AskOffsets, Fetch, FetchSettings, RefreshMetadata
-from coterie.client.fetching import MOST_STALE_EPOCHS
-from coterie.client.places import Leader
-from coterie.client.resets import EARLIEST, LATEST, NO_RESET, Reset
+from coterie.client.consumer.async_consumer import AsyncConsumer
+from coterie.client.consumer.fetch_errors import LogTruncationError, OffsetOutOfRangeError
+from coterie.client.consumer.fetch_requests import AskEpochEnds, AskOffsets, Fetch, FetchSettings, RefreshMetadata
+from coterie.client.consumer.fetcher import MOST_STALE_EPOCHS
+from coterie.client.consumer.offset_resets import EARLIEST, LATEST, NO_RESET, Reset
+from coterie.client.consumer.partition_state import Leader
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import AuthorizationError, ErrorCode, UnsupportedVersionError
-from coterie.wire.batch import assign
-from coterie.wire.buffer import Buffer
-from coterie.wire.fetched import FetchedRecords
-from coterie.wire.records import EndMarker, build_marker
+from coterie.protocol.api import by_key
+from coterie.protocol.apis import metadata
+from coterie.protocol.apis import offset_for_leader_epoch as epoch_api
+from coterie.protocol.apis.fetch import FetchedPartition, FetchedTopic, Response
+from coterie.protocol.batch import assign
+from coterie.protocol.buffer import Buffer
+from coterie.protocol.fetched import FetchedRecords
+from coterie.protocol.records import EndMarker, build_marker
 
 HERE = partition(0)
 

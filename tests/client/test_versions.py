@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.apis import api_versions, heartbeat, metadata, produce
-from coterie.apis.api_versions import ApiVersion, Response
-from coterie.client.versions import Versions, version_after_refusal
+from coterie.client.network.versions import Versions, version_after_refusal
 from coterie.errors import UnsupportedVersionError
+from coterie.protocol.apis import api_versions, heartbeat, metadata, produce
+from coterie.protocol.apis.api_versions import ApiVersion, Response
 
 
 def told(**ranges: tuple[int, int]) -> Response:

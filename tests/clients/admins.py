@@ -20,7 +20,7 @@ from kafka import KafkaAdminClient, KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 
 from clients.harness import Place
-from coterie.wire.subscription import read_assignment
+from coterie.protocol.subscription import read_assignment
 
 __all__ = ["ADMINS", "Admin", "Described"]
 

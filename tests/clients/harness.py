@@ -25,7 +25,7 @@ from typing import Any, Protocol, Self
 
 from clients.libraries import LIBRARIES, TESTS
 from clients.members.telling import Orders
-from coterie.wire.subscription import read_assignment
+from coterie.protocol.subscription import read_assignment
 
 __all__ = [
     "BrokerProcess",

@@ -12,8 +12,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 
 from clients.harness import Facts, wait_until
-from coterie.messages import GroupRecord, OffsetRecord, Record, StoredGroup
-from coterie.wire.offsets_topic import Skipped, read_record
+from coterie.protocol.messages import GroupRecord, OffsetRecord, Record, StoredGroup
+from coterie.protocol.offsets_topic import Skipped, read_record
 
 __all__ = ["Journal", "LiveJournal"]
 

@@ -6,9 +6,9 @@ import pytest
 
 from clients.journal import Journal
 from clients.laws import one_owner_in_a_generation
-from coterie.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup, StoredMember
-from coterie.wire.offsets_topic import Skipped
-from coterie.wire.subscription import Assignment, write_assignment
+from coterie.protocol.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup, StoredMember
+from coterie.protocol.offsets_topic import Skipped
+from coterie.protocol.subscription import Assignment, write_assignment
 
 
 def member(name: str, *partitions: int, instance: str | None = None) -> StoredMember:

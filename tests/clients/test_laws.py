@@ -11,7 +11,7 @@ import pytest
 
 from clients.harness import LoggedFacts
 from clients.laws import Witness, judge, longest_gap_ms
-from coterie.wire.subscription import Assignment, write_assignment
+from coterie.protocol.subscription import Assignment, write_assignment
 
 PRODUCED = {("t", 0): ["a", "b"], ("t", 1): ["c"]}
 

@@ -9,8 +9,8 @@ import pytest
 from clients.harness import BrokerProcess, wait_until
 from clients.producers import PRODUCERS, Record, Wishes
 from clients.producing import Topics
-from coterie.wire.batch import BatchHeader, Compression, batches
-from coterie.wire.records import BatchRecord, records
+from coterie.protocol.batch import BatchHeader, Compression, batches
+from coterie.protocol.records import BatchRecord, records
 
 pytestmark = pytest.mark.real_time
 

@@ -14,7 +14,7 @@ from clients.harness import BrokerProcess, Crew, Lines, wait_until
 from clients.libraries import quick_java
 from clients.producing import Topics
 from clients.tools import TOOLS, ToolError, Tools
-from coterie.wire.batch import Compression, batches
+from coterie.protocol.batch import Compression, batches
 
 pytestmark = [pytest.mark.real_time, needs_apache_kafka]
 

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from conformance.script import Step
-from coterie.wire.subscription import Subscription, write_subscription
+from coterie.protocol.subscription import Subscription, write_subscription
 from raw_kafka import fields_of, frame_of
 
 __all__ = ["SUBSCRIPTIONS", "Known", "request_frame"]

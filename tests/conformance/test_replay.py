@@ -17,7 +17,7 @@ from conformance.ours import OurBroker
 from conformance.profiles import PROFILES
 from conformance.script import REQUESTS, Case, parse
 from conformance.transcript import RECORDED, Transcript, read, write
-from coterie.apis.api import APIS
+from coterie.protocol.api import APIS
 
 ROOT = Path(__file__).parent.parent.parent
 BY_NAME = {family.name: family for family in FAMILIES}

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from coterie.group import Group
-from coterie.messages import (
+from coterie.coordinator.classic import Group
+from coterie.protocol.messages import (
     DeleteGroup,
     OffsetCommit,
     OffsetDelete,

@@ -7,7 +7,20 @@ from collections.abc import Container, Iterable
 from itertools import pairwise
 from typing import Any
 
-from coterie.coordinator import Shard
+from coterie.coordinator.classic import Group, Member, State
+from coterie.coordinator.classic.effects import (
+    AssignmentWritten,
+    CreationWritten,
+    EmptyWritten,
+    OffsetsWritten,
+    SessionDue,
+    StaticMemberWritten,
+    Written,
+)
+from coterie.coordinator.classic.group import NEVER
+from coterie.coordinator.classic.member_bytes import count_held
+from coterie.coordinator.classic.states import NEXT
+from coterie.coordinator.runtime import Shard
 from coterie.facts import (
     AssignmentStored,
     Fact,
@@ -18,22 +31,9 @@ from coterie.facts import (
     JoinPhaseCompleted,
     RebalanceStarted,
 )
-from coterie.group import Group, Member, State
-from coterie.group.effects import (
-    AssignmentWritten,
-    CreationWritten,
-    EmptyWritten,
-    OffsetsWritten,
-    SessionDue,
-    StaticMemberWritten,
-    Written,
-)
-from coterie.group.group import NEVER
-from coterie.group.member_bytes import count_held
-from coterie.group.states import NEXT
-from coterie.javahash import capacity_for, spread
 from coterie.ledger import Ledger, Outcome
-from coterie.messages import Token
+from coterie.protocol.java_hash import capacity_for, spread
+from coterie.protocol.messages import Token
 from coterie.stories import World
 
 __all__ = [

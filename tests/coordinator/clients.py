@@ -19,12 +19,12 @@ from coordinator.checks import (
     picture,
     waiting_tokens,
 )
-from coterie.coordinator import CoordinatorSettings
+from coterie.coordinator.classic import Group, State
+from coterie.coordinator.classic.effects import StaticMemberWritten
+from coterie.coordinator.runtime import CoordinatorSettings
 from coterie.errors import ErrorCode
 from coterie.facts import Fact, GroupDied, OffsetsExpired, WriteFailed
-from coterie.group import Group, State
-from coterie.group.effects import StaticMemberWritten
-from coterie.messages import (
+from coterie.protocol.messages import (
     GroupRecord,
     Heartbeat,
     JoinedGroup,
@@ -37,9 +37,9 @@ from coterie.messages import (
     SyncedGroup,
     SyncGroup,
 )
+from coterie.protocol.offsets_topic import read_key
+from coterie.protocol.subscription import Assignment, Subscription, write_assignment, write_subscription
 from coterie.stories import World
-from coterie.wire.offsets_topic import read_key
-from coterie.wire.subscription import Assignment, Subscription, write_assignment, write_subscription
 
 __all__ = ["SUBSCRIPTIONS", "Client", "Clients"]
 

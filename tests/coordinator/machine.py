@@ -24,10 +24,10 @@ from coordinator.checks import (
     waiting_tokens,
 )
 from coordinator.clients import SUBSCRIPTIONS, Clients
-from coterie.coordinator import CoordinatorSettings
+from coterie.coordinator.classic import GroupSettings, State
+from coterie.coordinator.runtime import CoordinatorSettings
 from coterie.errors import ErrorCode
-from coterie.group import GroupSettings, State
-from coterie.messages import (
+from coterie.protocol.messages import (
     CommitPartition,
     DeleteGroup,
     DescribeGroup,

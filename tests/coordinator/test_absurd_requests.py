@@ -18,7 +18,7 @@ from coordinator.checks import (
     waiting_tokens,
 )
 from coterie.errors import ErrorCode
-from coterie.messages import (
+from coterie.protocol.messages import (
     CommitPartition,
     DeleteGroup,
     DescribeGroup,

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from coterie.coordinator import Append, Batch, Coordinator, CoordinatorSettings, find_coordinator, partition_of
-from coterie.coordinator.coordinator import REFUSALS
+from coterie.coordinator.classic.effects import Reply, Tell
+from coterie.coordinator.runtime import Append, Batch, Coordinator, CoordinatorSettings, find_coordinator, partition_of
+from coterie.coordinator.runtime.coordinator import REFUSALS
 from coterie.errors import ErrorCode
 from coterie.facts import GroupLoaded, RecordsSkipped
-from coterie.group.effects import Reply, Tell
-from coterie.messages import (
+from coterie.protocol.messages import (
     CommitPartition,
     DeleteGroup,
     DescribeGroup,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from coterie.coordinator.classic import Group, State
 from coterie.errors import ErrorCode
 from coterie.facts import GroupCreated, GroupDied, GroupLoaded, JoinPhaseStuck
-from coterie.group import Group, State
 from coterie.ledger import Outcome
-from coterie.messages import DeleteGroup
+from coterie.protocol.messages import DeleteGroup
 from coterie.stories import Story
 
 FAILS = ErrorCode.NOT_ENOUGH_REPLICAS

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from coterie.coordinator import Timers
+from coterie.coordinator.runtime import Timers
 
 keys = st.sampled_from("abcdef")
 

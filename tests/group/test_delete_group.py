@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from coterie.coordinator.classic import State
 from coterie.errors import ErrorCode
 from coterie.facts import GroupDied
-from coterie.group import State
 from coterie.stories import PARKED, Story
 
 

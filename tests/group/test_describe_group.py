@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from coterie.coordinator.classic import State
 from coterie.errors import ErrorCode
-from coterie.group import State
-from coterie.messages import DescribedGroup, DescribeGroup, ListedGroup, ListGroups
+from coterie.protocol.messages import DescribedGroup, DescribeGroup, ListedGroup, ListGroups
 from coterie.stories import Story
 
 

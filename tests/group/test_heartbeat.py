@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coterie.group import State
+from coterie.coordinator.classic import State
 from coterie.stories import Story
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coterie.coordinator.classic import State
 from coterie.errors import ErrorCode
 from coterie.facts import (
     Cause,
@@ -15,10 +16,9 @@ from coterie.facts import (
     MemberTurnedAway,
     WriteFailed,
 )
-from coterie.group import State
-from coterie.messages import Protocol
+from coterie.protocol.messages import Protocol
+from coterie.protocol.offsets_topic import read_record
 from coterie.stories import PARKED, Story
-from coterie.wire.offsets_topic import read_record
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from coterie.coordinator.classic import State
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, GroupEmptied, JoinPhaseCompleted, JoinPhaseStuck, MemberMissedJoin, WriteFailed
-from coterie.group import State
-from coterie.javahash import map_order
-from coterie.messages import GroupRecord, StoredGroup
+from coterie.protocol.java_hash import map_order
+from coterie.protocol.messages import GroupRecord, StoredGroup
+from coterie.protocol.offsets_topic import read_record
 from coterie.stories import PARKED, Story, check_story
-from coterie.wire.offsets_topic import read_record
 
 
 def test_the_phase_ends_when_everybody_has_joined(group: Story) -> None:

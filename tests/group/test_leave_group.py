@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from coterie.coordinator.classic import State
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, MemberLeft
-from coterie.group import State
-from coterie.messages import LeaveGroup, LeavingMember, LeftGroup, LeftMember
+from coterie.protocol.messages import LeaveGroup, LeavingMember, LeftGroup, LeftMember
 from coterie.stories import Story
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from coterie.coordinator.classic import State
 from coterie.facts import Cause, GroupDied, GroupLoaded, MemberExpired
-from coterie.group import State
 from coterie.stories import PARKED, Story
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from coterie.coordinator.classic import State
 from coterie.errors import ErrorCode
 from coterie.facts import GroupCreated, GroupDied, OffsetsStored, WriteFailed
-from coterie.group import State
-from coterie.messages import CommitPartition, OffsetCommit, OffsetsCommitted, TransactionMarker
+from coterie.protocol.messages import CommitPartition, OffsetCommit, OffsetsCommitted, TransactionMarker
 from coterie.stories import PARKED, Story, check_story
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from coterie.coordinator.classic import State
 from coterie.errors import ErrorCode
 from coterie.facts import OffsetsDeletedFact, WriteFailed
-from coterie.group import State
-from coterie.messages import OffsetDelete, OffsetsDeleted, Protocol, TopicsDeleted
+from coterie.protocol.messages import OffsetDelete, OffsetsDeleted, Protocol, TopicsDeleted
 from coterie.stories import Story
 
 

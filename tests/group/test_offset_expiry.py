@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from coterie.coordinator.classic import State
 from coterie.facts import GroupDied, OffsetsExpired
-from coterie.group import State
 from coterie.stories import Story
 
 MINUTE = 60_000

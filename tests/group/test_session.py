@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from coterie.coordinator.classic import State
 from coterie.facts import Cause, MemberExpired, MemberIdExpired
-from coterie.group import State
 from coterie.stories import PARKED, Story
 
 

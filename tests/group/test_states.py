@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-import coterie.group
+import coterie.coordinator.classic
+from coterie.coordinator.classic import Group, GroupSettings, State
+from coterie.coordinator.classic.states import NEXT, TABLES, Answer, Do, enter, resume
 from coterie.errors import ErrorCode, IllegalTransitionError
 from coterie.facts import GroupCreated, MemberReplaced, RebalanceStarted
-from coterie.group import Group, GroupSettings, State
-from coterie.group.states import NEXT, TABLES, Answer, Do, enter, resume
-from coterie.messages import OffsetDelete
+from coterie.protocol.messages import OffsetDelete
 from coterie.stories import PARKED, Story
 
 
@@ -161,8 +161,8 @@ def test_a_group_moves_only_along_the_arrows(state: State, target: State) -> Non
 
 def test_only_states_py_assigns_the_state_of_a_group() -> None:
     """The header of `states.py`."""
-    room = Path(coterie.group.__file__).parent
-    for path in room.glob("*.py"):
+    package = Path(coterie.coordinator.classic.__file__).parent
+    for path in [*package.glob("*.py"), *(package.parent / "offsets").glob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
             if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):

@@ -7,9 +7,9 @@ from struct import pack
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.group.stored_offsets import StoredOffsets
-from coterie.messages import CommittedOffset
-from coterie.wire.commit_rows import OffsetRows, read_commit_rows
+from coterie.coordinator.offsets.stored_offsets import StoredOffsets
+from coterie.protocol.commit_rows import OffsetRows, read_commit_rows
+from coterie.protocol.messages import CommittedOffset
 
 commits = st.lists(
     st.tuples(st.sampled_from(["t", "u"]), st.lists(st.integers(0, 3), min_size=1, max_size=4), st.booleans()),

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from coterie.coordinator.classic import State
 from coterie.errors import ErrorCode
 from coterie.facts import AssignmentFailed, AssignmentStored, Cause, MemberMissedSync
-from coterie.group import State
-from coterie.messages import SyncGroup
+from coterie.protocol.messages import SyncGroup
 from coterie.stories import PARKED, Story, check_story
 from coterie.stories.story import Actor
 

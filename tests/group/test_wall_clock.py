@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from coterie.coordinator.classic import State
+from coterie.coordinator.classic.wall_clock import DOUBT_MS, STEP_MS, WallClock
 from coterie.facts import MemberExpired, OffsetsExpired
-from coterie.group import State
-from coterie.group.wall_clock import DOUBT_MS, STEP_MS, WallClock
+from coterie.protocol.offsets_topic import read_record
 from coterie.stories import Story
-from coterie.wire.offsets_topic import read_record
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE

@@ -6,8 +6,8 @@ from coterie import facts
 from coterie.facts import Cause, Fact
 from coterie.ledger import Outcome, fold, intervals_of
 from coterie.ledger.derived import DerivedCause, Kind, Seen, compare, derived_facts
-from coterie.messages import GroupRecord, StoredGroup, StoredMember
-from coterie.wire.subscription import Assignment, Subscription, write_assignment, write_subscription
+from coterie.protocol.messages import GroupRecord, StoredGroup, StoredMember
+from coterie.protocol.subscription import Assignment, Subscription, write_assignment, write_subscription
 
 
 def stored(

@@ -25,7 +25,7 @@ from coterie.facts import (
 )
 from coterie.ledger import Ledger, Move, Ownership, intervals_of
 from coterie.ledger.ownership import Partition
-from coterie.wire.subscription import Assignment, Subscription, write_assignment, write_subscription
+from coterie.protocol.subscription import Assignment, Subscription, write_assignment, write_subscription
 
 MEMBERS = ("a", "b", "c", "d")
 PARTITIONS: list[Partition] = [("t", 0), ("t", 1), ("u", 0), ("u", 7)]

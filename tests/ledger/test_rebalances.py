@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from coterie.coordinator.classic import State
 from coterie.facts import AssignmentStored, Cause, ClockSet, Fact, RebalanceStarted
-from coterie.group import State
 from coterie.ledger import Ledger, Outcome, fold
+from coterie.protocol.subscription import Assignment, write_assignment
 from coterie.stories import Story
 from coterie.stories.story import Actor
-from coterie.wire.subscription import Assignment, write_assignment
 
 
 def gives(**partitions: list[int]) -> bytes:

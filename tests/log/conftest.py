@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from coterie.log import DiskFiles, Files, MemoryFiles
 from coterie.sim.dice import Dice
 from coterie.sim.disk import Disk
+from coterie.storage import DiskFiles, Files, MemoryFiles
 
 
 @pytest.fixture(params=["disk", "disk, one file open", "memory", "simulated"])

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TypeVar
 from uuid import UUID
 
-from coterie.log import Change, DataDirectory, Files, LogConfig, Topic
-from coterie.log.files import read_file
+from coterie.storage import Change, DataDirectory, Files, LogConfig, Topic
+from coterie.storage.files import read_file
 from logs import SMALL, batch, read_all
 
 __all__ = ["NOW", "ORDERS", "change", "flipped", "flush", "make", "opened", "segments", "written"]

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from apache_kafka import jars, needs_apache_kafka
-from coterie.log import DiskFiles, LogConfig, Origin, PartitionLog
-from coterie.log.files import read_file
-from coterie.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup
-from coterie.wire.batch import Compression, assign, batches
-from coterie.wire.offsets_topic import write_record
-from coterie.wire.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
+from coterie.protocol.batch import Compression, assign, batches
+from coterie.protocol.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup
+from coterie.protocol.offsets_topic import write_record
+from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
+from coterie.storage import DiskFiles, LogConfig, Origin, PartitionLog
+from coterie.storage.files import read_file
 from logs import compact
 
 DATA = Path(__file__).parent / "data"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.log.checkpoints import (
+from coterie.storage.checkpoints import (
     decode_epochs,
     decode_offsets,
     decode_partition_metadata,
@@ -21,8 +21,8 @@ from coterie.log.checkpoints import (
     id_text,
     parse_id,
 )
-from coterie.log.epochs import LeaderEpochs
-from coterie.log.topics import Topic, Topics, decode_topics, encode_topics, is_legal_name
+from coterie.storage.epochs import LeaderEpochs
+from coterie.storage.topics_file import Topic, Topics, decode_topics, encode_topics, is_legal_name
 
 names = st.text("abcXYZ019._-", min_size=1, max_size=20)
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coterie.coordinator.replay import Replay
-from coterie.group import GroupSettings
-from coterie.log import Compaction, Files, LogConfig, MemoryFiles, Origin, PartitionLog
-from coterie.log.files import read_file
-from coterie.log.latest import KEY_BYTES
-from coterie.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup
-from coterie.wire.batch import BatchHeader, Compression, CorruptBatchError, batches
-from coterie.wire.offsets_topic import write_record
-from coterie.wire.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
+from coterie.coordinator.classic import GroupSettings
+from coterie.coordinator.runtime.replay import Replay
+from coterie.protocol.batch import BatchHeader, Compression, CorruptBatchError, batches
+from coterie.protocol.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup
+from coterie.protocol.offsets_topic import write_record
+from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
+from coterie.storage import Compaction, Files, LogConfig, MemoryFiles, Origin, PartitionLog
+from coterie.storage.files import read_file
+from coterie.storage.latest import KEY_BYTES
 from logs import compact
 
 NOW = 1_000_000

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from coterie.log import LogConfig, MemoryFiles, Origin, PartitionLog
-from coterie.log.compaction import compactable, first_dirty_offset, grouped, is_worth_rolling
-from coterie.log.segment import Segment
-from coterie.wire.records import BatchRecord, build_batch
+from coterie.protocol.records import BatchRecord, build_batch
+from coterie.storage import LogConfig, MemoryFiles, Origin, PartitionLog
+from coterie.storage.compaction import compactable, first_dirty_offset, grouped, is_worth_rolling
+from coterie.storage.segment import Segment
 from logs import batch
 
 NOW = 1_000_000

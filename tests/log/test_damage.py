@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from coterie.errors import ErrorCode
-from coterie.log import DamageError, Files, LogConfig, MemoryFiles, RefusedError
-from coterie.log.damage import LogFound, SegmentFound, damages_of
-from coterie.log.durable import CHECKPOINT, ENDS_FILE, LogState, SegmentState, read_checkpoint
-from coterie.log.errors import DamagedFileError
-from coterie.log.files import read_file
+from coterie.storage import DamageError, Files, LogConfig, MemoryFiles, RefusedError
+from coterie.storage.damage import LogFound, SegmentFound, damages_of
+from coterie.storage.durable_ends import CHECKPOINT, ENDS_FILE, LogState, SegmentState, read_checkpoint
+from coterie.storage.files import read_file
+from coterie.storage.log_errors import DamagedFileError
 from log.directories import NOW, ORDERS, change, flipped, flush, make, opened, segments, written
 from logs import batch, compact, read_all
 

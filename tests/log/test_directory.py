@@ -8,13 +8,22 @@ from uuid import UUID
 
 import pytest
 
-from coterie.log import Change, DataDirectory, DirectoryError, Files, LogConfig, LogWriteError, Topic, remove_directory
-from coterie.log.checkpoints import decode_properties
-from coterie.log.errors import DamagedFileError
-from coterie.log.files import read_file, replace_file
-from coterie.log.own_files import META, OWN_FILES, TOPICS
 from coterie.sim.dice import Dice
 from coterie.sim.disk import Disk, PowerCut
+from coterie.storage import (
+    Change,
+    DataDirectory,
+    DirectoryError,
+    Files,
+    LogConfig,
+    LogWriteError,
+    Topic,
+    remove_directory,
+)
+from coterie.storage.checkpoints import decode_properties
+from coterie.storage.files import read_file, replace_file
+from coterie.storage.log_errors import DamagedFileError
+from coterie.storage.own_files import META, OWN_FILES, TOPICS
 from logs import SMALL, FaultyFiles, batch, read_all
 
 T = TypeVar("T")

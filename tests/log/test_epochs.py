@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coterie.log import Files, PartitionLog
-from coterie.wire.batch import batches
+from coterie.protocol.batch import batches
+from coterie.storage import Files, PartitionLog
 from logs import SMALL, batch, cut
 
 NOW = 1_000

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.log.files import DiskFiles, Files, parent_of, read_file, replace_file
+from coterie.storage.files import DiskFiles, Files, parent_of, read_file, replace_file
 
 
 def test_what_is_appended_is_read_anywhere(files: Files) -> None:
@@ -176,7 +176,7 @@ def test_a_sync_that_is_never_run_lets_go_of_its_descriptor(tmp_path: Path) -> N
 
 
 def test_a_lock_keeps_other_processes_out_and_dies_with_its_owner(tmp_path: Path) -> None:
-    script = "import sys; from coterie.log.files import DiskFiles; lock = DiskFiles(sys.argv[1]).lock('.lock')"
+    script = "import sys; from coterie.storage.files import DiskFiles; lock = DiskFiles(sys.argv[1]).lock('.lock')"
     command = [sys.executable, "-c", script, str(tmp_path)]
     lock = DiskFiles(tmp_path).lock(".lock")
     refused = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.log.index import OFFSET_ROW, TIME_ROW, FileRows, MemoryRows, Rows
-from coterie.log.memory import MemoryFiles
+from coterie.storage.index import OFFSET_ROW, TIME_ROW, FileRows, MemoryRows, Rows
+from coterie.storage.memory_files import MemoryFiles
 
 rising = st.lists(st.integers(0, 10_000), unique=True, max_size=30).map(sorted)
 

@@ -9,10 +9,10 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.log import DataDirectory, Files, MemoryFiles, PartitionLog, Topic
-from coterie.log.errors import DamagedFileError
-from coterie.log.files import read_file, replace_file
-from coterie.log.journal import JOURNAL_FILE, Journal, journal_key, read_journal
+from coterie.storage import DataDirectory, Files, MemoryFiles, PartitionLog, Topic
+from coterie.storage.files import read_file, replace_file
+from coterie.storage.journal import JOURNAL_FILE, Journal, journal_key, read_journal
+from coterie.storage.log_errors import DamagedFileError
 from logs import SMALL, FaultyFiles, batch, read_all
 
 NOW = 1_000

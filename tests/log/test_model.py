@@ -8,10 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from coterie.log import UNLIMITED, LogConfig, MemoryFiles, PartitionLog, rename_files
-from coterie.log.layout import offsets_of
-from coterie.wire.batch import Compression, batches
-from coterie.wire.records import BatchRecord, build_batch, records
+from coterie.protocol.batch import Compression, batches
+from coterie.protocol.records import BatchRecord, build_batch, records
+from coterie.storage import UNLIMITED, LogConfig, MemoryFiles, PartitionLog, rename_files
+from coterie.storage.layout import offsets_of
 from logs import cut, values_in
 
 CONFIG = LogConfig(

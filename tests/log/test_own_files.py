@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.log import Files, MemoryFiles
-from coterie.log.errors import DamagedFileError, LaterFormatError
-from coterie.log.files import read_file, replace_file
-from coterie.log.own_files import OwnFile
+from coterie.storage import Files, MemoryFiles
+from coterie.storage.files import read_file, replace_file
+from coterie.storage.log_errors import DamagedFileError, LaterFormatError
+from coterie.storage.own_files import OwnFile
 
 FILE = OwnFile("coterie-topics.json", 2, "which topics there are", "it looks for them")
 

@@ -9,7 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import ErrorCode
-from coterie.log import (
+from coterie.protocol.batch import BatchError, BatchHeader, Compression, TimestampType, batches, parse_header
+from coterie.protocol.buffer import Buffer
+from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of
+from coterie.storage import (
     Files,
     LogConfig,
     LogWriteError,
@@ -20,9 +23,6 @@ from coterie.log import (
     RefusedError,
     scan,
 )
-from coterie.wire.batch import BatchError, BatchHeader, Compression, TimestampType, batches, parse_header
-from coterie.wire.buffer import Buffer
-from coterie.wire.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of
 from logs import NOW, SMALL, FaultyFiles, batch, fill, offsets_in, opened, values_in
 
 # --- appending and reading --------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def test_append_time_is_the_brokers(files: Files) -> None:
 
 def test_a_client_cannot_claim_append_time(files: Files) -> None:
     """As Kafka: with append time it is refused, with create time the claim is taken off."""
-    from coterie.wire.batch import stamp_time
+    from coterie.protocol.batch import stamp_time
 
     claim = batch(b"a", timestamps=[5])
     stamp_time(claim, 0, TimestampType.LOG_APPEND_TIME, 900)

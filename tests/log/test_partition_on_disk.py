@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from coterie.errors import ErrorCode
-from coterie.log import (
+from coterie.storage import (
     Files,
     LogConfig,
     LogWriteError,

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import ErrorCode, MalformedError
-from coterie.log.errors import RefusedError
-from coterie.log.producers import REMEMBERED, Producers, Stored
-from coterie.log.snapshots import decode_snapshot, encode_snapshot
-from coterie.wire.batch import MAX_SEQUENCE, BatchHeader, parse_header
-from coterie.wire.records import BatchRecord, EndMarker, build_batch, build_marker
+from coterie.protocol.batch import MAX_SEQUENCE, BatchHeader, parse_header
+from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker
+from coterie.storage.log_errors import RefusedError
+from coterie.storage.producers import REMEMBERED, Producers, Stored
+from coterie.storage.snapshots import decode_snapshot, encode_snapshot
 
 DAY_MS = 86_400_000
 

@@ -8,13 +8,22 @@ import pytest
 
 from broker.lossy import LossyFiles
 from coterie.errors import ErrorCode
-from coterie.log import DamageError, Files, LogConfig, LogError, MemoryFiles, PartitionLog, RefusedError, rename_files
-from coterie.log.durable import LogState
-from coterie.log.files import read_file
-from coterie.log.layout import named
+from coterie.protocol.batch import batches
 from coterie.sim.dice import Dice
 from coterie.sim.disk import Disk
-from coterie.wire.batch import batches
+from coterie.storage import (
+    DamageError,
+    Files,
+    LogConfig,
+    LogError,
+    MemoryFiles,
+    PartitionLog,
+    RefusedError,
+    rename_files,
+)
+from coterie.storage.durable_ends import LogState
+from coterie.storage.files import read_file
+from coterie.storage.layout import named
 from logs import SMALL, batch, cut, offsets_in, read_all, values_in
 
 NOW = 1_000

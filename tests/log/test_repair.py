@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from coterie.log import DamageError, Files, MemoryFiles
-from coterie.log.durable import CHECKPOINT
-from coterie.log.errors import DamagedFileError, DirectoryError
-from coterie.log.files import read_file
-from coterie.log.own_files import META, TOPICS
-from coterie.log.repair import Findings, carry_out, inspect
+from coterie.storage import DamageError, Files, MemoryFiles
+from coterie.storage.durable_ends import CHECKPOINT
+from coterie.storage.files import read_file
+from coterie.storage.log_errors import DamagedFileError, DirectoryError
+from coterie.storage.own_files import META, TOPICS
+from coterie.storage.repair import Findings, carry_out, inspect
 from log.directories import NOW, change, flipped, make, opened, segments, written
 from logs import batch, read_all
 

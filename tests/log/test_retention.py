@@ -9,7 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from coterie.log import (
+from coterie.sim.dice import Dice
+from coterie.sim.disk import Disk, PowerCut
+from coterie.storage import (
     UNLIMITED,
     Change,
     DataDirectory,
@@ -21,8 +23,6 @@ from coterie.log import (
     remove_files,
     rename_files,
 )
-from coterie.sim.dice import Dice
-from coterie.sim.disk import Disk, PowerCut
 from logs import SMALL, batch, read_all
 
 NOW = 10_000

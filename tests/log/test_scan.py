@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.log import MemoryFiles
-from coterie.log.files import File
-from coterie.log.scan import CHUNK, headers, whole_batches
-from coterie.wire.batch import HEADER_SIZE, CorruptBatchError
-from coterie.wire.records import BatchRecord, EndMarker, build_batch, build_marker
+from coterie.protocol.batch import HEADER_SIZE, CorruptBatchError
+from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker
+from coterie.storage import MemoryFiles
+from coterie.storage.files import File
+from coterie.storage.scan import CHUNK, headers, whole_batches
 from logs import batch
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from coterie.log.latest import LatestOffsets
-from coterie.log.survivors import LastOfProducer, Survivors
-from coterie.wire.batch import HEADER_SIZE, BatchHeader, assign, pack_header, parse_header
-from coterie.wire.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
+from coterie.protocol.batch import HEADER_SIZE, BatchHeader, assign, pack_header, parse_header
+from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
+from coterie.storage.latest import LatestOffsets
+from coterie.storage.survivors import LastOfProducer, Survivors
 
 NOW = 10_000
 KEPT_MS = 1_000

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.lossy import LossyFiles, PowerCut
-from coterie.log import Compaction, Files, LogConfig, MemoryFiles, PartitionLog
-from coterie.log.layout import LOG, SWAP, named
-from coterie.log.swapping import finish_swaps, offer, withdraw
-from coterie.wire.batch import batches
-from coterie.wire.records import BatchRecord, build_batch, records
+from coterie.protocol.batch import batches
+from coterie.protocol.records import BatchRecord, build_batch, records
+from coterie.storage import Compaction, Files, LogConfig, MemoryFiles, PartitionLog
+from coterie.storage.layout import LOG, SWAP, named
+from coterie.storage.swapping import finish_swaps, offer, withdraw
 from logs import compact
 
 NOW = 1_000

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from coterie.log import DataDirectory, LogWriteError, PartitionLog, Topic
+from coterie.storage import DataDirectory, LogWriteError, PartitionLog, Topic
 from logs import SMALL, FaultyFiles, batch, read_all
 
 NOW = 1_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.log import LogConfig
-from coterie.log.validation import MOST_NAMED, OPENED_AT_ONCE, Origin, check_batches
-from coterie.wire.batch import Compression, InvalidBatchError
-from coterie.wire.records import BatchRecord, build_batch
+from coterie.protocol.batch import Compression, InvalidBatchError
+from coterie.protocol.records import BatchRecord, build_batch
+from coterie.storage import LogConfig
+from coterie.storage.validation import MOST_NAMED, OPENED_AT_ONCE, Origin, check_batches
 
 NOW = 1_000
 COMPACTED = LogConfig(compacts=True)

@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from coterie.log.files import read_file, replace_file
 from coterie.sim.dice import Dice
 from coterie.sim.disk import DAMAGES, Disk, PowerCut
+from coterie.storage.files import read_file, replace_file
 
 SEEDS = range(60)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from coterie.apis import metadata
 from coterie.errors import KafkaError
+from coterie.protocol.apis import metadata
 from coterie.sim.client import Client
 from coterie.sim.world import World
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from broker.peer import Peer
 from broker.speaker import commit_request, fetch_request, list_request, produce_request
-from coterie.apis import (
+from coterie.protocol.apis import (
     api_versions,
     delete_topics,
     describe_groups,
@@ -33,7 +33,7 @@ from coterie.apis import (
     offset_fetch,
     produce,
 )
-from coterie.messages import DescribeGroup, Heartbeat, ListGroups, OffsetFetch
+from coterie.protocol.messages import DescribeGroup, Heartbeat, ListGroups, OffsetFetch
 from soak.watch import VERSIONS
 
 __all__ = ["ATTACKS", "FLOODS", "Attack", "flood", "prepare"]

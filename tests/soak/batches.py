@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from random import Random
 
-from coterie.wire.batch import Compression, pack_header, parse_header
-from coterie.wire.compression import compress
-from coterie.wire.records import BatchRecord, build_batch
+from coterie.protocol.batch import Compression, pack_header, parse_header
+from coterie.protocol.compression import compress
+from coterie.protocol.records import BatchRecord, build_batch
 
 __all__ = ["Batches", "bomb"]
 

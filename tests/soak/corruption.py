@@ -27,14 +27,14 @@ from uuid import UUID
 
 from broker.driver import Client, World
 from broker.speaker import list_request
-from coterie.apis import create_topics, delete_records, init_producer_id, list_offsets, offset_fetch
 from coterie.errors import CoterieError, ErrorCode
-from coterie.log import Files, MemoryFiles
-from coterie.log.files import parent_of, read_file
-from coterie.log.repair import Findings, carry_out, inspect
-from coterie.messages import OffsetFetch
-from coterie.wire.batch import batches
-from coterie.wire.buffer import Buffer
+from coterie.protocol.apis import create_topics, delete_records, init_producer_id, list_offsets, offset_fetch
+from coterie.protocol.batch import batches
+from coterie.protocol.buffer import Buffer
+from coterie.protocol.messages import OffsetFetch
+from coterie.storage import Files, MemoryFiles
+from coterie.storage.files import parent_of, read_file
+from coterie.storage.repair import Findings, carry_out, inspect
 from logs import values_in
 
 __all__ = ["DAMAGES", "Acknowledged", "Case", "Outcome", "cases", "judge", "prepared", "table"]

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 from broker.peer import Peer, Serving
 from broker.speaker import fetch_request
-from coterie.apis import api_versions, fetch
+from coterie.protocol.apis import api_versions, fetch
 from soak.processes import cpu_seconds, rss_bytes
 from soak.watch import LEAST_WATCHED, VERSIONS, Watch
 

@@ -22,11 +22,11 @@ from random import Random
 from struct import Struct
 
 from broker.driver import Client, World
-from coterie.apis import by_key, create_topics
 from coterie.broker.calls import Call
 from coterie.errors import ErrorCode
-from coterie.log import Topic
-from coterie.wire.frames import read_response_header
+from coterie.protocol.apis import by_key, create_topics
+from coterie.protocol.frames import read_response_header
+from coterie.storage import Topic
 from soak.fuzz_sockets import fuzz_sockets
 from soak.mutations import hostile
 from soak.processes import rss_bytes

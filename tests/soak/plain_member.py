@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Event
 
-from coterie.client.consumer import Consumer
+from coterie.client.consumer.consumer import Consumer
 from coterie.client.types import TopicPartition
 from coterie.errors import RebalanceInProgressError
 

@@ -1,7 +1,7 @@
 """Random requests of every API and version, well-formed: about groups, members and topics that are there, or nearly.
 
-They are made from the fields that `coterie.apis` declares, so a new API or version is asked too. What a field is called
-says what it is likely to hold; where that is wrong for once, so much the better.
+They are made from the fields that `coterie.protocol.apis` declares, so a new API or version is asked too. What a field
+is called says what it is likely to hold; where that is wrong for once, so much the better.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from random import Random
 from typing import Any, get_args, get_origin
 from uuid import UUID
 
-from coterie.apis import APIS, Api
-from coterie.apis.codec import codec
-from coterie.apis.members import Member, is_records, members, number_format, present
 from coterie.errors import ErrorCode
-from coterie.wire.frames import request_frame
+from coterie.protocol.apis import APIS, Api
+from coterie.protocol.codec.codec import codec
+from coterie.protocol.codec.message_fields import Member, is_records, members, number_format, present
+from coterie.protocol.frames import request_frame
 from soak.batches import Batches
 
 __all__ = ["Known", "Requests"]

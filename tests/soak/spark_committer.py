@@ -14,7 +14,7 @@ from pathlib import Path
 
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.admin_types import NewTopic
-from coterie.client.producer import Producer
+from coterie.client.producer.producer import Producer
 from spark_connector import connector
 
 __all__ = ["application", "main"]

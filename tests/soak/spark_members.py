@@ -30,7 +30,7 @@ from apache_kafka import ApacheKafka
 from coterie import Broker
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.admin_types import NewTopic
-from coterie.client.producer import Producer
+from coterie.client.producer.producer import Producer
 from soak.stretches import Stretch, gaps, overlaps
 
 __all__ = ["soak"]

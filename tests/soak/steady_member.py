@@ -7,10 +7,10 @@ import time
 from threading import Event, Thread
 
 from broker.peer import Peer
-from coterie.apis import heartbeat
 from coterie.errors import ErrorCode
-from coterie.messages import Heartbeat
-from coterie.wire.frames import request_frame
+from coterie.protocol.apis import heartbeat
+from coterie.protocol.frames import request_frame
+from coterie.protocol.messages import Heartbeat
 
 __all__ = ["SteadyMember"]
 

@@ -6,8 +6,8 @@ import time
 from threading import Event, Thread
 
 from broker.peer import Peer
-from coterie.apis import api_versions
 from coterie.errors import ErrorCode
+from coterie.protocol.apis import api_versions
 
 __all__ = ["LEAST_WATCHED", "VERSIONS", "Watch"]
 

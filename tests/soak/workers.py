@@ -12,9 +12,9 @@ from random import Random
 from threading import Event
 
 from broker.peer import Peer
-from coterie.apis import describe_groups, init_producer_id, leave_group, metadata
 from coterie.errors import ErrorCode
-from coterie.messages import DescribeGroup, JoinedGroup, LeaveGroup, LeavingMember
+from coterie.protocol.apis import describe_groups, init_producer_id, leave_group, metadata
+from coterie.protocol.messages import DescribeGroup, JoinedGroup, LeaveGroup, LeavingMember
 from logs import batch, values_in
 
 __all__ = ["IdempotentProducer", "Member", "PlainProducer", "SimpleCommitter", "Worker"]

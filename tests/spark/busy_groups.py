@@ -13,11 +13,11 @@ from pathlib import Path
 from random import Random  # noqa: TID251  a busy life is its seed
 
 from broker.driver import Client, World
-from coterie.apis import delete_groups, leave_group, offset_delete
 from coterie.facts import Fact
-from coterie.log import DiskFiles
-from coterie.messages import DeleteGroup, JoinedGroup, LeaveGroup, LeavingMember, OffsetDelete
-from coterie.wire.subscription import Assignment, Subscription, write_assignment, write_subscription
+from coterie.protocol.apis import delete_groups, leave_group, offset_delete
+from coterie.protocol.messages import DeleteGroup, JoinedGroup, LeaveGroup, LeavingMember, OffsetDelete
+from coterie.protocol.subscription import Assignment, Subscription, write_assignment, write_subscription
+from coterie.storage import DiskFiles
 
 __all__ = ["KEEPS_ALL", "TOPICS", "live_busily"]
 

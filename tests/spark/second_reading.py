@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from coterie.messages import GroupRecord, OffsetRecord
-from coterie.wire.consumer_group_records import read_consumer_group_record
-from coterie.wire.offsets_topic import Skipped, read_record
-from coterie.wire.subscription import read_assignment
+from coterie.protocol.consumer_group_records import read_consumer_group_record
+from coterie.protocol.messages import GroupRecord, OffsetRecord
+from coterie.protocol.offsets_topic import Skipped, read_record
+from coterie.protocol.subscription import read_assignment
 
 __all__ = ["LogRecord", "Picture", "Second", "commits_of", "log_of_broker", "read_again"]
 
@@ -250,7 +250,7 @@ def log_of_broker(bootstrap: str, topic: str = "__consumer_offsets") -> list[Log
     """Everything in the topic, by an ordinary consumer."""
     from coterie.client.admin.admin import Admin
     from coterie.client.admin.admin_types import TopicDescription
-    from coterie.client.consumer import Consumer
+    from coterie.client.consumer.consumer import Consumer
     from coterie.client.types import TopicPartition
 
     with Admin(bootstrap_servers=bootstrap) as admin:

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from coterie.client.background import background
+from coterie.client.network.background import background
 from coterie.spark.membership import Seat
 from coterie.spark.options import SourceOptions, Use
 from coterie.spark.source import StreamReader

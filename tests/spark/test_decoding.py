@@ -11,12 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup
+from coterie.protocol.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup
+from coterie.protocol.offsets_topic import (
+    FLEXIBLE_FROM,
+    OFFSET_VALUE_VERSIONS,
+    write_key,
+    write_offset_value,
+    write_record,
+)
 from coterie.spark.decoding import FACTS_TOPIC, OFFSETS_TOPIC, decode, decode_batches
 from coterie.spark.decoding.commits import read_commits
 from coterie.spark.decoding.decode import decode_record
 from coterie.spark.schemas import COMMITS, DECODED
-from coterie.wire.offsets_topic import FLEXIBLE_FROM, OFFSET_VALUE_VERSIONS, write_key, write_offset_value, write_record
 from wire.recorded import lines, versions_of
 
 Pair = tuple[bytes | None, bytes | None]

@@ -17,13 +17,13 @@ from coterie import Broker
 from coterie.errors import CoterieError, MalformedError
 from coterie.facts import Fact
 from coterie.ledger import fold, write_fact
-from coterie.messages import GroupRecord, StoredGroup, StoredMember
+from coterie.protocol.consumer_group_records import CurrentAssignment, read_consumer_group_record
+from coterie.protocol.messages import GroupRecord, StoredGroup, StoredMember
+from coterie.protocol.offsets_topic import write_record
+from coterie.protocol.subscription import Assignment, Subscription, write_assignment, write_subscription
 from coterie.spark.decoding.decode import decode_record
 from coterie.spark.history import At, GroupHistory
 from coterie.spark.history.observed import observed_rebalance
-from coterie.wire.consumer_group_records import CurrentAssignment, read_consumer_group_record
-from coterie.wire.offsets_topic import write_record
-from coterie.wire.subscription import Assignment, Subscription, write_assignment, write_subscription
 from spark.busy_groups import KEEPS_ALL, live_busily
 from spark.lived import LIVED, NAMES
 from spark.rows import generations, intervals, rebalances

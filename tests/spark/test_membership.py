@@ -8,7 +8,7 @@ from time import monotonic  # noqa: TID251  a stop takes real time
 
 import pytest
 
-from coterie.client.consumer import Consumer
+from coterie.client.consumer.consumer import Consumer
 from coterie.client.types import OffsetAndMetadata
 from coterie.errors import KafkaError
 from coterie.spark import membership

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from apache_kafka import ApacheKafka, needs_apache_kafka
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.admin_types import NewTopic
-from coterie.client.producer import Producer
+from coterie.client.producer.producer import Producer
 from coterie.spark.pipelines.asking import topic_names
 from coterie.spark.pipelines.groups import GroupsPipeline, Wanted
 from spark.second_reading import log_of_broker

@@ -18,13 +18,13 @@ from pyspark.sql.types import (
 )
 
 from coterie.client.admin.admin_types import NewTopic
-from coterie.client.consumer import Consumer
-from coterie.client.partitioner import partition_for_key
+from coterie.client.consumer.consumer import Consumer
+from coterie.client.producer.partitioner import partition_for_key
 from coterie.errors import CoterieError
+from coterie.protocol.records import Record
 from coterie.settings import SettingsError
 from coterie.spark.options import SinkOptions
 from coterie.spark.sink import BatchWriter, Written, check_schema
-from coterie.wire.records import Record
 from spark.topics import Topic
 
 TEXT, BYTES, INT, LONG, TIME = StringType(), BinaryType(), IntegerType(), LongType(), TimestampType()

@@ -15,8 +15,8 @@ from coterie.client.admin import LATEST
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.admin_types import NewTopic
 from coterie.client.admin.results import checked
-from coterie.client.consumer import Consumer
-from coterie.client.producer import Producer
+from coterie.client.consumer.consumer import Consumer
+from coterie.client.producer.producer import Producer
 from coterie.client.types import TopicPartition
 
 __all__ = ["Plain", "Topic", "until"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from coterie.coordinator.classic import State
+from coterie.coordinator.classic.effects import Reply
 from coterie.errors import CoterieError
-from coterie.group import State
-from coterie.group.effects import Reply
 from coterie.stories import Story, check_story
 
 GRID = """

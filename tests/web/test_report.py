@@ -10,10 +10,10 @@ import pytest
 from coterie.facts import AssignmentStored, Cause, Fact, MemberJoined, MemberLeft, RebalanceStarted
 from coterie.ledger import fold, intervals_of
 from coterie.ledger.derived import DerivedCause, MemberGone, RebalanceSeen
+from coterie.protocol.subscription import Assignment, write_assignment
 from coterie.web import picture, report
 from coterie.web.names import Names
 from coterie.web.report import Section
-from coterie.wire.subscription import Assignment, write_assignment
 
 
 def story(client_id: str = "app") -> list[Fact]:

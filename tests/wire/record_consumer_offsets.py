@@ -22,8 +22,8 @@ from uuid import UUID
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from apache_kafka import ApacheKafka, java_command, run_java
-from coterie.wire.batch import batches
-from coterie.wire.records import records as records_of
+from coterie.protocol.batch import batches
+from coterie.protocol.records import records as records_of
 from raw_kafka import RawConnection
 
 DATA = Path(__file__).parent / "data" / "consumer_offsets.jsonl"

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from coterie.messages import CommittedOffset, StoredGroup, StoredMember
-from coterie.wire.subscription import Assignment, Subscription, write_assignment, write_subscription
+from coterie.protocol.messages import CommittedOffset, StoredGroup, StoredMember
+from coterie.protocol.subscription import Assignment, Subscription, write_assignment, write_subscription
 
 DATA = Path(__file__).parent / "data"
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.wire.arrow import ArrowReader
-from coterie.wire.arrow_writer import ArrowWriter
-from coterie.wire.batch import Compression, TimestampType, assign, stamp_time
-from coterie.wire.fetched import FetchedBatches, FetchedRecords
-from coterie.wire.records import BatchBuilder, BatchRecord, EndMarker, Record, build_batch, build_marker, murmur2
+from coterie.protocol.arrow import ArrowReader
+from coterie.protocol.arrow_writer import ArrowWriter
+from coterie.protocol.batch import Compression, TimestampType, assign, stamp_time
+from coterie.protocol.fetched import FetchedBatches, FetchedRecords
+from coterie.protocol.records import BatchBuilder, BatchRecord, EndMarker, Record, build_batch, build_marker, murmur2
 
 batch_records = st.builds(
     BatchRecord,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import ErrorCode, MalformedError
-from coterie.wire.batch import (
+from coterie.protocol.batch import (
     HEADER_SIZE,
     MAX_SEQUENCE,
     BatchHeader,
@@ -28,8 +28,8 @@ from coterie.wire.batch import (
     stamp_producer,
     stamp_time,
 )
-from coterie.wire.records import BatchRecord, build_batch, build_marker, records
-from coterie.wire.records import EndMarker as Marker
+from coterie.protocol.records import BatchRecord, build_batch, build_marker, records
+from coterie.protocol.records import EndMarker as Marker
 
 # One record "key" -> "value" at timestamp 1600000000000, written by hand from the specification of the format.
 BY_HAND = bytes.fromhex(

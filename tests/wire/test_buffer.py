@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kio.serial import writers as kio
 
 from coterie.errors import MalformedError
-from coterie.wire.buffer import MAX_STRING, Reader, Writer, uvarint
+from coterie.protocol.buffer import MAX_STRING, Reader, Writer, uvarint
 
 
 def integers(bits: int) -> st.SearchStrategy[int]:

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import ErrorCode, MalformedError
-from coterie.messages import CommitPartition, CommittedOffset, FetchedOffset, OffsetRecord
-from coterie.wire.commit_rows import (
+from coterie.protocol.commit_rows import (
     CommitRows,
     FetchedRows,
     OffsetRows,
@@ -20,9 +19,10 @@ from coterie.wire.commit_rows import (
     read_usual_commit,
     read_usual_commit_plainly,
 )
-from coterie.wire.encoding import COMPACT
-from coterie.wire.offsets_topic import write_record
-from coterie.wire.records import joined
+from coterie.protocol.encoding import COMPACT
+from coterie.protocol.messages import CommitPartition, CommittedOffset, FetchedOffset, OffsetRecord
+from coterie.protocol.offsets_topic import write_record
+from coterie.protocol.records import joined
 
 int32 = st.integers(-(1 << 31), (1 << 31) - 1)
 int64 = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.wire.batch import (
+from coterie.protocol.batch import (
     HEADER_SIZE,
     Compression,
     TimestampType,
@@ -17,8 +17,8 @@ from coterie.wire.batch import (
     parse_header,
     stamp_time,
 )
-from coterie.wire.compacted import OpenBatch, emptied
-from coterie.wire.records import BatchRecord, build_batch, records
+from coterie.protocol.compacted import OpenBatch, emptied
+from coterie.protocol.records import BatchRecord, build_batch, records
 
 content = st.lists(
     st.builds(

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.wire.batch import Compression
-from coterie.wire.compression import BombError, Scratch, compress, decompress
+from coterie.protocol.batch import Compression
+from coterie.protocol.compression import BombError, Scratch, compress, decompress
 
 REAL = [each for each in Compression if each is not Compression.NONE]
 ENOUGH = 10_000_000

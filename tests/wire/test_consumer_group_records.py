@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.wire.consumer_group_records import (
+from coterie.protocol.consumer_group_records import (
     TYPES,
     ClassicProtocol,
     ConsumerGroupEpoch,

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.wire.batch import Compression, TimestampType, assign, stamp_time
-from coterie.wire.fetched import NO_PROGRESS, FetchedRecords, end_of
-from coterie.wire.records import BatchRecord, EndMarker, Record, build_batch, build_marker
+from coterie.protocol.batch import Compression, TimestampType, assign, stamp_time
+from coterie.protocol.fetched import NO_PROGRESS, FetchedRecords, end_of
+from coterie.protocol.records import BatchRecord, EndMarker, Record, build_batch, build_marker
 
 
 def batch_at(

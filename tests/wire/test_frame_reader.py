@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.wire.frame_reader import FIRST_GUESS, SMALL, FrameReader
-from coterie.wire.frames import FrameCutter
+from coterie.protocol.frame_reader import FIRST_GUESS, SMALL, FrameReader
+from coterie.protocol.frames import FrameCutter
 
 MAX = 8 * FIRST_GUESS
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.wire.frames import (
+from coterie.protocol.frames import (
     FrameCutter,
     RequestHeader,
     client_id_of,

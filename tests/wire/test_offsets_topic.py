@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.messages import CommittedOffset, GroupRecord, OffsetRecord, Record, StoredGroup, StoredMember
-from coterie.wire.offsets_topic import (
+from coterie.protocol.messages import CommittedOffset, GroupRecord, OffsetRecord, Record, StoredGroup, StoredMember
+from coterie.protocol.offsets_topic import (
     GROUP_VALUE_VERSIONS,
     OFFSET_VALUE_VERSIONS,
     Skipped,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.wire.subscription import (
+from coterie.protocol.subscription import (
     VERSIONS,
     Subscription,
     read_subscription,

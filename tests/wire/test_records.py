@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.wire.batch import Compression, batches, pack_header, parse_header
-from coterie.wire.records import BatchBuilder, BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
+from coterie.protocol.batch import Compression, batches, pack_header, parse_header
+from coterie.protocol.records import BatchBuilder, BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
 
 header_lists = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3)
 batch_records = st.builds(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.wire.subscription import (
+from coterie.protocol.subscription import (
     VERSIONS,
     Assignment,
     Subscription,

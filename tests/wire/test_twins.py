@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.wire import _pure_records as pure
-from coterie.wire.batch import BatchHeader, TimestampType
-from coterie.wire.records import IS_COMPILED, Record
+from coterie.protocol import _pure_records as pure
+from coterie.protocol.batch import BatchHeader, TimestampType
+from coterie.protocol.records import IS_COMPILED, Record
 
 try:
-    from coterie.wire import _fast_records as fast
+    from coterie.protocol import _fast_records as fast
 except ImportError:
     fast = pure  # type: ignore[misc]  # then these tests hold what must hold of either
 

@@ -19,8 +19,8 @@ from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from coterie.adapters.seat import Seat, assign, resolve
 from coterie.assignors import Assignor, Member, Topic
 from coterie.errors import CoterieError
-from coterie.messages import NO_GENERATION
-from coterie.wire.subscription import Assignment, write_assignment, write_subscription
+from coterie.protocol.messages import NO_GENERATION
+from coterie.protocol.subscription import Assignment, write_assignment, write_subscription
 
 __all__ = ["CooperativeNotSupportedError", "adapt"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from coterie.assignors import Assignment, Assignor, Member, Owned, Topic, assignor
-from coterie.messages import NO_GENERATION
-from coterie.wire.subscription import Subscription
+from coterie.protocol.messages import NO_GENERATION
+from coterie.protocol.subscription import Subscription
 
 __all__ = ["Seat", "assign", "resolve"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from coterie.assignors.cases import Case, CaseError
 from coterie.assignors.model import Assignment, Assignor, Member, Owned, Topic
 from coterie.assignors.user_data import read_owned
-from coterie.messages import NO_GENERATION
+from coterie.protocol.messages import NO_GENERATION
 
 __all__ = ["MAX_REBALANCES", "Score", "grow", "holding", "join", "leave", "owned_in", "run", "score"]
 

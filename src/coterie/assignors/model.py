@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coterie.wire.subscription import Subscription
+from coterie.protocol.subscription import Subscription
 
 __all__ = ["Assignment", "Assignor", "Member", "Owned", "Topic"]
 

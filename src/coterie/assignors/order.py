@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from struct import iter_unpack
 
 from coterie.assignors.model import Member
-from coterie.javahash import capacity_for, spread
+from coterie.protocol.java_hash import capacity_for, spread
 
 __all__ = ["by_id", "by_instance_then_id", "hash_order", "java_sorted", "spreads"]
 

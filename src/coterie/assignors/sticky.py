@@ -16,7 +16,7 @@ from coterie.assignors.order import by_id, java_sorted
 from coterie.assignors.racks import racks_differ, racks_matter, topic_racks
 from coterie.assignors.unequal import assign_unequal
 from coterie.assignors.user_data import OwnedReader, write_owned
-from coterie.messages import NO_GENERATION
+from coterie.protocol.messages import NO_GENERATION
 
 __all__ = ["Sticky", "stick"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct, error
 
 from coterie.assignors.model import Owned
-from coterie.messages import NO_GENERATION
+from coterie.protocol.messages import NO_GENERATION
 
 __all__ = ["OwnedReader", "read_generation", "read_owned", "write_generation", "write_owned"]
 

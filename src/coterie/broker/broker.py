@@ -18,16 +18,16 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from uuid import UUID, uuid4  # noqa: TID251  the dice of the real world are thrown here
 
-from coterie.broker.clock import wall_ms
 from coterie.broker.cluster import Cluster, check_nodes
-from coterie.broker.guard import files_of_logs
-from coterie.broker.server import Server, run_in_loop
-from coterie.broker.settings import Settings
+from coterie.broker.configs.broker_settings import Settings
+from coterie.broker.connection_limits import files_of_logs
+from coterie.broker.io.clock import wall_ms
+from coterie.broker.io.server import Server, run_in_loop
+from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.errors import CoterieError
 from coterie.facts import Fact
-from coterie.group.wall_clock import WallClock
 from coterie.ledger import Ledger, Rebalance
-from coterie.log import DiskFiles, Files, MemoryFiles
+from coterie.storage import DiskFiles, Files, MemoryFiles
 
 __all__ = ["Broker", "Flush", "open_cluster"]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from coterie.apis import Api
+from coterie.protocol.apis import Api
 
 __all__ = ["Call", "Connection", "Gather", "Route"]
 

@@ -14,24 +14,21 @@ from traceback import format_exc
 from typing import Any
 from uuid import UUID
 
+from coterie.broker.broker_effects import Close, Do, Effect, FlushEnded, Toil, ToilEnded, WorkEnded
+from coterie.broker.broker_facts import Trouble
 from coterie.broker.calls import Call, Connection
-from coterie.broker.changes import Changes
-from coterie.broker.cleaning import CleanDue, Cleaner
-from coterie.broker.effects import Close, Do, Effect, FlushEnded, Toil, ToilEnded, WorkEnded
-from coterie.broker.facts import Trouble
-from coterie.broker.fetch import FetchDue, Fetches
-from coterie.broker.flushing import Flusher, Waiter
-from coterie.broker.group_loads import LoadDue
-from coterie.broker.kept_facts import FactsDue, KeptFacts
+from coterie.broker.configs.broker_settings import Settings
+from coterie.broker.handlers.fetch import FetchDue, Fetches
+from coterie.broker.handlers.produce import ProduceDue
+from coterie.broker.handlers.refusals import TopicError
+from coterie.broker.handlers.topic_changes import ensure, is_internal
 from coterie.broker.leadership import Done, Leadership
-from coterie.broker.node import Node
-from coterie.broker.placement import NOBODY
-from coterie.broker.produce import ProduceDue
-from coterie.broker.producer_ids import ProducerIds
-from coterie.broker.refusals import TopicError
-from coterie.broker.settings import Settings
-from coterie.broker.topic_changes import ensure, is_internal
-from coterie.broker.upkeep import (
+from coterie.broker.maintenance.directory_changes import Changes
+from coterie.broker.maintenance.facts_topic import FactsDue, KeptFacts
+from coterie.broker.maintenance.flushing import Flusher, Waiter
+from coterie.broker.maintenance.group_loads import LoadDue
+from coterie.broker.maintenance.log_cleaner import CleanDue, Cleaner
+from coterie.broker.maintenance.periodic import (
     CHECKPOINT_EVERY_MS,
     CheckpointDue,
     MendDue,
@@ -40,15 +37,18 @@ from coterie.broker.upkeep import (
     checkpoint,
     mend,
 )
-from coterie.coordinator import Timers
+from coterie.broker.maintenance.producer_ids import ProducerIds
+from coterie.broker.node import Node
+from coterie.broker.placement import NOBODY
+from coterie.coordinator.classic import HeldBytes
+from coterie.coordinator.classic.effects import Tell
+from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.runtime import Timers
 from coterie.errors import CoterieError
 from coterie.facts import ClockSet, Fact, Mistake
-from coterie.group import HeldBytes
-from coterie.group.effects import Tell
-from coterie.group.wall_clock import WallClock
 from coterie.ledger.written_facts import FACTS_TOPIC
-from coterie.log import DataDirectory, Files, LogConfig, PartitionLog, Topic
-from coterie.wire.offsets_topic import OFFSETS_TOPIC
+from coterie.protocol.offsets_topic import OFFSETS_TOPIC
+from coterie.storage import DataDirectory, Files, LogConfig, PartitionLog, Topic
 
 __all__ = ["Cluster", "check_nodes"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coterie.coordinator import Append, Batch, Replay
+from coterie.coordinator.runtime import Append, Batch, Replay
 from coterie.errors import ErrorCode
-from coterie.log import LogError, LogReadError, Origin, PartitionLog
-from coterie.wire.batch import batches
-from coterie.wire.offsets_topic import OFFSETS_TOPIC
-from coterie.wire.records import NO_LIMIT, BatchBuilder, EndMarker, build_marker, marker_of, raw_records
+from coterie.protocol.batch import batches
+from coterie.protocol.offsets_topic import OFFSETS_TOPIC
+from coterie.protocol.records import NO_LIMIT, BatchBuilder, EndMarker, build_marker, marker_of, raw_records
+from coterie.storage import LogError, LogReadError, Origin, PartitionLog
 
 if TYPE_CHECKING:
     from coterie.broker.node import Node

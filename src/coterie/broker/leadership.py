@@ -11,13 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from coterie.broker import placement
-from coterie.broker.changes import Step
-from coterie.broker.facts import LeadersChanged
-from coterie.broker.kept_places import read_places, write_places
+from coterie.broker.broker_facts import LeadersChanged
+from coterie.broker.maintenance.directory_changes import Step
+from coterie.broker.maintenance.leaders_file import read_places, write_places
 from coterie.broker.placement import NOBODY, Partition, Place
 from coterie.errors import CoterieError
-from coterie.log import Change, LogError, LogWriteError, PartitionLog, Topic
-from coterie.wire.offsets_topic import OFFSETS_TOPIC
+from coterie.protocol.offsets_topic import OFFSETS_TOPIC
+from coterie.storage import Change, LogError, LogWriteError, PartitionLog, Topic
 
 if TYPE_CHECKING:
     from coterie.broker.cluster import Cluster

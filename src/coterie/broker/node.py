@@ -1,8 +1,8 @@
 """A broker node without I/O: frames in, effects out. It finds out who answers a request, and packs what they say.
 
-Which API is answered where is the table of `handlers.py`; the rules are in the files it names. Logs are appended
-to and read here, through the port of `coterie.log.files`: that is the system's cache. Whatever waits for the disk, to
-make things durable, to make and delete files, is an effect that comes back.
+Which API is answered where is the table of `handlers/table.py`; the rules are in the files it names. Logs are appended
+to and read here, through the port of `coterie.storage.files`: that is the system's cache. Whatever waits for the disk,
+to make things durable, to make and delete files, is an effect that comes back.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from coterie.apis import FIRST_FLEXIBLE, by_key
-from coterie.apis.api_versions import API as API_VERSIONS
-from coterie.apis.api_versions import refuse_version
+from coterie.broker.broker_effects import Effect, Send
 from coterie.broker.calls import Call, Connection, Gather, Route
-from coterie.broker.changes import Step
-from coterie.broker.effects import Effect, Send
-from coterie.broker.group_loads import GroupLoads
+from coterie.broker.configs.broker_settings import Settings
 from coterie.broker.group_logs import GroupLogs
-from coterie.broker.handlers import HANDLERS
+from coterie.broker.handlers.table import HANDLERS
+from coterie.broker.maintenance.directory_changes import Step
+from coterie.broker.maintenance.group_loads import GroupLoads
 from coterie.broker.placement import Partition
-from coterie.broker.settings import Settings
-from coterie.coordinator import Append, Coordinator
+from coterie.coordinator.classic.effects import Reply, Tell
+from coterie.coordinator.runtime import Append, Coordinator
 from coterie.errors import ErrorCode, MalformedError
-from coterie.group.effects import Reply, Tell
-from coterie.log import PartitionLog
-from coterie.wire.frames import read_request_header, response_frame, response_frame_parts
+from coterie.protocol.apis import FIRST_FLEXIBLE, by_key
+from coterie.protocol.apis.api_versions import API as API_VERSIONS
+from coterie.protocol.apis.api_versions import refuse_version
+from coterie.protocol.frames import read_request_header, response_frame, response_frame_parts
+from coterie.storage import PartitionLog
 
 if TYPE_CHECKING:
     from coterie.broker.cluster import Cluster

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from coterie.javahash import java_hash
+from coterie.protocol.java_hash import java_hash
 
 __all__ = [
     "NOBODY",

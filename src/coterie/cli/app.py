@@ -37,11 +37,11 @@ def _show_version(wanted: bool) -> None:
 
 
 def _how_batches_are_read() -> str:
-    from coterie.wire.records import IS_COMPILED
+    from coterie.protocol.records import IS_COMPILED
 
     if IS_COMPILED:
         return "compiled"
-    was_built = find_spec("coterie.wire._fast_records") is not None
+    was_built = find_spec("coterie.protocol._fast_records") is not None
     return f"pure Python, {'as COTERIE_PURE says' if was_built else 'slower: nothing was compiled at install'}"
 
 

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from coterie.facts import Fact, MemberRejoined, OffsetsStored
 from coterie.ledger import field_names, plain
-from coterie.log import DataDirectory
+from coterie.storage import DataDirectory
 
 __all__ = ["FactLog"]
 

@@ -20,9 +20,9 @@ import typer
 
 from coterie.cli.warnings_shown import warnings_shown
 from coterie.client.client_settings import ProducerSettings
-from coterie.client.delivery import RecordMetadata
 from coterie.client.event_log import ClosedWithRecords, DeliveryFailed
-from coterie.client.producer import Content, Producer
+from coterie.client.producer.delivery import RecordMetadata
+from coterie.client.producer.producer import Content, Producer
 from coterie.errors import CoterieError, KafkaError
 
 __all__ = ["InputError", "produce"]

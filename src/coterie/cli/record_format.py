@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 
 from coterie.errors import CoterieError
-from coterie.wire.records import Record
+from coterie.protocol.records import Record
 
 __all__ = ["Writer", "as_format", "as_json"]
 

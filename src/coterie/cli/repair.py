@@ -10,15 +10,15 @@ from pathlib import Path
 import typer
 
 from coterie.broker.broker import fresh_id
-from coterie.broker.clock import wall_ms
+from coterie.broker.io.clock import wall_ms
 from coterie.errors import CoterieError, MalformedError
-from coterie.log import DiskFiles, Files
-from coterie.log.checkpoints import id_text
-from coterie.log.directory import LOCK_FILE
-from coterie.log.repair import Findings, LogFinding, batches_left, carry_out, inspect
-from coterie.wire.batch import parse_header
-from coterie.wire.offsets_topic import OFFSETS_TOPIC, Skipped, read_key
-from coterie.wire.records import raw_records
+from coterie.protocol.batch import parse_header
+from coterie.protocol.offsets_topic import OFFSETS_TOPIC, Skipped, read_key
+from coterie.protocol.records import raw_records
+from coterie.storage import DiskFiles, Files
+from coterie.storage.checkpoints import id_text
+from coterie.storage.directory import LOCK_FILE
+from coterie.storage.repair import Findings, LogFinding, batches_left, carry_out, inspect
 
 __all__ = ["repair"]
 

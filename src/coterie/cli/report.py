@@ -17,13 +17,13 @@ from coterie.facts import Fact
 from coterie.ledger import fold, intervals_of, read_fact
 from coterie.ledger.derived import derived_facts
 from coterie.ledger.written_facts import FACTS_TOPIC
-from coterie.messages import GroupRecord
+from coterie.protocol.batch import batches
+from coterie.protocol.messages import GroupRecord
+from coterie.protocol.offsets_topic import OFFSETS_TOPIC, Skipped, read_key, read_record
+from coterie.protocol.records import BatchRecord, records
 from coterie.web import picture
 from coterie.web import report as page_of
 from coterie.web.names import Names
-from coterie.wire.batch import batches
-from coterie.wire.offsets_topic import OFFSETS_TOPIC, Skipped, read_key, read_record
-from coterie.wire.records import BatchRecord, records
 
 __all__ = ["report"]
 

@@ -16,11 +16,11 @@ import typer
 
 from coterie.broker.broker import Flush, open_cluster
 from coterie.broker.cluster import Cluster
-from coterie.broker.server import Server, run_in_loop
-from coterie.broker.settings import Settings
+from coterie.broker.configs.broker_settings import Settings
+from coterie.broker.io.server import Server, run_in_loop
 from coterie.cli.fact_lines import FactLog
+from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.errors import CoterieError
-from coterie.group.wall_clock import WallClock
 
 __all__ = ["serve"]
 

@@ -9,7 +9,7 @@ from coterie.assignors import Assignor, assignor
 from coterie.client.client_settings import ConsumerSettings, check_mapping
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError
-from coterie.wire.records import MAX_OFFSET
+from coterie.protocol.records import MAX_OFFSET
 
 __all__ = [
     "Offsets",

@@ -16,8 +16,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Self
 
-from coterie.client.addresses import Address, parse_addresses
 from coterie.client.durations import duration_ms
+from coterie.client.network.addresses import Address, parse_addresses
 from coterie.client.refused_settings import NO_TLS, REFUSED
 from coterie.settings.kinds import Flag, Word, Words, int32, int64, text_of
 from coterie.settings.setting import SettingsError, rows_of, setting

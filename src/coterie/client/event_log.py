@@ -14,7 +14,7 @@ from logging import DEBUG, INFO, WARNING
 from typing import Any, NamedTuple
 
 from coterie.client.client_settings import ClientSettings, ConsumerSettings
-from coterie.client.fetch_wishes import LogTruncated
+from coterie.client.consumer.fetch_requests import LogTruncated
 from coterie.client.member import facts
 from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode

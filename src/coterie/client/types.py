@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from coterie.wire.records import Record
+from coterie.protocol.records import Record
 
 __all__ = [
     "CommitCallback",

@@ -1,27 +1,3 @@
-"""All groups of one partition of `__consumer_offsets`, still without I/O.
-
-Turns the effects of groups into appends, timers and replies, and records back into groups. Read `shard.py` first;
-`coordinator.py` holds the shards of a node, `replay.py` reads a log back, `timers.py` rings.
+"""Group coordinator without I/O: `runtime/` keeps groups by partition, `classic/` has the rules of classic groups,
+`offsets/` those of committed offsets.
 """
-
-from __future__ import annotations
-
-from coterie.coordinator.coordinator import Coordinator, find_coordinator, partition_of
-from coterie.coordinator.effects import Append, Appended, Batch
-from coterie.coordinator.replay import Replay
-from coterie.coordinator.settings import CoordinatorSettings
-from coterie.coordinator.shard import Shard
-from coterie.coordinator.timers import Timers
-
-__all__ = [
-    "Append",
-    "Appended",
-    "Batch",
-    "Coordinator",
-    "CoordinatorSettings",
-    "Replay",
-    "Shard",
-    "Timers",
-    "find_coordinator",
-    "partition_of",
-]

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from coterie.apis import heartbeat, join_group, leave_group, sync_group
 from coterie.assignors import Assignor, CooperativeSticky, Range
+from coterie.coordinator.classic import State
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Fact, OffsetsStored
-from coterie.group import State
 from coterie.history.account import Account, Design
 from coterie.history.backwards import Backwards, BackwardsCooperative
 from coterie.history.model_world import GROUP, SESSION_MS, TOPIC
 from coterie.history.owning import Owning
 from coterie.history.tale import BROKERS, Act, Do, Tale
+from coterie.protocol.apis import heartbeat, join_group, leave_group, sync_group
 from coterie.sim.client import Asked, Client
 from coterie.sim.consumer import Consumer, Habits
 from coterie.sim.faults import BrokerPaused, CutOff, Paused

@@ -16,8 +16,8 @@ from typing import Any
 from coterie import facts
 from coterie.errors import MalformedError
 from coterie.facts import Cause, Fact
-from coterie.messages import GroupRecord, StoredGroup, StoredMember
-from coterie.wire.subscription import read_subscription
+from coterie.protocol.messages import GroupRecord, StoredGroup, StoredMember
+from coterie.protocol.subscription import read_subscription
 
 __all__ = ["DerivedCause", "Kind", "MemberGone", "RebalanceSeen", "Seen", "Step", "compare", "derived_facts"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from coterie.errors import MalformedError
-from coterie.wire.subscription import read_assignment, read_subscription
+from coterie.protocol.subscription import read_assignment, read_subscription
 
 __all__ = ["Move", "Ownership", "Partition"]
 

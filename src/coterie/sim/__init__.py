@@ -3,11 +3,12 @@
 How the shipped code is driven without I/O, decided once:
 
 - The broker is `broker.cluster.Cluster` with nodes, coordinators, groups, logs, recovery, upkeep and cleaner: frames
-  in, effects out. `machine.py` and `nodes.py` do for it what `broker/server.py` does on asyncio, on virtual time. Its
-  disk is the port of `log/files.py`, kept by `disk.py`, which loses and tears what was not synced when the power goes.
+  in, effects out. `machine.py` and `nodes.py` do for it what `broker/io/server.py` does on asyncio, on virtual time.
+  Its disk is the port of `storage/files.py`, kept by `disk.py`, which loses and tears what was not synced when the
+  power goes.
 - The consumer is `client.member.Membership` and `client.fetching.Fetcher`, the producer `client.batching.Batching`: the
-  three machines that decide. `consumer.py` and `producer.py` do for them what `client/consuming.py`, `reading.py` and
-  `sender.py` do on asyncio. Between client and broker travel the bytes of the wire, written and read by `apis`.
+  three machines that decide. `consumer.py` and `producer.py` do for them what `client/consumer/engine.py`, `reading.py`
+  and `sender.py` do on asyncio. Between client and broker travel the bytes of the wire, written and read by `apis`.
 - So what is not run here is the asyncio itself: sockets, tasks and threads (`server.py`, `connection.py`, `cluster.py`,
   `consuming.py`, `reading.py`, `sender.py`). An event loop of ours could run those as they are; it was left out, since
   every await costs tens of microseconds and a heartbeat has fifty for both sides, wire and invariants included.

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from coterie.apis import create_partitions, create_topics, delete_groups, find_coordinator
 from coterie.errors import ErrorCode, KafkaError
-from coterie.messages import DeleteGroup
+from coterie.protocol.apis import create_partitions, create_topics, delete_groups, find_coordinator
+from coterie.protocol.messages import DeleteGroup
 from coterie.sim.client import ANY, Client
 
 __all__ = ["Admin"]

@@ -1,7 +1,7 @@
 """A client's process: wires to brokers by node and lane, requests as bytes, answers in order, timeouts.
 
-Does what `client/connection.py` and `client/cluster.py` do on asyncio: a request that is not answered in time costs the
-connection; every lane has its own (M11); whoever failed to connect waits a little longer each time.
+Does what `client/network/connection.py` and `client/network/cluster.py` do on asyncio: a request that is not answered
+in time costs the connection; every lane has its own (M11); whoever failed to connect waits a little longer each time.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from coterie.apis import metadata as metadata_api
-from coterie.client.metadata import Metadata, learn
+from coterie.client.network.metadata import Metadata, learn
 from coterie.errors import STALE_METADATA, ConnectionLostError, ErrorCode, KafkaError, RequestTimedOutError
+from coterie.protocol.apis import metadata as metadata_api
+from coterie.protocol.frames import read_response_header, request_frame
 from coterie.sim.host import Clock, Host
 from coterie.sim.network import Wire
-from coterie.wire.frames import read_response_header, request_frame
 
 if TYPE_CHECKING:
     from coterie.sim.world import World
@@ -129,7 +129,7 @@ class Client(Host):
         return version, row.has_flexible_response_header(version), frame[:_CORRELATION_AT], frame[_CORRELATION_AT + 4 :]
 
     def _any_node(self) -> int:
-        """As `client/cluster.py`: whom it could not reach it asks when nobody else is left."""
+        """As `client/network/cluster.py`: whom it could not reach it asks when nobody else is left."""
         numbers = self.world.machine.numbers
         if len(numbers) == 1:
             return numbers[0]

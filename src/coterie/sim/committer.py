@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coterie.apis import find_coordinator, offset_commit, offset_fetch
 from coterie.errors import ErrorCode, KafkaError
-from coterie.messages import CommitPartition, OffsetCommit, OffsetFetch
+from coterie.protocol.apis import find_coordinator, offset_commit, offset_fetch
+from coterie.protocol.messages import CommitPartition, OffsetCommit, OffsetFetch
 from coterie.sim.client import ANY, Client
 from coterie.sim.host import Clock
 

@@ -1,6 +1,7 @@
 """A consumer's process: the shipped member and reader, and a user who polls, works, commits and closes.
 
-Does what `client/consuming.py`, `reading.py` and `watching.py` do on asyncio: effects are performed, answers handed in.
+Does what `client/consumer/engine.py`, `reading.py` and `watching.py` do on asyncio: effects are performed, answers
+handed in.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ from enum import Enum
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from coterie.apis import (
+from coterie.assignors import Assignor, Range
+from coterie.assignors import Topic as AssignorTopic
+from coterie.client.consumer.fetch_requests import AskCommitted, FetchSettings
+from coterie.client.consumer.offset_resets import EARLIEST
+from coterie.client.member import MemberSettings, Membership, effects, events
+from coterie.client.member.states import Stage
+from coterie.client.network.metadata import Node
+from coterie.client.types import TopicPartition
+from coterie.errors import KafkaError
+from coterie.protocol.apis import (
     find_coordinator,
     heartbeat,
     join_group,
@@ -21,16 +31,7 @@ from coterie.apis import (
     offset_fetch,
     sync_group,
 )
-from coterie.assignors import Assignor, Range
-from coterie.assignors import Topic as AssignorTopic
-from coterie.client.fetch_wishes import AskCommitted, FetchSettings
-from coterie.client.member import MemberSettings, Membership, effects, events
-from coterie.client.member.states import Stage
-from coterie.client.metadata import Node
-from coterie.client.resets import EARLIEST
-from coterie.client.types import TopicPartition
-from coterie.errors import KafkaError
-from coterie.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
+from coterie.protocol.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
 from coterie.sim.client import ANY
 from coterie.sim.host import Clock
 from coterie.sim.reading import Reader

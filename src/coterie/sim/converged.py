@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from coterie.client.member.states import Stage
 from coterie.client.types import TopicPartition
-from coterie.group import State
+from coterie.coordinator.classic import State
 from coterie.sim.consumer import Consumer
 from coterie.sim.invariants.at_least_once import EveryRecordIsProcessed
 from coterie.sim.observer import Broken

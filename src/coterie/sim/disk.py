@@ -1,9 +1,9 @@
 """A disk that keeps, when the power goes, what was synced and of the rest as much as it likes; full, slow and failing.
 
-The port is `log/files.py`. Content is made durable by the sync of a file, names by that of their directory. Of a file
-that was not synced any pages written since may be there, in any order, with zeros where one was given and not written.
-Of a directory that was not synced each change of a name may have happened or not, whatever became of the others: only
-what concerns the same name stays in order. A rename is whole or has not happened.
+The port is `storage/files.py`. Content is made durable by the sync of a file, names by that of their directory. Of a
+file that was not synced any pages written since may be there, in any order, with zeros where one was given and not
+written. Of a directory that was not synced each change of a name may have happened or not, whatever became of the
+others: only what concerns the same name stays in order. A rename is whole or has not happened.
 
 What was durable can be damaged: a bit is wrong, a page was never written though the disk said so, or it was written to
 another file. No software can undo that, but it must not go unnoticed; whoever is told brings back what was there.
@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from random import Random  # noqa: TID251  the type alone: the dice come in
 from typing import NamedTuple
 
-from coterie.log.files import File, Lock, Sync, parent_of
-from coterie.log.layout import LOG, SWAP
-from coterie.wire.buffer import Buffer
+from coterie.protocol.buffer import Buffer
+from coterie.storage.files import File, Lock, Sync, parent_of
+from coterie.storage.layout import LOG, SWAP
 
 __all__ = ["DAMAGES", "Disk", "PowerCut"]
 

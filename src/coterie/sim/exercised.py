@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from coterie.apis import by_key
-from coterie.broker.facts import LeadersChanged
+from coterie.broker.broker_facts import LeadersChanged
+from coterie.coordinator.classic import State
 from coterie.facts import Cause, Fact, RebalanceStarted
-from coterie.group import State
+from coterie.protocol.apis import by_key
 from coterie.sim.machine import Link, Machine
 from coterie.sim.observer import Observer
 from coterie.sim.world import World

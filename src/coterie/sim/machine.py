@@ -1,4 +1,4 @@
-"""A machine with a broker on it: does for `broker.cluster.Cluster` what `broker/server.py` does on asyncio.
+"""A machine with a broker on it: does for `broker.cluster.Cluster` what `broker/io/server.py` does on asyncio.
 
 One process, whose nodes have an address each (`nodes.py`); one disk, a thread that waits for it, and one for what takes
 long. It can be killed, lose its power, be stopped and started, and pause.
@@ -12,25 +12,25 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from coterie.broker.broker_effects import Close, Do, Effect, Flush, Send, Toil, Work
 from coterie.broker.calls import Connection
-from coterie.broker.clock import AWAY_MS
 from coterie.broker.cluster import Cluster
-from coterie.broker.effects import Close, Do, Effect, Flush, Send, Toil, Work
-from coterie.broker.guard import silence_of
+from coterie.broker.configs.broker_settings import Settings
+from coterie.broker.connection_limits import silence_of
+from coterie.broker.handlers.quick_heartbeat import HEARTBEAT, QuickHeartbeat
+from coterie.broker.io.clock import AWAY_MS
 from coterie.broker.node import Node
-from coterie.broker.quick_heartbeat import HEARTBEAT, QuickHeartbeat
-from coterie.broker.settings import Settings
-from coterie.coordinator import Shard
+from coterie.coordinator.classic.effects import Tell
+from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.runtime import Shard
 from coterie.errors import CoterieError, MalformedError
-from coterie.group.effects import Tell
-from coterie.group.wall_clock import WallClock
-from coterie.log.files import parent_of
+from coterie.protocol.frames import FrameCutter
 from coterie.sim.dice import fresh_ids
 from coterie.sim.disk import Disk, PowerCut
 from coterie.sim.host import Clock, Host
 from coterie.sim.network import Wire
 from coterie.sim.nodes import Nodes
-from coterie.wire.frames import FrameCutter
+from coterie.storage.files import parent_of
 
 if TYPE_CHECKING:
     from coterie.sim.world import World
@@ -102,7 +102,7 @@ class Machine(Host):
 
     @property
     def now_ms(self) -> int:
-        """The process's own time, which stands still while it is paused (`broker/clock.py`)."""
+        """The process's own time, which stands still while it is paused (`broker/io/clock.py`)."""
         return super().now_ms - self._behind_ms
 
     def at(self, local_ms: int, act: Callable[[Any], None], about: Any) -> None:

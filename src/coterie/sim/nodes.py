@@ -1,4 +1,4 @@
-"""The nodes of a machine's broker stop, start and hand over to each other: what `broker/server.py` does for that.
+"""The nodes of a machine's broker stop, start and hand over to each other: what `broker/io/server.py` does for that.
 
 Whoever wants it is an operator who insists: what could not be done is tried again, one thing after the other.
 """

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from coterie.client.member import effects
     from coterie.client.types import TopicPartition
     from coterie.facts import Fact
-    from coterie.messages import OffsetCommit
+    from coterie.protocol.messages import OffsetCommit
     from coterie.sim.client import Asked, Client
     from coterie.sim.consumer import Consumer
     from coterie.sim.machine import Link, Machine

@@ -1,7 +1,7 @@
 """A producer's process: the shipped batching, and a user who sends numbered records at a pace.
 
-Does what `client/sender.py` does on asyncio. A record's value says who made it and which it was, so that everybody who
-reads it later can be held to it.
+Does what `client/producer/sender.py` does on asyncio. A record's value says who made it and which it was, so that
+everybody who reads it later can be held to it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from coterie.apis import init_producer_id, produce
-from coterie.client.batching import Batching, BatchingRules
-from coterie.client.batching_events import (
+from coterie.client.producer.batching import Batching, BatchingRules
+from coterie.client.producer.batching_events import (
     Answer,
     Answered,
     Arm,
@@ -28,9 +27,10 @@ from coterie.client.batching_events import (
     Unanswered,
     Woke,
 )
-from coterie.client.partition_queue import Batch, Identity
+from coterie.client.producer.partition_queue import Batch, Identity
 from coterie.client.types import TopicPartition
 from coterie.errors import KafkaError
+from coterie.protocol.apis import init_producer_id, produce
 from coterie.sim.client import ANY, Client
 from coterie.sim.host import Clock
 

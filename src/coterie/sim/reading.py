@@ -6,8 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from coterie.apis import fetch, list_offsets, offset_for_leader_epoch
-from coterie.client.fetch_wishes import (
+from coterie.client.consumer.fetch_requests import (
     AskCommitted,
     AskEpochEnds,
     AskOffsets,
@@ -18,11 +17,12 @@ from coterie.client.fetch_wishes import (
     LogTruncated,
     RefreshMetadata,
 )
-from coterie.client.fetching import Fetcher
-from coterie.client.metadata import NO_LEADER
-from coterie.client.offset_lookup import answers, questions
+from coterie.client.consumer.fetcher import Fetcher
+from coterie.client.network.metadata import NO_LEADER
+from coterie.client.network.offset_lookup import answers, questions
 from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode, KafkaError
+from coterie.protocol.apis import fetch, list_offsets, offset_for_leader_epoch
 from coterie.sim.client import Client
 from coterie.sim.host import Clock
 

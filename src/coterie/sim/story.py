@@ -7,9 +7,9 @@ from hashlib import blake2b
 from struct import pack
 from typing import Any
 
-from coterie.apis import by_key, heartbeat
 from coterie.errors import ErrorCode
 from coterie.facts import Fact, GroupLoaded, MemberExpired, RebalanceStarted
+from coterie.protocol.apis import by_key, heartbeat
 from coterie.sim.client import Asked, Client
 from coterie.sim.consumer import Consumer
 from coterie.sim.machine import Link, Machine

@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from coterie.broker.facts import Trouble
-from coterie.broker.settings import Settings
+from coterie.broker.broker_facts import Trouble
+from coterie.broker.configs.broker_settings import Settings
 from coterie.client.member import effects
 from coterie.client.types import TopicPartition
+from coterie.coordinator.classic import Group
 from coterie.errors import KafkaError
 from coterie.facts import Fact, GroupLoaded, JoinPhaseCompleted
-from coterie.group import Group
-from coterie.log import PartitionLog
-from coterie.messages import OffsetCommit
+from coterie.protocol.messages import OffsetCommit
 from coterie.sim.admin import Admin
 from coterie.sim.client import Asked, Client
 from coterie.sim.committer import Committer
@@ -29,6 +28,7 @@ from coterie.sim.observer import HOOKS, Broken, Observer
 from coterie.sim.producer import Producer
 from coterie.sim.schedule import Schedule
 from coterie.sim.zombie import Zombie
+from coterie.storage import PartitionLog
 
 __all__ = ["World"]
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coterie.apis import find_coordinator, heartbeat, offset_commit, sync_group
 from coterie.errors import KafkaError
-from coterie.messages import CommitPartition, Heartbeat, OffsetCommit, SyncGroup
+from coterie.protocol.apis import find_coordinator, heartbeat, offset_commit, sync_group
+from coterie.protocol.messages import CommitPartition, Heartbeat, OffsetCommit, SyncGroup
 from coterie.sim.client import ANY, Client
 from coterie.sim.host import Clock
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from coterie.client.clock import clock_ms
+from coterie.client.network.clock import clock_ms
 from coterie.client.types import TopicPartition
 from coterie.spark.errors import DataLossError
 from coterie.spark.looking import Looking

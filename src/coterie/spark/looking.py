@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from coterie.client.admin.group_admin import GroupsAdmin
 from coterie.client.admin.results import checked
 from coterie.client.admin.topic_admin import TopicsAdmin
-from coterie.client.cluster import Cluster
+from coterie.client.network.cluster import Cluster
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import NO_SUCH_TOPIC, CoterieError, ErrorCode, KafkaError
 from coterie.spark.options import SourceOptions

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
-from coterie.apis import offset_commit
 from coterie.assignors import assignor
-from coterie.client.clock import clock_ms
-from coterie.client.consuming import Engine
+from coterie.client.consumer.engine import Engine
 from coterie.client.member import effects, events
 from coterie.client.member.effects import Listened
 from coterie.client.member.states import Stage
+from coterie.client.network.clock import clock_ms
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import RebalanceInProgressError
-from coterie.messages import CommitPartition, OffsetCommit, OffsetsCommitted
+from coterie.protocol.apis import offset_commit
+from coterie.protocol.messages import CommitPartition, OffsetCommit, OffsetsCommitted
 from coterie.spark.holdings import Holdings
 from coterie.spark.options import SourceOptions
 

@@ -10,8 +10,8 @@ import asyncio
 import logging
 from collections.abc import Collection
 
-from coterie.client.chores import within
-from coterie.client.clock import clock_ms
+from coterie.client.network.background_tasks import within
+from coterie.client.network.clock import clock_ms
 from coterie.client.types import TopicPartition
 from coterie.errors import CommitFailedError, CoterieError, KafkaError, RebalanceInProgressError
 from coterie.spark.checkpoint import Checkpoint

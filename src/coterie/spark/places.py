@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from coterie.apis.list_offsets import EARLIEST, LATEST  # in Spark's JSON they are the same
 from coterie.client.types import TopicPartition
 from coterie.errors import MalformedError
+from coterie.protocol.apis.list_offsets import EARLIEST, LATEST  # in Spark's JSON they are the same
 
 __all__ = [
     "EARLIEST",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
-from coterie.client.columns import ColumnProducer
+from coterie.client.producer.arrow_columns import ColumnProducer
 from coterie.errors import CoterieError
 from coterie.settings import SettingsError
 from coterie.spark.options import SinkOptions

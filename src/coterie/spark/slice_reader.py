@@ -11,22 +11,22 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coterie.apis import fetch
-from coterie.apis.values import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.client.admin.results import checked
 from coterie.client.admin.topic_admin import TopicsAdmin
-from coterie.client.background import background
 from coterie.client.client_settings import ConsumerSettings
-from coterie.client.clock import clock_ms
-from coterie.client.cluster import Cluster
+from coterie.client.network.background import background
+from coterie.client.network.clock import clock_ms
+from coterie.client.network.cluster import Cluster
 from coterie.client.types import TopicPartition
 from coterie.errors import NO_SUCH_TOPIC, STALE_METADATA, ErrorCode, KafkaError, MalformedError
+from coterie.protocol.api_values import READ_COMMITTED, READ_UNCOMMITTED
+from coterie.protocol.apis import fetch
+from coterie.protocol.arrow import ArrowReader
+from coterie.protocol.fetched import NO_PROGRESS, FetchedBatches, end_of
 from coterie.spark.errors import DataLossError
 from coterie.spark.options import SourceOptions
 from coterie.spark.places import EARLIEST, LATEST
 from coterie.spark.planning import Slice
-from coterie.wire.arrow import ArrowReader
-from coterie.wire.fetched import NO_PROGRESS, FetchedBatches, end_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from coterie.client.background import Background, background
+from coterie.client.network.background import Background, background
 from coterie.settings import SettingsError
 from coterie.spark.alone import Alone
 from coterie.spark.farewell import Farewell

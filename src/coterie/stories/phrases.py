@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from coterie.errors import ErrorCode
-from coterie.messages import (
+from coterie.protocol.messages import (
     DescribedGroup,
     JoinedGroup,
     LeftGroup,

@@ -16,12 +16,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from coterie.coordinator import CoordinatorSettings
+from coterie.coordinator.classic import Group, GroupSettings, State
+from coterie.coordinator.runtime import CoordinatorSettings
 from coterie.errors import ErrorCode
 from coterie.facts import Fact
-from coterie.group import Group, GroupSettings, State
 from coterie.ledger import Rebalance
-from coterie.messages import (
+from coterie.protocol.messages import (
     CommitPartition,
     DeleteGroup,
     Heartbeat,
@@ -34,10 +34,10 @@ from coterie.messages import (
     Protocol,
     SyncGroup,
 )
+from coterie.protocol.subscription import Subscription, write_subscription
 from coterie.stories.grid import Step, show
 from coterie.stories.phrases import in_words
 from coterie.stories.world import World
-from coterie.wire.subscription import Subscription, write_subscription
 
 __all__ = ["PARKED", "Actor", "Story"]
 

@@ -9,11 +9,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from coterie.coordinator import Append, Batch, CoordinatorSettings, Replay, Shard, Timers
+from coterie.coordinator.classic import Group
+from coterie.coordinator.classic.effects import Reply, Tell
+from coterie.coordinator.runtime import Append, Batch, CoordinatorSettings, Replay, Shard, Timers
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Fact
-from coterie.group import Group
-from coterie.group.effects import Reply, Tell
 from coterie.ledger import Ledger
 
 __all__ = ["LogEntry", "World"]

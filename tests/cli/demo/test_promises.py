@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coterie.cli.demo.promises import check, put_out
 from coterie.facts import AssignmentStored, Fact, MemberExpired, MemberJoined, MemberLeft, OffsetsStored
-from coterie.wire.subscription import Assignment, write_assignment
+from coterie.protocol.subscription import Assignment, write_assignment
 
 ENDS = {0: 3, 1: 1}
 ALL = [(0, 0), (0, 1), (0, 2), (1, 0)]

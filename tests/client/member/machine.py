@@ -17,7 +17,7 @@ from coterie.assignors import Assignor, CooperativeSticky, Range, RoundRobin, St
 from coterie.client.member.states import Stage
 from coterie.client.types import TopicPartition
 from coterie.errors import ConnectionLostError, ErrorCode
-from coterie.messages import Heartbeat, JoinGroup, OffsetCommit, SyncGroup
+from coterie.protocol.messages import Heartbeat, JoinGroup, OffsetCommit, SyncGroup
 
 __all__ = ["MemberMachine"]
 

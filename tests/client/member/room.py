@@ -18,12 +18,12 @@ from coterie.assignors import Topic
 from coterie.client.member import MemberSettings, Membership, effects, events
 from coterie.client.member.states import Stage
 from coterie.client.types import OffsetAndMetadata, TopicPartition
-from coterie.coordinator import CoordinatorSettings, Timers
-from coterie.coordinator.coordinator import REFUSALS
+from coterie.coordinator.classic import GroupSettings
+from coterie.coordinator.runtime import CoordinatorSettings, Timers
+from coterie.coordinator.runtime.coordinator import REFUSALS
 from coterie.errors import ConnectionLostError, ErrorCode, KafkaError, RequestTimedOutError
 from coterie.facts import Fact
-from coterie.group import GroupSettings
-from coterie.messages import Heartbeat, JoinGroup
+from coterie.protocol.messages import Heartbeat, JoinGroup
 from coterie.stories.world import World
 
 GROUP = "readers"

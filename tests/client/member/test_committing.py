@@ -20,7 +20,14 @@ from coterie.errors import (
     RebalanceInProgressError,
     RequestTimedOutError,
 )
-from coterie.messages import FetchedOffset, JoinGroup, OffsetCommit, OffsetFetch, OffsetsCommitted, OffsetsFetched
+from coterie.protocol.messages import (
+    FetchedOffset,
+    JoinGroup,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetsCommitted,
+    OffsetsFetched,
+)
 
 T0, T1, T2, T3 = tps("t:0-3")
 

@@ -7,7 +7,7 @@ import pytest
 from client.member.room import Party, Room, tps
 from coterie.client.member.states import DOING, Stage
 from coterie.errors import ErrorCode, KafkaError
-from coterie.messages import JoinGroup, OffsetCommit, SyncGroup
+from coterie.protocol.messages import JoinGroup, OffsetCommit, SyncGroup
 
 
 def said(party: Party) -> str:

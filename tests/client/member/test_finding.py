@@ -10,7 +10,7 @@ from coterie.client.member.effects import COORDINATOR_LANE, LEAVING_LANE
 from coterie.client.member.facts import CoordinatorFound, CoordinatorLost
 from coterie.client.member.states import Stage
 from coterie.errors import ErrorCode, KafkaError
-from coterie.messages import Heartbeat, JoinGroup
+from coterie.protocol.messages import Heartbeat, JoinGroup
 
 
 def test_nobody_is_looked_up_before_somebody_needs_it(room: Room) -> None:

@@ -9,7 +9,7 @@ from coterie.client.member.facts import CoordinatorLost, GroupLeft, IdentityDrop
 from coterie.client.member.states import Stage
 from coterie.errors import AuthorizationError, ConnectionLostError, ErrorCode
 from coterie.facts import MemberExpired, MemberLeft
-from coterie.messages import Heartbeat, JoinGroup, LeaveGroup
+from coterie.protocol.messages import Heartbeat, JoinGroup, LeaveGroup
 
 
 def beats(room: Room, name: str = "a") -> list[int]:

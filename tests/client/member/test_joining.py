@@ -7,8 +7,8 @@ from coterie.assignors import CooperativeSticky, Range, RoundRobin
 from coterie.client.member.facts import Fenced, GroupJoined, IdentityDropped
 from coterie.client.member.states import Stage
 from coterie.errors import ErrorCode, FencedInstanceError, KafkaError
-from coterie.messages import Heartbeat, JoinedGroup, JoinGroup, SyncGroup
-from coterie.wire.subscription import read_subscription
+from coterie.protocol.messages import Heartbeat, JoinedGroup, JoinGroup, SyncGroup
+from coterie.protocol.subscription import read_subscription
 
 
 def test_a_newcomer_is_given_its_id_and_comes_back_with_it(room: Room) -> None:

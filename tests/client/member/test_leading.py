@@ -13,7 +13,7 @@ from coterie.assignors import Assignment, Assignor, CooperativeSticky, Member, R
 from coterie.client.member.states import Stage
 from coterie.client.member.user_errors import AssignorError
 from coterie.errors import ErrorCode, KafkaError
-from coterie.messages import JoinedGroup, JoinedMember, JoinGroup, SyncedGroup, SyncGroup
+from coterie.protocol.messages import JoinedGroup, JoinedMember, JoinGroup, SyncedGroup, SyncGroup
 
 
 class Custom(Assignor):

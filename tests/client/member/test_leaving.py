@@ -12,7 +12,7 @@ from coterie.client.member.states import Stage
 from coterie.client.member.user_errors import ListenerError
 from coterie.errors import ConnectionLostError, ErrorCode
 from coterie.facts import MemberLeft
-from coterie.messages import Heartbeat, JoinGroup, LeaveGroup, LeftGroup, OffsetCommit
+from coterie.protocol.messages import Heartbeat, JoinGroup, LeaveGroup, LeftGroup, OffsetCommit
 
 T0, *_ = tps("t:0-3")
 

@@ -11,8 +11,8 @@ from coterie.assignors import CooperativeSticky, Sticky
 from coterie.client.member.facts import AutoCommitFailed, CommitLeftOut, PreparationCutShort
 from coterie.client.member.states import Stage
 from coterie.errors import ErrorCode, KafkaError
-from coterie.messages import JoinedGroup, JoinGroup, OffsetCommit, OffsetsCommitted
-from coterie.wire.subscription import read_subscription
+from coterie.protocol.messages import JoinedGroup, JoinGroup, OffsetCommit, OffsetsCommitted
+from coterie.protocol.subscription import read_subscription
 
 COOPERATIVE: dict[str, Any] = {"assignors": (CooperativeSticky(),)}
 

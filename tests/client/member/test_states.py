@@ -23,7 +23,7 @@ from coterie.errors import (
     RebalanceInProgressError,
     RequestTimedOutError,
 )
-from coterie.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
+from coterie.protocol.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
 
 CODES = [code for code in ErrorCode if code]
 T0 = tps("t:0")[0]

@@ -10,8 +10,8 @@ from coterie.assignors import CooperativeSticky
 from coterie.client.member.facts import AssignmentTaken
 from coterie.client.member.states import Stage
 from coterie.errors import ErrorCode
-from coterie.messages import Heartbeat, JoinGroup, SyncedGroup, SyncGroup
-from coterie.wire.subscription import Assignment, write_assignment
+from coterie.protocol.messages import Heartbeat, JoinGroup, SyncedGroup, SyncGroup
+from coterie.protocol.subscription import Assignment, write_assignment
 
 COOPERATIVE: dict[str, Any] = {"assignors": (CooperativeSticky(),)}
 

@@ -15,7 +15,7 @@ from coterie.facts import (
     MemberMissedSync,
     OffsetsStored,
 )
-from coterie.wire.subscription import read_assignment
+from coterie.protocol.subscription import read_assignment
 
 __all__ = ["Promise", "check", "put_out"]
 

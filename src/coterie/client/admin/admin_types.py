@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
-from coterie.apis.incremental_alter_configs import AlterConfigOp
-from coterie.apis.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
-from coterie.apis.values import ConfigSource, ResourceType
-from coterie.client.metadata import Node
+from coterie.client.network.metadata import Node
 from coterie.client.types import TopicPartition
+from coterie.protocol.api_values import ConfigSource, ResourceType
+from coterie.protocol.apis.incremental_alter_configs import AlterConfigOp
+from coterie.protocol.apis.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 
 __all__ = [
     "EARLIEST",

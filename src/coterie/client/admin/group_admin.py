@@ -5,16 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from coterie.apis import (
-    consumer_group_describe,
-    delete_groups,
-    describe_groups,
-    leave_group,
-    list_groups,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-)
 from coterie.client.admin.admin_types import (
     CLASSIC,
     CONSUMER_TYPE,
@@ -25,11 +15,21 @@ from coterie.client.admin.admin_types import (
 )
 from coterie.client.admin.results import FOR_GROUPS, by_node, by_topic, each, failure
 from coterie.client.arguments import Offsets, PartitionLike, name_of, names_of, offsets_of, partitions_of
-from coterie.client.cluster import Cluster
-from coterie.client.metadata import Node
+from coterie.client.network.cluster import Cluster
+from coterie.client.network.metadata import Node
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError, UnsupportedVersionError
-from coterie.messages import (
+from coterie.protocol.apis import (
+    consumer_group_describe,
+    delete_groups,
+    describe_groups,
+    leave_group,
+    list_groups,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+)
+from coterie.protocol.messages import (
     CONSUMER,
     MAX_REASON,
     NO_GENERATION,
@@ -50,7 +50,7 @@ from coterie.messages import (
     OffsetsDeleted,
     OffsetsFetched,
 )
-from coterie.wire.subscription import read_assignment, read_subscription
+from coterie.protocol.subscription import read_assignment, read_subscription
 
 __all__ = ["REMOVED", "GroupsAdmin"]
 

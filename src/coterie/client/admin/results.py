@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TypeVar
 
-from coterie.client.cluster import Cluster
+from coterie.client.network.cluster import Cluster
 from coterie.client.types import TopicPartition
 from coterie.errors import NO_SUCH_TOPIC, RETRIABLE, ConnectionLostError, ErrorCode, KafkaError, RequestTimedOutError
 

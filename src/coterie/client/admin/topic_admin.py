@@ -6,18 +6,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from types import ModuleType
 from typing import Any, TypeVar
 
-from coterie.apis import (
-    create_partitions,
-    create_topics,
-    delete_records,
-    delete_topics,
-    describe_cluster,
-    describe_configs,
-    describe_log_dirs,
-    incremental_alter_configs,
-    list_offsets,
-)
-from coterie.apis.values import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.client.admin.admin_types import (
     ClusterDescription,
     ConfigChange,
@@ -35,10 +23,22 @@ from coterie.client.admin.admin_types import (
 )
 from coterie.client.admin.results import FOR_PARTITIONS, FOR_TOPICS, by_node, by_topic, each, failure
 from coterie.client.arguments import names_of
-from coterie.client.cluster import Cluster
-from coterie.client.metadata import Node, Topic
+from coterie.client.network.cluster import Cluster
+from coterie.client.network.metadata import Node, Topic
 from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode, KafkaError
+from coterie.protocol.api_values import READ_COMMITTED, READ_UNCOMMITTED
+from coterie.protocol.apis import (
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    incremental_alter_configs,
+    list_offsets,
+)
 
 __all__ = ["TopicsAdmin"]
 

@@ -11,7 +11,7 @@ from coterie.client.member.states import Api, Do, on_error
 from coterie.client.member.user_errors import code_of, error_for, said
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import ErrorCode, KafkaError
-from coterie.messages import OffsetsFetched
+from coterie.protocol.messages import OffsetsFetched
 
 __all__ = ["committed_answered", "committed_asked"]
 

@@ -16,7 +16,7 @@ from coterie.client.member.states import IN_A_REBALANCE, Api, Do, on_error
 from coterie.client.member.user_errors import code_of, error_for, said
 from coterie.client.types import TopicPartition
 from coterie.errors import NO_SUCH_TOPIC, CommitFailedError, ErrorCode, KafkaError, RebalanceInProgressError
-from coterie.messages import NO_GENERATION, OffsetsCommitted
+from coterie.protocol.messages import NO_GENERATION, OffsetsCommitted
 
 __all__ = ["ask_commit", "commit_answered", "commit_asked", "topics_answered"]
 

@@ -25,7 +25,7 @@ from coterie.client.member.events import (
 )
 from coterie.client.types import TopicPartition
 from coterie.facts import Fact
-from coterie.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
+from coterie.protocol.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
 
 __all__ = [
     "COORDINATOR_LANE",

@@ -17,7 +17,7 @@ from coterie.client.member.member_timers import DUE, HEARTBEAT
 from coterie.client.member.states import Api, Do, on_error
 from coterie.client.member.user_errors import code_of, error_for
 from coterie.errors import ErrorCode
-from coterie.messages import Heartbeat
+from coterie.protocol.messages import Heartbeat
 
 __all__ = ["heartbeat_answered", "heartbeat_due"]
 

@@ -11,7 +11,7 @@ from coterie.client.member.member import Member
 from coterie.client.member.member_timers import HEARTBEAT
 from coterie.client.member.states import Api, Do, Stage, enter
 from coterie.errors import ErrorCode, KafkaError
-from coterie.messages import NO_GENERATION
+from coterie.protocol.messages import NO_GENERATION
 
 __all__ = ["DROPS", "drop", "drop_for", "fence", "reset"]
 

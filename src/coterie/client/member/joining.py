@@ -14,8 +14,8 @@ from coterie.client.member.subscribing import watch
 from coterie.client.member.syncing import sync
 from coterie.client.member.user_errors import AssignorError, code_of, error_for
 from coterie.errors import ErrorCode, KafkaError
-from coterie.messages import CONSUMER, MAX_REASON, NO_GENERATION, JoinedGroup, JoinGroup, Protocol
-from coterie.wire.subscription import Subscription, write_subscription
+from coterie.protocol.messages import CONSUMER, MAX_REASON, NO_GENERATION, JoinedGroup, JoinGroup, Protocol
+from coterie.protocol.subscription import Subscription, write_subscription
 
 __all__ = ["can_join", "join", "join_answered"]
 

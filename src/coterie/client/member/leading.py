@@ -19,8 +19,8 @@ from coterie.client.member.subscribing import watch
 from coterie.client.member.syncing import sync
 from coterie.client.member.user_errors import AssignorError
 from coterie.errors import KafkaError, MalformedError
-from coterie.messages import JoinedGroup
-from coterie.wire import subscription as wire
+from coterie.protocol import subscription as wire
+from coterie.protocol.messages import JoinedGroup
 
 __all__ = ["ask_metadata", "can_ask_metadata", "group_metadata_there", "lead"]
 

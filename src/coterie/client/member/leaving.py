@@ -32,7 +32,7 @@ from coterie.client.member.sending import end
 from coterie.client.member.states import IN_A_REBALANCE, Stage, enter
 from coterie.client.member.subscribing import subscribe, watch
 from coterie.errors import KafkaError
-from coterie.messages import MAX_REASON, LeaveGroup, LeavingMember
+from coterie.protocol.messages import MAX_REASON, LeaveGroup, LeavingMember
 
 __all__ = [
     "can_go_on_leaving",

@@ -25,7 +25,7 @@ from coterie.client.member.member_settings import MemberSettings
 from coterie.client.member.pending_requests import Errand
 from coterie.client.member.states import Stage
 from coterie.client.types import TopicPartition
-from coterie.messages import NO_GENERATION
+from coterie.protocol.messages import NO_GENERATION
 
 __all__ = ["Member"]
 

@@ -22,7 +22,7 @@ from coterie.client.member.states import IN_A_REBALANCE, Api, Do, Stage, on_erro
 from coterie.client.member.user_errors import code_of, said
 from coterie.client.types import TopicPartition
 from coterie.errors import CommitFailedError, ErrorCode, KafkaError, RebalanceInProgressError, RequestTimedOutError
-from coterie.messages import NO_GENERATION, CommitPartition, OffsetCommit, OffsetFetch
+from coterie.protocol.messages import NO_GENERATION, CommitPartition, OffsetCommit, OffsetFetch
 
 __all__ = ["can_send", "end", "errand_due", "give", "lookup_failed", "not_a_member", "send_errands", "try_later"]
 

@@ -16,8 +16,8 @@ from coterie.client.member.subscribing import watch
 from coterie.client.member.user_errors import AssignorError, code_of, error_for
 from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode, MalformedError
-from coterie.messages import CONSUMER, SyncedGroup, SyncGroup
-from coterie.wire.subscription import read_assignment
+from coterie.protocol.messages import CONSUMER, SyncedGroup, SyncGroup
+from coterie.protocol.subscription import read_assignment
 
 __all__ = ["can_complete", "complete", "sync", "sync_answered"]
 

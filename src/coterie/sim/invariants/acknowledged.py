@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from coterie.client.types import TopicPartition
+from coterie.protocol.batch import batches
+from coterie.protocol.records import records
 from coterie.sim.consumer import Consumer
 from coterie.sim.observer import Observer
 from coterie.sim.world import World
-from coterie.wire.batch import batches
-from coterie.wire.records import records
 
 __all__ = ["AcknowledgedIsKept"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from coterie.apis import by_key
 from coterie.broker.node import Node
 from coterie.facts import Cause, Fact, GroupLoaded, MemberExpired, RebalanceStarted
+from coterie.protocol.apis import by_key
 from coterie.sim.consumer import Consumer
 from coterie.sim.machine import Link, Machine
 from coterie.sim.observer import Observer

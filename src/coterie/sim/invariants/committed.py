@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
-from coterie.apis import offset_commit
+from coterie.coordinator.classic import UNLOADED
 from coterie.errors import ErrorCode
 from coterie.facts import Fact, GroupDied, OffsetsDeletedFact, OffsetsExpired, OffsetsStored
-from coterie.group import UNLOADED
-from coterie.messages import OffsetCommit
+from coterie.protocol.apis import offset_commit
+from coterie.protocol.messages import OffsetCommit
 from coterie.sim.client import Asked, Client
 from coterie.sim.machine import Machine
 from coterie.sim.observer import Observer

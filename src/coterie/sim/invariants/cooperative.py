@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from coterie.client.consumer.partition_state import Place
 from coterie.client.member import effects
 from coterie.client.member.states import Stage
-from coterie.client.places import Place
 from coterie.client.types import TopicPartition
 from coterie.sim.consumer import Consumer
 from coterie.sim.observer import Observer

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from coterie.client.types import TopicPartition
+from coterie.coordinator.classic import State
 from coterie.facts import Fact, OffsetsExpired
-from coterie.group import State
 from coterie.sim.machine import Machine
 from coterie.sim.observer import Observer
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from coterie.apis import heartbeat, offset_commit, sync_group
 from coterie.errors import ErrorCode
 from coterie.facts import Fact, GroupCreated, GroupLoaded, JoinPhaseCompleted
+from coterie.protocol.apis import heartbeat, offset_commit, sync_group
 from coterie.sim.client import Asked, Client
 from coterie.sim.machine import Machine
 from coterie.sim.observer import Observer

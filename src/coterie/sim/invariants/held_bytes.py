@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coterie.group.member_bytes import count_held
+from coterie.coordinator.classic.member_bytes import count_held
 from coterie.sim.observer import Observer
 
 __all__ = ["HeldBytesAreCounted"]

@@ -5,7 +5,7 @@ it (M7).
 from __future__ import annotations
 
 from coterie.client.types import TopicPartition
-from coterie.messages import OffsetCommit
+from coterie.protocol.messages import OffsetCommit
 from coterie.sim.client import Client
 from coterie.sim.consumer import Consumer
 from coterie.sim.observer import Observer

@@ -6,9 +6,9 @@ A join or sync that another of the same member has replaced, and the sync of one
 from __future__ import annotations
 
 from coterie.broker.calls import Call, Gather
+from coterie.coordinator.classic import State
 from coterie.facts import Fact, JoinPhaseCompleted, MemberTurnedAway, RebalanceStarted
-from coterie.group import State
-from coterie.messages import Token
+from coterie.protocol.messages import Token
 from coterie.sim.consumer import Consumer
 from coterie.sim.machine import Link, Machine
 from coterie.sim.observer import Observer

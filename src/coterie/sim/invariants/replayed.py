@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coterie.broker.facts import LeadersChanged
+from coterie.broker.broker_facts import LeadersChanged
 from coterie.broker.group_logs import read_some
 from coterie.broker.node import Node
-from coterie.coordinator import Replay, Shard
+from coterie.coordinator.classic import Group, State
+from coterie.coordinator.runtime import Replay, Shard
 from coterie.facts import AssignmentFailed, AssignmentStored, Fact, WriteFailed
-from coterie.group import Group, State
-from coterie.log import PartitionLog, Segment
+from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.sim.machine import Machine
 from coterie.sim.observer import Observer
 from coterie.sim.world import World
-from coterie.wire.offsets_topic import OFFSETS_TOPIC
+from coterie.storage import PartitionLog, Segment
 
 __all__ = ["ReplayIsTheSame"]
 

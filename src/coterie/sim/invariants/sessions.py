@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coterie.group import Group, Member
-from coterie.group.group import NEVER
+from coterie.coordinator.classic import Group, Member
+from coterie.coordinator.classic.group import NEVER
 from coterie.sim.observer import Observer
 
 __all__ = ["SilentMembersGo"]

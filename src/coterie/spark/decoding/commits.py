@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from coterie.wire.offsets_topic import FLEXIBLE_FROM, NONE, OFFSET_KEYS, OFFSET_VALUE_VERSIONS
+from coterie.protocol.offsets_topic import FLEXIBLE_FROM, NONE, OFFSET_KEYS, OFFSET_VALUE_VERSIONS
 
 __all__ = ["Bytes", "Commits", "read_commits", "type_of_key"]
 

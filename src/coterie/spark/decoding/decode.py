@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 
 from coterie.errors import MalformedError
 from coterie.ledger.written_facts import FACTS_TOPIC
-from coterie.messages import CommittedOffset, GroupRecord
+from coterie.protocol.buffer import Reader
+from coterie.protocol.consumer_group_records import TYPES
+from coterie.protocol.messages import CommittedOffset, GroupRecord
+from coterie.protocol.offsets_topic import OFFSETS_TOPIC, Skipped, read_key, read_offset_value
 from coterie.spark.decoding.commits import read_commits
 from coterie.spark.decoding.topic_ids import topic_id_text
 from coterie.spark.schemas import DECODED
-from coterie.wire.buffer import Reader
-from coterie.wire.consumer_group_records import TYPES
-from coterie.wire.offsets_topic import OFFSETS_TOPIC, Skipped, read_key, read_offset_value
 
 __all__ = ["FACTS_TOPIC", "OFFSETS_TOPIC", "decode", "decode_batches", "decode_record"]
 

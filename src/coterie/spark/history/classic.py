@@ -11,10 +11,10 @@ from typing import Any
 
 from coterie.errors import MalformedError
 from coterie.ledger.derived import Kind, Seen, Step, compare
-from coterie.messages import StoredGroup
+from coterie.protocol.messages import StoredGroup
+from coterie.protocol.subscription import read_assignment, read_subscription
 from coterie.spark.history.group_rows import CLASSIC, At, Place, Row, Told, derived_rebalance
 from coterie.spark.history.holding import Holder, Holding
-from coterie.wire.subscription import read_assignment, read_subscription
 
 __all__ = ["ClassicHistory"]
 

@@ -12,10 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coterie.spark.decoding.topic_ids import topic_id_text
-from coterie.spark.history.group_rows import CONSUMER, At, Place, Row, Told, derived_rebalance
-from coterie.spark.history.holding import GIVEN_UP, MEMBER_GONE, Change, Holder, Holding
-from coterie.wire.consumer_group_records import (
+from coterie.protocol.consumer_group_records import (
     ConsumerGroupEpoch,
     ConsumerGroupRecord,
     CurrentAssignment,
@@ -23,6 +20,9 @@ from coterie.wire.consumer_group_records import (
     TargetEpoch,
     TopicPartitions,
 )
+from coterie.spark.decoding.topic_ids import topic_id_text
+from coterie.spark.history.group_rows import CONSUMER, At, Place, Row, Told, derived_rebalance
+from coterie.spark.history.holding import GIVEN_UP, MEMBER_GONE, Change, Holder, Holding
 
 __all__ = ["ConsumerHistory"]
 

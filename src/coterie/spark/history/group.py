@@ -8,13 +8,13 @@ from typing import Any
 
 from coterie.errors import CoterieError, MalformedError
 from coterie.ledger import Bookmark
-from coterie.messages import GroupRecord
+from coterie.protocol.consumer_group_records import read_consumer_group_record
+from coterie.protocol.messages import GroupRecord
+from coterie.protocol.offsets_topic import read_record
 from coterie.spark.history.classic import ClassicHistory
 from coterie.spark.history.consumer import ConsumerHistory
 from coterie.spark.history.group_rows import CLASSIC, CONSUMER, At, Row, Told
 from coterie.spark.history.observed import observe
-from coterie.wire.consumer_group_records import read_consumer_group_record
-from coterie.wire.offsets_topic import read_record
 
 __all__ = ["GroupHistory"]
 

@@ -1,0 +1,1 @@
+"""Settings of the broker, configs of topics, and the rules of DescribeConfigs and AlterConfigs."""

@@ -1,0 +1,136 @@
+"""What DescribeConfigs answers: the configs of topics, the settings of the broker, and where each comes from.
+
+The codes, names, types and sources are those of Kafka 4.3.1; the sentences are ours. How a topic's configs change is in
+`alter_configs.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import dropwhile
+
+from coterie.broker.configs.broker_settings import SETTINGS, Settings
+from coterie.broker.configs.other_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, OtherConfig
+from coterie.broker.configs.topic_configs import TOPIC_CONFIGS, effective
+from coterie.broker.handlers.refusals import Refusal, illegal_name, no_such_topic, unknown_type
+from coterie.errors import ErrorCode
+from coterie.protocol.api_values import ConfigSource, ResourceType
+from coterie.protocol.apis import describe_configs
+from coterie.protocol.apis.describe_configs import Config, Synonym
+from coterie.storage.topics_file import is_legal_name
+
+__all__ = ["describe"]
+
+_CHAINS = {name: tuple(config.behind) for config in TOPIC_CONFIGS.values() for name in config.behind}
+
+
+def describe(
+    resource: describe_configs.Resource,
+    own: Mapping[str, str] | None,
+    settings: Settings,
+    *,
+    synonyms: bool = False,
+    documentation: bool = False,
+) -> describe_configs.Result:
+    """`own` are the configs a topic has of its own, None if it is not there; other resources have none."""
+    found = _configs_of(resource.resource_type, resource.resource_name, own, settings)
+    if isinstance(found, Refusal):
+        return describe_configs.Result(
+            error=found.error,
+            message=found.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+    asked = resource.configuration_keys or ()  # none is all, as null is
+    configs = [config for config in found if not asked or config.name in asked]
+    for config in configs:
+        config.synonyms = config.synonyms if synonyms else ()
+        config.documentation = config.documentation if documentation else None
+    return describe_configs.Result(
+        resource_type=resource.resource_type, resource_name=resource.resource_name, configs=configs
+    )
+
+
+def _configs_of(
+    resource_type: int, name: str, own: Mapping[str, str] | None, settings: Settings
+) -> list[Config] | Refusal:
+    if resource_type == ResourceType.TOPIC:
+        if not is_legal_name(name):
+            return illegal_name(name)
+        if own is None:
+            return no_such_topic(name)
+        return [_topic_config(each, own, settings) for each in TOPIC_CONFIGS]
+    if resource_type in {ResourceType.BROKER, ResourceType.BROKER_LOGGER}:
+        if name == "" and resource_type == ResourceType.BROKER:
+            return []  # what was altered for all brokers, which nothing ever is
+        if name != str(settings.node_id):
+            return Refusal(ErrorCode.INVALID_REQUEST, f"broker {name[:100]!r} is asked for; this is {settings.node_id}")
+        return [_broker_config(each, settings) for each in SETTINGS] if resource_type == ResourceType.BROKER else []
+    tables: Mapping[int, Sequence[OtherConfig]] = {
+        ResourceType.GROUP: GROUP_CONFIGS,
+        ResourceType.CLIENT_METRICS: CLIENT_METRICS_CONFIGS,
+    }
+    if resource_type not in tables:
+        return unknown_type(resource_type)
+    if not name:
+        return Refusal(ErrorCode.INVALID_REQUEST, "a resource of this type needs a name")
+    return [_other_config(each) for each in tables[resource_type]]
+
+
+def _topic_config(name: str, own: Mapping[str, str], settings: Settings) -> Config:
+    config = TOPIC_CONFIGS[name]
+    value = config.kind.write(effective(name, own, settings))
+    synonyms = _broker_synonyms(next(iter(config.behind)), settings) if config.behind else []
+    if name in own:
+        synonyms.insert(0, Synonym(name=name, value=value, source=ConfigSource.DYNAMIC_TOPIC))
+    return Config(
+        name=name,
+        value=value,
+        config_source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        synonyms=synonyms,
+        config_type=config.kind.code,
+        documentation=config.doc,
+    )
+
+
+def _broker_config(name: str, settings: Settings) -> Config:
+    row = SETTINGS[name]
+    synonyms = _broker_synonyms(name, settings)
+    return Config(
+        name=name,
+        value=row.text(settings[name]),
+        read_only=True,
+        config_source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        synonyms=synonyms,
+        config_type=row.kind.code,
+        documentation=f"{row.doc} Changes nothing: {row.unused}." if row.unused else row.doc,
+    )
+
+
+def _broker_synonyms(name: str, settings: Settings) -> list[Synonym]:
+    """Kafka's order, and its habit: what comes before the name itself is left out.
+
+    So a topic's retention.ms that comes from log.retention.hours has no synonyms, and says it is a default.
+    """
+    chain = _CHAINS.get(name, (name,))
+    started_with = [(each, settings[each], ConfigSource.STATIC_BROKER) for each in chain if each in settings.given]
+    defaults = [
+        (each, SETTINGS[each].default, ConfigSource.DEFAULT) for each in chain if SETTINGS[each].default is not None
+    ]
+    found = [
+        Synonym(name=each, value=SETTINGS[each].text(value), source=source)
+        for each, value, source in (*started_with, *defaults)
+    ]
+    return list(dropwhile(lambda synonym: synonym.name != name, found))
+
+
+def _other_config(config: OtherConfig) -> Config:
+    synonyms = [Synonym(name=config.behind, value=config.value, source=ConfigSource.DEFAULT)] if config.behind else []
+    return Config(
+        name=config.name,
+        value=config.value,
+        config_source=ConfigSource.DEFAULT,
+        synonyms=synonyms,
+        config_type=config.code,
+        documentation=config.doc,
+    )

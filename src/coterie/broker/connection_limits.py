@@ -1,0 +1,133 @@
+"""Who may connect, and how much all connections together may make us hold: so that nobody can be crowded out.
+
+What is held for a connection is the frame that is still arriving, the requests that wait behind another, and answers
+its client does not take. Each of them is bounded for one connection; this bounds the sum. Whoever has made us hold
+something for the longest time is sent away first: a client that means well is done in a moment.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from coterie.broker.calls import Connection
+from coterie.broker.configs.broker_settings import Settings
+
+__all__ = ["Guard", "files_of_logs", "silence_of"]
+
+SPARE_FILES = 64
+"""Beside connections and logs: sealed segments that are read, files that are written anew, standard streams."""
+LITTLE = 64 * 1024
+"""Who holds less is sent away only if nobody holds more: it would not help."""
+ROOM = 16
+"""When there is too much, a sixteenth of all is freed: not one connection for every one that comes."""
+SHARE = 8
+"""A fetch is answered with an eighth of what is left, so that there is always some left."""
+
+
+def files_of_logs(allowed_files: int) -> int:
+    """How many files the logs may have open, of as many as the system allows: connections need the others."""
+    return max(allowed_files // 2, 16)
+
+
+def silence_of(connection: Connection, silent_ms: int, arriving_ms: int, idle_ms: int) -> str | None:
+    """Who has said nothing for too long, and waits for nothing, is probably not there; nor who never finishes."""
+    if connection.call is None and silent_ms > idle_ms:
+        return f"nothing was heard for {idle_ms} ms (connections.max.idle.ms)"
+    if arriving_ms > idle_ms:
+        return f"one request took more than {idle_ms} ms (connections.max.idle.ms)"
+    return None
+
+
+class Guard:
+    def __init__(
+        self,
+        settings: Settings,
+        allowed_files: int,
+        held_by: Callable[[Connection], int],
+        drop: Callable[[Connection, str], None],
+    ) -> None:
+        """`allowed_files`: how many the system lets us open. `held_by`: the bytes of a connection, as of now."""
+        self._settings = settings
+        self._allowed_files = allowed_files
+        self._held_by = held_by
+        self._drop = drop
+        self._most = settings.most_held_bytes
+        self._per_ip = settings.connections_of_ips
+        self._count = 0
+        self._hosts: Counter[str] = Counter()
+        self._held: dict[Connection, int] = {}  # who has held something for the longest time is the first
+        self._total = 0
+
+    # --- connections --------------------------------------------------------------------------------------------------
+
+    def refusal_of(self, host: str, logs: int) -> str | None:
+        """Why nobody can connect from there; None if they can. `logs` have files open as well, as many as they may."""
+        settings = self._settings
+        logs = min(logs, files_of_logs(self._allowed_files))
+        if self._count >= settings.max_connections:
+            return f"there are {self._count} connections, as many as max.connections allows"
+        most = self._per_ip.get(host, settings.max_connections_per_ip)
+        if self._hosts[host] >= most:
+            return f"there are {self._hosts[host]} connections from {host}, as many as max.connections.per.ip allows"
+        if self._count + logs + SPARE_FILES >= self._allowed_files:
+            return (
+                f"there are {self._count} connections and {logs} logs, and the system lets us open "
+                f"{self._allowed_files} files (ulimit -n)"
+            )
+        return None
+
+    def came(self, connection: Connection) -> None:
+        self._count += 1
+        self._hosts[connection.host] += 1
+
+    def went(self, connection: Connection) -> None:
+        """One that had come."""
+        self._count -= 1
+        self._hosts[connection.host] -= 1
+        if not self._hosts[connection.host]:
+            del self._hosts[connection.host]
+        self._total -= self._held.pop(connection, 0)
+
+    # --- memory -------------------------------------------------------------------------------------------------------
+
+    def weigh(self, connection: Connection) -> bool:
+        """It may hold more than before, or less; whether it holds anything."""
+        size = 0 if connection.is_closed else self._held_by(connection)
+        self._total += size - self._held.get(connection, 0)
+        if size:
+            self._held[connection] = size
+        else:
+            self._held.pop(connection, None)
+        if self._total > self._most:
+            self._make_room()
+        return connection in self._held
+
+    def room(self) -> int:
+        """What an answer may be large now."""
+        return max(self._most - self._total, 0) // SHARE
+
+    def _make_room(self) -> None:
+        for connection in list(self._held):  # what waited may have been answered since
+            self._note(connection)
+        if self._total <= self._most:
+            return
+        much = [one for one, size in self._held.items() if size >= LITTLE]
+        little = [one for one, size in self._held.items() if size < LITTLE]
+        for victim in (*much, *little):
+            size = self._held.pop(victim)
+            self._total -= size
+            self._drop(
+                victim,
+                f"it made us hold {size} bytes for the longest time, and all connections together more than "
+                f"{self._most} (queued.max.request.bytes)",
+            )
+            if self._total <= self._most - self._most // ROOM:
+                return
+
+    def _note(self, connection: Connection) -> None:
+        size = self._held_by(connection)
+        self._total += size - self._held[connection]
+        self._held[connection] = size
+        if not size:
+            del self._held[connection]

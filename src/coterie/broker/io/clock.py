@@ -1,0 +1,72 @@
+"""The two times of a broker. Its own, which it waits by, and the wall clock's, which it writes and tells.
+
+Its own time counts from the wall clock's time at the start, by the monotonic clock: nobody's session ends because
+somebody has set the clock. It does not count while the loop could do nothing: the process was stopped, the machine
+slept (the monotonic clock does not count that by itself), a disk hung. So everybody's session is longer by that time,
+and so is every other deadline.
+
+For tests, `COTERIE_TEST_CLOCK=OFFSET_MS` or `OFFSET_MS,PPM` in the environment makes the wall clock of the broker, and
+of nobody else in the process, wrong by so many milliseconds, and faster by so many parts in a million:
+
+    COTERIE_TEST_CLOCK=36000000,500 make test
+
+As with Kafka, a clock that is a day ahead forgets idempotent producers (`producer.id.expiration.ms`), and one that is
+more than an hour behind refuses records (`message.timestamp.after.max.ms`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+
+from coterie.coordinator.classic.wall_clock import WallClock
+
+__all__ = ["AWAY_MS", "LOOK_EVERY_MS", "Clock", "wall_ms"]
+
+LOOK_EVERY_MS = 200
+"""The loop reads its clock at least this often, if it can do anything at all."""
+AWAY_MS = 1_000
+"""If it has not read the clock for this long, it was away."""
+_monotonic_ns = partial(time.clock_gettime_ns, time.CLOCK_MONOTONIC)
+_OFFSET_MS, _PPM = [*map(int, os.environ.get("COTERIE_TEST_CLOCK", "0").split(",")), 0][:2]
+_BEGAN_NS = _monotonic_ns()
+
+
+def wall_ms() -> int:
+    true_ms = time.time_ns() // 1_000_000
+    if not (_OFFSET_MS or _PPM):
+        return true_ms
+    return true_ms + _OFFSET_MS + (_monotonic_ns() - _BEGAN_NS) * _PPM // 10**12
+
+
+class Clock:
+    """The clock of one event loop. Other threads must not read it."""
+
+    __slots__ = ("_ahead_ms", "_last_ms", "_monotonic_ns", "_wall_ms", "wall")
+
+    def __init__(self, monotonic_ns: Callable[[], int] = _monotonic_ns, wall_ms: Callable[[], int] = wall_ms) -> None:
+        self._monotonic_ns = monotonic_ns
+        self._wall_ms = wall_ms
+        self.wall = WallClock()
+        self._last_ms = monotonic_ns() // 1_000_000
+        self._ahead_ms = wall_ms() - self._last_ms
+        """How far the broker's own time is ahead of the monotonic clock."""
+
+    def now_ms(self) -> int:
+        """The broker's own time."""
+        at_ms = self._monotonic_ns() // 1_000_000
+        if at_ms - self._last_ms > AWAY_MS:
+            self._was_away(at_ms - self._last_ms)
+        self._last_ms = at_ms
+        return at_ms + self._ahead_ms
+
+    def _was_away(self, ms: int) -> None:
+        self._ahead_ms -= ms
+        self.wall.was_away(ms)
+
+    def look(self) -> int:
+        """Follow the wall clock. By how much it was set since the last look; 0 if it was not."""
+        now_ms = self.now_ms()
+        return self.wall.read(self._wall_ms() - now_ms, now_ms)

@@ -1,0 +1,73 @@
+"""Turns: how the event loop is shared among connections.
+
+A connection is answered a few requests at a time, whatever they are. If it has sent more, they wait, it is not read
+from, and it stands in a queue. Each time round the loop, the queue is served for a short while, in turn. So a flood
+holds up nobody else for longer than that: what others send is looked at in between.
+
+Of a connection that was not in the queue, one request is answered when it arrives. More of them are, as long as few
+connections want that in the same turn of the loop. Fetches and large requests wait even if they are the first, once
+the loop has been busy for long.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from coterie.protocol.apis import fetch
+
+if TYPE_CHECKING:
+    from coterie.broker.io.sockets import Link
+
+__all__ = ["BUSY_MS", "FRAMES", "LARGE_READ", "READ_BYTES", "READ_ON", "SLICE_MS", "SPARE", "Turns"]
+
+FRAMES = 16
+"""Requests of one connection that are answered in a row."""
+SPARE = 64
+"""Requests that are answered as they arrive, in one turn of the loop, beside the first of each connection."""
+SLICE_MS = 2
+"""How long one connection, or the whole queue, is served before the loop looks at its sockets again."""
+READ_BYTES = 1 << 20
+"""Bytes that are read from one connection in a row."""
+READ_ON = 4
+"""Connections in the queue that are read from again each time round: each may bring much."""
+LARGE_READ = 1 << 17
+"""After a read of so many bytes there is probably more to read at once."""
+BUSY_MS = 20
+"""After so long without a rest the loop is behind, and what costs much waits."""
+LARGE = 16 * 1024
+"""A request of so many bytes is not small."""
+_FETCH = fetch.API.key.to_bytes(2, "big")
+
+
+class Turns:
+    def __init__(self) -> None:
+        self._since_ms = 0
+        self._until_ms = 0
+        self.spare = SPARE
+        """How many of them are left in this turn of the loop."""
+        self.queue: deque[Link] = deque()
+        """Connections whose next requests must wait."""
+
+    def at_once(self, frames: list[bytes], now_ms: int) -> int:
+        """How many of these requests of one connection are answered as they arrive."""
+        if self._must_wait(frames[0], now_ms):
+            return 0
+        more = min(len(frames), FRAMES, self.spare + 1) - 1
+        self.spare -= more
+        return more + 1
+
+    def _must_wait(self, frame: bytes, now_ms: int) -> bool:
+        if now_ms - self._until_ms > 1:  # the loop was idle
+            self._since_ms = now_ms
+            return False
+        return now_ms - self._since_ms > BUSY_MS and (frame.startswith(_FETCH) or len(frame) > LARGE)
+
+    @property
+    def share(self) -> int:
+        """How many requests the next one in the queue may have answered: the fewer, the longer the queue is."""
+        return max(FRAMES // (len(self.queue) + 1), 1)
+
+    def worked(self, now_ms: int) -> None:
+        """Something has been done, until now."""
+        self._until_ms = now_ms

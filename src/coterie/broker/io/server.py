@@ -1,0 +1,481 @@
+"""The asyncio there is: connections (`sockets.py`), timers, and the thread that waits for the disk.
+
+It carries; the cluster and its nodes decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from coterie.broker.broker_effects import Close, Do, Effect, Flush, FlushEnded, Send, Toil, ToilEnded, Work, WorkEnded
+from coterie.broker.broker_facts import ConnectionDropped, Trouble
+from coterie.broker.calls import Connection
+from coterie.broker.cluster import Cluster
+from coterie.broker.connection_limits import Guard, silence_of
+from coterie.broker.io.clock import LOOK_EVERY_MS, Clock, wall_ms
+from coterie.broker.io.fact_listeners import Telling
+from coterie.broker.io.scheduling import READ_ON, SLICE_MS, SPARE, Turns
+from coterie.broker.io.sockets import Link, Port
+from coterie.broker.io.throttle import Pace
+from coterie.broker.leadership import Done
+from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.errors import CoterieError
+from coterie.facts import Fact
+
+__all__ = ["Server", "run_in_loop"]
+
+STOP_GRACE_S = 5.0
+READS_AT_LEAST, READS_AT_MOST = 2, 20
+"""How often sockets are read before timers ring: twice, and more often while requests are put off (`scheduling.py`)."""
+_FLUSHES_TO_WAIT_FOR = 4
+"""What a node has written is durable with the flush under way or the next; changes of the directory come in between."""
+
+
+def _further(address: tuple[str, int], by: int) -> tuple[str, int]:
+    """The nodes of a broker have ports in a row, unless each takes a free one."""
+    host, port = address
+    if port + by > 65_535:
+        raise CoterieError(f"the ports from {port} on are not enough: the last one is 65535. Begin lower, or with 0")
+    return host, port + by if port else 0
+
+
+class Server:
+    cluster: Cluster
+
+    def __init__(self, tell: Callable[[Fact], None]) -> None:
+        self.ports: list[Port] = []
+        self._loop = asyncio.get_running_loop()
+        self._clock = Clock()
+        self.now_ms = self._clock.now_ms
+        self._look_again: asyncio.TimerHandle | None = None
+        self._alarm: asyncio.Handle | None = None
+        self._alarm_ms: int | None = None
+        self._disk = ThreadPoolExecutor(1, "coterie-disk")
+        self._chores = ThreadPoolExecutor(1, "coterie-chores")
+        self._toils = ThreadPoolExecutor(1, "coterie-toils")
+        self._gone = asyncio.Event()
+        """Somebody has."""
+        self._sweep: asyncio.TimerHandle | None = None
+        self._telling = Telling(tell)
+        self.tell = self._telling.tell
+        self.turns = Turns()
+        self._turn_is_due = False
+        self._flush_is_due = False
+        self._under_way = 0
+        """What threads have been asked for and not come back with."""
+        self._idle = asyncio.Event()
+        self._node_change = asyncio.Lock()
+        """Nodes stop and start one after the other: that a node is up and that it listens belong together."""
+
+    @property
+    def port(self) -> Port:
+        """Of the first node."""
+        return self.ports[0]
+
+    @property
+    def links(self) -> list[Link]:
+        return [link for port in self.ports for link in port.links]
+
+    # --- starting and stopping ----------------------------------------------------------------------------------------
+
+    @classmethod
+    async def start(
+        cls,
+        open_cluster: Callable[[WallClock], Cluster],
+        tell: Callable[[Fact], None],
+        host: str,
+        port: int,
+        advertised: tuple[str, int] | None = None,
+        nodes: int = 1,
+    ) -> Server:
+        """Take a port for each node, open the data, read the groups back, then listen."""
+        server = cls(tell)
+        try:
+            for index in range(nodes):
+                told = _further(advertised, index) if advertised else None
+                taken = Port(*_further((host, port), index), told, server)
+                await taken.take()
+                server.ports.append(taken)
+            server._open(open_cluster(server._clock.wall))
+        except BaseException:
+            server._close_ports()
+            server._let_go()
+            raise
+        try:
+            server.perform(server.cluster.start(server.now_ms()))
+            server.look_ahead()
+            for each in server.ports:
+                await each.listener.start_serving()
+        except BaseException:
+            server._close_ports()
+            await server._all_written()
+            server.cluster.directory.release()
+            server._let_go()
+            raise
+        server._close_silent()
+        server._look_at_clock()
+        return server
+
+    def _open(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.max_request_bytes = cluster.settings.socket_request_max_bytes
+        self.max_waiting = cluster.settings.queued_max_requests
+        self.send_buffer_bytes = cluster.settings.socket_send_buffer_bytes
+        allowed_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.guard = Guard(cluster.settings, allowed_files, lambda connection: int(connection.link.held), self.drop)
+        cluster.room = self.guard.room
+        cluster.gathers_writes = True
+        self._ready = cluster.ready
+        self._flusher = cluster.flusher
+        self._next_ms = cluster.timers.next_ms
+        for port, node in zip(self.ports, cluster.nodes.values(), strict=True):
+            port.node = node
+            node.endpoint = port.endpoint
+
+    def _close_ports(self) -> None:
+        for port in self.ports:
+            port.listener.close()
+
+    async def stop(self) -> None:
+        """Whoever waits is answered, what was written is made durable, and the directory is left clean."""
+        self._close_ports()
+        for link in self.links:
+            link.stop_reading()
+        self.cluster.cleaner.stop()
+        self.cluster.changes.is_closing = True
+        await self._all_written()  # commits and batches under way are answered as they end
+        self.perform(self.cluster.stop(self.now_ms()))
+        self.look_ahead()
+        await self._all_written()
+        for link in self.links:
+            link.connection.forget_waiting()  # the directory is closed before their turn would come
+        await self._say_goodbye(self.ports)
+        try:
+            await self._loop.run_in_executor(self._disk, self.cluster.directory.close)
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        for timer in (self._alarm, self._sweep, self._look_again):
+            if timer is not None:
+                timer.cancel()
+        self._telling.close()
+        self._disk.shutdown()
+        self._chores.shutdown()
+        self._toils.shutdown()
+
+    async def _all_written(self) -> None:
+        while self._under_way:  # the end of one may start another
+            self._idle.clear()
+            await self._idle.wait()
+
+    async def _say_goodbye(self, ports: Sequence[Port]) -> None:
+        """Let answers reach their clients before the sockets go."""
+        for port in ports:
+            for link in list(port.links):
+                link.transport.close()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._all_gone(ports), STOP_GRACE_S)
+        for port in ports:
+            for link in list(port.links):
+                link.transport.abort()
+
+    async def _all_gone(self, ports: Sequence[Port]) -> None:
+        while any(port.links for port in ports):
+            self._gone.clear()
+            await self._gone.wait()
+
+    # --- nodes stop and start -----------------------------------------------------------------------------------------
+
+    async def stop_node(self, node_id: int) -> None:
+        """Its partitions go to the others; whoever waits at it is answered, and its connections are closed."""
+        async with self._node_change:
+            await self._stop_node(node_id)
+
+    async def _stop_node(self, node_id: int) -> None:
+        await self._change(lambda done, now_ms: self.cluster.stop_node(node_id, done, now_ms))
+        port = self._port_of(node_id)
+        port.listener.close()
+        for link in port.links:
+            link.stop_reading()
+        for _ in range(_FLUSHES_TO_WAIT_FOR):
+            if not self._under_way or all(link.connection.call is None for link in port.links):
+                break
+            self._idle.clear()
+            await self._idle.wait()
+        await self._say_goodbye([port])
+
+    async def start_node(self, node_id: int) -> None:
+        """It listens where it did before, and its partitions come back to it."""
+        async with self._node_change:
+            await self._start_node(node_id)
+
+    async def _start_node(self, node_id: int) -> None:
+        port = self._port_of(node_id)
+        if node_id not in self.cluster.leadership.up:  # else it is refused, in its turn
+            await port.take()
+            await port.listener.start_serving()
+        try:
+            await self._change(lambda done, now_ms: self.cluster.start_node(node_id, done, now_ms))
+        except BaseException:
+            if node_id not in self.cluster.leadership.up:
+                port.listener.close()
+            raise
+
+    async def move_partition(self, topic: str, partition: int, node_id: int) -> None:
+        await self._change(lambda done, now_ms: self.cluster.move_partition(topic, partition, node_id, done, now_ms))
+
+    async def move_coordinator(self, group_id: str, node_id: int) -> None:
+        await self._change(lambda done, now_ms: self.cluster.move_coordinator(group_id, node_id, done, now_ms))
+
+    async def _change(self, change: Callable[[Done, int], Sequence[Effect]]) -> None:
+        """Until it has happened; raises if it could not."""
+        happened: asyncio.Future[None] = self._loop.create_future()
+
+        def done(error: CoterieError | None) -> None:
+            if not happened.done():
+                if error is None:
+                    happened.set_result(None)
+                else:
+                    happened.set_exception(error)
+
+        self.run("a change of leaders", lambda now_ms: change(done, now_ms))
+        await happened
+
+    def _port_of(self, node_id: int) -> Port:
+        for port in self.ports:
+            if port.node.node_id == node_id:
+                return port
+        raise CoterieError(f"there is no node {node_id!r}; there are {', '.join(map(str, self.cluster.nodes))}")
+
+    # --- connections --------------------------------------------------------------------------------------------------
+
+    def admits(self, link: Link) -> bool:
+        refusal = self.guard.refusal_of(link.connection.host, len(self.cluster.directory.logs))
+        if refusal is not None:
+            self._log_drop(link.connection, refusal)
+            return False
+        self.guard.came(link.connection)
+        link.port.links.add(link)
+        return True
+
+    def gone(self, link: Link) -> None:
+        if link in link.port.links:
+            link.port.links.discard(link)
+            self.guard.went(link.connection)
+        self._gone.set()
+        link.port.node.disconnected(link.connection)
+        link.let_go()
+        link.connection.link = None  # else the two hold each other, and what has arrived, until a collection
+
+    def _close_silent(self) -> None:
+        """Every now and then."""
+        idle_ms = self.cluster.settings.connections_max_idle_ms
+        if idle_ms < 0:
+            return
+        now_ms = self.now_ms()
+        for link in self.links:
+            why = silence_of(link.connection, now_ms - link.heard_ms, link.arriving_ms(now_ms), idle_ms)
+            if why is not None:
+                self.drop(link.connection, why)
+        self._sweep = self._loop.call_later(min(max(idle_ms / 4_000, 0.05), 60), self._close_silent)
+
+    def drop(self, connection: Connection, why: str) -> None:
+        if not connection.is_closed:
+            self._log_drop(connection, why)
+            link: Link = connection.link
+            link.port.node.disconnected(connection)
+            link.let_go()
+            transport = link.transport
+            transport.close()
+            if transport.get_write_buffer_size():  # the answers before; who does not take them is not waited for
+                self._loop.call_later(0 if connection.is_full else STOP_GRACE_S, transport.abort)
+
+    def _log_drop(self, connection: Connection, why: str) -> None:
+        self.tell(ConnectionDropped(wall_ms(), "", connection.host, why))
+
+    # --- effects ------------------------------------------------------------------------------------------------------
+
+    def run(self, what: str, event: Callable[[int], Sequence[Effect]]) -> None:
+        """An event that no client is to blame for: a mistake of ours in it is told, and the broker goes on."""
+        now_ms = self.now_ms()
+        try:
+            effects = event(now_ms)
+        except Exception:  # noqa: BLE001
+            effects = self.cluster.rescue(what, now_ms)
+        self.perform(effects)
+        self.look_ahead()
+
+    def perform(self, effects: Sequence[Effect]) -> None:
+        """Carry them out. Whoever was answered and has more waiting stands in the queue for its next turn."""
+        for effect in effects:
+            kind = type(effect)
+            if kind is Send:
+                self._send(effect)  # type: ignore[arg-type]
+            elif kind is Flush or kind is Work:
+                self._on_disk(effect)  # type: ignore[arg-type]
+            elif kind is Toil:
+                self._in_background(effect)  # type: ignore[arg-type]
+            elif kind is Close:
+                self.drop(effect.connection, effect.why)  # type: ignore[union-attr]
+            elif kind is Do:
+                self._chores.submit(self._chore, effect)  # type: ignore[arg-type]
+            else:
+                self.tell(effect.fact)  # type: ignore[union-attr]
+        while self._ready:
+            _, connection = self._ready.popleft()
+            if not connection.is_closed:
+                self.wait_for_turn(connection.link)
+
+    # --- turns --------------------------------------------------------------------------------------------------------
+
+    def serve(self, link: Link, most: int) -> None:
+        """Answer some of the requests that wait at a connection; if there are more, it waits for its next turn."""
+        connection, node = link.connection, link.port.node
+        began_ms = now_ms = self.now_ms()
+        link.in_queue = True  # so that an answer does not queue it meanwhile
+        while most > 0 and now_ms - began_ms < SLICE_MS and connection.can_go_on:
+            most -= 1
+            frame = connection.next_waiting()
+            answer = link.quick_answer(frame, now_ms)
+            if answer is not None:
+                link.transport.write(answer)
+            else:
+                self.perform(node.look_at(connection, frame, now_ms))
+                now_ms = self.now_ms()
+            link.cut_more(now_ms)
+        link.in_queue = False
+        self.turns.worked(now_ms)
+        if connection.can_go_on:
+            self.wait_for_turn(link)
+
+    def wait_for_turn(self, link: Link) -> None:
+        if not link.in_queue:
+            link.in_queue = True
+            link.hold_back()
+            self.turns.queue.append(link)
+            self.end_turn_soon()
+
+    def end_turn_soon(self) -> None:
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        """Serve those in the queue, one after the other, for a short while."""
+        self._turn_is_due = False
+        self.turns.spare = SPARE
+        queue, began_ms = self.turns.queue, self.now_ms()
+        most_read = READ_ON
+        for _ in range(len(queue)):
+            link = queue.popleft()
+            link.in_queue = False
+            if link.connection.is_closed:
+                continue
+            self.serve(link, self.turns.share)
+            if not link.in_queue:
+                most_read -= 1
+                link.read_bytes = 0
+                link.read_on()
+                link.weigh()
+            if not most_read or self.now_ms() - began_ms >= SLICE_MS:
+                break
+        self.look_ahead()
+        if queue:
+            self.end_turn_soon()
+
+    def look_ahead(self) -> None:
+        """After what was done: a flush if one is wanted, and `_ring` when the next timer is due."""
+        if not self._flush_is_due and self._flusher.can_start:
+            self._flush_is_due = True
+            self._under_way += 1
+            self._loop.call_soon(self._flush)
+        next_ms = self._next_ms()
+        if next_ms != self._alarm_ms:
+            self._set_alarm(next_ms)
+
+    def _send(self, effect: Send) -> None:
+        connection = effect.connection
+        if connection.is_closed:
+            return
+        link: Link = connection.link
+        data = effect.data
+        if isinstance(data, bytes):
+            link.transport.write(data)
+        else:
+            link.send_parts(data)
+
+    def _set_alarm(self, next_ms: int | None) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._alarm_ms = next_ms
+        if next_ms is not None:
+            self._alarm = self._loop.call_later(max(0, next_ms - self.now_ms()) / 1000, self._ring)
+
+    def _ring(self) -> None:
+        """Timers judge by what was received, so what has arrived is read first: we may be late."""
+        self._alarm = self._loop.call_soon(self._ring_after, READS_AT_MOST)
+
+    def _ring_after(self, reads: int) -> None:
+        """The loop reads from every socket between two calls; what it puts off is waited for, but not for ever."""
+        if reads > READS_AT_MOST - READS_AT_LEAST or (reads and self.turns.queue):
+            self._alarm = self._loop.call_soon(self._ring_after, reads - 1)
+            return
+        self._alarm = self._alarm_ms = None
+        self.run("a timer", self.cluster.ring)
+
+    def _look_at_clock(self) -> None:
+        """Often enough to know by a gap that nothing could be done for a while."""
+        by_ms = self._clock.look()
+        if by_ms:
+            self.run("a clock that was set", lambda now_ms: self.cluster.clock_was_set(by_ms, now_ms))
+        self._look_again = self._loop.call_later(LOOK_EVERY_MS / 1_000, self._look_at_clock)
+
+    def _flush(self) -> None:
+        """When all that had arrived has been looked at: one flush for all of it."""
+        self._flush_is_due = False
+        self._under_way -= 1
+        self.run("a flush", self.cluster.flush)
+        self._idle.set()
+
+    def _on_disk(self, effect: Flush | Work) -> None:
+        self._under_way += 1
+        done: asyncio.Future[FlushEnded | WorkEnded] = self._loop.run_in_executor(self._disk, effect.run)
+        done.add_done_callback(self._disk_ended)
+
+    def _disk_ended(self, done: asyncio.Future[FlushEnded | WorkEnded]) -> None:
+        self._under_way -= 1
+        ended = done.result()
+        self.run("what follows work of the disk", lambda now_ms: self.cluster.disk_ended(ended, now_ms))
+        self._idle.set()
+
+    def _in_background(self, effect: Toil) -> None:
+        self._under_way += 1
+        self._loop.run_in_executor(self._toils, effect.run, Pace()).add_done_callback(self._toil_ended)
+
+    def _toil_ended(self, done: asyncio.Future[ToilEnded]) -> None:
+        self._under_way -= 1
+        ended = done.result()
+        self.run("what follows long work", lambda now_ms: self.cluster.toil_ended(ended, now_ms))
+        self._idle.set()
+
+    def _chore(self, effect: Do) -> None:
+        try:
+            effect.work()
+        except OSError as error:
+            self._loop.call_soon_threadsafe(self.tell, Trouble(wall_ms(), "", f"{effect.what}: {error}"))
+
+
+def run_in_loop(coroutine: Any) -> Any:
+    """With uvloop where it is installed; plain asyncio does the same, slower."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(coroutine)
+    return uvloop.run(coroutine)

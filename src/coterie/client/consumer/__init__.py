@@ -1,0 +1,1 @@
+"""The consumer: public API, fetcher, and the asyncio that runs them."""

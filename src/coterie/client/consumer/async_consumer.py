@@ -1,0 +1,527 @@
+"""AsyncConsumer: a member of a group, or a reader of partitions of one's choice, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import suppress
+from inspect import isawaitable
+from re import Pattern
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from coterie.client.arguments import (
+    Offsets,
+    PartitionLike,
+    limit_of,
+    offsets_of,
+    partition_of,
+    partitions_of,
+    settled,
+    subscription_of,
+)
+from coterie.client.client_settings import ConsumerSettings
+from coterie.client.consumer.engine import Engine
+from coterie.client.consumer.fetcher import Fetcher
+from coterie.client.consumer.offset_resets import EARLIEST, LATEST, Reset
+from coterie.client.consumer.polled import Records
+from coterie.client.consumer.rebalance_listener import Listener, Told, listener_of
+from coterie.client.member import effects, events
+from coterie.client.metrics import CONSUMER_ROWS, ConsumerMetrics, Metrics, snapshot
+from coterie.client.network.clock import clock_ms
+from coterie.client.settings_kwargs import ConsumerKwargs
+from coterie.client.types import CommitCallback, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from coterie.errors import CoterieError, RequestTimedOutError
+from coterie.protocol.apis import list_offsets
+from coterie.protocol.records import Record
+
+__all__ = ["AsyncConsumer"]
+
+log = logging.getLogger("coterie.consumer")
+
+CLOSE_TIMEOUT_S = 30.0
+CLOSE_GRACE_S = 2.0
+"""For the sockets, after the group was told."""
+CALM_MS = 100
+"""So long after a full poll, polls only take the records that are there; what the member needs to know of a poll waits
+no longer than that."""
+AN_HOUR_S = 3600.0
+
+
+class AsyncConsumer:
+    """`async with AsyncConsumer(bootstrap_servers=..., group_id=...) as consumer`, in the event loop it is used in.
+
+    Settings have Kafka's names, with dots in a dictionary or with underscores as keywords.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, object] | ConsumerSettings | None = None, /, **more: Unpack[ConsumerKwargs]
+    ) -> None:
+        self.settings, self._assignors = settled(settings, more)
+        self._made: Engine | None = None
+        self._topics: tuple[frozenset[str], Pattern[str] | None] | None = None
+        self._is_manual = False
+        self._is_polling = False
+        self._is_closed = False
+        self._calm_until_ms = 0
+        self._commits_ended: deque[tuple[CommitCallback, Mapping[TopicPartition, OffsetAndMetadata], Exception | None]]
+        self._commits_ended = deque()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._described()})"
+
+    def _described(self) -> str:
+        """Return group, state and number of partitions, for a repr."""
+        group = f'group "{self.settings.group_id}"' if self.settings.group_id is not None else "no group"
+        made = self._made
+        if self._is_closed or made is None:
+            return f"{group}, {'closed' if self._is_closed else 'not started'}"
+        member, number = made.member, len(made.reading.fetcher.assignment)
+        partitions = f"{number} partition{'' if number == 1 else 's'}"
+        if member is None or self._is_manual:
+            return f"{group}, {partitions} assigned by hand"
+        generation = f" in generation {member.generation_id}" if member.has_generation else ""
+        return f"{group}, {member.stage}{generation}, {partitions}"
+
+    @property
+    def _engine(self) -> Engine:
+        """What does the work; there when it is first needed, on the event loop that runs then."""
+        if self._is_closed:
+            raise CoterieError("this consumer is closed; make a new one")
+        if self._made is None:
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                raise CoterieError("an AsyncConsumer needs a running event loop; without one, use Consumer") from None
+            self._made = Engine(self.settings, self._assignors)
+        return self._made
+
+    @property
+    def _fetcher(self) -> Fetcher:
+        return self._engine.reading.fetcher
+
+    # --- what to read -------------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: str | Iterable[str] | Pattern[str],
+        listener: object | None = None,
+        *,
+        on_assigned: Told | None = None,
+        on_revoked: Told | None = None,
+        on_lost: Told | None = None,
+    ) -> None:
+        """Join the group for these topics, or for all that match a compiled pattern; the next poll begins with it."""
+        names, pattern = subscription_of(topics)
+        self._subscribe_as(names, pattern, listener_of(listener, on_assigned, on_revoked, on_lost))
+
+    def _subscribe_as(self, names: list[str], pattern: Pattern[str] | None, listener: Listener) -> None:
+        if self.settings.group_id is None:
+            raise CoterieError("to subscribe is to join a group, and there is no group.id: give one, or assign()")
+        if self._is_manual:
+            raise CoterieError("partitions were assigned by hand; unsubscribe() first, then subscribe")
+        self._engine.listener = listener
+        self._topics = frozenset(names), pattern
+        self._calm_until_ms = 0
+        self._engine.tell(events.Subscribed(names, pattern))
+
+    async def unsubscribe(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Give everything up, and leave the group if there is one."""
+        ending = self._begin_unsubscribe()
+        if ending is not None:
+            await self._serve(ending, self._until(timeout))
+        self._end_unsubscribe()
+
+    def _begin_unsubscribe(self) -> asyncio.Future[Any] | None:
+        if self._topics is None:
+            return None
+        with self._engine.reading.lock:
+            self._fetcher.begin_poll()
+        return self._engine.ask_to_end(events.UnsubscribeAsked())
+
+    def _end_unsubscribe(self) -> None:
+        self._topics, self._is_manual = None, False
+        self._engine.assign(())
+        self._engine.watch.watch(())
+
+    def assign(self, partitions: Iterable[PartitionLike]) -> None:
+        """Read these, without a word to anybody; with a group.id, offsets can be committed nevertheless."""
+        if self._topics is not None:
+            raise CoterieError("topics are subscribed; unsubscribe() first, then assign partitions by hand")
+        wanted = partitions_of(partitions)
+        self._is_manual = bool(wanted)
+        self._engine.assign(wanted)
+        self._engine.watch.watch(sorted({one.topic for one in wanted}))
+
+    def subscription(self) -> frozenset[str] | Pattern[str]:
+        names, pattern = self._topics or (frozenset(), None)
+        return pattern or names
+
+    def assignment(self) -> list[TopicPartition]:
+        return self._fetcher.assignment
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    async def poll(self, timeout: float = 1.0, *, max_records: int | None = None) -> Records:  # noqa: ASYNC109
+        """Records, as soon as there are any, at most `max_records` (max.poll.records); none after `timeout` seconds.
+
+        To come back for more says that all that was handed over is processed.
+        """
+        limit = limit_of(max_records, self.settings)
+        now_ms = clock_ms()
+        calm = self._calm_engine(now_ms)
+        if calm is not None:
+            records = self._take(limit)
+            if records:
+                calm.measured.quick_polls += 1
+                calm.measured.last_poll_ms = now_ms
+                self._engine.reading.ask_more()
+                return records
+        if self._is_polling:
+            raise CoterieError("another task is polling this consumer; one at a time")
+        until_ms = now_ms + timeout * 1000
+        begins = True
+        self._begin_poll(now_ms)
+        self._is_polling = True
+        try:
+            while True:
+                call = await self._engine.poll(until_ms, begins=begins)
+                begins = call is None
+                if call is not None:
+                    await self._call(call)
+                    continue
+                now_ms = self._calm()
+                records = self._take(limit)
+                if records or now_ms >= until_ms:
+                    self._end_poll(now_ms)
+                    self._engine.reading.ask_more()
+                    return records
+        except asyncio.CancelledError:
+            self._engine.end_poll()
+            raise
+        finally:
+            self._is_polling = False
+
+    @property
+    def _is_calm(self) -> bool:
+        made = self._made
+        return made is not None and not made.needs_attention and clock_ms() < self._calm_until_ms
+
+    def _calm_engine(self, now_ms: int) -> Engine | None:
+        """Return the engine if it is calm, for a poll: it takes what is there, and the next full poll records it."""
+        made = self._made
+        return None if made is None or made.needs_attention or now_ms >= self._calm_until_ms else made
+
+    def _calm(self) -> int:
+        """A poll has just ended. Return the time."""
+        now_ms = clock_ms()
+        self._calm_until_ms = now_ms + CALM_MS
+        return now_ms
+
+    def _begin_poll(self, now_ms: int) -> None:
+        self._engine.measured.poll_began(now_ms)
+        self._call_back()
+
+    def _end_poll(self, now_ms: int) -> None:
+        self._engine.measured.poll_ended(now_ms)
+
+    def _take(self, limit: int) -> Records:
+        """What is there now."""
+        reading = self._engine.reading
+        with reading.lock:
+            return Records(reading.fetcher.take(limit))
+
+    def _take_one(self) -> Record | None:
+        reading = self._engine.reading
+        with reading.lock:
+            record = reading.fetcher.take_one()
+        if reading.fetcher.is_hungry:
+            reading.ask_more_soon()
+        return record
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        return self
+
+    async def __anext__(self) -> Record:
+        """Record by record: the one before it is processed when the next one is asked for."""
+        while True:
+            if self._is_calm:
+                record = self._take_one()
+                if record is not None:
+                    return record
+            records = await self.poll(AN_HOUR_S, max_records=1)
+            if records:
+                return records[0]
+
+    async def _call(self, call: effects.CallListener) -> None:
+        error: Exception | None = None
+        try:
+            answer = self._engine.listener.call(call.kind, call.partitions)
+            if isawaitable(answer):
+                await answer
+        except Exception as raised:  # noqa: BLE001  the member hears of it, and then the caller of poll (M14)
+            error = raised
+        finally:
+            self._engine.listener_done(call, error)
+
+    async def _serve(self, ending: asyncio.Future[Any], until_ms: float) -> None:
+        """Make the listener's calls until `ending` is done."""
+        while not ending.done():
+            call = await self._engine.until_something(until_ms, ending)
+            if call is not None:
+                await self._call(call)
+            elif clock_ms() >= until_ms:
+                break
+        if ending.done():
+            ending.result()
+
+    def wakeup(self) -> None:
+        """From anywhere: the poll under way, or the next one, raises WakeupError. One that is closed has none."""
+        if not self._is_closed:
+            self._engine.wake_up()
+
+    # --- where --------------------------------------------------------------------------------------------------------
+
+    def seek(self, partition: PartitionLike, offset: int | OffsetAndMetadata) -> None:
+        """The next poll begins there."""
+        ((one, found),) = offsets_of({partition_of(partition): offset}).items()
+        with self._engine.reading.lock:
+            self._fetcher.seek(one, found.offset, found.leader_epoch)
+        self._engine.reading.ask_more()
+
+    def seek_to_beginning(self, *partitions: PartitionLike) -> None:
+        """These, or all that are assigned."""
+        self._reset(partitions, EARLIEST)
+
+    def seek_to_end(self, *partitions: PartitionLike) -> None:
+        self._reset(partitions, LATEST)
+
+    def _reset(self, partitions: Iterable[PartitionLike], reset: Reset) -> None:
+        with self._engine.reading.lock:
+            for one in partitions_of(partitions) or self._fetcher.assignment:
+                self._fetcher.reset(one, reset)
+        self._engine.reading.ask_more()
+
+    def pause(self, *partitions: PartitionLike) -> None:
+        """Hand out no records of these until `resume`; the membership goes on."""
+        with self._engine.reading.lock:
+            for one in partitions_of(partitions):
+                self._fetcher.pause(one)
+
+    def resume(self, *partitions: PartitionLike) -> None:
+        with self._engine.reading.lock:
+            for one in partitions_of(partitions):
+                self._fetcher.resume(one)
+        self._engine.reading.ask_more()
+
+    def paused(self) -> list[TopicPartition]:
+        return self._fetcher.paused
+
+    async def position(self, partition: PartitionLike, timeout: float | None = None) -> int:  # noqa: ASYNC109
+        """The offset of the next record that poll will return; asked for if it is not known yet."""
+        one, until_ms = partition_of(partition), self._until(timeout)
+        while True:
+            with self._engine.reading.lock:
+                place = self._fetcher.place(one)
+                if place.position is not None and place.is_valid:
+                    return place.position
+                if place.failure is not None:
+                    raise place.failure
+            if not await self._engine.until_news(until_ms) and clock_ms() >= until_ms:
+                raise RequestTimedOutError(f"the position of {one} did not become known in time; is a broker there?")
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        """Records each partition has beyond the position; None as long as no fetch has told."""
+        with self._engine.reading.lock:
+            return {one: self._fetcher.lag(one) for one in self._fetcher.assignment}
+
+    async def beginning_offsets(
+        self,
+        partitions: Iterable[PartitionLike],
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> dict[TopicPartition, int]:
+        return await self._ends(partitions, list_offsets.EARLIEST, timeout)
+
+    async def end_offsets(
+        self,
+        partitions: Iterable[PartitionLike],
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> dict[TopicPartition, int]:
+        """Where the next record will be; with read_committed, where the first open transaction begins."""
+        return await self._ends(partitions, list_offsets.LATEST, timeout)
+
+    async def _ends(
+        self, partitions: Iterable[PartitionLike], timestamp: int, timeout_s: float | None
+    ) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(partitions_of(partitions), timestamp)
+        found = await self._engine.reading.list_offsets(wanted, self._timeout_ms(timeout_s))
+        return {one: found[one].offset for one in wanted}
+
+    async def offsets_for_times(
+        self,
+        times: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int],
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time (ms since 1970); None if there is none."""
+        wanted = {partition_of(one): timestamp for one, timestamp in times.items()}
+        for one, timestamp in wanted.items():
+            if timestamp < 0:
+                raise CoterieError(f"{one} is asked for time {timestamp}; a time is in ms since 1970, 0 or more")
+        found = await self._engine.reading.list_offsets(wanted, self._timeout_ms(timeout))
+        return {
+            one: None
+            if found[one].offset < 0
+            else OffsetAndTimestamp(found[one].offset, found[one].timestamp, found[one].leader_epoch)
+            for one in wanted
+        }
+
+    async def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:  # noqa: ASYNC109
+        """All partitions of a topic; none if it does not exist."""
+        known = await self._engine.reading.refresh([topic], self._timeout_ms(timeout))
+        found = known.topics.get(topic)
+        return [TopicPartition(topic, one) for one in found.partitions] if found is not None else []
+
+    # --- commits ------------------------------------------------------------------------------------------------------
+
+    async def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """These offsets, or all positions: everything poll has returned. Done when it returns; else it raises."""
+        self._check_group("commit")
+        until_ms = clock_ms() + round(self._timeout_ms(timeout))
+        await self._engine.commit(self._to_commit(offsets), until_ms, are_positions=offsets is None)
+
+    def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
+        """Sent once, never repeated. A later poll or close calls `callback(offsets, error or None)`."""
+        self._check_group("commit")
+        wanted = self._to_commit(offsets)
+        self._engine.chores.start(self._commit_once(wanted, callback))
+
+    async def _commit_once(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], callback: CommitCallback | None
+    ) -> None:
+        error: Exception | None = None
+        try:
+            await self._engine.commit(offsets, None)
+        except CoterieError as raised:
+            error = raised
+        if callback is not None:
+            self._commits_ended.append((callback, offsets, error))
+            self._engine.needs_attention = True
+
+    def _call_back(self) -> None:
+        """Tell those who wanted to know how their commits ended."""
+        while self._commits_ended:
+            callback, offsets, error = self._commits_ended.popleft()
+            callback(offsets, error)
+
+    def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        if offsets is not None:
+            return offsets_of(offsets)
+        with self._engine.reading.lock:
+            return self._fetcher.positions()
+
+    async def committed(
+        self,
+        *partitions: PartitionLike,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed for these, or for all that are assigned; None: nothing."""
+        self._check_group("ask for committed offsets")
+        wanted = partitions_of(partitions) or self.assignment()
+        found = await self._engine.committed(wanted, self._timeout_ms(timeout))
+        return {one: found.get(one) for one in wanted}
+
+    def _check_group(self, what: str) -> None:
+        if self.settings.group_id is None:
+            raise CoterieError(f"to {what} needs a group, and there is no group.id")
+
+    # --- the group ----------------------------------------------------------------------------------------------------
+
+    def group_metadata(self) -> GroupMetadata:
+        self._check_group("know one's place in a group")
+        member = self._engine.member
+        assert member is not None and self.settings.group_id is not None
+        return GroupMetadata(
+            self.settings.group_id, member.generation_id, member.member_id, self.settings.group_instance_id
+        )
+
+    def enforce_rebalance(self, reason: str = "rebalance enforced by user") -> None:
+        """At the next poll; the group's history will have the reason (KIP-568, KIP-800)."""
+        self._check_group("rebalance")
+        self._engine.tell(events.RejoinAsked(reason))
+
+    def explain(self) -> str:
+        """What this consumer is doing and waiting for, in words."""
+        if self._is_closed:
+            return "closed"
+        member = self._engine.member
+        if member is not None and not self._is_manual:
+            return member.explain(clock_ms())
+        read = ", ".join(map(str, self.assignment()))
+        return f"reads {read}, assigned by hand" if read else "reads nothing: subscribe to topics or assign partitions"
+
+    def metrics(self) -> Metrics:
+        """Return `{group: {name: value}}` under Kafka's names; None is what was not measured yet. From any thread."""
+        return snapshot(CONSUMER_ROWS, ConsumerMetrics(), clock_ms()) if self._made is None else self._made.metrics()
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    async def close(self, timeout: float = CLOSE_TIMEOUT_S, *, leave: bool | None = None) -> None:  # noqa: ASYNC109
+        """Commit (if auto-commit is on), leave the group, close the connections: within `timeout`, whatever happens.
+
+        `leave` True or False overrides that a static member stays and a dynamic one leaves (KIP-1092).
+        """
+        if self._is_closed:
+            return
+        try:
+            ending = self._begin_close(timeout, leave=leave)
+            if ending is not None:
+                async with asyncio.timeout(timeout + CLOSE_GRACE_S / 2):
+                    await self._serve(ending, clock_ms() + timeout * 1000)
+        except TimeoutError:
+            log.warning("a listener did not return while the consumer was closed, and was interrupted")
+        finally:
+            await self._end_close()
+        self._call_back()
+
+    def _begin_close(self, timeout_s: float, *, leave: bool | None) -> asyncio.Future[Any] | None:
+        if self._made is None or self._made.member is None:
+            return None
+        with self._engine.reading.lock:
+            self._fetcher.begin_poll()
+        return self._engine.ask_to_end(events.CloseAsked(clock_ms() + round(timeout_s * 1000), leave))
+
+    async def _end_close(self) -> None:
+        self._is_closed = True
+        if self._made is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_GRACE_S):
+                    await self._made.close()
+
+    async def __aenter__(self) -> Self:
+        _ = self._engine
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        """After an error, what the last poll handed over does not count as processed, and is not committed."""
+        if kind is None:
+            await self.close()
+            return
+        if not self._is_closed:
+            with self._engine.reading.lock:
+                self._fetcher.rewind()
+            try:
+                await self.close()
+            except Exception:
+                log.exception("the consumer's listener raised while it was closed after another error")
+
+    # --- small things -------------------------------------------------------------------------------------------------
+
+    def _timeout_ms(self, timeout_s: float | None) -> float:
+        return self.settings.default_api_timeout_ms if timeout_s is None else timeout_s * 1000
+
+    def _until(self, timeout_s: float | None) -> float:
+        return clock_ms() + self._timeout_ms(timeout_s)

@@ -1,0 +1,397 @@
+"""Consumer: the same as AsyncConsumer, for programs without an event loop.
+
+with Consumer(bootstrap_servers="localhost:9092", group_id="billing", auto_offset_reset="earliest") as consumer:
+    consumer.subscribe(["orders"])
+    for record in consumer:
+        print(record.key, record.value)
+
+Its work is done on the event loop of a thread that all clients of the process share, so that heartbeats go on however
+long the user's code takes. Listeners run in the thread that polls. Records that are there are taken in that thread too,
+without a word to the other.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from re import Pattern
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar, Unpack
+
+from coterie.client.arguments import Offsets, PartitionLike, limit_of, subscription_of
+from coterie.client.client_settings import ConsumerSettings
+from coterie.client.consumer.async_consumer import AN_HOUR_S, CLOSE_TIMEOUT_S, AsyncConsumer
+from coterie.client.consumer.engine import WakeupError
+from coterie.client.consumer.polled import Records
+from coterie.client.consumer.rebalance_listener import Told, listener_of
+from coterie.client.member import effects
+from coterie.client.metrics import Metrics
+from coterie.client.network.background import background
+from coterie.client.network.clock import clock_ms
+from coterie.client.settings_kwargs import ConsumerKwargs
+from coterie.client.types import CommitCallback, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from coterie.errors import CoterieError
+from coterie.protocol.records import Record
+
+__all__ = ["AsyncConsumer", "ConcurrentUseError", "Consumer"]
+
+log = logging.getLogger("coterie.consumer")
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class ConcurrentUseError(CoterieError):
+    """Two threads used one consumer at the same time."""
+
+
+class _OneThread:
+    """Held by the thread that is inside a call; its own calls from a listener may go in again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owner: int | None = None
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        me = threading.get_ident()
+        if self._owner != me:
+            if not self._lock.acquire(blocking=False):
+                raise ConcurrentUseError(
+                    "another thread is using this consumer: a consumer is for one thread at a time. Give each thread "
+                    "its own, or hand the records over; wakeup() and close() alone may be called from elsewhere"
+                )
+            self._owner = me
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._owner = None
+            self._lock.release()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Take it when the other thread has come out."""
+        if self._owner != threading.get_ident() and not self._lock.acquire(timeout=max(timeout_s, 0)):
+            return False
+        self._owner = threading.get_ident()
+        self._depth += 1
+        return True
+
+
+class Consumer:
+    """Settings have Kafka's names, with dots in a dictionary or with underscores as keywords."""
+
+    def __init__(
+        self, settings: Mapping[str, object] | ConsumerSettings | None = None, /, **more: Unpack[ConsumerKwargs]
+    ) -> None:
+        self._inner = AsyncConsumer(settings, **more)
+        self._background = background()
+        self._alone = _OneThread()
+        self._is_closing = False
+        self._background.run(self._made())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._inner._described()})"
+
+    async def _made(self) -> None:
+        _ = self._inner._engine
+
+    @property
+    def settings(self) -> ConsumerSettings:
+        return self._inner.settings
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            self._alone.__enter__()
+        except ConcurrentUseError:
+            work.close()
+            raise
+        try:
+            return self._background.run(work)
+        finally:
+            self._alone.__exit__()
+
+    def _do(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What is quickly done and must be done on the event loop."""
+
+        async def call() -> T:
+            return function(*args, **kwargs)
+
+        return self._run(call())
+
+    # --- what to read -------------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: str | Iterable[str] | Pattern[str],
+        listener: object | None = None,
+        *,
+        on_assigned: Told | None = None,
+        on_revoked: Told | None = None,
+        on_lost: Told | None = None,
+    ) -> None:
+        """Join the group for these topics, or for all that match a compiled pattern; the next poll begins with it."""
+        names, pattern = subscription_of(topics)
+        told = listener_of(listener, on_assigned, on_revoked, on_lost)
+        told.refuse_coroutines()
+        self._do(self._inner._subscribe_as, names, pattern, told)
+
+    def unsubscribe(self, timeout: float | None = None) -> None:
+        """Give everything up, and leave the group if there is one."""
+        with self._alone:
+            ending = self._do(self._inner._begin_unsubscribe)
+            if ending is not None:
+                self._serve(ending, self._inner._until(timeout))
+            self._do(self._inner._end_unsubscribe)
+
+    def assign(self, partitions: Iterable[PartitionLike]) -> None:
+        """Read these, without a word to anybody; with a group.id, offsets can be committed nevertheless."""
+        self._do(self._inner.assign, partitions)
+
+    def subscription(self) -> frozenset[str] | Pattern[str]:
+        return self._inner.subscription()
+
+    def assignment(self) -> list[TopicPartition]:
+        return self._inner.assignment()
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    def poll(self, timeout: float = 1.0, *, max_records: int | None = None) -> Records:
+        """Records, as soon as there are any, at most `max_records` (max.poll.records); none after `timeout` seconds.
+
+        To come back for more says that all that was handed over is processed.
+        """
+        inner = self._inner
+        limit = limit_of(max_records, inner.settings)
+        with self._alone:
+            now_ms = clock_ms()
+            calm = inner._calm_engine(now_ms)
+            if calm is not None:
+                records = self._take(limit)
+                if records:
+                    calm.measured.quick_polls += 1
+                    calm.measured.last_poll_ms = now_ms
+                    return records
+            until_ms = now_ms + timeout * 1000
+            begins = True
+            inner._begin_poll(now_ms)
+            while True:
+                call = self._wait(until_ms, begins=begins)
+                begins = call is None
+                if call is not None:
+                    self._call(call)
+                    continue
+                now_ms = inner._calm()
+                records = self._take(limit)
+                if records or now_ms >= until_ms:
+                    inner._end_poll(now_ms)
+                    return records
+
+    def _wait(self, until_ms: float, *, begins: bool) -> effects.CallListener | None:
+        try:
+            return self._background.run(self._inner._engine.poll(until_ms, begins=begins))
+        except WakeupError:
+            if self._is_closing:
+                raise CoterieError("this consumer was closed by another thread") from None
+            raise
+
+    def _take(self, limit: int) -> Records:
+        """An interrupt (Ctrl-C) between the taking and the handing over must not lose what was taken."""
+        reading = self._inner._engine.reading
+        try:
+            with reading.lock:
+                records = Records(reading.fetcher.take(limit))
+            if reading.fetcher.is_hungry:
+                reading.ask_more_soon()
+        except KeyboardInterrupt:
+            self._take_back()
+            raise
+        return records
+
+    def _take_back(self) -> None:
+        """What was taken last did not reach its caller."""
+        reading = self._inner._engine.reading
+        with reading.lock:
+            reading.fetcher.rewind()
+
+    def __iter__(self) -> Iterator[Record]:
+        return self
+
+    def __next__(self) -> Record:
+        """Record by record: the one before it is processed when the next one is asked for."""
+        while True:
+            try:
+                with self._alone:
+                    record = self._inner._take_one() if self._inner._is_calm else None
+            except KeyboardInterrupt:
+                self._take_back()
+                raise
+            if record is not None:
+                return record
+            records = self.poll(AN_HOUR_S, max_records=1)
+            if records:
+                return records[0]
+
+    def _call(self, call: effects.CallListener) -> None:
+        """In this thread, which may call the consumer again. An interrupt is no answer of the listener's."""
+        engine = self._inner._engine
+        error: Exception | None = None
+        try:
+            engine.listener.call(call.kind, call.partitions)
+        except Exception as raised:  # noqa: BLE001  the member hears of it, and then the caller of poll (M14)
+            error = raised
+        except BaseException:
+            self._do(engine.listener_done, call, None)
+            self._do(engine.end_poll)
+            raise
+        self._do(engine.listener_done, call, error)
+
+    def _serve(self, ending: Any, until_ms: float) -> None:
+        while True:
+            call = self._background.run(self._inner._engine.until_something(until_ms, ending))
+            if call is not None:
+                self._call(call)
+            elif ending.done() or clock_ms() >= until_ms:
+                break
+        if ending.done():
+            ending.result()
+
+    def wakeup(self) -> None:
+        """From any thread: the poll under way, or the next one, raises WakeupError."""
+        self._inner.wakeup()
+
+    # --- where --------------------------------------------------------------------------------------------------------
+
+    def seek(self, partition: PartitionLike, offset: int | OffsetAndMetadata) -> None:
+        """The next poll begins there."""
+        self._do(self._inner.seek, partition, offset)
+
+    def seek_to_beginning(self, *partitions: PartitionLike) -> None:
+        """These, or all that are assigned."""
+        self._do(self._inner.seek_to_beginning, *partitions)
+
+    def seek_to_end(self, *partitions: PartitionLike) -> None:
+        self._do(self._inner.seek_to_end, *partitions)
+
+    def pause(self, *partitions: PartitionLike) -> None:
+        """Hand out no records of these until `resume`; the membership goes on."""
+        self._do(self._inner.pause, *partitions)
+
+    def resume(self, *partitions: PartitionLike) -> None:
+        self._do(self._inner.resume, *partitions)
+
+    def paused(self) -> list[TopicPartition]:
+        return self._inner.paused()
+
+    def position(self, partition: PartitionLike, timeout: float | None = None) -> int:
+        """The offset of the next record that poll will return; asked for if it is not known yet."""
+        return self._run(self._inner.position(partition, timeout))
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        """Records each partition has beyond the position; None as long as no fetch has told."""
+        return self._inner.lag()
+
+    def beginning_offsets(
+        self, partitions: Iterable[PartitionLike], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        return self._run(self._inner.beginning_offsets(partitions, timeout))
+
+    def end_offsets(
+        self, partitions: Iterable[PartitionLike], timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Where the next record will be; with read_committed, where the first open transaction begins."""
+        return self._run(self._inner.end_offsets(partitions, timeout))
+
+    def offsets_for_times(
+        self, times: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time (ms since 1970); None if there is none."""
+        return self._run(self._inner.offsets_for_times(times, timeout))
+
+    def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
+        """All partitions of a topic; none if it does not exist."""
+        return self._run(self._inner.partitions_for(topic, timeout))
+
+    # --- commits ------------------------------------------------------------------------------------------------------
+
+    def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:
+        """These offsets, or all positions: everything poll has returned. Done when it returns; else it raises."""
+        self._run(self._inner.commit(offsets, timeout))
+
+    def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
+        """Sent once, never repeated. A later poll or close calls `callback(offsets, error or None)`."""
+        self._do(self._inner.commit_async, offsets, callback)
+
+    def committed(
+        self, *partitions: PartitionLike, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed for these, or for all that are assigned; None: nothing."""
+        return self._run(self._inner.committed(*partitions, timeout=timeout))
+
+    # --- the group ----------------------------------------------------------------------------------------------------
+
+    def group_metadata(self) -> GroupMetadata:
+        return self._inner.group_metadata()
+
+    def enforce_rebalance(self, reason: str = "rebalance enforced by user") -> None:
+        """At the next poll; the group's history will have the reason (KIP-568, KIP-800)."""
+        self._do(self._inner.enforce_rebalance, reason)
+
+    def metrics(self) -> Metrics:
+        """Return `{group: {name: value}}` under Kafka's names; None is what was not measured yet. From any thread."""
+        return self._inner.metrics()
+
+    def explain(self) -> str:
+        """What this consumer is doing and waiting for, in words; also from another thread."""
+        return self._inner.explain()
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def close(self, timeout: float = CLOSE_TIMEOUT_S, *, leave: bool | None = None) -> None:
+        """Commit (if auto-commit is on), leave the group, close the connections: within `timeout`, whatever happens.
+
+        `leave` True or False overrides that a static member stays and a dynamic one leaves (KIP-1092). From another
+        thread it ends the poll under way first.
+        """
+        if self._is_closing:
+            return
+        self._is_closing = True
+        until_ms = clock_ms() + timeout * 1000
+        self._inner.wakeup()
+        if not self._alone.wait(timeout):
+            log.warning("another thread did not come back from this consumer in time; it is closed without leaving")
+            self._background.run(self._inner._end_close())
+            return
+        try:
+            self._close(until_ms, leave)
+        finally:
+            self._alone.__exit__()
+
+    def _close(self, until_ms: float, leave: bool | None) -> None:
+        left_s = max((until_ms - clock_ms()) / 1000, 0)
+        try:
+            ending = self._do(self._inner._begin_close, left_s, leave=leave)
+            if ending is not None:
+                self._serve(ending, until_ms)
+        finally:
+            self._background.run(self._inner._end_close())
+        self._inner._call_back()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        """After an error, what the last poll handed over does not count as processed, and is not committed."""
+        if kind is None:
+            self.close()
+            return
+        if not self._is_closing:
+            self._take_back()
+            try:
+                self.close()
+            except Exception:
+                log.exception("the consumer's listener raised while it was closed after another error")

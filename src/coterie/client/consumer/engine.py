@@ -1,0 +1,452 @@
+"""The asyncio of a consumer: does what its member (`client.member`) wants done. Records are `fetch_driver.py`'s
+business.
+
+It lives on one event loop. Everything that decides is in the two machines; here are the sockets, the timers and the
+waiting. What the user's side must do by itself, it is told: `until_something` returns a listener's call to make, raises
+an error to be raised, or says that there may be records to take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from random import Random  # noqa: TID251  one throw a member, so that members that failed together part
+from types import ModuleType
+from typing import Any
+
+from coterie.assignors import Assignor
+from coterie.assignors import Topic as AssignorTopic
+from coterie.client.client_settings import ConsumerSettings
+from coterie.client.consumer.coordinator_reach import Reach
+from coterie.client.consumer.fetch_driver import Reading
+from coterie.client.consumer.rebalance_listener import Listener
+from coterie.client.consumer.topic_watch import Watch
+from coterie.client.event_log import EventLog
+from coterie.client.member import MemberSettings, Membership, effects, events, facts
+from coterie.client.metrics import (
+    CONSUMER_ROWS,
+    ConsumerMetrics,
+    Metrics,
+    TelemetrySettings,
+    of_partition,
+    snapshot,
+)
+from coterie.client.network.background_tasks import Chores, within
+from coterie.client.network.clock import clock_ms
+from coterie.client.network.cluster import Cluster
+from coterie.client.types import OffsetAndMetadata, TopicPartition
+from coterie.errors import CoterieError, ErrorCode
+from coterie.protocol.apis import heartbeat, join_group, leave_group, offset_commit, offset_fetch, sync_group
+from coterie.protocol.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
+
+__all__ = ["Engine", "WakeupError"]
+
+_APIS: dict[type, ModuleType] = {
+    JoinGroup: join_group,
+    SyncGroup: sync_group,
+    Heartbeat: heartbeat,
+    LeaveGroup: leave_group,
+    OffsetCommit: offset_commit,
+    OffsetFetch: offset_fetch,
+}
+
+
+class WakeupError(CoterieError):
+    """`wakeup` was called: the poll it interrupted has returned nothing, and nothing is lost."""
+
+
+_PARKED = (JoinGroup, SyncGroup)
+"""Requests that wait at the coordinator for other members."""
+
+
+class Engine:
+    """Who reads in another way, as a Spark query does, changes what is done with an assignment: `assign`, `hold`,
+    `answer_positions`, `call_listener`, `fail`; and looks at answers as they pass `answer`.
+    """
+
+    LOGGER = "coterie.consumer"
+
+    def __init__(self, settings: ConsumerSettings, assignors: Sequence[Assignor]) -> None:
+        """To be made in the event loop it lives on."""
+        self.settings = settings
+        self.log = EventLog("consumer", settings, self.LOGGER)
+        self.measured = ConsumerMetrics(
+            TelemetrySettings(settings.metrics_num_samples, settings.metrics_sample_window_ms)
+        )
+        self.cluster = Cluster(settings, self.log, self.measured)
+        self.chores = Chores(self.fail)
+        self.reading = Reading(
+            settings,
+            self.cluster,
+            self.chores,
+            self.log,
+            self.measured,
+            committed=self.committed,
+            on_news=self._something_was_read,
+        )
+        self.watch = Watch(settings, self.cluster, self.chores, self._topics_changed, self.log)
+        self._reach = Reach()
+        self._reach_is_watched = False
+        self.member: Membership | None = None
+        if settings.group_id is not None:
+            dice = Random().random()  # noqa: S311
+            self.member = Membership(_member_settings(settings, settings.group_id, assignors, dice))
+        self.listener = Listener({})
+        self.needs_attention = False
+        """A poll has more to do than to take records."""
+        self._events: deque[Any] = deque()
+        self._is_handling = False
+        self._calls: deque[effects.CallListener] = deque()
+        self._failures: deque[Exception] = deque()
+        self._is_woken = False
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._endings: dict[int, asyncio.Future[Any]] = {}
+        self._last_token = 0
+        self._perform: Mapping[type, Callable[[Any], None]] = {
+            effects.Send: lambda effect: self.chores.start(self._send(effect)),
+            effects.FindCoordinator: lambda effect: self.chores.start(self._find_coordinator(effect)),
+            effects.Disconnect: self._disconnect,
+            effects.Arm: lambda effect: self.chores.arm(effect.key, effect.at_ms, lambda: self.tell(effect.then)),
+            effects.Disarm: lambda effect: self.chores.disarm(effect.key),
+            effects.CallListener: self.call_listener,
+            effects.HoldPartitions: self.hold,
+            effects.SetAssignment: lambda effect: self.assign(sorted(effect.partitions)),
+            effects.WatchTopics: lambda effect: self.watch.watch(effect.topics),
+            effects.RefreshMetadata: lambda effect: self.chores.start(self._refresh(effect)),
+            effects.AskPositions: self.answer_positions,
+            effects.CommitEnded: self._commit_ended,
+            effects.CommittedEnded: lambda effect: self._end(effect.token, effect.offsets, effect.error),
+            effects.Fail: lambda effect: self.fail(effect.error),
+            effects.Ended: lambda effect: self._end(id(effect.asked), None, effect.error),
+            effects.Tell: self._told,
+        }
+
+    # --- the member ---------------------------------------------------------------------------------------------------
+
+    def tell(self, event: Any) -> None:
+        """Hand an event to the member and do what it wants; events that come up meanwhile are handed in after it."""
+        assert self.member is not None, "without a group there is no member"
+        self._events.append(event)
+        if self._is_handling:
+            return
+        self._is_handling = True
+        try:
+            while self._events:
+                for effect in self.member.handle(self._events.popleft(), clock_ms()):
+                    self._perform[type(effect)](effect)
+        finally:
+            self._is_handling = False
+        self.reading.ask_more()
+        self.news()
+
+    def answer(self, then: Any, reply: Any = None, error: Exception | None = None) -> None:
+        if not self.chores.is_closed:
+            then.reply, then.error = reply, error
+            self.tell(then)
+
+    async def _send(self, effect: effects.Send) -> None:
+        request: Any = effect.request
+        is_fetch = isinstance(request, OffsetFetch)
+        api = _APIS[type(request)]
+        if not isinstance(request, _PARKED):
+            self._asks_coordinator()
+        began_ms = clock_ms()
+        asked = self.cluster.send(
+            effect.to.id,
+            api,
+            [request] if is_fetch else request,
+            timeout_ms=effect.timeout_ms,
+            lane=effect.lane,
+            at_most=api.API.last_by_name,  # names are what members speak of
+        )
+        try:
+            reply = await within(effect.timeout_ms, asked)
+        except CoterieError as error:
+            self._reach.failed(str(error), clock_ms())
+            self._watch_reach()
+            if isinstance(request, _PARKED):
+                self.measured.failed_rebalances.record(1, clock_ms())
+            self.answer(effect.then, error=error)
+        except Exception as error:  # the member waits for an answer, whosever mistake it is
+            self.answer(effect.then, error=CoterieError(f"{type(request).__name__} could not be sent: {error!r}"))
+            raise
+        else:
+            now_ms = clock_ms()
+            after_ms = self._reach.answered(now_ms)
+            if after_ms is not None:
+                self.log.write(facts.CoordinatorReached(now_ms, self.settings.group_id or "", after_ms))
+            self._measure(request, reply, began_ms, now_ms)
+            self.answer(effect.then, reply[0] if is_fetch else reply)
+
+    def _measure(self, request: Any, reply: Any, began_ms: int, now_ms: int) -> None:
+        measured, took_ms = self.measured, now_ms - began_ms
+        if isinstance(request, Heartbeat):
+            measured.heartbeats.record(took_ms, now_ms)
+            measured.last_heartbeat_ms = began_ms
+        elif isinstance(request, OffsetCommit):
+            measured.commits.record(took_ms, now_ms)
+        elif isinstance(request, _PARKED):
+            if not reply.error:
+                (measured.joins if isinstance(request, JoinGroup) else measured.syncs).record(took_ms, now_ms)
+            elif reply.error is not ErrorCode.MEMBER_ID_REQUIRED:
+                measured.failed_rebalances.record(1, now_ms)
+
+    def metrics(self) -> Metrics:
+        """Can be called from any thread."""
+        measured, fetcher, now_ms = self.measured, self.reading.fetcher, clock_ms()
+        with self.reading.lock:
+            self.reading.measure(now_ms)
+            partitions: Metrics = {
+                of_partition(one): {"records-lag": fetcher.lag(one), "records-lead": fetcher.lead(one)}
+                for one in fetcher.assignment
+            }
+        member = self.member
+        assigned = member.assigned if member is not None and member.subscribed else partitions
+        measured.assigned_partitions = len(assigned)
+        measured.connection_count = len(self.cluster.addresses)
+        return snapshot(CONSUMER_ROWS, measured, now_ms) | partitions
+
+    def _told(self, effect: effects.Tell) -> None:
+        self.measured.told(effect.fact)
+        self.log.write(effect.fact)
+
+    async def _find_coordinator(self, effect: effects.FindCoordinator) -> None:
+        assert self.settings.group_id is not None
+        self._asks_coordinator()
+        asked = self.cluster.find_coordinator(self.settings.group_id)
+        try:
+            found = await within(self.settings.request_timeout_ms, asked)
+        except CoterieError as error:
+            self._reach.failed(str(error), clock_ms())
+            self.answer(effect.then, error=error)
+        else:
+            self._reach.found()
+            self.answer(effect.then, found)
+
+    def _asks_coordinator(self) -> None:
+        self._reach.asked(clock_ms())
+        self._watch_reach()
+
+    def _watch_reach(self) -> None:
+        """One timer at a time, which looks again when it has rung: requests come and go more often than it does."""
+        due_ms = self._reach.due_ms
+        if due_ms is not None and not self._reach_is_watched:
+            self._reach_is_watched = True
+            self.chores.arm("reach", due_ms, self._look_at_reach)
+
+    def _look_at_reach(self) -> None:
+        self._reach_is_watched = False
+        now_ms = clock_ms()
+        late = self._reach.look(now_ms)
+        if late is not None:
+            self.log.write(facts.CoordinatorUnreachable(now_ms, self.settings.group_id or "", *late))
+        self._watch_reach()
+
+    def _disconnect(self, effect: effects.Disconnect) -> None:
+        for lane in (effects.COORDINATOR_LANE, effects.LEAVING_LANE):
+            self.cluster.disconnect(effect.node.id, lane)
+
+    async def _refresh(self, effect: effects.RefreshMetadata) -> None:
+        try:
+            may_create = effect.may_create and self.settings.allow_auto_create_topics
+            await self.cluster.refresh(effect.topics, allow_auto_create=may_create)
+        except CoterieError as error:
+            self.answer(effect.then, error=error)
+        else:
+            self.answer(effect.then, self.watch.topics(effect.topics))
+
+    def _topics_changed(self, topics: Mapping[str, AssignorTopic]) -> None:
+        if self.member is not None and self.member.subscribed:
+            self.tell(events.MetadataChanged(topics))
+        else:
+            self.reading.ask_more()
+
+    def call_listener(self, effect: effects.CallListener) -> None:
+        if self.listener.hears(effect.kind):
+            self._calls.append(effect)
+            self.needs_attention = True
+        else:
+            self.answer(effect.then)
+
+    def listener_done(self, call: effects.CallListener, error: Exception | None) -> None:
+        self._calls.remove(call)
+        self.answer(call.then, error=error)
+
+    def hold(self, effect: effects.HoldPartitions) -> None:
+        with self.reading.lock:
+            self.reading.fetcher.hold(effect.partitions)
+
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        with self.reading.lock:
+            self.reading.fetcher.assign(partitions)
+        self.reading.ask_more()
+
+    def answer_positions(self, effect: effects.AskPositions) -> None:
+        with self.reading.lock:
+            offsets = self.reading.fetcher.processed()
+        self.answer(effect.then, offsets)
+
+    def fail(self, error: Exception) -> None:
+        """The caller of poll is to know."""
+        self._failures.append(error)
+        self.needs_attention = True
+        self.news()
+
+    # --- what was asked and ends --------------------------------------------------------------------------------------
+
+    def begin(self) -> tuple[int, asyncio.Future[Any]]:
+        """A token for an event, and the future that ends with it."""
+        self._last_token += 1
+        ending: asyncio.Future[Any] = self.chores.loop.create_future()
+        self._endings[self._last_token] = ending
+        return self._last_token, ending
+
+    def _commit_ended(self, effect: effects.CommitEnded) -> None:
+        if effect.error is not None:
+            self.log.write(facts.CommitFailed(clock_ms(), self.settings.group_id or "", str(effect.error)))
+        self._end(effect.token, None, effect.error)
+
+    def _end(self, token: Any, result: Any, error: Exception | None) -> None:
+        ending = self._endings.pop(token, None)
+        if ending is None or ending.done():
+            return
+        if error is not None:
+            ending.set_exception(error)
+        else:
+            ending.set_result(result)
+
+    def ask_to_end(self, event: events.UnsubscribeAsked | events.CloseAsked) -> asyncio.Future[Any]:
+        """Its listener calls come out of `until_something` until the future is done."""
+        ending: asyncio.Future[Any] = self.chores.loop.create_future()
+        self._endings[id(event)] = ending
+        ending.add_done_callback(lambda _: self.news())
+        self.tell(event)
+        return ending
+
+    async def commit(self, offsets: events.Offsets, until_ms: int | None, *, are_positions: bool = False) -> None:
+        token, ending = self.begin()
+        self.tell(events.CommitAsked(token, offsets, until_ms, are_positions))
+        await ending
+
+    async def committed(
+        self, partitions: Collection[TopicPartition], timeout_ms: float
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        token, ending = self.begin()
+        self.tell(events.CommittedAsked(token, partitions, clock_ms() + round(timeout_ms)))
+        found: Mapping[TopicPartition, OffsetAndMetadata] = await ending
+        return found
+
+    # --- what the user's side waits for -------------------------------------------------------------------------------
+
+    async def until_something(
+        self, until_ms: float, ending: asyncio.Future[Any] | None = None
+    ) -> effects.CallListener | None:
+        """A listener's call to make; or None: there may be records, `ending` is done, or the time is over."""
+        while True:
+            if self._calls:
+                return self._calls[0]
+            if ending is not None and ending.done():
+                return None
+            if ending is None:
+                self._raise_what_waits()
+                if self.reading.fetcher.has_something:
+                    return None
+            if not await self.until_news(until_ms):
+                return None
+
+    def _raise_what_waits(self) -> None:
+        if self._is_woken:
+            self._is_woken = False
+            raise WakeupError("wakeup() was called")
+        self.needs_attention = bool(self._failures)
+        if self._failures:
+            error = self._failures.popleft()
+            self.needs_attention = bool(self._failures)
+            raise error
+
+    async def until_news(self, until_ms: float) -> bool:
+        """Whether something has happened; False when the time is over."""
+        left_s = (until_ms - clock_ms()) / 1000
+        waiter = self.chores.loop.create_future()
+        self._waiters.add(waiter)
+        try:
+            async with asyncio.timeout(max(left_s, 0)):  # also without time left others get their turn
+                await waiter
+        except TimeoutError:
+            return False
+        finally:
+            self._waiters.discard(waiter)
+        return True
+
+    def news(self) -> None:
+        """Whoever waits in `until_news` looks again."""
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def wake_up(self) -> None:
+        """Can be called from any thread."""
+        self._is_woken = True
+        self.needs_attention = True
+        self.chores.loop.call_soon_threadsafe(self.news)
+
+    async def poll(self, until_ms: float, *, begins: bool = True) -> effects.CallListener | None:
+        """As `until_something`, within a poll: it begins here, and ends with anything but a listener's call.
+
+        So the member knows of the end before records are taken: what is handed over stays ours until the next poll.
+        """
+        if begins:
+            with self.reading.lock:
+                self.reading.fetcher.begin_poll()
+            if self.member is not None:
+                self.tell(events.PollBegan())
+        try:
+            call = await self.until_something(until_ms)
+        except BaseException:
+            self.end_poll()
+            raise
+        if call is None:
+            self.end_poll()
+        return call
+
+    def end_poll(self) -> None:
+        if self.member is not None and not self.chores.is_closed:
+            self.tell(events.PollEnded())
+
+    def _something_was_read(self) -> None:
+        if not self.chores.is_closed:
+            self.watch.look_again()
+            self.news()
+
+    async def close(self) -> None:
+        """Whatever is under way ends here; nothing is asked any more."""
+        await self.chores.close()
+        for ending in self._endings.values():
+            if not ending.done():
+                ending.set_exception(CoterieError("the consumer was closed before this was done"))
+                ending.exception()  # whoever still waits hears of it; if nobody does, nobody must
+        self._endings.clear()
+        self.news()
+        await self.cluster.close()
+
+
+def _member_settings(
+    settings: ConsumerSettings, group_id: str, assignors: Sequence[Assignor], dice: float
+) -> MemberSettings:
+    return MemberSettings(
+        group_id=group_id,
+        assignors=assignors,
+        group_instance_id=settings.group_instance_id,
+        client_id=settings.client_id,
+        client_rack=settings.client_rack or None,
+        session_timeout_ms=settings.session_timeout_ms,
+        heartbeat_interval_ms=settings.heartbeat_interval_ms,
+        max_poll_interval_ms=settings.max_poll_interval_ms,
+        request_timeout_ms=settings.request_timeout_ms,
+        retry_backoff_ms=settings.retry_backoff_ms,
+        retry_backoff_max_ms=settings.retry_backoff_max_ms,
+        enable_auto_commit=settings.commits_automatically,
+        auto_commit_interval_ms=settings.auto_commit_interval_ms,
+        dice=dice,
+    )

@@ -1,0 +1,272 @@
+"""The asyncio of reading: asks brokers what the reader (`fetcher.py`) wishes, and brings the answers back.
+
+`lock` guards the reader, which the synchronous Consumer also uses from the user's thread: records that are there are
+taken without a word to the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any
+
+from coterie.client.client_settings import ConsumerSettings
+from coterie.client.consumer.fetch_requests import (
+    AskCommitted,
+    AskEpochEnds,
+    AskOffsets,
+    Fetch,
+    FetchSettings,
+    Found,
+    Leader,
+    LogTruncated,
+    RefreshMetadata,
+    Wish,
+)
+from coterie.client.consumer.fetcher import Fetcher
+from coterie.client.consumer.offset_resets import parse_reset
+from coterie.client.event_log import EventLog
+from coterie.client.metrics import ConsumerMetrics
+from coterie.client.network.background_tasks import Chores, within
+from coterie.client.network.clock import clock_ms
+from coterie.client.network.cluster import Cluster
+from coterie.client.network.metadata import NO_LEADER, Metadata
+from coterie.client.network.offset_lookup import answers, questions
+from coterie.client.types import OffsetAndMetadata, TopicPartition
+from coterie.errors import CoterieError, KafkaError, RequestTimedOutError
+from coterie.protocol.apis import fetch
+from coterie.protocol.apis import list_offsets as list_offsets_api
+from coterie.protocol.apis import offset_for_leader_epoch as epoch_api
+
+__all__ = ["Reading"]
+
+FETCH_LANE = "fetch"
+
+Committed = Callable[[Collection[TopicPartition], float], Awaitable[Mapping[TopicPartition, OffsetAndMetadata]]]
+
+
+class Reading:
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        cluster: Cluster,
+        chores: Chores,
+        log: EventLog,
+        measured: ConsumerMetrics,
+        *,
+        committed: Committed,
+        on_news: Callable[[], None],
+    ) -> None:
+        """`committed` asks the group; `on_news` is called when there may be records, or other leaders."""
+        self.lock = threading.Lock()
+        self.fetcher = Fetcher(_fetch_settings(settings))
+        self._settings = settings
+        self._cluster = cluster
+        self._chores = chores
+        self._log = log
+        self._measured = measured
+        self._committed = committed
+        self._on_news = on_news
+        self._trouble: Exception | None = None
+        """What went wrong last, for those who only know that they have waited in vain."""
+        self._granting: Mapping[type, Callable[[Any], Coroutine[Any, Any, None]]] = {
+            Fetch: self._fetch,
+            AskCommitted: self._ask_committed,
+            AskOffsets: self._ask_offsets,
+            AskEpochEnds: self._ask_epoch_ends,
+            LogTruncated: self._tell_truncation,
+            RefreshMetadata: self._refresh_leaders,
+        }
+
+    def ask_more(self) -> None:
+        """Ask for all that is wished now, if anything has changed."""
+        if not self.fetcher.is_hungry:
+            return
+        with self.lock:
+            wishes = self.fetcher.wishes(self._leader_of, clock_ms())
+            due_ms = self.fetcher.due_ms
+        for wish in wishes:
+            self._chores.start(self._grant(wish))
+        if due_ms is not None:
+            self._chores.arm("look", due_ms, self._look)
+
+    def ask_more_soon(self) -> None:
+        """Can be called from any thread."""
+        with suppress(RuntimeError):  # the loop is gone, and so is everything else
+            self._chores.loop.call_soon_threadsafe(self.ask_more)
+
+    def _look(self) -> None:
+        self.fetcher.is_hungry = True
+        self.ask_more()
+
+    async def _grant(self, wish: Wish) -> None:
+        await self._granting[type(wish)](wish)
+        self.ask_more()
+        self._on_news()
+
+    def _leader_of(self, topic: str, partition: int) -> Leader | None:
+        known = self._cluster.metadata.topics.get(topic)
+        found = known.partitions.get(partition) if known is not None else None
+        if known is None or found is None or found.leader == NO_LEADER:
+            return None
+        return Leader(found.leader, found.leader_epoch, known.id)
+
+    # --- what is asked ------------------------------------------------------------------------------------------------
+
+    async def _fetch(self, wish: Fetch) -> None:
+        timeout_ms = self._settings.request_timeout_ms + wish.request.max_wait_ms
+        asked = self._cluster.send(wish.node_id, fetch, wish.request, timeout_ms=timeout_ms, lane=FETCH_LANE)
+        began_ms = clock_ms()
+        try:
+            answer = await within(timeout_ms, asked)
+        except Exception as error:  # noqa: BLE001  also a mistake of ours: whoever polls must hear of it, at every poll
+            self._log.debug(error)
+            self._trouble = error
+            with self.lock:
+                self.fetcher.fetch_failed(wish, _as_kafka_error(error), clock_ms())
+            return
+        now_ms = clock_ms()
+        self._measured.fetches.record(now_ms - began_ms, now_ms)
+        size = sum(len(one.records) for topic in answer.responses for one in topic.partitions if one.records)
+        self._measured.fetch_sizes.record(size, now_ms)
+        with self.lock:
+            self.fetcher.fetched(wish, answer, now_ms)
+            self.measure(now_ms)
+
+    def measure(self, now_ms: int) -> None:
+        """Record what was handed over since the last time, and how far behind the reader is. Under the lock."""
+        fetcher = self.fetcher
+        self._measured.taken(fetcher.records_taken, fetcher.bytes_taken, fetcher.largest_lag(), now_ms)
+
+    async def _ask_committed(self, wish: AskCommitted) -> None:
+        found: Mapping[TopicPartition, OffsetAndMetadata] | KafkaError
+        partitions = [place.partition for place in wish.places]
+        try:
+            found = await self._committed(partitions, self._settings.default_api_timeout_ms)
+        except CoterieError as error:
+            found = _as_kafka_error(error)
+        with self.lock:
+            self.fetcher.committed(wish, found, clock_ms())
+
+    async def _ask_offsets(self, wish: AskOffsets) -> None:
+        wanted = {place.partition: timestamp for place, timestamp in wish.places.items()}
+        found = await self._list_once(wanted, self._settings.request_timeout_ms)
+        with self.lock:
+            self.fetcher.offsets_found(wish, found, clock_ms())
+
+    async def _ask_epoch_ends(self, wish: AskEpochEnds) -> None:
+        timeout_ms = self._settings.request_timeout_ms
+        try:
+            answer = await within(timeout_ms, self._cluster.send(wish.node_id, epoch_api, wish.request))
+        except CoterieError as error:
+            self._log.debug(error)
+            with self.lock:
+                self.fetcher.epoch_ends_failed(wish, _as_kafka_error(error), clock_ms())
+            return
+        with self.lock:
+            self.fetcher.epoch_ends_found(wish, answer, clock_ms())
+
+    async def _tell_truncation(self, wish: LogTruncated) -> None:
+        self._log.write(wish)
+
+    async def _refresh_leaders(self, wish: RefreshMetadata) -> None:
+        try:
+            await self._cluster.refresh(wish.topics, timeout_ms=self._settings.request_timeout_ms)
+        except KafkaError as error:
+            self._log.warn(error)
+        with self.lock:
+            self.fetcher.refreshed(clock_ms())
+
+    async def refresh(self, topics: Collection[str], timeout_ms: float) -> Metadata:
+        """Ask who leads these topics. Others may be asking the same with more patience: that is no reason to wait."""
+        try:
+            found: Metadata = await within(timeout_ms, self._cluster.refresh(topics, timeout_ms=0.9 * timeout_ms))
+        except RequestTimedOutError as error:
+            raise RequestTimedOutError(f"{error}; {self._trouble}" if self._trouble else str(error)) from None
+        self._trouble = None
+        return found
+
+    # --- offsets by time ----------------------------------------------------------------------------------------------
+
+    async def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], timeout_ms: float
+    ) -> dict[TopicPartition, Found]:
+        """All of them, trying again what can be tried again."""
+        until_ms = clock_ms() + timeout_ms
+        done: dict[TopicPartition, Found] = {}
+        why: KafkaError | None = None
+        while True:
+            rest = {one: timestamp for one, timestamp in wanted.items() if one not in done}
+            found = await self._list_once(rest, until_ms - clock_ms()) if rest else {}
+            done |= {one: answer for one, answer in found.items() if answer.error is None}
+            errors = [answer.error for answer in found.values() if answer.error is not None]
+            if not errors:
+                return done
+            for error in errors:
+                if not error.retriable:
+                    raise error
+                if why is None or not isinstance(error, RequestTimedOutError):  # which says less than what was before
+                    why = error
+            if clock_ms() + self._settings.retry_backoff_ms >= until_ms:
+                raise RequestTimedOutError(f"offsets were not found within {timeout_ms:.0f} ms: {why}")
+            await asyncio.sleep(self._settings.retry_backoff_ms / 1000)
+
+    async def _list_once(self, wanted: Mapping[TopicPartition, int], left_ms: float) -> dict[TopicPartition, Found]:
+        """One question to each leader; what is not answered is not in the result, or is an error there."""
+        if any(self._leader_of(*one) is None for one in wanted) or self._cluster.is_metadata_old:
+            try:
+                await self.refresh({one.topic for one in wanted}, left_ms)
+            except KafkaError as error:
+                return dict.fromkeys(wanted, Found(error=error))
+        asked, unknown = questions(
+            wanted,
+            self._leader_of,
+            read_committed=self._settings.reads_committed,
+            timeout_ms=self._settings.request_timeout_ms,
+        )
+        why = self._cluster.metadata.why_no_leader
+        found = {one: Found(error=why(*one, f"looking for an offset of {one}")) for one in unknown}
+        questioned = [self._list_from(node_id, request, left_ms) for node_id, request in asked.items()]
+        for part in await asyncio.gather(*questioned):
+            found |= part
+        if any(one.error is not None and one.error.retriable for one in found.values()):
+            self._cluster.expire()
+        return found
+
+    async def _list_from(
+        self, node_id: int, request: list_offsets_api.Request, left_ms: float
+    ) -> dict[TopicPartition, Found]:
+        timeout_ms = min(left_ms, self._settings.request_timeout_ms)
+        try:
+            response = await within(timeout_ms, self._cluster.send(node_id, list_offsets_api, request))
+        except CoterieError as error:
+            failed = Found(error=_as_kafka_error(error))
+            partitions = [(topic.name, one.partition) for topic in request.topics for one in topic.partitions]
+            return {TopicPartition(*one): failed for one in partitions}
+        return dict(answers(response))
+
+
+def _as_kafka_error(error: Exception) -> KafkaError:
+    if isinstance(error, KafkaError):
+        return error
+    said = KafkaError(str(error) if isinstance(error, CoterieError) else f"a fetch failed: {error!r}")
+    said.__cause__ = error
+    return said
+
+
+def _fetch_settings(settings: ConsumerSettings) -> FetchSettings:
+    return FetchSettings(
+        auto_offset_reset=parse_reset(settings.auto_offset_reset),
+        fetch_min_bytes=settings.fetch_min_bytes,
+        fetch_max_wait_ms=settings.fetch_max_wait_ms,
+        fetch_max_bytes=settings.fetch_max_bytes,
+        max_partition_fetch_bytes=settings.max_partition_fetch_bytes,
+        read_committed=settings.reads_committed,
+        check_crcs=settings.check_crcs,
+        client_rack=settings.client_rack,
+        retry_backoff_ms=settings.retry_backoff_ms,
+        metadata_max_age_ms=settings.metadata_max_age_ms,
+        has_group=settings.group_id is not None,
+    )

@@ -1,0 +1,175 @@
+"""What a reader wishes to have asked, of whom; and the settings it reads. No I/O.
+
+Every wish comes back to `fetching.Fetcher` as one call: which, its docstring says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from coterie.client.consumer.offset_resets import LATEST, Reset
+from coterie.client.consumer.partition_state import Leader, Place
+from coterie.client.types import OffsetAndMetadata, TopicPartition
+from coterie.errors import KafkaError
+from coterie.protocol.api_values import READ_COMMITTED, READ_UNCOMMITTED
+from coterie.protocol.apis import fetch
+from coterie.protocol.apis import offset_for_leader_epoch as epoch_api
+
+__all__ = [
+    "AskCommitted",
+    "AskEpochEnds",
+    "AskOffsets",
+    "Fetch",
+    "FetchSettings",
+    "Found",
+    "Leader",
+    "LeaderOf",
+    "LogTruncated",
+    "RefreshMetadata",
+    "Wish",
+    "epoch_ends_from",
+    "fetch_from",
+]
+
+WITHOUT_SESSION = -1
+
+
+class FetchSettings(NamedTuple):
+    """Of Kafka's settings those that a reader looks at, under their names."""
+
+    auto_offset_reset: Reset = LATEST
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 50 * 1024 * 1024
+    max_partition_fetch_bytes: int = 1024 * 1024
+    read_committed: bool = False
+    check_crcs: bool = True
+    client_rack: str = ""
+    retry_backoff_ms: int = 100
+    metadata_max_age_ms: int = 300_000
+    has_group: bool = True
+    """Without a group there are no committed offsets to ask for."""
+
+
+LeaderOf = Callable[[str, int], Leader | None]
+
+
+class Found(NamedTuple):
+    """An answer of ListOffsets: the offset, -1 if there is none, or what went wrong."""
+
+    offset: int = -1
+    leader_epoch: int = -1
+    error: KafkaError | None = None
+    timestamp: int = -1
+
+
+# --- what is to be asked ----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Fetch:
+    """Comes back as `fetched` or `fetch_failed`."""
+
+    node_id: int
+    request: fetch.Request
+    places: Mapping[tuple[str, int], tuple[Place, int, Leader]]
+    """For each partition: its state, the offset that was asked for, and the leader at that time."""
+    names: Mapping[UUID, str]
+
+
+@dataclass(slots=True, eq=False)
+class AskCommitted:
+    """Comes back as `committed`."""
+
+    places: Sequence[Place]
+
+
+@dataclass(slots=True, eq=False)
+class AskOffsets:
+    """ListOffsets with these timestamps; comes back as `offsets_found`."""
+
+    places: Mapping[Place, int]
+
+
+@dataclass(slots=True, eq=False)
+class AskEpochEnds:
+    """OffsetForLeaderEpoch (KIP-320); comes back as `epoch_ends_found` or `epoch_ends_failed`."""
+
+    node_id: int
+    request: epoch_api.Request
+    places: Sequence[Place]
+
+
+@dataclass(slots=True, eq=False)
+class LogTruncated:
+    """An effect: tell the user that the log no longer has the records before `position`."""
+
+    partition: TopicPartition
+    position: OffsetAndMetadata
+    why: str
+    goes_on: str
+
+    def __str__(self) -> str:
+        at = f"{self.position.offset} (leader epoch {self.position.leader_epoch})"
+        return f"{self.partition}: {self.why}; the position was {at}, {self.goes_on}"
+
+
+@dataclass(slots=True, eq=False)
+class RefreshMetadata:
+    """Comes back as `refreshed`."""
+
+    topics: Sequence[str]
+
+
+Wish = Fetch | AskCommitted | AskOffsets | AskEpochEnds | RefreshMetadata | LogTruncated
+
+
+def fetch_from(node_id: int, readers: Iterable[tuple[Place, Leader]], settings: FetchSettings) -> Fetch:
+    """One fetch for all that is read at a node."""
+    topics: dict[str, fetch.Topic] = {}
+    places: dict[tuple[str, int], tuple[Place, int, Leader]] = {}
+    names: dict[UUID, str] = {}
+    for place, leader in readers:
+        name, partition = place.partition
+        if name not in topics:
+            topics[name] = fetch.Topic(topic=name, topic_id=leader.topic_id, partitions=[])
+            if leader.topic_id is not None:
+                names[leader.topic_id] = name
+        offset = place.next_fetch
+        wanted = fetch.Partition(
+            partition=partition,
+            current_leader_epoch=leader.epoch,
+            fetch_offset=offset,
+            max_bytes=settings.max_partition_fetch_bytes,
+        )
+        asked = topics[name].partitions
+        assert isinstance(asked, list)
+        asked.append(wanted)
+        places[name, partition] = place, offset, leader
+    request = fetch.Request(
+        max_wait_ms=settings.fetch_max_wait_ms,
+        min_bytes=settings.fetch_min_bytes,
+        max_bytes=settings.fetch_max_bytes,
+        isolation_level=READ_COMMITTED if settings.read_committed else READ_UNCOMMITTED,
+        session_epoch=WITHOUT_SESSION,
+        topics=list(topics.values()),
+        rack_id=settings.client_rack,
+    )
+    return Fetch(node_id, request, places, names)
+
+
+def epoch_ends_from(node_id: int, readers: Iterable[tuple[Place, Leader]]) -> AskEpochEnds:
+    """One question for all positions that are to be validated at a node."""
+    topics: dict[str, list[epoch_api.Partition]] = {}
+    places: list[Place] = []
+    for place, leader in readers:
+        asked = epoch_api.Partition(
+            partition=place.partition.partition, current_leader_epoch=leader.epoch, leader_epoch=place.epoch
+        )
+        topics.setdefault(place.partition.topic, []).append(asked)
+        places.append(place)
+    named = [epoch_api.Topic(topic=name, partitions=partitions) for name, partitions in topics.items()]
+    return AskEpochEnds(node_id, epoch_api.Request(topics=named), places)

@@ -1,0 +1,114 @@
+"""Which topics there are and how many partitions they have: looked at now and then, and told when it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from coterie.assignors import Topic as AssignorTopic
+from coterie.client.client_settings import ConsumerSettings
+from coterie.client.event_log import EventLog
+from coterie.client.member.facts import TopicFound, TopicMissing
+from coterie.client.network.background_tasks import Chores
+from coterie.client.network.clock import clock_ms
+from coterie.client.network.cluster import Cluster
+from coterie.client.network.metadata import Metadata, Topic
+from coterie.errors import ErrorCode, KafkaError
+
+__all__ = ["Watch"]
+
+_WILL_PASS = frozenset({ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE})
+
+
+class Watch:
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        cluster: Cluster,
+        chores: Chores,
+        on_change: Callable[[Mapping[str, AssignorTopic]], None],
+        log: EventLog,
+    ) -> None:
+        self._settings = settings
+        self._cluster = cluster
+        self._chores = chores
+        self._on_change = on_change
+        self._log = log
+        self._missing: dict[str, bool] = {}
+        """Topics that were asked for and are not there, and whether that was told."""
+        self._topics: Collection[str] | None = ()
+        self._seen: Mapping[str, AssignorTopic] | None = None
+        self._looked_at = cluster.metadata
+        self._is_looking = False
+
+    def watch(self, topics: Collection[str] | None) -> None:
+        """Keep what is known of these fresh; None: of all topics."""
+        self._topics = topics
+        self._seen = None
+        self._looked_at = Metadata()
+        self._chores.disarm("watch")
+        if topics is None or topics:
+            self._look()
+
+    def _look(self) -> None:
+        if not self._is_looking:
+            self._is_looking = True
+            self._chores.start(self._refresh())
+
+    async def _refresh(self) -> None:
+        settings, asked = self._settings, self._topics
+        try:
+            await self._cluster.refresh(asked, allow_auto_create=settings.allow_auto_create_topics)
+        except KafkaError as error:
+            self._log.warn(error)
+        finally:
+            self._is_looking = False
+        if asked != self._topics:
+            self._look()
+            return
+        self.look_again()
+        self._tell_missing(asked or ())
+        is_complete = asked is None or all(name in (self._seen or ()) for name in asked)
+        after_ms = settings.metadata_max_age_ms if is_complete else settings.retry_backoff_max_ms
+        self._chores.arm("watch", clock_ms() + after_ms, self._look)
+
+    def _tell_missing(self, asked: Collection[str]) -> None:
+        """Warn at the second look: a topic that is just being created is missing at the first."""
+        now_ms, group_id, known = clock_ms(), self._settings.group_id or "", self._cluster.metadata.topics
+        before, self._missing = self._missing, {}
+        for name in sorted(asked):
+            error = known[name].error if name in known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if name in (self._seen or ()) or error in _WILL_PASS:
+                if before.get(name) and name in (self._seen or ()):
+                    self._log.write(TopicFound(now_ms, group_id, name))
+                continue
+            self._missing[name] = name in before
+            if before.get(name) is False:
+                self._log.write(TopicMissing(now_ms, group_id, name, error))
+
+    def look_again(self) -> None:
+        """At what is known by now, whoever has asked for it. Metadata that is news is another object."""
+        if self._cluster.metadata is self._looked_at or (self._topics is not None and not self._topics):
+            return
+        self._looked_at = self._cluster.metadata
+        found = self.topics(self._topics)
+        if found != self._seen:
+            self._seen = found
+            self._on_change(found)
+
+    def topics(self, names: Collection[str] | None) -> dict[str, AssignorTopic]:
+        """Those that exist, as assignors want them. A pattern does not see internal topics, unless it is to."""
+        known = self._cluster.metadata.topics
+        if names is None:
+            hides = self._settings.exclude_internal_topics
+            names = [name for name, topic in known.items() if not (hides and topic.is_internal)]
+        return {
+            name: AssignorTopic(len(known[name].partitions), self._racks(known[name]))
+            for name in names
+            if name in known and known[name].partitions and not known[name].error
+        }
+
+    def _racks(self, topic: Topic) -> list[list[str]] | None:
+        racks = {node.id: node.rack for node in self._cluster.metadata.nodes.values() if node.rack}
+        if not racks:
+            return None
+        return [[racks[replica] for replica in one.replicas if replica in racks] for one in topic.partitions.values()]

@@ -1,0 +1,1 @@
+"""Connections to a cluster: addresses, sockets, metadata, retries."""

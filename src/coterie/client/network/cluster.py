@@ -1,0 +1,388 @@
+"""The way into a cluster: who leads what, a connection to each node that is needed, and trying again.
+
+Connections are by node and lane. Group traffic has a lane of its own, so that a long fetch from the same node never
+delays a heartbeat (rule M11).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from random import Random  # noqa: TID251  jitter: so that clients that failed together do not return together
+from types import ModuleType
+from typing import Any, TypeVar
+
+from coterie.client.client_settings import ClientSettings
+from coterie.client.event_log import EventLog, NodeDisconnected, NodeReached, NodeUnreachable
+from coterie.client.metrics import ClientMetrics
+from coterie.client.network.addresses import Address
+from coterie.client.network.backoff import backoff_ms
+from coterie.client.network.clock import clock_ms
+from coterie.client.network.connection import Connection
+from coterie.client.network.metadata import NO_LEADER, Metadata, Node, learn
+from coterie.errors import (
+    STALE_METADATA,
+    ConnectionLostError,
+    CoterieError,
+    ErrorCode,
+    KafkaError,
+    RequestTimedOutError,
+)
+from coterie.protocol.apis import find_coordinator, metadata
+
+__all__ = ["Cluster"]
+
+CLOSED = "this client is closed: make a new one"
+
+T = TypeVar("T")
+_Key = tuple[int, str]
+
+
+_jitter = Random()  # noqa: S311  not the module's own, which the user's code may have seeded
+
+
+class _Failures:
+    """Of connecting to one node, one after the other."""
+
+    __slots__ = ("count", "until")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.until = 0.0
+        """In the loop's time: not before."""
+
+
+class Cluster:
+    """To be made, used and closed in one event loop."""
+
+    def __init__(
+        self, settings: ClientSettings, log: EventLog | None = None, measured: ClientMetrics | None = None
+    ) -> None:
+        self.settings = settings
+        self._log = log
+        self._measured = measured or ClientMetrics()
+        self.metadata = Metadata()
+        # Bootstrap servers have numbers below zero until the cluster tells its own.
+        self._seeds = {-1 - at: Node(-1 - at, *address) for at, address in enumerate(settings.addresses)}
+        self._coordinators: dict[int, Node] = {}
+        self._connections: dict[_Key, Connection] = {}
+        self._opening: dict[_Key, asyncio.Task[Connection]] = {}
+        self._refreshing: dict[object, asyncio.Task[Metadata]] = {}
+        self._failures: dict[int, _Failures] = {}
+        self._lost: set[int] = set()
+        """Nodes that a connection was lost to, and none was opened since."""
+        self._learned_at: float | None = None
+        self._topics_learned_at: dict[str, float] = {}
+        self._is_closed = False
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        node_id: int | None,
+        api: ModuleType,
+        request: Any,
+        *,
+        timeout_ms: float | None = None,
+        lane: str = "",
+        at_most: int | None = None,
+        expects_answer: bool = True,
+    ) -> Any:
+        """One request to one node, not repeated. None: any node that can be reached, the least busy first."""
+        if node_id is None:
+            connection = await self._any_connection(lane)
+        else:
+            connection = await self.connection(node_id, lane)
+        began_ms = clock_ms()
+        self._measured.requests.record(1, began_ms)
+        answer = await connection.send(
+            api,
+            request,
+            timeout_ms=self.settings.request_timeout_ms if timeout_ms is None else timeout_ms,
+            at_most=at_most,
+            expects_answer=expects_answer,
+        )
+        if expects_answer:
+            ended_ms = clock_ms()
+            self._measured.responses.record(ended_ms - began_ms, ended_ms)
+        return answer
+
+    async def retry(self, attempt: Callable[[], Awaitable[T]], *, what: str, timeout_ms: float | None = None) -> T:
+        """Try until it works, fails for good, or `default.api.timeout.ms` has passed; `what` begins the error then.
+
+        An attempt that meets a retriable error looks up leaders and coordinators anew, since they may be others now.
+        """
+        within_ms = self.settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        last: KafkaError | None = None
+        failures = 0
+        try:
+            async with asyncio.timeout(within_ms / 1000):
+                while True:
+                    try:
+                        return await attempt()
+                    except KafkaError as error:
+                        if not error.retriable:
+                            raise
+                        last = error
+                    failures += 1
+                    if last.code in STALE_METADATA:
+                        self.expire()
+                    await self.pause(failures)
+        except TimeoutError:
+            why = f"the last try: {last}" if last else "no answer came"
+            raise RequestTimedOutError(f"{what}: not done within {within_ms:.0f} ms; {why}") from None
+
+    async def pause(self, failures: int) -> None:
+        """As long as `retry.backoff.ms` says after so many failures."""
+        settings = self.settings
+        chance = _jitter.random()
+        pause_ms = backoff_ms(failures, settings.retry_backoff_ms, settings.retry_backoff_max_ms, chance)
+        await asyncio.sleep(pause_ms / 1000)
+
+    # --- knowing ------------------------------------------------------------------------------------------------------
+
+    async def refresh(
+        self,
+        topics: Collection[str] | None = (),
+        *,
+        allow_auto_create: bool = False,
+        timeout_ms: float | None = None,
+    ) -> Metadata:
+        """Ask who leads these topics; None: all there are, and then those that are not named are forgotten.
+
+        Those who ask the same at the same time share one question. What is wrong with a topic is in its `error`.
+        """
+        key = (None if topics is None else frozenset(topics), allow_auto_create)
+        return await _shared(self._refreshing, key, lambda: self._refresh(topics, allow_auto_create, timeout_ms))
+
+    async def _refresh(
+        self, topics: Collection[str] | None, allow_auto_create: bool, timeout_ms: float | None
+    ) -> Metadata:
+        asked = None if topics is None else [metadata.Topic(name=name) for name in sorted(topics)]
+        request = metadata.Request(topics=asked, allow_auto_topic_creation=allow_auto_create)
+
+        async def attempt() -> Metadata:
+            response: metadata.Response = await self.send(None, metadata, request)
+            if response.error is ErrorCode.REBOOTSTRAP_REQUIRED:
+                self.metadata = Metadata()
+                raise KafkaError("the cluster asks us to begin anew", ErrorCode.LEADER_NOT_AVAILABLE)
+            if response.error:
+                raise KafkaError.of(response.error, "asking who leads what")
+            if not response.brokers:
+                raise KafkaError("the cluster knows no broker yet", ErrorCode.LEADER_NOT_AVAILABLE)
+            self.metadata = learn(self.metadata, response, is_all=topics is None)
+            self._learned_at = now = asyncio.get_running_loop().time()
+            if topics is None:
+                self._topics_learned_at.clear()
+            self._topics_learned_at |= {topic.name: now for topic in response.topics if topic.name is not None}
+            return self.metadata
+
+        return await self.retry(attempt, what="reaching the cluster", timeout_ms=timeout_ms)
+
+    def expire(self) -> None:
+        """What is known is not believed any more; `leader` and `controller` will ask."""
+        self._learned_at = None
+        self._topics_learned_at.clear()
+
+    @property
+    def is_metadata_old(self) -> bool:
+        """Older than `metadata.max.age.ms`, expired, or there is none yet."""
+        return self._is_old(self._learned_at)
+
+    def knows(self, topic: str) -> bool:
+        """It was heard of lately, so that `leader` need not ask."""
+        return not self._is_old(self._topics_learned_at.get(topic))
+
+    def _is_old(self, learned_at: float | None) -> bool:
+        if learned_at is None:
+            return True
+        age_s = asyncio.get_running_loop().time() - learned_at
+        return age_s * 1000 >= self.settings.metadata_max_age_ms
+
+    async def leader(self, topic: str, partition: int, *, timeout_ms: float | None = None) -> int:
+        """The node that leads a partition, by one look. A retriable error if there is none at the moment."""
+        found = self.metadata.leader(topic, partition)
+        if found == NO_LEADER or not self.knows(topic):
+            found = (await self.refresh([topic], timeout_ms=timeout_ms)).leader(topic, partition)
+        if found == NO_LEADER:
+            raise self.metadata.why_no_leader(topic, partition, f"looking for the leader of {topic}-{partition}")
+        return found
+
+    async def controller(self) -> int:
+        """The node that topics are created, changed and deleted by."""
+        if self.metadata.controller == NO_LEADER or self.is_metadata_old:
+            await self.refresh(())
+        if self.metadata.controller not in self.metadata.nodes:
+            raise KafkaError("the cluster has no controller at the moment", ErrorCode.NOT_CONTROLLER)
+        return self.metadata.controller
+
+    async def find_coordinator(self, group_id: str) -> Node:
+        """By one question to any node; errors are for the caller to judge (rules M2, M11)."""
+        response: find_coordinator.Response = await self.send(
+            None, find_coordinator, find_coordinator.Request(keys=[group_id])
+        )
+        what = f'looking for the coordinator of group "{group_id}"'
+        if len(response.coordinators) != 1:
+            raise KafkaError(f"{what}: the broker named {len(response.coordinators)}, and a group has exactly one")
+        (found,) = response.coordinators
+        if found.error:
+            raise KafkaError.of(found.error, what, found.message)
+        node = Node(found.node_id, found.host, found.port)
+        self._coordinators[node.id] = node
+        return node
+
+    # --- connections --------------------------------------------------------------------------------------------------
+
+    async def connection(self, node_id: int, lane: str = "") -> Connection:
+        """An open one; those who want the same at the same time share it."""
+        if self._is_closed:
+            raise CoterieError(CLOSED)
+        node = await self._node(node_id)
+        key = (node_id, lane)
+        known = self._connections.get(key)
+        if known is not None and not known.is_closed and known.address == (node.host, node.port):
+            return known
+        return await _shared(self._opening, key, lambda: self._open(node, lane))
+
+    async def _node(self, node_id: int) -> Node:
+        node = self._known_node(node_id)
+        if node is None:
+            await self.refresh(())
+            node = self._known_node(node_id)
+        if node is None:
+            raise ConnectionLostError(f"the cluster has no node {node_id} at the moment")
+        return node
+
+    def _known_node(self, node_id: int) -> Node | None:
+        return self.metadata.nodes.get(node_id) or self._coordinators.get(node_id) or self._seeds.get(node_id)
+
+    async def _open(self, node: Node, lane: str) -> Connection:
+        loop = asyncio.get_running_loop()
+        settings = self.settings
+        key = (node.id, lane)
+        failures = self._failures.setdefault(node.id, _Failures())
+        before = self._connections.pop(key, None)
+        if before is not None:
+            await before.close()
+        if failures.until > loop.time():
+            await asyncio.sleep(failures.until - loop.time())
+        try:
+            setup_ms = min(
+                settings.socket_connection_setup_timeout_ms << min(failures.count, 16),
+                settings.socket_connection_setup_timeout_max_ms,
+            )
+            connection = await Connection.open(node.host, node.port, settings, setup_timeout_ms=setup_ms)
+        except KafkaError as error:
+            self._note_failure(failures)
+            self.expire()
+            if failures.count == 1:
+                self._write(NodeUnreachable(_named(node), _why(node, error)))
+            raise
+        if failures.count:
+            self._write(NodeReached(_named(node), failures.count))
+        failures.count, failures.until = 0, 0.0
+        self._measured.connections.record(1, clock_ms())
+        connection.on_lost = lambda error: self._disconnected(node, error)
+        self._lost.discard(node.id)
+        self._connections[key] = connection
+        return connection
+
+    def _disconnected(self, node: Node, error: KafkaError) -> None:
+        """One line a node, however many connections there were to it."""
+        if node.id not in self._lost:
+            self._lost.add(node.id)
+            self._write(NodeDisconnected(_named(node), _why(node, error)))
+
+    def _write(self, event: object) -> None:
+        if self._log is not None and not self._is_closed:
+            self._log.write(event)
+
+    def _note_failure(self, failures: _Failures) -> None:
+        settings = self.settings
+        failures.count += 1
+        chance = _jitter.random()
+        pause_ms = backoff_ms(failures.count, settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, chance)
+        failures.until = asyncio.get_running_loop().time() + pause_ms / 1000
+
+    async def _any_connection(self, lane: str) -> Connection:
+        """To the least busy node; if it cannot be reached to the next, and at last to those we began with."""
+        problems: dict[str, str] = {}
+        for node in self._candidates(lane):
+            if str(node) in problems:
+                continue
+            try:
+                return await self.connection(node.id, lane)
+            except KafkaError as error:
+                problems[str(node)] = str(error)
+        raise ConnectionLostError("no broker can be reached: " + "; ".join(problems.values()))
+
+    def _candidates(self, lane: str) -> Sequence[Node]:
+        now = asyncio.get_running_loop().time()
+
+        def busy(node: Node) -> tuple[bool, bool, int, float]:
+            failures = self._failures.get(node.id)
+            connection = self._connections.get((node.id, lane))
+            is_open = connection is not None and not connection.is_closed
+            in_flight = connection.in_flight if connection is not None and is_open else 0
+            return failures is not None and failures.until > now, not is_open, in_flight, _jitter.random()
+
+        nodes = sorted(self.metadata.nodes.values(), key=busy)
+        if not nodes or self.settings.metadata_recovery_strategy == "rebootstrap":
+            nodes += sorted(self._seeds.values(), key=busy)
+        return nodes
+
+    def disconnect(self, node_id: int, lane: str) -> None:
+        """Who waits for an answer there gets an error; the next request opens a new connection."""
+        connection = self._connections.pop((node_id, lane), None)
+        if connection is not None:
+            connection.abort()
+
+    @property
+    def addresses(self) -> list[Address]:
+        """Where there are connections now."""
+        return [each.address for each in list(self._connections.values()) if not each.is_closed]
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    async def close(self) -> None:
+        """All connections; who waits for an answer gets an error. A second close does nothing."""
+        self._is_closed = True
+        tasks = [*self._opening.values(), *self._refreshing.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        connections = list(self._connections.values())
+        self._connections.clear()
+        await asyncio.gather(*(connection.close() for connection in connections))
+
+
+def _named(node: Node) -> str:
+    return f"{node} (node {node.id})" if node.id >= 0 else f"{node} (bootstrap)"
+
+
+def _why(node: Node, error: KafkaError) -> str:
+    """Return the error without the address, which the line already has."""
+    return str(error).removeprefix(f"{node} ").removeprefix("cannot be reached: ")
+
+
+async def _shared(tasks: dict[Any, asyncio.Task[T]], key: object, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """The result of the one task under that key. It goes on when one of those who wait is cancelled."""
+    task = tasks.get(key)
+    if task is None:
+        task = tasks[key] = asyncio.get_running_loop().create_task(begin())
+        task.add_done_callback(lambda done: _forget(tasks, key, done))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if task.cancelled():  # by close()
+            raise CoterieError(CLOSED) from None
+        raise
+
+
+def _forget(tasks: dict[Any, asyncio.Task[T]], key: object, done: asyncio.Task[T]) -> None:
+    """Its error is for those who wait; if nobody does any more, for nobody."""
+    tasks.pop(key, None)
+    if not done.cancelled():
+        done.exception()

@@ -1,0 +1,325 @@
+"""One socket to one broker: requests go out, answers come back in the same order.
+
+What a connection cannot understand ends it: whoever waits on it is told what happened, and nothing is held on to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from types import ModuleType
+from typing import Any, NamedTuple, Self, cast
+
+from coterie.client.client_settings import ClientSettings
+from coterie.client.network.addresses import Address
+from coterie.client.network.versions import Versions, version_after_refusal
+from coterie.errors import (
+    ConnectionLostError,
+    ErrorCode,
+    KafkaError,
+    MalformedError,
+    RequestTimedOutError,
+    UnsupportedVersionError,
+)
+from coterie.protocol.api import Api
+from coterie.protocol.apis import api_versions
+from coterie.protocol.frame_reader import SMALL, FrameReader
+from coterie.protocol.frames import read_response_header, request_frame
+from coterie.version import __version__
+
+__all__ = ["Connection"]
+
+SOFTWARE = "coterie"
+CLOSE_GRACE_S = 1.0
+LONGEST_S = 86_400.0
+"""Timers do not take the centuries that settings allow."""
+_HIGHEST_CORRELATION = 2**31 - 1
+
+_Answer = tuple[bytes, int]
+"""A frame and where its body begins."""
+
+
+_here = threading.local()
+
+
+def _small_frames() -> bytearray:
+    """One buffer for all connections of a thread: each is done with it when its event loop goes on."""
+    found: bytearray | None = getattr(_here, "small_frames", None)
+    if found is None:
+        found = _here.small_frames = bytearray(SMALL)
+    return found
+
+
+class _Asked(NamedTuple):
+    correlation_id: int
+    api: Api
+    version: int
+    answer: asyncio.Future[_Answer]
+    timer: asyncio.TimerHandle
+
+
+class Connection(asyncio.BufferedProtocol):
+    _versions: Versions
+
+    def __init__(self, address: Address, settings: ClientSettings) -> None:
+        self.address = address
+        self._client_id = settings.client_id or SOFTWARE
+        self._request_timeout_ms = settings.request_timeout_ms
+        self._idle_s = min(settings.connections_max_idle_ms / 1000, LONGEST_S)
+        self._frames = FrameReader(settings.coterie_max_response_bytes, _small_frames())
+        self._loop = asyncio.get_running_loop()
+        self._asked: deque[_Asked] = deque()
+        self._last_correlation_id = 0
+        self._used_at = self._loop.time()
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport | None = None
+        self._gone = self._loop.create_future()
+        self.error: KafkaError | None = None
+        """Why it ended; None while it lives."""
+        self.on_lost: Callable[[KafkaError], None] | None = None
+        """Is called when it ends and not by our own will."""
+
+    @classmethod
+    async def open(
+        cls, host: str, port: int, settings: ClientSettings, *, setup_timeout_ms: float | None = None
+    ) -> Self:
+        """Connected, and told which versions the broker speaks; ConnectionLostError says why not."""
+        address = Address(host, port)
+        connection = cls(address, settings)
+        within_ms = settings.socket_connection_setup_timeout_ms if setup_timeout_ms is None else setup_timeout_ms
+        loop = connection._loop
+        try:
+            async with asyncio.timeout(min(within_ms / 1000, LONGEST_S)):
+                await loop.create_connection(lambda: connection, host, port)
+        except TimeoutError:
+            raise ConnectionLostError(
+                f"{address} did not accept a connection within {within_ms:.0f} ms: is it the right address, "
+                "and is nothing in between that drops packets?"
+            ) from None
+        except (OSError, UnicodeError) as error:
+            raise ConnectionLostError(f"{address} cannot be reached: {_why(error)}") from None
+        try:
+            connection._tune(settings)
+            await connection._learn_versions()
+        except BaseException:
+            connection._end(ConnectionLostError(f"{address}: the connection was not needed any more"))
+            raise
+        connection._watch_idleness()
+        return connection
+
+    def __repr__(self) -> str:
+        return f"Connection({self.address}, {'closed' if self.is_closed else f'{self.in_flight} in flight'})"
+
+    @property
+    def is_closed(self) -> bool:
+        return self.error is not None
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are not answered yet."""
+        return len(self._asked)
+
+    def version_of(self, api: ModuleType, at_most: int | None = None) -> int:
+        """The highest version both sides speak, and not above `at_most`."""
+        return self._versions.of(api, at_most)
+
+    async def send(
+        self,
+        api: ModuleType,
+        request: Any,
+        *,
+        timeout_ms: float,
+        at_most: int | None = None,
+        expects_answer: bool = True,
+    ) -> Any:
+        """Ask, and wait for the answer. Requests go out in the order of the calls, many at a time.
+
+        `expects_answer` False is for a Produce with acks=0, the one request that has none.
+        """
+        version = self.version_of(api, at_most)
+        try:
+            body = api.write_request(request, version)
+        except (struct.error, OverflowError) as error:
+            raise ValueError(f"{api.API.name} version {version}: a value does not fit its field ({error})") from None
+        if not expects_answer:
+            self._write(api.API, version, body)
+            return None
+        frame, at = await self._ask(api.API, version, body, timeout_ms)
+        try:
+            return api.read_response(frame, at, version)
+        except MalformedError as error:
+            raise self._end(
+                ConnectionLostError(f"{self.address} answered {api.API.name} with what cannot be read: {error}")
+            ) from None
+
+    async def close(self) -> None:
+        """What was asked is not waited for. Returns when the socket is gone; a second close does nothing."""
+        self._end(ConnectionLostError(f"the connection to {self.address} was closed by this client"), orderly=True)
+        if self._transport is None:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_GRACE_S):
+                await asyncio.shield(self._gone)
+        self._transport.abort()
+
+    def abort(self) -> None:
+        """At once, and without waiting for the socket to be gone."""
+        self.on_lost = None
+        self._end(ConnectionLostError(f"the connection to {self.address} was given up by this client"))
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    def _write(self, row: Api, version: int, body: bytes) -> int:
+        if self.error is not None:
+            raise _again(self.error)
+        assert self._transport is not None, "it is used after it was opened"
+        self._last_correlation_id = correlation_id = self._last_correlation_id % _HIGHEST_CORRELATION + 1
+        self._used_at = self._loop.time()
+        flexible = version >= row.flexible
+        self._transport.write(request_frame(row.key, version, correlation_id, self._client_id, body, flexible=flexible))
+        return correlation_id
+
+    async def _ask(self, row: Api, version: int, body: bytes, timeout_ms: float) -> _Answer:
+        correlation_id = self._write(row, version, body)
+        answer: asyncio.Future[_Answer] = self._loop.create_future()
+        # The timer belongs to the request, not to who waits: one that was cancelled is still answered, or never.
+        timer = self._loop.call_later(timeout_ms / 1000, self._out_of_time, correlation_id, row, timeout_ms)
+        self._asked.append(_Asked(correlation_id, row, version, answer, timer))
+        return await answer
+
+    def _out_of_time(self, correlation_id: int, row: Api, timeout_ms: float) -> None:
+        """Answers come in order, so that nothing behind it can come either: the connection is of no more use."""
+        said = f"{self.address} did not answer {row.name} within {timeout_ms:.0f} ms"
+        for asked in self._asked:
+            if asked.correlation_id == correlation_id and not asked.answer.done():
+                asked.answer.set_exception(RequestTimedOutError(f"{said}. Is it overloaded, or is the network down?"))
+        self._end(ConnectionLostError(f"{said}, so that the connection was closed"))
+
+    async def _learn_versions(self) -> None:
+        """From our latest version down."""
+        request = api_versions.Request(client_software_name=SOFTWARE, client_software_version=__version__)
+        response = await self._ask_versions(request, api_versions.API.versions[-1])
+        if response.error is ErrorCode.UNSUPPORTED_VERSION:
+            response = await self._ask_versions(request, version_after_refusal(response))
+        if response.error:
+            raise self._end(
+                UnsupportedVersionError(f"{self.address} answered ApiVersions with {response.error.name}: is it Kafka?")
+            )
+        self._versions = Versions(self.address, response)
+
+    async def _ask_versions(self, request: api_versions.Request, version: int) -> api_versions.Response:
+        body = api_versions.write_request(request, version)
+        frame, at = await self._ask(api_versions.API, version, body, self._request_timeout_ms)
+        is_refusal = frame[at : at + 2] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+        try:
+            return api_versions.read_response(frame, at, 0 if is_refusal else version)
+        except MalformedError as error:
+            raise self._end(
+                ConnectionLostError(f"{self.address} answered ApiVersions with what cannot be read: {error}")
+            ) from None
+
+    def _tune(self, settings: ClientSettings) -> None:
+        """Only where it was asked for: left alone, the system finds better sizes than Java's defaults."""
+        assert self._transport is not None, "it is connected"
+        its_socket = self._transport.get_extra_info("socket")
+        for name, option in (("send.buffer.bytes", socket.SO_SNDBUF), ("receive.buffer.bytes", socket.SO_RCVBUF)):
+            size = getattr(settings, name.replace(".", "_"))
+            if name in settings.given and size > 0:
+                its_socket.setsockopt(socket.SOL_SOCKET, option, size)
+
+    # --- idleness -----------------------------------------------------------------------------------------------------
+
+    def _watch_idleness(self) -> None:
+        if self._idle_s >= 0 and not self.is_closed:
+            self._idle_timer = self._loop.call_at(self._used_at + self._idle_s, self._idle_long_enough)
+
+    def _idle_long_enough(self) -> None:
+        if self._asked:
+            self._used_at = self._loop.time()
+        if self._loop.time() - self._used_at < self._idle_s:
+            self._watch_idleness()
+            return
+        self._end(
+            ConnectionLostError(f"the connection to {self.address} was closed after {self._idle_s:.0f} s without use"),
+            orderly=True,
+        )
+
+    # --- what the event loop calls ------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop has a class of its own
+        if self.is_closed:
+            self._transport.abort()
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        return self._frames.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.is_closed:
+            return
+        try:
+            for frame in self._frames.filled(nbytes):
+                self._answered(cast("bytes", frame))  # a bytearray, if it is large, which reads just as bytes do
+        except MalformedError as error:
+            self._end(ConnectionLostError(f"{self.address} sent what is not an answer of a Kafka broker: {error}"))
+
+    def _answered(self, frame: bytes) -> None:
+        if not self._asked:
+            raise MalformedError(f"{len(frame)} bytes came and nothing had been asked")
+        asked = self._asked[0]
+        flexible = asked.api.has_flexible_response_header(asked.version)
+        correlation_id, at = read_response_header(frame, flexible=flexible)
+        if correlation_id != asked.correlation_id:
+            raise MalformedError(
+                f"the answer to request {correlation_id} came where that to {asked.correlation_id} ({asked.api.name}) "
+                "was due; a broker answers in order"
+            )
+        self._asked.popleft()
+        asked.timer.cancel()
+        if not asked.answer.done():
+            asked.answer.set_result((frame, at))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._gone.done():
+            self._gone.set_result(None)
+        half = f" in the middle of an answer, of which {self._frames.held} bytes had come" if self._frames.held else ""
+        why = f": {_why(exc)}" if exc is not None else ""
+        self._end(ConnectionLostError(f"{self.address} closed the connection{half}{why}"))
+
+    def _end(self, error: KafkaError, *, orderly: bool = False) -> KafkaError:
+        """The first one counts. All who wait are told; no bytes are kept."""
+        if self.error is not None:
+            return error
+        self.error = error
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if self._transport is not None:
+            self._transport.close() if orderly else self._transport.abort()
+        self._frames = FrameReader(0, _small_frames())
+        asked, self._asked = self._asked, deque()
+        for each in asked:
+            each.timer.cancel()
+            if not each.answer.done():
+                each.answer.set_exception(_again(error, f"; {each.api.name} had not been answered"))
+        if self.on_lost is not None and not orderly:
+            self.on_lost(error)
+        return error
+
+
+def _again(error: KafkaError, more: str = "") -> KafkaError:
+    """One for each who waits, since an exception that is raised carries its own trace."""
+    return type(error)(f"{error}{more}", error.code)
+
+
+def _why(error: Exception) -> str:
+    """In the system's words; asyncio's own only repeat the address."""
+    number = getattr(error, "errno", None)
+    if number and number > 0:
+        return os.strerror(number)
+    return str(getattr(error, "strerror", None) or error or type(error).__name__)

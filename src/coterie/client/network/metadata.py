@@ -1,0 +1,108 @@
+"""What a client knows of its cluster, and how news changes it; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import UUID
+
+from coterie.errors import ErrorCode, KafkaError
+from coterie.protocol.apis.metadata import DescribedPartition, DescribedTopic, Response
+
+__all__ = ["NO_LEADER", "Metadata", "Node", "Partition", "Topic", "learn"]
+
+NO_LEADER = -1
+
+
+class Node(NamedTuple):
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    leader: int
+    """NO_LEADER while there is none."""
+    leader_epoch: int = -1
+    replicas: Sequence[int] = ()
+    isr: Sequence[int] = ()
+    offline: Sequence[int] = ()
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    id: UUID | None = None
+    partitions: Mapping[int, Partition] = field(default_factory=dict)
+    error: ErrorCode = ErrorCode.NONE
+    is_internal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    nodes: Mapping[int, Node] = field(default_factory=dict)
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    controller: int = NO_LEADER
+    cluster_id: str | None = None
+
+    def leader(self, topic: str, partition: int) -> int:
+        """NO_LEADER if there is none, or the partition is not known."""
+        known = self.topics.get(topic)
+        found = known.partitions.get(partition) if known else None
+        return found.leader if found else NO_LEADER
+
+    def why_no_leader(self, topic: str, partition: int, what: str) -> KafkaError:
+        """What to say when `leader` knows of none; `what` was being done."""
+        known = self.topics.get(topic)
+        if known is not None and known.error:
+            return KafkaError.of(known.error, what)
+        if known is not None and partition in known.partitions:
+            return KafkaError.of(ErrorCode.LEADER_NOT_AVAILABLE, what)
+        has = f"the topic has {len(known.partitions)} partitions" if known is not None else None
+        return KafkaError.of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what, has)
+
+    def topic_names(self) -> dict[UUID, str]:
+        return {topic.id: name for name, topic in self.topics.items() if topic.id is not None}
+
+
+def learn(known: Metadata, news: Response, *, is_all: bool) -> Metadata:
+    """`is_all`: the answer is about all topics there are, so that the others are gone."""
+    topics = {} if is_all else dict(known.topics)
+    for described in news.topics:
+        if described.name is not None:
+            topics[described.name] = _topic(described, known.topics.get(described.name))
+    return Metadata(
+        nodes={each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in news.brokers},
+        topics=topics,
+        controller=news.controller_id,
+        cluster_id=news.cluster_id,
+    )
+
+
+def _topic(news: DescribedTopic, known: Topic | None) -> Topic:
+    assert news.name is not None
+    is_same = known is not None and known.id == news.topic_id
+    before = known.partitions if known is not None and is_same else {}
+    partitions = {each.partition: _partition(each, before.get(each.partition)) for each in news.partitions}
+    return Topic(news.name, news.topic_id, dict(sorted(partitions.items())), news.error, news.is_internal)
+
+
+def _partition(news: DescribedPartition, known: Partition | None) -> Partition:
+    """News of an older leader epoch comes from a broker that has not heard yet, and is not believed (KIP-320)."""
+    if known is not None and -1 < news.leader_epoch < known.leader_epoch:
+        return known
+    return Partition(
+        news.leader_id,
+        news.leader_epoch,
+        tuple(news.replicas),
+        tuple(news.isr),
+        tuple(news.offline_replicas),
+        news.error,
+    )

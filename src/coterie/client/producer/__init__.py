@@ -1,0 +1,1 @@
+"""The producer: public API, batches, and the asyncio that sends them."""

@@ -1,0 +1,202 @@
+"""Records come in: chosen a partition, added to a batch, counted against `buffer.memory`; no I/O, no clock.
+
+`append` is the caller's hot path. It makes no effects; `wants_attention` says that the sender (`batching.py`) has
+something to do before its alarm rings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from coterie.client.producer.partition_queue import Batch, PartitionQueue
+from coterie.client.producer.partitioner import Sticky, draw_partition, partition_for_key
+from coterie.client.types import TopicPartition
+from coterie.errors import ErrorCode, KafkaError
+from coterie.protocol.batch import HEADER_SIZE, Compression
+from coterie.protocol.records import BatchBuilder, Header
+
+__all__ = ["RECORD_OVERHEAD", "Accumulator", "BatchingRules", "Topic", "next_ratio"]
+
+RECORD_OVERHEAD = 12
+"""What a record takes beside key, value and headers: its lengths and its differences in time and offset."""
+HEADER_OVERHEAD = 4
+
+_Record = tuple[bytes | None, bytes | None, int, Sequence[Header]]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchingRules:
+    """The settings of these names; the driver fills them from `ProducerSettings`."""
+
+    batch_size: int = 16_384
+    linger_ms: int = 5
+    buffer_memory: int = 33_554_432
+    max_request_size: int = 1_048_576
+    max_in_flight: int = 5
+    delivery_timeout_ms: int = 120_000
+    retries: int = 2**31 - 1
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    compression: Compression = Compression.NONE
+    level: int | None = None
+    is_idempotent: bool = True
+    ignores_keys: bool = False
+    is_adaptive: bool = True
+
+
+def next_ratio(before: float, seen: float) -> float:
+    """Java's guess for the next batch: up at once, since a batch too large has to be split; down in small steps."""
+    return max(before + 0.05, seen) if seen > before else max(before - 0.005, seen)
+
+
+class Topic:
+    """What is known of a topic that records are sent to."""
+
+    __slots__ = ("available", "name", "partitions", "queues", "ratio", "sticky", "used_ms")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.partitions = 0
+        self.available: list[int] = []
+        self.queues: dict[int, PartitionQueue] = {}
+        self.sticky: Sticky | None = None
+        self.ratio = 1.0
+        """What compression leaves of its batches, as far as we have seen."""
+        self.used_ms = 0
+        """When a batch was last begun."""
+
+
+class Accumulator:
+    def __init__(self, rules: BatchingRules, dice: Callable[[], int]) -> None:
+        """`dice` gives anything from 0 to 2^31 - 1."""
+        self.rules = rules
+        self.topics: dict[str, Topic] = {}
+        self.used = 0
+        self.wants_attention = False
+        self._dice = dice
+        self._wants_room = False
+        self._busy: dict[TopicPartition, PartitionQueue] = {}  # those that hold a batch; whoever sent goes to the end
+        self._on_the_way: dict[int, int] = {}  # requests, by node
+        self._alarm_ms: int | None = None
+
+    def learn(self, name: str, leaders: Mapping[int, int]) -> None:
+        """Who leads each partition of a topic now, -1 for nobody. Queues outlive a topic: their batches wait for it."""
+        topic = self.topics.setdefault(name, Topic(name))
+        topic.partitions = max(topic.partitions, len(leaders))
+        topic.available = sorted(partition for partition, leader in leaders.items() if leader >= 0)
+        for partition in leaders.keys() - topic.queues.keys():
+            topic.queues[partition] = PartitionQueue(TopicPartition(name, partition))
+        for partition, queue in topic.queues.items():
+            queue.leader = leaders.get(partition, -1)
+
+    def append(
+        self,
+        topic_name: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: Sequence[Header],
+        now_ms: int,
+    ) -> tuple[Batch, int] | None:
+        """Its batch and its index there; None if `buffer.memory` is used up. The topic must be known."""
+        topic = self.topics[topic_name]
+        size = RECORD_OVERHEAD
+        if key is not None:
+            size += len(key)
+        if value is not None:
+            size += len(value)
+        if headers:
+            size += sum(HEADER_OVERHEAD + len(name) + len(content or b"") for name, content in headers)
+        if self.used + size > self.rules.buffer_memory:
+            self._check_size(size)
+            self._ask_for_room()
+            return None
+        sticky: Sticky | None = None
+        if partition is None:
+            if key is not None and not self.rules.ignores_keys:
+                partition = partition_for_key(key, topic.partitions)
+            else:
+                sticky = topic.sticky or self._stick(topic)
+                partition = sticky.partition
+        queue = topic.queues[partition]
+        waiting = queue.waiting
+        batch = waiting[-1] if waiting else None
+        if batch is None or not batch.builder.append(key, value, timestamp, headers):
+            if sticky is not None and batch is not None:
+                sticky.note(0, batch_is_full=True)
+                queue = topic.queues[sticky.partition]
+            batch = self._append_to_new(topic, queue, size, now_ms, (key, value, timestamp, headers))
+        batch.weight += size
+        self.used += size
+        if sticky is not None:
+            sticky.note(size, batch_is_full=False)
+        return batch, batch.builder.count - 1
+
+    def append_batch(self, topic_name: str, partition: int, builder: BatchBuilder, now_ms: int) -> Batch | None:
+        """A batch that the caller has filled (`new_batch`); None if `buffer.memory` is used up."""
+        size = builder.plain_size
+        if builder.count == 1:  # of more, none was too large; and together they are smaller when compressed
+            self._check_size(size)
+        if self.used and self.used + size > self.rules.buffer_memory:
+            self._ask_for_room()
+            return None
+        topic = self.topics[topic_name]
+        batch = self._line_up(topic, topic.queues[partition], builder, now_ms)
+        batch.weight = size
+        self.used += size
+        return batch
+
+    def new_batch(self, topic_name: str) -> BatchBuilder:
+        rules = self.rules
+        return BatchBuilder(rules.batch_size, rules.compression, self.topics[topic_name].ratio, rules.level)
+
+    def draw(self, topic_name: str) -> int:
+        """A partition for records without a key, for as long as they fill one batch."""
+        topic = self.topics[topic_name]
+        everywhere = len(topic.queues) >= topic.partitions
+        queued = {p: len(q) for p, q in topic.queues.items()} if self.rules.is_adaptive and everywhere else None
+        return draw_partition(self._dice(), topic.available or range(topic.partitions), queued)
+
+    def fits(self, size: int) -> bool:
+        """A record of so many bytes can be sent at all."""
+        return size + HEADER_SIZE <= min(self.rules.max_request_size, self.rules.buffer_memory)
+
+    def _check_size(self, size: int) -> None:
+        if not self.fits(size):
+            raise KafkaError(
+                f"a record of {size} bytes cannot be sent: max.request.size is {self.rules.max_request_size} and "
+                f"buffer.memory {self.rules.buffer_memory}; raise them and the topic's max.message.bytes, or send less",
+                ErrorCode.MESSAGE_TOO_LARGE,
+            )
+
+    def _ask_for_room(self) -> None:
+        self._wants_room = True
+        self.wants_attention = True
+
+    def _stick(self, topic: Topic) -> Sticky:
+        topic.sticky = Sticky(self.rules.batch_size, lambda: self.draw(topic.name))
+        return topic.sticky
+
+    def _append_to_new(self, topic: Topic, queue: PartitionQueue, size: int, now_ms: int, record: _Record) -> Batch:
+        """To a new batch, unless the sticky partition has changed and there is one with room."""
+        if queue.waiting and queue.waiting[-1].builder.append(*record):
+            return queue.waiting[-1]
+        self._check_size(size)
+        builder = self.new_batch(topic.name)
+        builder.append(*record)
+        return self._line_up(topic, queue, builder, now_ms)
+
+    def _line_up(self, topic: Topic, queue: PartitionQueue, builder: BatchBuilder, now_ms: int) -> Batch:
+        batch = Batch(queue.where, now_ms, builder)
+        queue.waiting.append(batch)
+        topic.used_ms = now_ms
+        self._busy[queue.where] = queue
+        if len(queue.waiting) > 1 or self.rules.linger_ms == 0 or builder.size >= self.rules.batch_size:
+            # one is full; if its broker has as much as it may, the answer will come and look again
+            if self._on_the_way.get(queue.leader, 0) < self.rules.max_in_flight:
+                self.wants_attention = True
+        elif self._alarm_ms is None or self._alarm_ms > now_ms + self.rules.linger_ms:
+            self.wants_attention = True
+        return batch

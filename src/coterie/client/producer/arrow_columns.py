@@ -1,0 +1,143 @@
+"""Rows of Arrow columns go to topics: a producer without an object for each record.
+
+    with ColumnProducer(bootstrap_servers="localhost:9092") as producer:
+        producer.send_columns("orders", table_values, keys=table_keys)
+        producer.deliver()                         # all of it is acknowledged, or an error says why not
+
+Batches are written straight from the columns (`wire/arrow_writer.py`) and then go the way of all batches: the rules of
+idempotence, retries and `buffer.memory` are those of every producer, and so is the place of a key. For one thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Unpack
+
+from coterie.client.client_settings import ProducerSettings
+from coterie.client.network.clock import clock_ms
+from coterie.client.producer.partition_queue import Batch
+from coterie.client.producer.producer import Producer
+from coterie.client.settings_kwargs import ProducerKwargs
+from coterie.errors import KafkaError
+from coterie.protocol.arrow_writer import ArrowWriter
+from coterie.protocol.records import BatchBuilder, Header
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ColumnProducer"]
+
+
+class ColumnProducer(Producer):
+    def __init__(
+        self, settings: ProducerSettings | Mapping[str, object] | None = None, /, **more: Unpack[ProducerKwargs]
+    ) -> None:
+        super().__init__(settings, **more)
+        self._writers: dict[str, ArrowWriter] = {}
+        self._handed_over: deque[Batch] = deque()
+
+    def send_columns(
+        self,
+        topic: str,
+        values: pa.Array,
+        *,
+        keys: pa.Array | None = None,
+        partitions: pa.Array | None = None,
+        headers: Sequence[Sequence[Header]] | None = None,
+    ) -> None:
+        """Hand over rows, as written now. Waits for room; batches that are not full wait for more, or for `deliver`.
+
+        Keys and values are text or binary. Where `partitions` is null, the key decides, and where that is too, the
+        partition whose turn it is. Raises what has befallen rows that were handed over before.
+        """
+        import pyarrow as pa
+
+        self._usable()
+        if not len(values):
+            return
+        writer = self._writer(topic, partitions)
+        now_ms = time.time_ns() // 1_000_000
+        keys = pa.nulls(len(values), pa.binary()) if keys is None else keys
+        self._hand_over(topic, writer.add(keys, values, now_ms, partitions, headers))
+
+    def deliver(self) -> None:
+        """Returns when every row so far is acknowledged; raises if one is not."""
+        self._hand_over_the_rest()
+        self.flush()
+        self._raise_what_failed()
+
+    def close(self, timeout: float | None = None) -> None:
+        try:
+            if not self._unusable:
+                self._hand_over_the_rest()
+        finally:
+            super().close(timeout)
+
+    def _hand_over_the_rest(self) -> None:
+        for topic, writer in self._writers.items():
+            self._hand_over(topic, writer.rest())
+
+    def _writer(self, topic: str, partitions: pa.Array | None) -> ArrowWriter:
+        highest = self._strangest(partitions)
+        if not self._knows(topic, highest):
+            self._background.run(self._sender.know(topic, highest))
+        batching = self._sender.batching
+        if topic not in self._writers:
+
+            def draw() -> int:
+                with self._sender.lock:
+                    writer.grow(batching.topics[topic].partitions)
+                    return batching.draw(topic)
+
+            self._writers[topic] = ArrowWriter(
+                0, lambda: batching.new_batch(topic), draw, ignores_keys=self.settings.partitioner_ignore_keys
+            )
+        writer = self._writers[topic]
+        writer.grow(batching.topics[topic].partitions)
+        return writer
+
+    @staticmethod
+    def _strangest(partitions: pa.Array | None) -> int | None:
+        """The one that is least likely to exist."""
+        if partitions is None or partitions.null_count == len(partitions):
+            return None
+        from pyarrow import compute
+
+        low, high = (each.as_py() for each in compute.min_max(partitions).values())
+        return int(low if low < 0 else high)
+
+    def _hand_over(self, topic: str, batches: Iterable[tuple[int, BatchBuilder]]) -> None:
+        for partition, builder in batches:
+            self._raise_what_failed()
+            self._handed_over.append(self._lined_up(topic, partition, builder))
+
+    def _lined_up(self, topic: str, partition: int, builder: BatchBuilder) -> Batch:
+        def append() -> Batch | None:
+            return self._usable().append_batch(topic, partition, builder, clock_ms())
+
+        with self._sender.lock:
+            batch = append() or self._when_there_is_room(append)
+            if self._sender.batching.wants_attention:
+                self._wake()
+            return batch
+
+    def _raise_what_failed(self) -> None:
+        """The first of those that are settled; they are forgotten."""
+        while self._handed_over and _is_settled(self._handed_over[0]):
+            for part in _parts(self._handed_over.popleft()):
+                if part.error is not None:
+                    raise KafkaError(str(part.error), part.error.code)
+
+
+def _parts(batch: Batch) -> Iterator[Batch]:
+    if batch.parts is None:
+        yield batch
+    else:
+        for part in batch.parts:
+            yield from _parts(part)
+
+
+def _is_settled(batch: Batch) -> bool:
+    return all(part.is_settled for part in _parts(batch))

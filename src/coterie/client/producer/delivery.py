@@ -1,0 +1,140 @@
+"""What becomes of a record that was sent: a promise for each, which costs next to nothing until somebody looks at it.
+
+A million records are a million promises, and of most nobody asks. So a `Delivery` knows its batch and its place there;
+the machinery of a future is made when it is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from threading import Lock
+from typing import Any, NamedTuple
+
+from coterie.client.network.background import background
+from coterie.client.producer.partition_queue import Batch
+from coterie.errors import CoterieError, ErrorCode, KafkaError
+
+__all__ = ["AsyncDelivery", "Delivery", "OnDelivery", "RecordMetadata", "outcome_of", "teller"]
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record is in the log."""
+
+    topic: str
+    partition: int
+    offset: int
+    """-1 if the broker does not say: with acks=0, or if it was sent twice and the first answer is long forgotten."""
+    timestamp: int
+    """The record's own, or the broker's where the topic is set to append time."""
+
+
+OnDelivery = Callable[[RecordMetadata | None, KafkaError | None], object]
+
+
+def outcome_of(batch: Batch, index: int, timestamp: int) -> RecordMetadata | KafkaError:
+    """Of a record in a batch that is settled."""
+    error = batch.error
+    if error is None:
+        offset = batch.base_offset + index if batch.base_offset >= 0 else -1
+        return RecordMetadata(*batch.where, offset, batch.append_time_ms if batch.append_time_ms >= 0 else timestamp)
+    if batch.record_errors:
+        error = batch.record_errors.get(index) or KafkaError(
+            f"the record is in order, but shared a batch for {batch.where} with one that is not: "
+            f"{next(iter(batch.record_errors.values()))}",
+            ErrorCode.INVALID_RECORD,
+        )
+    return type(error)(str(error), error.code)  # one for each, since an exception that is raised carries its own trace
+
+
+def teller(on_delivery: OnDelivery, timestamp: int) -> Callable[[Batch, int], None]:
+    def tell(batch: Batch, index: int) -> None:
+        outcome = outcome_of(batch, index, timestamp)
+        if isinstance(outcome, KafkaError):
+            on_delivery(None, outcome)
+        else:
+            on_delivery(outcome, None)
+
+    return tell
+
+
+class Delivery(Future[RecordMetadata]):
+    """What `Producer.send` returns: a `concurrent.futures.Future` in every respect, except that it cannot be cancelled.
+
+    The state of a Future is made by its own `__init__`, which is called when the first of its attributes is missed.
+    """
+
+    def __init__(self, batch: Batch, index: int, timestamp: int, lock: Lock) -> None:
+        self._place = batch, index
+        self._timestamp = timestamp
+        self._lock = lock
+
+    def __getattr__(self, name: str) -> Any:
+        with self._lock:
+            if "_condition" not in self.__dict__:
+                Future.__init__(self)
+                batch, index = self._place[0].locate(self._place[1])
+                if batch.is_settled:
+                    self._tell(batch, index)
+                else:
+                    batch.told.append((index, self._tell))
+        return object.__getattribute__(self, name)
+
+    def _tell(self, batch: Batch, index: int) -> None:
+        outcome = outcome_of(batch, index, self._timestamp)
+        if isinstance(outcome, KafkaError):
+            self.set_exception(outcome)
+        else:
+            self.set_result(outcome)
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        self._check_may_wait()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._check_may_wait()
+        return super().exception(timeout)
+
+    def _check_may_wait(self) -> None:
+        if background().is_here and not self.done():
+            raise CoterieError(
+                "a record's delivery was waited for in on_delivery, in the thread that delivers: it would wait for "
+                "itself. Give that record an on_delivery of its own, or wait elsewhere"
+            )
+
+    def cancel(self) -> bool:
+        """What was handed over cannot be taken back."""
+        return False
+
+
+class AsyncDelivery:
+    """What `AsyncProducer.send` returns: await it for the `RecordMetadata`, as often as you like, or not at all."""
+
+    __slots__ = ("_batch", "_index", "_timestamp")
+
+    def __init__(self, batch: Batch, index: int, timestamp: int) -> None:
+        self._batch = batch
+        self._index = index
+        self._timestamp = timestamp
+
+    def done(self) -> bool:
+        return self._batch.locate(self._index)[0].is_settled
+
+    def result(self) -> RecordMetadata:
+        """At once, or InvalidStateError if it is not done."""
+        batch, index = self._batch.locate(self._index)
+        if not batch.is_settled:
+            raise asyncio.InvalidStateError("the record is still on its way: await the delivery")
+        outcome = outcome_of(batch, index, self._timestamp)
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        return outcome
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        if not self.done():
+            batch, index = self._batch.locate(self._index)
+            settled = asyncio.Event()
+            batch.told.append((index, lambda _batch, _index: settled.set()))
+            yield from settled.wait().__await__()
+        return self.result()

@@ -1,0 +1,250 @@
+"""What a producer holds for one partition: batches that fill, batches on their way, and their sequence numbers.
+
+Nothing is lost, doubled or reordered because of four rules:
+
+1. A batch gets its place (producer id, epoch, sequence) when it is first sent and is in `unsettled`, in that order,
+   until its fate is known. While one of them has to be sent again, only the first of them is sent, and nothing new.
+2. A batch whose place the broker `refused` as out of order is certainly not in the log; about one that got no answer
+   nothing is certain, and it is sent again under the place it had. The broker recognises its last five (KIP-98), so
+   that four at most are sent after one that is unsettled. (Java counts the requests under way instead.)
+3. A broker that has not heard of a producer yet takes whatever comes first. So nothing follows the first batch of an
+   epoch before that is acknowledged. (Java does not wait.)
+4. After a gap (a batch that was given up, or the broker's memory of us is gone) the partition needs a new epoch. It
+   moves there when all that is unsettled is known not to be in the log, and starts at sequence 0 (KIP-360). (Java
+   does not wait.)
+
+No I/O, no clock: see `batching.py` for when any of this happens.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from coterie.client.types import TopicPartition
+from coterie.errors import KafkaError
+from coterie.protocol.batch import (
+    HEADER_SIZE,
+    MAX_SEQUENCE,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    parse_header,
+    stamp_producer,
+)
+from coterie.protocol.records import NO_LIMIT, BatchBuilder, records
+
+__all__ = ["NOBODY", "Batch", "Identity", "PartitionQueue", "Told"]
+
+MAX_EPOCH = 2**15 - 1
+REMEMBERED = 5
+"""So many batches of a producer a broker recognises when they come again."""
+
+
+class Identity(NamedTuple):
+    """Whose batches these are: what InitProducerId gives."""
+
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_PRODUCER_EPOCH
+
+    @property
+    def is_somebody(self) -> bool:
+        return self.producer_id != NO_PRODUCER_ID
+
+    def next_epoch(self) -> Identity:
+        """The next one is ours to take without asking anybody (KIP-360), until there is none."""
+        return Identity(self.producer_id, self.epoch + 1) if self.epoch < MAX_EPOCH else NOBODY
+
+
+NOBODY = Identity()
+
+Told = Callable[["Batch", int], None]
+"""Is told when the record at this index of the batch is settled."""
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Records of one partition that share a fate. As long as it waits, its builder takes more of them."""
+
+    where: TopicPartition
+    created_ms: int
+    builder: BatchBuilder
+    weight: int = 0
+    """What it takes of `buffer.memory`."""
+
+    identity: Identity = NOBODY
+    sequence: int = NO_SEQUENCE
+    ordinal: int = 0
+    """Which batch of its epoch it is."""
+    encoded: bytearray | None = None
+    stamped: tuple[Identity, int] = (NOBODY, NO_SEQUENCE)
+    """Whose the encoded bytes say they are."""
+
+    is_on_the_way: bool = False
+    is_refused: bool = False
+    attempts: int = 0
+    retry_at_ms: float = 0
+    sent_to: int = -1
+
+    is_settled: bool = False
+    base_offset: int = -1
+    append_time_ms: int = -1
+    error: KafkaError | None = None
+    """Why it failed; while it is not settled, why it must be sent again."""
+    record_errors: dict[int, KafkaError] = field(default_factory=dict)
+    told: list[tuple[int, Told]] = field(default_factory=list)
+    parts: tuple[Batch, Batch] | None = None
+    """What it was split into; they have its records and its fate."""
+
+    def __len__(self) -> int:
+        return self.builder.count
+
+    def encode(self) -> bytearray:
+        """The bytes, under the place it has now. What was compressed once is not compressed again."""
+        place = (self.identity, self.sequence)
+        if self.encoded is None:
+            self.encoded = self.builder.finish(
+                producer_id=self.identity.producer_id, producer_epoch=self.identity.epoch, base_sequence=self.sequence
+            )
+        elif self.stamped != place:
+            stamp_producer(self.encoded, 0, *self.identity, self.sequence)
+        self.stamped = place
+        return self.encoded
+
+    def locate(self, index: int) -> tuple[Batch, int]:
+        """Where the record is after any split."""
+        batch = self
+        while batch.parts:
+            first, second = batch.parts
+            batch, index = (first, index) if index < len(first) else (second, index - len(first))
+        return batch, index
+
+    def split(self) -> tuple[Batch, Batch]:
+        """Two halves by bytes, one record at least in each, under the place this one had."""
+        compression, level = self.builder.compression, self.builder.level
+        halves = (
+            BatchBuilder(self.builder.plain_size // 2 + HEADER_SIZE, compression, level=level),
+            BatchBuilder(NO_LIMIT, compression, level=level),
+        )
+        data = self.encode()
+        into = 0
+        for at, record in enumerate(records(data, parse_header(data), limit=NO_LIMIT)):
+            key, value, timestamp, headers, _ = record
+            into = into or at == len(self) - 1 or not halves[0].append(key, value, timestamp, headers)
+            if into:
+                halves[1].append(key, value, timestamp, headers)
+        self.parts = first, second = (
+            replace(self, builder=halves[0], encoded=None, told=[], weight=self.weight // 2),
+            replace(self, builder=halves[1], encoded=None, told=[], weight=self.weight - self.weight // 2),
+        )
+        for part in self.parts:
+            part.is_on_the_way = False
+        if self.sequence != NO_SEQUENCE:
+            second.sequence = (self.sequence + len(first)) & MAX_SEQUENCE
+        for index, told in self.told:
+            part, at = self.locate(index)
+            part.told.append((at, told))
+        return first, second
+
+
+class PartitionQueue:
+    """`waiting` batches were never sent; `unsettled` ones were, and are in the order of their sequences."""
+
+    __slots__ = (
+        "batches_sent",
+        "identity",
+        "is_known",
+        "leader",
+        "needs_new_epoch",
+        "next_sequence",
+        "unsettled",
+        "waiting",
+        "where",
+    )
+
+    def __init__(self, where: TopicPartition) -> None:
+        self.where = where
+        self.leader = -1
+        self.waiting: deque[Batch] = deque()
+        self.unsettled: list[Batch] = []
+        self._begin(NOBODY)
+        self.needs_new_epoch = False
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self.unsettled)
+
+    def _begin(self, identity: Identity) -> None:
+        self.identity = identity
+        self.next_sequence = self.batches_sent = 0
+        self.is_known = False  # the broker has no batch of this identity yet
+
+    def _place(self, batch: Batch) -> None:
+        batch.identity, batch.sequence, batch.ordinal = self.identity, self.next_sequence, self.batches_sent
+        batch.is_refused = False
+        self.next_sequence = (self.next_sequence + len(batch)) & MAX_SEQUENCE
+        self.batches_sent += 1
+
+    def is_idle(self) -> bool:
+        return not self.waiting and not self.unsettled
+
+    def sendable(self, current: Identity | None) -> Batch | None:
+        """What may go next, by the rules above; `current` is None for a producer that is not idempotent."""
+        first_again = next((batch for batch in self.unsettled if not batch.is_on_the_way), None)
+        if first_again is not None:
+            if self.needs_new_epoch:  # each must be heard of; a refused one would only be refused again
+                return next((b for b in self.unsettled if not b.is_on_the_way and not b.is_refused), None)
+            return first_again if first_again is self.unsettled[0] else None
+        if not self.waiting or self.needs_new_epoch:
+            return None
+        if current is not None:
+            if not current.is_somebody:
+                return None
+            if self.unsettled and (self.identity != current or not self.is_known):
+                return None
+            if self.unsettled and self.batches_sent - self.unsettled[0].ordinal >= REMEMBERED:
+                return None
+        return self.waiting[0]
+
+    def send(self, batch: Batch, current: Identity | None) -> None:
+        """It is on its way now; a new one gets its place."""
+        if self.waiting and batch is self.waiting[0]:
+            self.waiting.popleft()
+            if current is not None:
+                if self.identity != current:
+                    self._begin(current)
+                self._place(batch)
+            self.unsettled.append(batch)
+        batch.is_on_the_way = True
+        batch.is_refused = False
+
+    def came_back(self, batch: Batch, *, refused: bool) -> None:
+        """To be sent again. If the first in line is refused, what it should follow is not there."""
+        batch.is_on_the_way = False
+        batch.is_refused = refused
+        if refused and batch is self.unsettled[0]:
+            self.needs_new_epoch = True
+
+    def remove(self, batch: Batch) -> None:
+        """It is settled."""
+        if batch.error is None and batch.identity == self.identity:
+            self.is_known = True
+        if batch in self.unsettled:
+            self.unsettled.remove(batch)
+        else:
+            self.waiting.remove(batch)
+
+    def replace(self, batch: Batch, parts: tuple[Batch, Batch]) -> None:
+        at = self.unsettled.index(batch)
+        self.unsettled[at : at + 1] = parts
+
+    def may_move(self) -> bool:
+        return self.needs_new_epoch and all(batch.is_refused and not batch.is_on_the_way for batch in self.unsettled)
+
+    def move_to(self, identity: Identity) -> None:
+        """All that is unsettled starts anew, from sequence 0."""
+        self._begin(identity)
+        self.needs_new_epoch = False
+        for batch in self.unsettled:
+            self._place(batch)

@@ -1,0 +1,400 @@
+"""Records go to a topic: `AsyncProducer` for asyncio, `Producer` for everybody else.
+
+    with Producer(bootstrap_servers="localhost:9092") as producer:
+        delivery = producer.send("orders", "one coffee", key="table 7")
+        print(delivery.result())                   # where it is in the log
+
+`send` collects; batches go out in the background, in order, each record once (idempotence is on unless acks says
+otherwise). Leaving the `with`, also by Ctrl-C, delivers what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import Condition
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+from weakref import WeakSet
+
+from coterie.client.client_settings import ProducerSettings
+from coterie.client.metrics import Metrics
+from coterie.client.network.background import background
+from coterie.client.network.clock import clock_ms
+from coterie.client.producer.batching import Batching
+from coterie.client.producer.delivery import AsyncDelivery, Delivery, OnDelivery, RecordMetadata, teller
+from coterie.client.producer.partition_queue import Batch
+from coterie.client.producer.sender import Sender
+from coterie.client.settings_kwargs import ProducerKwargs
+from coterie.errors import CoterieError, ErrorCode, KafkaError
+from coterie.protocol.records import Header
+
+__all__ = ["AsyncProducer", "Content", "Headers", "Producer"]
+
+Content = str | bytes | bytearray | memoryview | None
+"""Text goes as UTF-8; None is a tombstone as a value, and no key as a key."""
+Headers = Mapping[str, Content] | Iterable[tuple[str, Content]]
+
+_Placed = tuple[Batch, int]
+_Appended = TypeVar("_Appended")
+MAX_TOPIC = 249
+
+
+def as_bytes(content: Content, what: str) -> bytes | None:
+    if content is None or type(content) is bytes:
+        return content
+    if isinstance(content, str):
+        return content.encode()
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        return bytes(content)
+    raise TypeError(
+        f"the {what} of a record is text, bytes or None, not {type(content).__name__}: encode it first, for example "
+        "with json.dumps"
+    )
+
+
+def as_headers(headers: Headers) -> Sequence[Header]:
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    found = []
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise TypeError(f'headers are a mapping or pairs, as in [("name", "content")]; {pair!r} is not a pair')
+        name, content = pair
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a header is text, not {type(name).__name__}")
+        found.append((name, as_bytes(content, f"header {name!r}")))
+    return found
+
+
+def check_where(topic: object, partition: object, timestamp: object, on_delivery: object) -> None:
+    """What is given by hand; that the topic and the partition exist is looked at elsewhere."""
+    if not isinstance(topic, str):
+        raise TypeError(f"the name of a topic is text, not {type(topic).__name__}")
+    if len(topic) > MAX_TOPIC:
+        raise KafkaError(
+            f"a topic's name is {MAX_TOPIC} characters at most, and this one has {len(topic)}",
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+        )
+    for name, number in (("partition", partition), ("timestamp", timestamp)):
+        if number is not None and type(number) is not int:
+            raise TypeError(f"the {name} of a record is a whole number, not {type(number).__name__}: {number!r}")
+    if on_delivery is not None and not callable(on_delivery):
+        raise TypeError(f"on_delivery is called with (metadata, error), and {on_delivery!r} cannot be called")
+
+
+class _Face:
+    """What both producers have: settings, the way in, and what to say when it is closed."""
+
+    def __init__(
+        self, settings: ProducerSettings | Mapping[str, object] | None = None, /, **more: Unpack[ProducerKwargs]
+    ) -> None:
+        """Kafka's names, with dots in a mapping or with underscores as keywords; docs/client-settings.md has them."""
+        self.settings = ProducerSettings.of_arguments(settings, more)
+        self._sender = Sender(self.settings, self._room_made)
+        self._unusable = ""
+
+    def __repr__(self) -> str:
+        state = "closed" if self._unusable else f"{self._sender.batching.unsettled} records under way"
+        return f"{type(self).__name__}({','.join(map(str, self.settings.addresses))}, {state})"
+
+    def metrics(self) -> Metrics:
+        """Return `{group: {name: value}}` under Kafka's names; None is what was not measured yet. From any thread."""
+        return self._sender.metrics()
+
+    def _room_made(self) -> None:
+        raise NotImplementedError
+
+    def _append(
+        self, topic: str, partition: int | None, record: tuple[bytes | None, bytes | None, int, Sequence[Header]]
+    ) -> _Placed | None:
+        """Under the lock. None: no room."""
+        return self._usable().append(topic, partition, *record, clock_ms())
+
+    def _usable(self) -> Batching:
+        if self._unusable:
+            raise CoterieError(self._unusable)
+        batching = self._sender.batching
+        if batching.failure is not None:
+            raise KafkaError(f"this producer cannot send any more: {batching.failure}", batching.failure.code)
+        return batching
+
+    def _knows(self, topic: str, partition: int | None) -> bool:
+        known = self._sender.batching.topics.get(topic)
+        if known is None or not known.partitions:
+            return False
+        return partition is None or 0 <= partition < known.partitions
+
+    def _no_room(self) -> KafkaError:
+        settings = self.settings
+        return KafkaError(
+            f"no room for the record within max.block.ms={settings.max_block_ms}: {self._sender.batching.used} bytes "
+            f"wait to be delivered and buffer.memory is {settings.buffer_memory}. Is the cluster there?",
+            ErrorCode.REQUEST_TIMED_OUT,
+        )
+
+    def _given_up(self, left: int, timeout: float | None) -> KafkaError:
+        return KafkaError(
+            f"{left} records were not delivered within the {timeout} s that close() was given; each delivery says why",
+            ErrorCode.REQUEST_TIMED_OUT,
+        )
+
+
+class AsyncProducer(_Face):
+    """For asyncio. To be used in one event loop; `async with` closes it."""
+
+    def __init__(
+        self, settings: ProducerSettings | Mapping[str, object] | None = None, /, **more: Unpack[ProducerKwargs]
+    ) -> None:
+        super().__init__(settings, **more)
+        self._waiting: list[asyncio.Future[None]] = []
+
+    async def send(
+        self,
+        topic: str,
+        value: Content = None,
+        *,
+        key: Content = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> AsyncDelivery:
+        """Hand over a record. Waits for room and for the topic to be known, not for the delivery: await that.
+
+        `timestamp` is in milliseconds since 1970, now if it is not given. `on_delivery(metadata, error)` is called
+        when its fate is known; one of the two is None.
+        """
+        if self._unusable:
+            raise CoterieError(self._unusable)
+        if self._sender.loop is None:
+            self._sender.start()
+        if partition is not None or timestamp is not None or on_delivery is not None:
+            check_where(topic, partition, timestamp, on_delivery)
+        when = timestamp if timestamp is not None else time.time_ns() // 1_000_000
+        record = as_bytes(key, "key"), as_bytes(value, "value"), when, as_headers(headers) if headers else ()
+        sender = self._sender
+        if not self._knows(topic, partition):
+            check_where(topic, partition, timestamp, on_delivery)
+            await sender.know(topic, partition)
+        with sender.lock:
+            placed = self._append(topic, partition, record)
+        if placed is None:
+            placed = await self._append_when_there_is_room(topic, partition, record)
+        batch, index = placed
+        if on_delivery is not None:
+            batch.told.append((index, teller(on_delivery, when)))
+        if sender.batching.wants_attention:
+            sender.look()
+            await asyncio.sleep(0)  # or a loop of sends would keep the batches it fills from going out
+        return AsyncDelivery(batch, index, when)
+
+    async def send_and_wait(self, topic: str, value: Content = None, **how: Any) -> RecordMetadata:
+        """Send one record and wait until it is delivered. Many are faster by `send`, and `flush` at the end."""
+        return await (await self.send(topic, value, **how))
+
+    async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  as Producer has it
+        """Returns when everything sent so far is delivered or has failed; TimeoutError after `timeout` seconds."""
+        if self._sender.loop is not None:
+            await _within(timeout, self._sender)
+
+    async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  it ends waiting, not the call
+        """Deliver what is left, for `timeout` seconds (or delivery.timeout.ms); an error says if records remained."""
+        if self._unusable:
+            return
+        self._unusable = "this producer is closed: make a new one"
+        left = await self._sender.close(timeout)
+        self._room_made()
+        if left:
+            raise self._given_up(left, timeout)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __del__(self) -> None:
+        _warn_if_left(self)
+
+    def _room_made(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if not each.done():
+                each.set_result(None)
+
+    async def _append_when_there_is_room(
+        self,
+        topic: str,
+        partition: int | None,
+        record: tuple[bytes | None, bytes | None, int, Sequence[Header]],
+    ) -> _Placed:
+        loop = asyncio.get_running_loop()
+        placed = None
+        try:
+            async with asyncio.timeout(self.settings.max_block_ms / 1000):
+                while placed is None:
+                    room = loop.create_future()
+                    self._waiting.append(room)
+                    self._sender.look()
+                    await room
+                    with self._sender.lock:
+                        placed = self._append(topic, partition, record)
+        except TimeoutError:
+            raise self._no_room() from None
+        return placed
+
+
+class Producer(_Face):
+    """For threads: any number of them may `send`. The work is done by the background thread of the process."""
+
+    def __init__(
+        self, settings: ProducerSettings | Mapping[str, object] | None = None, /, **more: Unpack[ProducerKwargs]
+    ) -> None:
+        super().__init__(settings, **more)
+        self._room = Condition(self._sender.lock)
+        self._is_woken = False
+        self._background = background()
+        self._background.run(self._start())
+        self._loop = self._background.loop
+        _open.add(self)
+
+    async def _start(self) -> None:
+        self._sender.start()
+
+    def send(
+        self,
+        topic: str,
+        value: Content = None,
+        *,
+        key: Content = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> Delivery:
+        """Hand over a record. Waits for room and for the topic to be known, not for the delivery: `.result()` does.
+
+        `timestamp` is in milliseconds since 1970, now if it is not given. `on_delivery(metadata, error)` is called
+        when its fate is known, in the background thread; one of the two is None.
+        """
+        if type(value) is not bytes:
+            value = as_bytes(value, "value")
+        if key is not None:
+            key = as_bytes(key, "key")
+        if partition is not None or timestamp is not None or on_delivery is not None:
+            check_where(topic, partition, timestamp, on_delivery)
+        if timestamp is None:
+            timestamp = time.time_ns() // 1_000_000
+        record = key, value, timestamp, as_headers(headers) if headers else ()
+        sender = self._sender
+        if not self._knows(topic, partition):
+            if self._unusable:
+                raise CoterieError(self._unusable)
+            check_where(topic, partition, timestamp, on_delivery)
+            self._background.run(sender.know(topic, partition))
+        with sender.lock:
+            placed = self._append(topic, partition, record)
+            if placed is None:
+                placed = self._when_there_is_room(lambda: self._append(topic, partition, record))
+            batch, index = placed
+            if on_delivery is not None:
+                batch.told.append((index, teller(on_delivery, timestamp)))
+            if sender.batching.wants_attention:
+                self._wake()
+        return Delivery(batch, index, timestamp, sender.lock)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Returns when everything sent so far is delivered or has failed; TimeoutError after `timeout` seconds."""
+        self._background.run(_within(timeout, self._sender))
+
+    def close(self, timeout: float | None = None) -> None:
+        """Deliver what is left, for `timeout` seconds (or delivery.timeout.ms); an error says if records remained."""
+        if self._unusable:
+            return
+        with self._sender.lock:
+            self._unusable = "this producer is closed: make a new one"
+            self._room.notify_all()
+        _open.discard(self)
+        left = self._background.run(self._sender.close(timeout))
+        if left:
+            raise self._given_up(left, timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _wake(self) -> None:
+        """Under the lock; once until the loop has looked."""
+        if not self._is_woken:
+            self._is_woken = True
+            self._loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        self._is_woken = False
+        self._sender.look()
+
+    def _room_made(self) -> None:
+        with self._room:
+            self._room.notify_all()
+
+    def _when_there_is_room(self, append: Callable[[], _Appended | None]) -> _Appended:
+        """Under the lock, which it gives away while it waits."""
+        deadline_ms = clock_ms() + self.settings.max_block_ms
+        placed = None
+        while placed is None:
+            self._wake()
+            left_ms = 0 if self._background.is_here else deadline_ms - clock_ms()  # room is made in that thread
+            if left_ms <= 0 or not self._room.wait(left_ms / 1000):
+                raise self._no_room()
+            placed = append()
+        return placed
+
+
+async def _within(timeout: float | None, sender: Sender) -> None:  # noqa: ASYNC109  the caller's, in seconds
+    async with asyncio.timeout(timeout):
+        await sender.flush()
+
+
+# --- those who forget to close ----------------------------------------------------------------------------------------
+
+_open: WeakSet[Producer] = WeakSet()
+
+
+def _warn_if_left(producer: Producer | AsyncProducer) -> None:
+    if getattr(producer, "_unusable", True):
+        return
+    left = producer._sender.batching.unsettled  # noqa: SLF001  its own
+    if left:
+        warnings.warn(
+            f"a producer was never closed, and {left} records may not have been delivered: call close(), or use `with`",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _warn_at_exit() -> None:
+    for producer in list(_open):
+        _warn_if_left(producer)
+        producer._unusable = "the process is ending"  # noqa: SLF001  so that it warns once
+
+
+def _disown_in_child() -> None:
+    for producer in list(_open):
+        producer._unusable = (  # noqa: SLF001  its own
+            "this producer was made before the process forked, and its connections belong to the parent: "
+            "make a new one in the child"
+        )
+
+
+atexit.register(_warn_at_exit)
+os.register_at_fork(after_in_child=_disown_in_child)

@@ -1,0 +1,107 @@
+"""The rules of one consumer group, pure: `handle(group, event, now_ms)` returns effects.
+
+Knows no clock, no disk, no network and no other group. Read `states.py` first (the tables), then `group.py` (what a
+group is), then the file named after the request you are interested in. RULES says which function handles what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from coterie.coordinator.classic import effects
+from coterie.coordinator.classic.delete_group import delete_group, deletion_written
+from coterie.coordinator.classic.describe_group import describe_group, listed
+from coterie.coordinator.classic.effects import Effects
+from coterie.coordinator.classic.group import Group, Member
+from coterie.coordinator.classic.group_settings import GroupSettings
+from coterie.coordinator.classic.heartbeat import heartbeat
+from coterie.coordinator.classic.join_group import creation_written, join_group, join_precheck, static_member_written
+from coterie.coordinator.classic.join_phase import join_phase_due
+from coterie.coordinator.classic.leave_group import leave_group
+from coterie.coordinator.classic.lifecycle import UNLOADED, empty_written, loaded, restore, unload
+from coterie.coordinator.classic.member_bytes import HeldBytes
+from coterie.coordinator.classic.session import session_due
+from coterie.coordinator.classic.states import State
+from coterie.coordinator.classic.sync_group import assignment_written, sync_group, sync_phase_due, sync_precheck
+from coterie.coordinator.offsets.offset_commit import offset_commit, offsets_written, transaction_ended
+from coterie.coordinator.offsets.offset_delete import offset_delete, tombstones_written, topics_deleted
+from coterie.coordinator.offsets.offset_expiry import expiry_due
+from coterie.coordinator.offsets.offset_fetch import offset_fetch
+from coterie.errors import ErrorCode
+from coterie.protocol.messages import (
+    DeleteGroup,
+    DescribeGroup,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    SyncGroup,
+    TopicsDeleted,
+)
+
+__all__ = [
+    "RULES",
+    "UNLOADED",
+    "Effects",
+    "Group",
+    "GroupSettings",
+    "HeldBytes",
+    "Member",
+    "State",
+    "handle",
+    "listed",
+    "loaded",
+    "restore",
+    "unload",
+]
+
+RULES: Mapping[type, Callable[[Group, Any, int], Effects]] = {
+    # requests
+    JoinGroup: join_group,
+    SyncGroup: sync_group,
+    Heartbeat: heartbeat,
+    LeaveGroup: leave_group,
+    OffsetCommit: offset_commit,
+    OffsetFetch: offset_fetch,
+    OffsetDelete: offset_delete,
+    DeleteGroup: delete_group,
+    DescribeGroup: describe_group,
+    # timers that rang
+    effects.SessionDue: session_due,
+    effects.JoinPhaseDue: join_phase_due,
+    effects.SyncPhaseDue: sync_phase_due,
+    effects.ExpiryDue: expiry_due,
+    # writes that ended
+    effects.CreationWritten: creation_written,
+    effects.EmptyWritten: empty_written,
+    effects.AssignmentWritten: assignment_written,
+    effects.StaticMemberWritten: static_member_written,
+    effects.OffsetsWritten: offsets_written,
+    effects.TombstonesWritten: tombstones_written,
+    effects.DeletionWritten: deletion_written,
+    # news from elsewhere
+    effects.TransactionEnded: transaction_ended,
+    TopicsDeleted: topics_deleted,
+}
+
+
+def _needs_group_id(request: Any, _settings: GroupSettings) -> ErrorCode:
+    return ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
+
+
+# What is wrong with a request whoever coordinates its group: answered before that question is asked (section 2).
+PRECHECKS: Mapping[type, Callable[[Any, GroupSettings], ErrorCode]] = {
+    JoinGroup: join_precheck,
+    SyncGroup: sync_precheck,
+    Heartbeat: _needs_group_id,
+    LeaveGroup: _needs_group_id,
+    OffsetDelete: _needs_group_id,
+}
+
+
+def handle(group: Group, event: Any, now_ms: int) -> Effects:
+    """What follows from `event` at `now_ms`. A refused event leaves the group as it was."""
+    return RULES[type(event)](group, event, now_ms)

@@ -1,0 +1,193 @@
+"""What a group wants done. Effects that take time carry the event they come back as.
+
+`Reply` and `Tell` go up; `Persist`, `Arm` and `Disarm` are for the shard. The events at the end of this file are the
+ones that come back: a write that ended, a timer that rang. They carry what is needed to see that they are stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from coterie.errors import ErrorCode
+from coterie.facts import Fact
+from coterie.protocol.messages import CommitPartition, JoinGroup, LeftGroup, OffsetRecord, Protocol, Record, Token
+
+__all__ = [
+    "Arm",
+    "AssignmentWritten",
+    "CreationWritten",
+    "DeletionWritten",
+    "Disarm",
+    "Effect",
+    "Effects",
+    "EmptyWritten",
+    "ExpiryDue",
+    "JoinPhaseDue",
+    "OffsetsWritten",
+    "Persist",
+    "Reply",
+    "SessionDue",
+    "StaticMemberWritten",
+    "SyncPhaseDue",
+    "Tell",
+    "TimerKey",
+    "TombstonesWritten",
+    "TransactionEnded",
+    "Written",
+]
+
+TimerKey = tuple[str, str, str]
+"""Group, kind, member (or ""). Arming a key again replaces what it had."""
+
+
+@dataclass(slots=True)
+class Reply:
+    token: Token
+    answer: Any
+    """One of the replies of `coterie.protocol.messages`, or an ErrorCode where that is all there is to say."""
+
+
+@dataclass(slots=True)
+class Tell:
+    fact: Fact
+
+
+@dataclass(slots=True)
+class Arm:
+    key: TimerKey
+    at_ms: int
+    then: SessionDue | JoinPhaseDue | SyncPhaseDue
+
+
+@dataclass(slots=True)
+class Disarm:
+    key: TimerKey
+
+
+@dataclass(slots=True)
+class Persist:
+    """Write these records, all or none; `then` comes back when they are durable, or with an error."""
+
+    records: Sequence[Record]
+    then: Written
+    producer_id: int | None = None
+    producer_epoch: int = -1
+
+
+Effect = Reply | Tell | Arm | Disarm | Persist
+Effects = list[Effect]
+
+
+# --- timers that rang -------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class SessionDue:
+    """A member's alarm. Heartbeats only move its deadline; the rule looks at that when this rings."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(slots=True)
+class JoinPhaseDue:
+    group_id: str
+    generation_id: int
+    waited_ms: int = 0
+    rest_ms: int | None = None
+    """Of the initial delay (rule 5): how much more waiting there may be. None outside of it."""
+
+
+@dataclass(slots=True)
+class SyncPhaseDue:
+    group_id: str
+    generation_id: int
+
+
+@dataclass(slots=True)
+class ExpiryDue:
+    """Time to look for offsets nobody needs any more (rule 23)."""
+
+    group_id: str
+
+
+@dataclass(slots=True)
+class TransactionEnded:
+    """The marker of a transaction is durable: its offsets count now, or never."""
+
+    group_id: str
+    producer_id: int
+    committed: bool
+
+
+# --- writes that ended ------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class Written:
+    group_id: str
+    error: ErrorCode = ErrorCode.NONE
+    """What the log said; anything but NONE means that nothing was written."""
+    position: int = -1
+    """Where in the log the first record stands: later is larger."""
+    token: Token | None = None
+    """Who waits for it; None if nobody does, or no longer."""
+
+
+@dataclass(slots=True, kw_only=True)
+class CreationWritten(Written):
+    """The record of a group's birth."""
+
+
+@dataclass(slots=True, kw_only=True)
+class EmptyWritten(Written):
+    """The record of a group without members. Who left last, if somebody did, is told when it is there."""
+
+    answer: LeftGroup | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class AssignmentWritten(Written):
+    generation_id: int
+    assignments: Mapping[str, bytes]
+
+
+@dataclass(slots=True, kw_only=True)
+class StaticMemberWritten(Written):
+    """A static member's new id (rule 19), with what has to be put back if the write failed."""
+
+    request: JoinGroup
+    generation_id: int
+    member_id: str
+    old_member_id: str
+    old_leader_id: str
+    old_protocols: Sequence[Protocol]
+    old_session_timeout_ms: int
+    old_rebalance_timeout_ms: int
+
+
+@dataclass(slots=True, kw_only=True)
+class OffsetsWritten(Written):
+    member_id: str
+    partitions: Sequence[CommitPartition]
+    errors: Sequence[ErrorCode]
+    records: Sequence[OffsetRecord]
+    producer_id: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class TombstonesWritten(Written):
+    """Offsets are gone: deleted by an admin, expired, or with their topic."""
+
+    partitions: Sequence[tuple[str, int]]
+    expired: bool = False
+    answer: Any = None
+
+
+@dataclass(slots=True, kw_only=True)
+class DeletionWritten(Written):
+    """The group is gone, and all its offsets."""
+
+    expired: Sequence[tuple[str, int]] | None = None

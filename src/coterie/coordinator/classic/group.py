@@ -1,0 +1,457 @@
+"""What a group is: its members, who leads, what they vote for, what they have committed.
+
+Bookkeeping only; the rules that use it are in the files named after the requests. A handler decides first and changes
+second: everything here that changes the group is called after the decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from coterie.coordinator.classic.effects import (
+    Arm,
+    Disarm,
+    Effects,
+    OffsetsWritten,
+    Persist,
+    Reply,
+    SessionDue,
+    TimerKey,
+    Written,
+)
+from coterie.coordinator.classic.group_settings import GroupSettings
+from coterie.coordinator.classic.member_bytes import HeldBytes, bytes_of_id, bytes_of_member, bytes_of_protocols
+from coterie.coordinator.classic.states import DEAD, State
+from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.offsets.stored_offsets import StoredOffsets
+from coterie.errors import ErrorCode
+from coterie.protocol.java_hash import MIN_CAPACITY, capacity_for, map_order, spread
+from coterie.protocol.messages import (
+    CONSUMER,
+    CommittedOffset,
+    GroupRecord,
+    JoinedGroup,
+    JoinedMember,
+    JoinGroup,
+    Protocol,
+    StoredGroup,
+    StoredMember,
+    Token,
+)
+from coterie.protocol.subscription import subscribed_topics
+
+__all__ = ["NEVER", "Group", "Member"]
+
+NEVER = 1 << 62
+_SESSION, _JOIN, _SYNC = "session", "join", "sync"
+
+
+class Member:
+    """One member. A parked request is its token; a deadline is a field that heartbeats overwrite."""
+
+    __slots__ = (
+        "alarm_ms",
+        "assignment",
+        "awaits_sync",
+        "client_host",
+        "client_id",
+        "deadline_ms",
+        "instance_id",
+        "is_new",
+        "is_restored",
+        "joined_at_ms",
+        "member_id",
+        "parked_join",
+        "parked_sync",
+        "protocols",
+        "rebalance_timeout_ms",
+        "restored_until_ms",
+        "session_timeout_ms",
+        "spread",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+        protocols: Sequence[Protocol],
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.session_timeout_ms = session_timeout_ms
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.protocols = protocols
+        self.assignment = assignment
+        self.spread = spread(member_id)
+        self.parked_join: Token | None = None
+        self.parked_sync: Token | None = None
+        self.joined_at_ms = 0
+        self.is_new = False  # its first join is parked: rule 9's five minutes
+        self.awaits_sync = False  # owes a sync since the join phase ended (rule 12)
+        self.is_restored = False  # read from the log and has not joined since: only its selected protocol is known (C4)
+        self.restored_until_ms = 0  # the deadline it was given when it was read back
+        self.deadline_ms = NEVER
+        self.alarm_ms = NEVER  # when its timer rings; never later than its deadline, unless a request is parked
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        for protocol in self.protocols:
+            if protocol.name == protocol_name:
+                return protocol.metadata
+        return b""
+
+
+class Group:
+    __slots__ = (
+        "_subscribed_topics",
+        "_subscriptions",
+        "buckets",
+        "generation_id",
+        "group_id",
+        "held_bytes",
+        "held_in_all",
+        "in_initial_delay",
+        "is_in_log",
+        "leader_id",
+        "members",
+        "newcomers",
+        "parked_joins",
+        "pending",
+        "pending_offsets",
+        "protocol_name",
+        "protocol_type",
+        "rebalance_began_ms",
+        "records_under_way",
+        "settings",
+        "state",
+        "state_timestamp_ms",
+        "static",
+        "stored",
+        "support",
+        "unwritten_commits",
+        "wall",
+        "writing_generation",
+    )
+
+    def __init__(
+        self,
+        group_id: str,
+        settings: GroupSettings,
+        wall: WallClock | None = None,
+        held_in_all: HeldBytes | None = None,
+    ) -> None:
+        """`held_in_all` is what all groups of a process hold, this one included."""
+        self.group_id = group_id
+        self.settings = settings
+        self.wall = WallClock() if wall is None else wall
+        self.held_bytes = 0  # for members and ids, as `member_bytes` counts them
+        self.held_in_all = HeldBytes() if held_in_all is None else held_in_all
+        self.state: State = DEAD
+        self.state_timestamp_ms = -1
+        self.in_initial_delay = False
+        self.is_in_log = False  # some record of it is written
+        self.records_under_way = 0  # of the group itself, on their way to the log
+        self.generation_id = 0
+        self.protocol_type: str | None = None  # None and Empty: a simple group
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.members: dict[str, Member] = {}
+        self.buckets = MIN_CAPACITY  # of the HashMap that Kafka keeps its members in (rule 7)
+        self.static: dict[str, str] = {}  # instance id -> member id
+        self.pending: dict[str, int] = {}  # ids given out, not yet joined -> when they lapse (rule 3)
+        self.support: dict[str, int] = {}  # protocol name -> how many members can use it
+        self.parked_joins = 0
+        self.newcomers = False  # somebody new came during this wait of the initial delay (rule 5)
+        self.rebalance_began_ms = 0
+        self.writing_generation = -1  # whose assignment is on its way to the log
+        self._subscriptions: set[bytes] | None = None  # of this generation, until they are read
+        self._subscribed_topics: frozenset[str] | None = None  # None: not known
+        self.stored = StoredOffsets()
+        self.pending_offsets: dict[int, dict[tuple[str, int], CommittedOffset]] = {}  # by producer, until the marker
+        self.unwritten_commits: dict[int, OffsetsWritten] = {}  # on their way to the log, by identity
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    def refusal_of(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Instance, then member: the two checks every request of a member begins with (section 2)."""
+        if instance_id is not None:
+            holder = self.static.get(instance_id)
+            if holder is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if holder != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        if member_id not in self.members:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE
+
+    def in_map_order(self) -> list[Member]:
+        """Members as Kafka's HashMap hands them out (rule 7)."""
+        mask = self.buckets - 1
+        return sorted(self.members.values(), key=lambda member: member.spread & mask)
+
+    def first_in_map_order(self, members: Iterable[Member]) -> Member | None:
+        mask = self.buckets - 1
+        return min(members, key=lambda member: member.spread & mask, default=None)
+
+    def everybody_joined(self) -> bool:
+        return self.parked_joins == len(self.members) and not self.pending
+
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
+        """Rule 2: the type matches and every current member, the sender's previous self included, knows one name."""
+        names = {protocol.name for protocol in protocols}
+        if len(names) != len(protocols):
+            return False  # Kafka would take a name given twice, and never complete the rebalance
+        if self.state is State.EMPTY:
+            return bool(protocol_type) and bool(names)
+        return self.protocol_type == protocol_type and any(
+            self.support.get(name, 0) == len(self.members) for name in names
+        )
+
+    def vote(self) -> str:
+        """Rule 8: each member votes for the first of its own names that all know; ties go by map order of the names."""
+        everybody = len(self.members)
+        candidates = [name for name, count in self.support.items() if count == everybody]
+        if len(candidates) == 1:
+            return candidates[0]
+        votes: dict[str, int] = {}
+        for member in self.in_map_order():
+            name = next(protocol.name for protocol in member.protocols if protocol.name in candidates)
+            votes[name] = votes.get(name, 0) + 1
+        most = max(votes.values())
+        return next(name for name in map_order(list(votes)) if votes[name] == most)
+
+    def note_subscriptions(self) -> None:
+        """What the members of this generation want; read when somebody asks, which is seldom."""
+        is_consumer = self.protocol_type == CONSUMER
+        name = self.protocol_name
+        self._subscriptions = {member.metadata(name) for member in self.members.values()} if is_consumer else None
+        self._subscribed_topics = None
+
+    @property
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """The topics somebody subscribes to, or None if the bytes do not say (rules 20, 24)."""
+        if self._subscriptions is not None:
+            read = [subscribed_topics(metadata) for metadata in self._subscriptions]
+            known = [topics for topics in read if topics is not None]
+            self._subscribed_topics = frozenset().union(*known) if len(known) == len(read) else None
+            self._subscriptions = None
+        return self._subscribed_topics
+
+    def subscribes_to(self, topic: str) -> bool:
+        topics = self.subscribed_topics
+        if topics is None:
+            return self.protocol_type == CONSUMER  # unknown: then every topic counts (rule 24)
+        return topic in topics
+
+    def record(self, assignments: Mapping[str, bytes]) -> GroupRecord:
+        """The group as it is written down (section 10); of each member only the selected protocol."""
+        return GroupRecord(
+            self.group_id,
+            StoredGroup(
+                protocol_type=self.protocol_type or "",
+                generation_id=self.generation_id,
+                protocol_name=self.protocol_name,
+                leader_id=self.leader_id,
+                state_timestamp_ms=self.state_timestamp_ms,
+                members=[
+                    StoredMember(
+                        member.member_id,
+                        member.instance_id,
+                        member.client_id,
+                        member.client_host,
+                        member.rebalance_timeout_ms,
+                        member.session_timeout_ms,
+                        member.metadata(self.protocol_name),
+                        assignments.get(member.member_id, b""),
+                    )
+                    for member in self.in_map_order()
+                ],
+            ),
+        )
+
+    def write(self, assignments: Mapping[str, bytes], then: Written) -> Persist:
+        """Have the group as it is now written down; `then` has to be given to `written`."""
+        self.records_under_way += 1
+        return Persist([self.record(assignments)], then)
+
+    def written(self, event: Written) -> None:
+        self.records_under_way -= 1
+        self.is_in_log |= not event.error
+
+    def joined(self, member: Member, *, members: bool, skip_assignment: bool = False) -> JoinedGroup:
+        """The answer to a join in the current generation."""
+        return JoinedGroup(
+            ErrorCode.NONE,
+            member.member_id,
+            self.generation_id,
+            self.protocol_type,
+            self.protocol_name,
+            self.leader_id or "",
+            [JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol_name)) for m in self.in_map_order()]
+            if members
+            else (),
+            skip_assignment,
+        )
+
+    # --- members ------------------------------------------------------------------------------------------------------
+
+    def add(self, member: Member) -> None:
+        self.members[member.member_id] = member
+        self.buckets = capacity_for(len(self.members), self.buckets)
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.member_id
+        if self.pending.pop(member.member_id, None) is not None:
+            self._hold(-bytes_of_id(member.member_id))
+        self._hold(bytes_of_member(member))
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self._count(member.protocols, +1)
+
+    def remove(self, members: Sequence[Member]) -> Effects:
+        """Forget members: their parked joins are answered, their timers go, a lost leader is replaced (rules 7, 9).
+
+        A parked sync is not answered (rule 13).
+        """
+        effects: Effects = []
+        for member in members:
+            effects += self.answer_join(member, JoinedGroup(ErrorCode.UNKNOWN_MEMBER_ID, ""))
+            effects.append(Disarm(self.session_key(member.member_id)))
+            del self.members[member.member_id]
+            self._hold(-bytes_of_member(member))
+            if member.instance_id is not None:
+                del self.static[member.instance_id]
+            self._count(member.protocols, -1)
+        if self.leader_id not in self.members:
+            first = self.first_in_map_order(self.members.values())
+            self.leader_id = first.member_id if first else None
+        return effects
+
+    def give_id(self, member_id: str, lapses_ms: int) -> None:
+        """Somebody is to join with this id until then."""
+        self.pending[member_id] = lapses_ms
+        self._hold(bytes_of_id(member_id))
+
+    def forget_pending(self, member_id: str) -> Effects:
+        del self.pending[member_id]
+        self._hold(-bytes_of_id(member_id))
+        return [Disarm(self.session_key(member_id))]
+
+    def rename(self, old: Member, member_id: str) -> Member:
+        """A static member's place, under a new id: assignment, leadership, timeouts (rule 18)."""
+        del self.members[old.member_id]
+        self._hold(len(member_id) - len(old.member_id))
+        new = Member(
+            member_id,
+            old.instance_id,
+            old.client_id,
+            old.client_host,
+            old.session_timeout_ms,
+            old.rebalance_timeout_ms,
+            old.protocols,
+            old.assignment,
+        )
+        self.members[member_id] = new
+        assert old.instance_id is not None
+        self.static[old.instance_id] = member_id
+        if self.leader_id == old.member_id:
+            self.leader_id = member_id
+        return new
+
+    def update(self, member: Member, request: JoinGroup) -> None:
+        """Take what a member says of itself in a new join."""
+        self.change(member, request.protocols, request.session_timeout_ms, request.rebalance_timeout_ms)
+
+    def change(
+        self, member: Member, protocols: Sequence[Protocol], session_timeout_ms: int, rebalance_timeout_ms: int
+    ) -> None:
+        self._count(member.protocols, -1)
+        self._hold(bytes_of_protocols(protocols) - bytes_of_protocols(member.protocols))
+        member.protocols = protocols
+        self._count(protocols, +1)
+        member.session_timeout_ms = session_timeout_ms
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        self._hold(len(assignment) - len(member.assignment))
+        member.assignment = assignment
+
+    def _hold(self, more: int) -> None:
+        self.held_bytes += more
+        self.held_in_all.total += more
+
+    def let_go(self) -> None:
+        """The group is not held here any more; whatever it says of its members, nobody looks at it."""
+        self._hold(-self.held_bytes)
+
+    def _count(self, protocols: Sequence[Protocol], step: int) -> None:
+        for protocol in protocols:
+            count = self.support.get(protocol.name, 0) + step
+            if count:
+                self.support[protocol.name] = count
+            else:
+                del self.support[protocol.name]
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    def park_join(self, member: Member, token: Token, now_ms: int) -> None:
+        """An earlier join of the same member loses its place and is never answered (rule 10)."""
+        if member.parked_join is None:
+            self.parked_joins += 1
+        member.parked_join = token
+        member.joined_at_ms = now_ms
+
+    def answer_join(self, member: Member, answer: JoinedGroup) -> Effects:
+        token = member.parked_join
+        if token is None:
+            return []
+        member.parked_join = None
+        self.parked_joins -= 1
+        return [Reply(token, answer)]
+
+    def session_key(self, member_id: str) -> TimerKey:
+        return (self.group_id, _SESSION, member_id)
+
+    def join_key(self) -> TimerKey:
+        return (self.group_id, _JOIN, "")
+
+    def sync_key(self) -> TimerKey:
+        return (self.group_id, _SYNC, "")
+
+    def expect_by(self, member: Member, deadline_ms: int) -> Effects:
+        """The member must be heard of by then. The alarm is only moved if it would ring too late."""
+        member.deadline_ms = deadline_ms
+        if deadline_ms >= member.alarm_ms:
+            return []
+        return self.set_alarm(member, deadline_ms)
+
+    def set_alarm(self, member: Member, at_ms: int) -> Effects:
+        member.alarm_ms = at_ms
+        return [Arm(self.session_key(member.member_id), at_ms, SessionDue(self.group_id, member.member_id))]
+
+    # --- offsets ------------------------------------------------------------------------------------------------------
+
+    @property
+    def offsets(self) -> dict[str, dict[int, CommittedOffset]]:
+        """By topic and partition."""
+        return self.stored.by_topic()
+
+    def has_pending_offset(self, topic: str, partition: int) -> bool:
+        return any((topic, partition) in offsets for offsets in self.pending_offsets.values())
+
+    def partitions_with_offsets(self) -> dict[tuple[str, int], None]:
+        """All that a tombstone would have to be written for, in a fixed order: stored, pending and on the way."""
+        partitions = {(topic, partition): None for topic, offsets in self.offsets.items() for partition in offsets}
+        for pending in self.pending_offsets.values():
+            partitions.update(dict.fromkeys(pending))
+        for commit in self.unwritten_commits.values():
+            partitions.update(((record.topic, record.partition), None) for record in commit.records)
+        return partitions

@@ -1,0 +1,124 @@
+"""The join phase: how a rebalance starts, what it waits for, how it ends (rules 4-8, 13).
+
+A rebalance starts by `start_rebalance`, always with a cause. It ends when everybody's join is parked and no id is
+pending, or at the deadline; `recheck` is called whenever that may have become true.
+"""
+
+from __future__ import annotations
+
+from coterie.coordinator.classic.effects import Arm, Disarm, Effects, EmptyWritten, JoinPhaseDue, SyncPhaseDue, Tell
+from coterie.coordinator.classic.group import Group
+from coterie.coordinator.classic.states import COMPLETING, EMPTY, PREPARING, enter
+from coterie.coordinator.classic.sync_answers import answer_parked_syncs
+from coterie.errors import ErrorCode
+from coterie.facts import Cause, GroupEmptied, JoinPhaseCompleted, JoinPhaseStuck, MemberMissedJoin, RebalanceStarted
+
+__all__ = ["SHORTEST_STUCK_WAIT_MS", "complete", "join_phase_due", "recheck", "start_rebalance"]
+
+SHORTEST_STUCK_WAIT_MS = 1_000
+"""A client may give any rebalance timeout, 0 and less too; a phase that can only wait must not keep us busy with it."""
+
+
+def start_rebalance(group: Group, now_ms: int, cause: Cause, member_id: str = "", reason: str | None = None) -> Effects:
+    effects: Effects = []
+    if group.state is COMPLETING:  # rule 13: who waits for an assignment has to join again
+        for member in group.members.values():
+            group.assign(member, b"")
+        effects += answer_parked_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
+    for member in group.members.values():
+        member.awaits_sync = False
+    effects.append(Disarm(group.sync_key()))
+
+    enter(group, PREPARING, now_ms)
+    group.rebalance_began_ms = now_ms
+    waits_for = [member.member_id for member in group.in_map_order() if member.parked_join is None]
+    effects.append(
+        Tell(RebalanceStarted(now_ms, group.group_id, cause, member_id, reason, group.generation_id, waits_for))
+    )
+
+    if group.in_initial_delay:  # rule 5: give the others of a new group a chance to come
+        delay_ms = group.settings.group_initial_rebalance_delay_ms
+        group.newcomers = False
+        rest_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
+        return [*effects, _wait(group, now_ms, delay_ms, rest_ms)]
+    if group.everybody_joined():
+        return effects + complete(group, now_ms)
+    return [*effects, _wait(group, now_ms, group.rebalance_timeout_ms())]
+
+
+def recheck(group: Group, now_ms: int) -> Effects:
+    """Somebody joined, left or was dropped. The initial delay is not cut short (rule 5)."""
+    if group.state is PREPARING and not group.in_initial_delay and group.everybody_joined():
+        return complete(group, now_ms)
+    return []
+
+
+def join_phase_due(group: Group, event: JoinPhaseDue, now_ms: int) -> Effects:
+    """The deadline of the phase, or the end of one wait of the initial delay."""
+    if group.state is not PREPARING or event.generation_id != group.generation_id:
+        return []
+    if event.rest_ms and group.newcomers:
+        group.newcomers = False
+        delay_ms = min(group.settings.group_initial_rebalance_delay_ms, event.rest_ms)
+        return [_wait(group, now_ms, delay_ms, max(event.rest_ms - event.waited_ms, 0))]
+    return complete(group, now_ms)
+
+
+def complete(group: Group, now_ms: int) -> Effects:
+    """Rule 6: who did not come is dropped, static members excepted; the rest is the next generation."""
+    late = [m for m in group.in_map_order() if m.parked_join is None and m.instance_id is None]
+    effects = group.remove(late)
+    effects += [Tell(MemberMissedJoin(now_ms, group.group_id, member.member_id)) for member in late]
+    if not group.members:
+        return effects + _become_empty(group, now_ms)
+    if not group.parked_joins:
+        stuck = Tell(JoinPhaseStuck(now_ms, group.group_id, group.generation_id))
+        return [*effects, stuck, _wait(group, now_ms, max(group.rebalance_timeout_ms(), SHORTEST_STUCK_WAIT_MS))]
+    return effects + _begin_generation(group, now_ms)
+
+
+def _begin_generation(group: Group, now_ms: int) -> Effects:
+    assert group.leader_id is not None
+    if group.members[group.leader_id].parked_join is None:
+        leader = group.first_in_map_order(m for m in group.members.values() if m.parked_join is not None)
+        assert leader is not None
+        group.leader_id = leader.member_id
+    group.generation_id += 1
+    group.protocol_name = group.vote()
+    group.note_subscriptions()
+    enter(group, COMPLETING, now_ms)
+
+    effects: Effects = [Disarm(group.join_key())]
+    joined_after_ms: dict[str, int] = {}
+    for member in group.in_map_order():
+        if member.parked_join is not None:
+            joined_after_ms[member.member_id] = member.joined_at_ms - group.rebalance_began_ms
+            answer = group.joined(member, members=member.member_id == group.leader_id)
+            effects += group.answer_join(member, answer)
+        member.is_new = False
+        member.awaits_sync = True
+        effects += group.expect_by(member, now_ms + member.session_timeout_ms)
+    deadline_ms = now_ms + group.rebalance_timeout_ms()
+    effects.append(Arm(group.sync_key(), deadline_ms, SyncPhaseDue(group.group_id, group.generation_id)))
+    completed = JoinPhaseCompleted(
+        now_ms, group.group_id, group.generation_id, group.protocol_name, group.leader_id, joined_after_ms
+    )
+    return [*effects, Tell(completed)]
+
+
+def _become_empty(group: Group, now_ms: int) -> Effects:
+    group.generation_id += 1
+    group.protocol_name = None
+    group.leader_id = None
+    group.note_subscriptions()
+    enter(group, EMPTY, now_ms)
+    return [
+        Disarm(group.join_key()),
+        group.write({}, EmptyWritten(group_id=group.group_id)),
+        Tell(GroupEmptied(now_ms, group.group_id, group.generation_id)),
+    ]
+
+
+def _wait(group: Group, now_ms: int, delay_ms: int, rest_ms: int | None = None) -> Arm:
+    due = JoinPhaseDue(group.group_id, group.generation_id, delay_ms, rest_ms)
+    return Arm(group.join_key(), now_ms + delay_ms, due)

@@ -1,0 +1,105 @@
+"""Losing a group and getting it back: what unloading answers, and what a record can restore (C4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from coterie.coordinator.classic.effects import Effects, EmptyWritten, Reply, Tell
+from coterie.coordinator.classic.group import Group, Member
+from coterie.coordinator.classic.group_settings import GroupSettings
+from coterie.coordinator.classic.join_phase import start_rebalance
+from coterie.coordinator.classic.member_bytes import HeldBytes
+from coterie.coordinator.classic.states import DEAD, EMPTY, STABLE, enter, resume
+from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.classic.write_errors import error_for_client
+from coterie.coordinator.offsets.stored_offsets import StoredOffsets
+from coterie.errors import ErrorCode
+from coterie.facts import Cause, GroupDied, GroupLoaded, WriteFailed
+from coterie.protocol.messages import CommittedOffset, JoinedGroup, LeftGroup, Protocol, StoredGroup, SyncedGroup
+
+__all__ = ["UNLOADED", "empty_written", "loaded", "restore", "unload"]
+
+UNLOADED = "its coordinator moved or stopped"
+"""Why such a group is dead here: its records are not, and whoever leads the partition next has it back."""
+
+
+def empty_written(group: Group, event: EmptyWritten, now_ms: int) -> Effects:
+    """If it failed, the generation before comes back after a crash, and its members expire: harmless."""
+    group.written(event)
+    answer = LeftGroup(error_for_client(event.error)) if event.error else event.answer
+    effects: Effects = [] if event.token is None else [Reply(event.token, answer)]
+    if event.error:
+        return [*effects, Tell(WriteFailed(now_ms, group.group_id, "that the group is empty", event.error))]
+    return effects
+
+
+def unload(group: Group, now_ms: int) -> Effects:
+    """The partition has another leader now: whoever waits is sent there."""
+    effects: Effects = []
+    for member in group.in_map_order():
+        effects += group.answer_join(member, JoinedGroup(ErrorCode.NOT_COORDINATOR, member.member_id))
+        if member.parked_sync is not None:
+            effects.append(Reply(member.parked_sync, SyncedGroup(ErrorCode.NOT_COORDINATOR)))
+            member.parked_sync = None
+    enter(group, DEAD, now_ms)
+    group.let_go()
+    effects.append(Tell(GroupDied(now_ms, group.group_id, UNLOADED)))
+    return effects
+
+
+def restore(
+    group_id: str,
+    settings: GroupSettings,
+    stored: StoredGroup | None,
+    offsets: dict[str, dict[int, CommittedOffset]],
+    pending_offsets: Mapping[int, dict[tuple[str, int], CommittedOffset]],
+    now_ms: int,
+    wall: WallClock | None = None,
+    held_in_all: HeldBytes | None = None,
+) -> Group:
+    """A group as its records have it: Stable with members, Empty without. `stored` is None for a simple group."""
+    group = Group(group_id, settings, wall, held_in_all)
+    group.is_in_log = True
+    group.stored = StoredOffsets(offsets)
+    group.pending_offsets = dict(pending_offsets)
+    if stored is None:
+        resume(group, EMPTY, group.wall.at(now_ms))
+        return group
+    group.generation_id = stored.generation_id
+    group.protocol_type = stored.protocol_type or None
+    group.protocol_name = stored.protocol_name
+    group.leader_id = stored.leader_id
+    for was in stored.members:
+        protocols = [Protocol(stored.protocol_name or "", was.subscription)]  # the others were never written
+        member = Member(
+            was.member_id,
+            was.instance_id,
+            was.client_id,
+            was.client_host,
+            was.session_timeout_ms,
+            was.rebalance_timeout_ms,
+            protocols,
+            was.assignment,
+        )
+        member.is_restored = True
+        group.add(member)
+    resume(group, STABLE if group.members else EMPTY, stored.state_timestamp_ms)
+    group.note_subscriptions()
+    return group
+
+
+def loaded(group: Group, now_ms: int) -> Effects:
+    """The partition is ours: everybody has a session from now; a group that is too large has a rebalance."""
+    effects: Effects = []
+    for member in group.in_map_order():
+        effects += group.expect_by(member, now_ms + member.session_timeout_ms)
+        member.restored_until_ms = member.deadline_ms
+    assignments = {member.member_id: member.assignment for member in group.in_map_order()}
+    offsets = sum(map(len, group.offsets.values()))
+    fact = GroupLoaded(
+        now_ms, group.group_id, group.state.value, group.generation_id, list(assignments), offsets, assignments
+    )
+    effects.append(Tell(fact))
+    if len(group.members) > group.settings.group_max_size:
+        effects += start_rebalance(group, now_ms, Cause.OVER_SIZE_AT_LOAD)
+    return effects

@@ -1,0 +1,186 @@
+"""The states of a group, and what each state answers to each request.
+
+These tables are the law of `docs/semantics.md`, section 2. Only this file assigns `group.state`. The rules look their
+answers up here, the generated tests walk every cell, and `docs/states.md` is printed from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING
+
+from coterie.errors import ErrorCode, IllegalTransitionError
+
+if TYPE_CHECKING:
+    from coterie.coordinator.classic.group import Group
+
+__all__ = ["NEXT", "TABLES", "Do", "State", "enter", "resume"]
+
+
+class State(StrEnum):
+    """The names every Kafka tool prints. `Dead` is also what a client sees of a group that does not exist."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+EMPTY, PREPARING, COMPLETING, STABLE, DEAD = State
+
+
+class Do(Enum):
+    """What a state does with a request that it does not simply answer."""
+
+    CREATE = "create the group, as Empty, and ask again"
+    START_REBALANCE = "start a rebalance"
+    PARK = "park the join, and see whether the phase is complete"
+    REPEAT = "repeat the current answer"
+    COLLECT = "park the sync; the leader's is persisted, then all are answered"
+    RECHECK = "see whether the join phase is complete"
+    REPLACE = "persist the new id, then answer with the current generation"
+    TAKE = "take it"
+    TAKE_IF_CONSUMER = "take it if the protocol type is consumer, else NON_EMPTY_GROUP"
+    NOTHING = "nothing"
+
+
+Answer = ErrorCode | Do
+
+NEXT: Mapping[State, frozenset[State]] = {
+    DEAD: frozenset({EMPTY}),
+    EMPTY: frozenset({PREPARING, DEAD}),
+    PREPARING: frozenset({EMPTY, COMPLETING, DEAD}),
+    COMPLETING: frozenset({PREPARING, STABLE, DEAD}),
+    STABLE: frozenset({PREPARING, DEAD}),
+}
+
+# A newcomer: no member id, or an id it was just given (rule 3).
+ON_JOIN_NEW: Mapping[State, Answer] = {
+    EMPTY: Do.START_REBALANCE,
+    PREPARING: Do.PARK,
+    COMPLETING: Do.START_REBALANCE,
+    STABLE: Do.START_REBALANCE,
+    DEAD: Do.CREATE,
+}
+ON_JOIN_UNCHANGED: Mapping[State, Answer] = {
+    EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
+    PREPARING: Do.PARK,
+    COMPLETING: Do.REPEAT,  # its answer was lost on the way
+    STABLE: Do.REPEAT,
+    DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
+}
+ON_JOIN_UNCHANGED_LEADER: Mapping[State, Answer] = {
+    **ON_JOIN_UNCHANGED,
+    STABLE: Do.START_REBALANCE,  # the leader's way of saying that topics have changed
+}
+ON_JOIN_CHANGED: Mapping[State, Answer] = {
+    EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
+    PREPARING: Do.PARK,
+    COMPLETING: Do.START_REBALANCE,
+    STABLE: Do.START_REBALANCE,
+    DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
+}
+# A known instance id without a member id (KIP-345). In Empty and Dead no instance is known: it is a newcomer there.
+ON_JOIN_STATIC_RETURN: Mapping[State, Answer] = {
+    EMPTY: Do.START_REBALANCE,
+    PREPARING: Do.PARK,
+    COMPLETING: Do.START_REBALANCE,  # the leader may be assigning to the old id right now (KAFKA-9801)
+    STABLE: Do.REPLACE,  # unless the vote would change: then a rebalance (rule 19)
+    DEAD: Do.CREATE,
+}
+ON_SYNC: Mapping[State, Answer] = {
+    EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
+    PREPARING: ErrorCode.REBALANCE_IN_PROGRESS,
+    COMPLETING: Do.COLLECT,
+    STABLE: Do.REPEAT,
+    DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
+}
+ON_HEARTBEAT: Mapping[State, ErrorCode] = {
+    EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
+    PREPARING: ErrorCode.REBALANCE_IN_PROGRESS,  # how a member hears of a rebalance at all (rule 15)
+    COMPLETING: ErrorCode.NONE,  # old brokers said REBALANCE_IN_PROGRESS
+    STABLE: ErrorCode.NONE,
+    DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
+}
+# What follows when somebody is gone, by leave, expiry or removal.
+ON_REMOVAL: Mapping[State, Answer] = {
+    EMPTY: Do.NOTHING,
+    PREPARING: Do.RECHECK,
+    COMPLETING: Do.START_REBALANCE,
+    STABLE: Do.START_REBALANCE,
+    DEAD: Do.NOTHING,
+}
+# With the right ids and generation. Empty has no members, so nobody's ids are right.
+ON_COMMIT: Mapping[State, Answer] = {
+    EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
+    PREPARING: Do.TAKE,
+    COMPLETING: ErrorCode.REBALANCE_IN_PROGRESS,
+    STABLE: Do.TAKE,
+    DEAD: ErrorCode.ILLEGAL_GENERATION,
+}
+# Generation < 0 and no ids at all: a consumer without membership, or an admin.
+ON_SIMPLE_COMMIT: Mapping[State, Answer] = {
+    EMPTY: Do.TAKE,
+    PREPARING: ErrorCode.UNKNOWN_MEMBER_ID,
+    COMPLETING: ErrorCode.UNKNOWN_MEMBER_ID,
+    STABLE: ErrorCode.UNKNOWN_MEMBER_ID,
+    DEAD: Do.CREATE,
+}
+ON_TXN_COMMIT: Mapping[State, Answer] = {**ON_COMMIT, COMPLETING: Do.TAKE}
+ON_SIMPLE_TXN_COMMIT: Mapping[State, Answer] = {
+    **ON_SIMPLE_COMMIT,
+    PREPARING: Do.TAKE,  # old clients had no ids to give
+    COMPLETING: Do.TAKE,
+    STABLE: Do.TAKE,
+}
+ON_DELETE_GROUP: Mapping[State, Answer] = {
+    EMPTY: Do.TAKE,
+    PREPARING: ErrorCode.NON_EMPTY_GROUP,
+    COMPLETING: ErrorCode.NON_EMPTY_GROUP,
+    STABLE: ErrorCode.NON_EMPTY_GROUP,
+    DEAD: ErrorCode.GROUP_ID_NOT_FOUND,
+}
+ON_OFFSET_DELETE: Mapping[State, Answer] = {
+    EMPTY: Do.TAKE,
+    PREPARING: Do.TAKE_IF_CONSUMER,
+    COMPLETING: Do.TAKE_IF_CONSUMER,
+    STABLE: Do.TAKE_IF_CONSUMER,
+    DEAD: ErrorCode.GROUP_ID_NOT_FOUND,
+}
+
+TABLES: Mapping[str, Mapping[State, Answer]] = {
+    "JoinGroup, new member": ON_JOIN_NEW,
+    "JoinGroup, known id, same protocols": ON_JOIN_UNCHANGED,
+    "JoinGroup, the leader, same protocols": ON_JOIN_UNCHANGED_LEADER,
+    "JoinGroup, known id, changed protocols": ON_JOIN_CHANGED,
+    "JoinGroup, known instance, no id": ON_JOIN_STATIC_RETURN,
+    "SyncGroup": ON_SYNC,
+    "Heartbeat": ON_HEARTBEAT,
+    "a member is gone": ON_REMOVAL,
+    "OffsetCommit, right ids": ON_COMMIT,
+    "OffsetCommit, no ids": ON_SIMPLE_COMMIT,
+    "TxnOffsetCommit, right ids": ON_TXN_COMMIT,
+    "TxnOffsetCommit, no ids": ON_SIMPLE_TXN_COMMIT,
+    "DeleteGroups": ON_DELETE_GROUP,
+    "OffsetDelete": ON_OFFSET_DELETE,
+}
+
+
+def enter(group: Group, state: State, now_ms: int) -> None:
+    """Move `group` along an arrow of NEXT."""
+    if state not in NEXT[group.state]:
+        raise IllegalTransitionError(
+            f"group {group.group_id!r} cannot go from {group.state} to {state}: "
+            f"from {group.state} only {', '.join(sorted(NEXT[group.state]))} can be reached"
+        )
+    group.in_initial_delay = group.state is EMPTY and state is PREPARING
+    group.state = state
+    group.state_timestamp_ms = group.wall.at(now_ms)
+
+
+def resume(group: Group, state: State, since_ms: int) -> None:
+    """Put a group that was read from the log where it stood when it was written: no step of its life."""
+    group.state = state
+    group.state_timestamp_ms = since_ms

@@ -1,0 +1,115 @@
+"""SyncGroup: members fetch their assignment, the leader brings it (rules 11-13).
+
+The leader's sync goes to disk before anybody is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from coterie.coordinator.classic.effects import AssignmentWritten, Effects, Reply, SyncPhaseDue, Tell
+from coterie.coordinator.classic.group import Group
+from coterie.coordinator.classic.group_settings import GroupSettings
+from coterie.coordinator.classic.join_phase import start_rebalance
+from coterie.coordinator.classic.states import COMPLETING, ON_SYNC, STABLE, Do, enter
+from coterie.coordinator.classic.sync_answers import answer_parked_syncs
+from coterie.coordinator.classic.write_errors import error_for_client
+from coterie.errors import ErrorCode
+from coterie.facts import AssignmentFailed, AssignmentStored, Cause, MemberMissedSync
+from coterie.protocol.messages import SyncedGroup, SyncGroup
+
+__all__ = ["assignment_written", "sync_group", "sync_phase_due", "sync_precheck"]
+
+
+def sync_group(group: Group, request: SyncGroup, now_ms: int) -> Effects:
+    refusal = _refusal_of(group, request)
+    if refusal:
+        return [Reply(request.token, SyncedGroup(refusal))]
+    what = ON_SYNC[group.state]
+    if isinstance(what, ErrorCode):
+        return [Reply(request.token, SyncedGroup(what))]
+    member = group.members[request.member_id]
+    member.awaits_sync = False
+    if what is Do.REPEAT:  # also to the leader, whose new list is ignored; the session goes on as it was (rule 14)
+        answer = SyncedGroup(ErrorCode.NONE, member.assignment, group.protocol_type, group.protocol_name)
+        return [Reply(request.token, answer)]
+    member.parked_sync = request.token  # an earlier one loses its place and is never answered (rule 10)
+    if request.member_id != group.leader_id or group.writing_generation == group.generation_id:
+        return []
+    return _write(group, request, now_ms)
+
+
+def sync_precheck(request: SyncGroup, _settings: GroupSettings) -> ErrorCode:
+    """What is wrong with a sync whoever coordinates the group."""
+    if request.needs_protocol and (request.protocol_type is None or request.protocol_name is None):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
+
+
+def _refusal_of(group: Group, request: SyncGroup) -> ErrorCode:
+    refusal = sync_precheck(request, group.settings)
+    if refusal:
+        return refusal
+    refusal = group.refusal_of(request.member_id, request.instance_id)
+    if refusal:
+        return refusal
+    if request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if _differs(request.protocol_type, group.protocol_type) or _differs(request.protocol_name, group.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.NONE
+
+
+def _differs(given: str | None, ours: str | None) -> bool:
+    return given is not None and ours is not None and given != ours
+
+
+def _write(group: Group, request: SyncGroup, now_ms: int) -> Effects:
+    """Only members count; for a repeated one the last entry; who was left out gets nothing to read (rule 11)."""
+    given = dict(request.assignments)
+    assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+    group.writing_generation = group.generation_id
+    written = AssignmentWritten(group_id=group.group_id, generation_id=group.generation_id, assignments=assignments)
+    persist = group.write(assignments, written)
+    if not _fits(group, assignments):  # as a record that is too large for the log
+        written.error = ErrorCode.MESSAGE_TOO_LARGE
+        return assignment_written(group, written, now_ms)
+    return [persist]
+
+
+def _fits(group: Group, assignments: Mapping[str, bytes]) -> bool:
+    more = sum(map(len, assignments.values())) - sum([len(member.assignment) for member in group.members.values()])
+    settings = group.settings
+    return more <= 0 or (
+        group.held_bytes + more <= settings.max_group_bytes
+        and group.held_in_all.total + more <= settings.max_bytes_of_groups
+    )
+
+
+def assignment_written(group: Group, event: AssignmentWritten, now_ms: int) -> Effects:
+    group.written(event)
+    if group.state is not COMPLETING or group.generation_id != event.generation_id:
+        return []  # a rebalance began meanwhile: whoever waited has been told (rule 13)
+    if event.error:
+        for member in group.members.values():
+            group.assign(member, b"")
+        answers = answer_parked_syncs(group, error_for_client(event.error), now_ms)
+        failed = Tell(AssignmentFailed(now_ms, group.group_id, group.generation_id, event.error))
+        return [*answers, failed, *start_rebalance(group, now_ms, Cause.WRITE_FAILED)]
+    for member in group.members.values():
+        group.assign(member, event.assignments[member.member_id])
+    enter(group, STABLE, now_ms)
+    answers = answer_parked_syncs(group, ErrorCode.NONE, now_ms)
+    return [*answers, Tell(AssignmentStored(now_ms, group.group_id, group.generation_id, event.assignments))]
+
+
+def sync_phase_due(group: Group, event: SyncPhaseDue, now_ms: int) -> Effects:
+    """Rule 12: who has not asked for its assignment by now is removed, heartbeating or not, static or not."""
+    if group.state not in (COMPLETING, STABLE) or group.generation_id != event.generation_id:
+        return []
+    silent = [member for member in group.in_map_order() if member.awaits_sync]
+    if not silent:
+        return []
+    effects = group.remove(silent)
+    effects += [Tell(MemberMissedSync(now_ms, group.group_id, member.member_id)) for member in silent]
+    return effects + start_rebalance(group, now_ms, Cause.SYNC_TIMEOUT, silent[0].member_id)

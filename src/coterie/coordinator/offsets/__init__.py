@@ -1,0 +1,1 @@
+"""Committed offsets: the rules of OffsetCommit, OffsetFetch, OffsetDelete and of their expiry."""

@@ -1,0 +1,27 @@
+"""All groups of one partition of `__consumer_offsets`, still without I/O.
+
+Turns the effects of groups into appends, timers and replies, and records back into groups. Read `shard.py` first;
+`coordinator.py` holds the shards of a node, `replay.py` reads a log back, `timers.py` rings.
+"""
+
+from __future__ import annotations
+
+from coterie.coordinator.runtime.coordinator import Coordinator, find_coordinator, partition_of
+from coterie.coordinator.runtime.coordinator_settings import CoordinatorSettings
+from coterie.coordinator.runtime.replay import Replay
+from coterie.coordinator.runtime.shard import Shard
+from coterie.coordinator.runtime.shard_effects import Append, Appended, Batch
+from coterie.coordinator.runtime.timers import Timers
+
+__all__ = [
+    "Append",
+    "Appended",
+    "Batch",
+    "Coordinator",
+    "CoordinatorSettings",
+    "Replay",
+    "Shard",
+    "Timers",
+    "find_coordinator",
+    "partition_of",
+]

@@ -1,0 +1,188 @@
+"""The coordinator of one node: its shards, and what it answers for partitions it does not have (C1-C3, C5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any
+
+from coterie.coordinator.classic import PRECHECKS, HeldBytes
+from coterie.coordinator.classic.effects import Reply, Tell
+from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.runtime.coordinator_settings import CoordinatorSettings
+from coterie.coordinator.runtime.replay import Replay
+from coterie.coordinator.runtime.shard import Shard
+from coterie.coordinator.runtime.shard_effects import Appended, ExpiryCheckDue, Outward, WriteLate
+from coterie.coordinator.runtime.timers import Timers
+from coterie.errors import ErrorCode
+from coterie.facts import RecordsSkipped
+from coterie.protocol.java_hash import java_hash
+from coterie.protocol.messages import (
+    DeleteGroup,
+    DescribedGroup,
+    DescribeGroup,
+    GroupsListed,
+    Heartbeat,
+    JoinedGroup,
+    JoinGroup,
+    LeaveGroup,
+    LeftGroup,
+    ListedGroup,
+    ListGroups,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetsCommitted,
+    OffsetsDeleted,
+    OffsetsFetched,
+    SyncedGroup,
+    SyncGroup,
+    TopicsDeleted,
+)
+
+__all__ = ["Coordinator", "find_coordinator", "partition_of"]
+
+_GROUP_KEY = 0
+_CACHED_IDS, _CACHED_LENGTH = 100_000, 256
+_OF_NO_GROUP = frozenset({Appended, WriteLate, ExpiryCheckDue, ListGroups, TopicsDeleted})
+
+
+def partition_of(group_id: str, num_partitions: int) -> int:
+    """C1: the partition of `__consumer_offsets` a group belongs to. The absolute value of -2^31 is 0 here."""
+    value = java_hash(group_id)
+    return (0 if value == -(1 << 31) else abs(value)) % num_partitions
+
+
+def find_coordinator(
+    key_type: int, key: str, num_partitions: int, leader_of: Callable[[int], int | None]
+) -> tuple[ErrorCode, int]:
+    """C2: the node that coordinates a group. `leader_of` answers None while the offsets topic is not there yet."""
+    if key_type != _GROUP_KEY:
+        return ErrorCode.INVALID_REQUEST, -1
+    leader = leader_of(partition_of(key, num_partitions))
+    return (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1) if leader is None else (ErrorCode.NONE, leader)
+
+
+def _heartbeat_refusal(_request: Heartbeat, error: ErrorCode) -> ErrorCode:
+    """While the group is being read a heartbeat is simply believed (C3)."""
+    return ErrorCode.NONE if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
+
+
+# How each request is told an error that concerns the coordinator, not the group.
+REFUSALS: Mapping[type, Callable[[Any, ErrorCode], Any]] = {
+    JoinGroup: lambda request, error: JoinedGroup(error, request.member_id),
+    SyncGroup: lambda _request, error: SyncedGroup(error),
+    Heartbeat: _heartbeat_refusal,
+    LeaveGroup: lambda _request, error: LeftGroup(error),
+    OffsetCommit: lambda request, error: OffsetsCommitted(
+        request.partitions, [partition.error or error for partition in request.partitions]
+    ),
+    OffsetFetch: lambda request, error: OffsetsFetched(request.group_id, error),
+    OffsetDelete: lambda _request, error: OffsetsDeleted(error),
+    DeleteGroup: lambda _request, error: error,
+    DescribeGroup: lambda request, error: DescribedGroup(request.group_id, "", error=error),
+}
+
+
+class Coordinator:
+    def __init__(
+        self,
+        settings: CoordinatorSettings | None = None,
+        timers: Timers[Any] | None = None,
+        wall: WallClock | None = None,
+        held_in_all: HeldBytes | None = None,
+    ) -> None:
+        """`timers` and `held_in_all` may be those of several coordinators: each has groups of its own."""
+        self.held_in_all = HeldBytes() if held_in_all is None else held_in_all
+        self.settings = settings or CoordinatorSettings()
+        self.timers: Timers[Any] = Timers() if timers is None else timers
+        self.wall = WallClock() if wall is None else wall
+        self.shards: dict[int, Shard] = {}
+        self._num_partitions = self.settings.offsets_topic_num_partitions
+        self._loading: dict[int, Replay] = {}
+        self._partitions: dict[str, int] = {}
+        self._tickets = count(1)
+
+    def handle(self, event: Any, now_ms: int) -> list[Outward]:
+        """A request of one group, or the end of an append. Requests of one group are handled one at a time (C5)."""
+        if type(event) in _OF_NO_GROUP:  # one look-up for all of them: this runs for every heartbeat
+            return self._handle_other(event, now_ms)
+        partition = self._partitions.get(event.group_id)
+        if partition is None:
+            partition = self.partition_of(event.group_id)
+        shard = self.shards.get(partition)
+        if shard is None:
+            return self._refuse(event, partition)
+        return shard.handle(event, now_ms)
+
+    def _handle_other(self, event: Any, now_ms: int) -> list[Outward]:
+        if isinstance(event, ListGroups):
+            return self._list(event, now_ms)
+        if isinstance(event, TopicsDeleted):
+            return [effect for shard in self.shards.values() for effect in shard.handle(event, now_ms)]
+        shard = self.shards.get(event.partition)
+        return shard.handle(event, now_ms) if shard else []
+
+    def partition_of(self, group_id: str) -> int:
+        partition = self._partitions.get(group_id)
+        if partition is None:
+            if len(self._partitions) >= _CACHED_IDS:
+                self._partitions.clear()
+            partition = partition_of(group_id, self._num_partitions)
+            if len(group_id) <= _CACHED_LENGTH:
+                self._partitions[group_id] = partition
+        return partition
+
+    def count_partitions(self, num_partitions: int) -> None:
+        """How many the topic of the groups really has: groups are where they were written, whatever is set today."""
+        self._num_partitions = num_partitions
+        self._partitions.clear()
+
+    # --- gaining and losing partitions (C4) ---------------------------------------------------------------------------
+
+    def gain(self, partition: int) -> Replay:
+        """The partition is ours from now on, but answers only when its log has been read into the returned replay."""
+        return self._loading.setdefault(partition, Replay())
+
+    def is_loading(self, partition: int, replay: Replay | None = None) -> bool:
+        """And if one is given, into this very replay."""
+        found = self._loading.get(partition)
+        return found is not None and (replay is None or found is replay)
+
+    def loaded(self, partition: int, now_ms: int) -> list[Outward]:
+        replay = self._loading.pop(partition)
+        shard = self.shards[partition] = Shard(
+            partition, self.settings, self.timers, self._tickets, self.wall, self.held_in_all
+        )
+        out = shard.load(replay.groups(self.settings.group, now_ms, self.wall, self.held_in_all), now_ms)
+        if replay.skipped:
+            out.append(Tell(RecordsSkipped(now_ms, "", replay.skipped)))
+        return out
+
+    def lose(self, partition: int, now_ms: int) -> list[Outward]:
+        self._loading.pop(partition, None)
+        shard = self.shards.pop(partition, None)
+        return shard.unload(now_ms) if shard else []
+
+    # --- answers without a shard --------------------------------------------------------------------------------------
+
+    def _refuse(self, request: Any, partition: int) -> list[Outward]:
+        kind = type(request)
+        refusal = REFUSALS.get(kind)
+        if refusal is None:
+            return []  # a timer or a write of a group that went elsewhere
+        loading = partition in self._loading
+        elsewhere = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NOT_COORDINATOR
+        precheck = PRECHECKS.get(kind)
+        error = precheck(request, self.settings.group) if precheck else ErrorCode.NONE
+        return [Reply(request.token, refusal(request, error or elsewhere))]
+
+    def _list(self, request: ListGroups, now_ms: int) -> list[Outward]:
+        if self._loading:  # half a list would be a lie
+            return [Reply(request.token, GroupsListed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))]
+        groups: list[ListedGroup] = []
+        for shard in self.shards.values():
+            for effect in shard.handle(request, now_ms):
+                assert isinstance(effect, Reply)
+                groups += effect.answer.groups
+        return [Reply(request.token, GroupsListed(ErrorCode.NONE, groups))]

@@ -1,0 +1,369 @@
+"""A shard: all groups of one partition of `__consumer_offsets`.
+
+Finds the group, lets its rules decide, and follows the effects: timers are armed, records are joined into appends,
+replies and facts go up. One append is under way at a time; what comes meanwhile is joined into the next (group commit).
+State changes in the order of the log: a write that ended goes back to the very group that asked for it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+from traceback import format_exc
+from typing import Any
+
+from coterie.coordinator.classic import RULES, Group, HeldBytes, State, handle, listed, loaded, unload
+from coterie.coordinator.classic.effects import (
+    Arm,
+    DeletionWritten,
+    Disarm,
+    Effects,
+    ExpiryDue,
+    OffsetsWritten,
+    Persist,
+    Reply,
+    Tell,
+    TransactionEnded,
+    Written,
+)
+from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.classic.write_errors import error_for_client
+from coterie.coordinator.runtime.coordinator_settings import CoordinatorSettings
+from coterie.coordinator.runtime.shard_effects import (
+    Append,
+    Appended,
+    Batch,
+    ExpiryCheckDue,
+    MarkerWritten,
+    Outward,
+    WriteLate,
+)
+from coterie.coordinator.runtime.timers import Timers
+from coterie.errors import ErrorCode
+from coterie.facts import Mistake
+from coterie.protocol.commit_rows import OffsetRows
+from coterie.protocol.messages import (
+    GroupsListed,
+    Heartbeat,
+    ListGroups,
+    OffsetsCommitted,
+    Token,
+    TopicsDeleted,
+    TransactionMarker,
+)
+from coterie.protocol.offsets_topic import write_record
+from coterie.protocol.records import joined
+
+__all__ = ["Shard"]
+
+
+class _Unwritten:
+    """Something to be written, with the group it goes back to (none for a marker)."""
+
+    __slots__ = ("asked_ms", "group", "marker", "producer", "records", "size", "then")
+
+    def __init__(self, group: Group | None, then: Written, asked_ms: int) -> None:
+        self.group = group
+        self.then = then
+        self.asked_ms = asked_ms
+        self.records: Sequence[tuple[bytes, bytes | None]] = []
+        self.size = 0
+        self.producer: tuple[int, int] | None = None
+        self.marker: bool | None = None
+
+
+class Shard:
+    def __init__(
+        self,
+        partition: int,
+        settings: CoordinatorSettings,
+        timers: Timers[Any],
+        tickets: Iterator[int] | None = None,
+        wall: WallClock | None = None,
+        held_in_all: HeldBytes | None = None,
+    ) -> None:
+        """`held_in_all` is what all groups of a process make it hold."""
+        self.held_in_all = HeldBytes() if held_in_all is None else held_in_all
+        self.partition = partition
+        self.settings = settings
+        self.timers = timers
+        self.wall = WallClock() if wall is None else wall
+        self.groups: dict[str, Group] = {}
+        self.open_transactions: dict[int, dict[str, None]] = {}  # producer -> its groups, until the marker
+        self._queue: deque[_Unwritten] = deque()
+        self._under_way: list[_Unwritten] = []
+        self._is_asked = False  # an append was asked for and has not ended
+        self._held: dict[str, list[Any]] = {}  # by group whose deletion is on its way to the log: what has come since
+        self._is_unloaded = False
+        self._tickets = tickets or count(1)  # never used twice, not even by the next shard of this partition
+        self._ticket = 0
+        self._watches = False  # the timer for commits that wait too long is armed
+
+    # --- for those who look ------------------------------------------------------------------------------------------
+
+    @property
+    def is_writing(self) -> bool:
+        """Something is on its way to the log, or waits for its turn."""
+        return bool(self._under_way or self._queue)
+
+    def waiting_tokens(self) -> Iterator[Token]:
+        """Whoever will be answered: by a member that is parked, a write that ends, or the end of a group."""
+        for group in self.groups.values():
+            for member in group.members.values():
+                if member.parked_join is not None:
+                    yield member.parked_join
+                if member.parked_sync is not None:
+                    yield member.parked_sync
+        held = [event for events in self._held.values() for event in events]
+        for waiting in [*(item.then for item in (*self._under_way, *self._queue)), *held]:
+            token = getattr(waiting, "token", None)
+            if token is not None:
+                yield token
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def handle(self, event: Any, now_ms: int) -> list[Outward]:
+        """Anything a group has a rule for, and what concerns the shard as a whole."""
+        kind = type(event)
+        rule = RULES.get(kind)
+        if rule is not None and kind is not TopicsDeleted:
+            if self._held and kind is not Heartbeat and event.group_id in self._held:
+                # Whether there is still a group is not known yet; an Empty one and none say the same to a heartbeat.
+                self._held[event.group_id].append(event)
+                return []
+            group = self.groups.get(event.group_id)
+            if group is None:
+                # Dead, unless the event gives it life
+                group = Group(event.group_id, self.settings.group, self.wall, self.held_in_all)
+            effects = rule(group, event, now_ms)
+            if len(effects) == 1 and type(effects[0]) is Reply:
+                return effects  # type: ignore[return-value]
+            out: list[Outward] = []
+            self._follow(group, effects, out, now_ms)
+            self._start_append(out)
+            return out
+        out = []
+        if isinstance(event, Appended):
+            self._appended(event, out, now_ms)
+        elif isinstance(event, WriteLate):
+            self._write_late(out, now_ms)
+        elif isinstance(event, ExpiryCheckDue):
+            self._check_expiry(out, now_ms)
+        elif isinstance(event, TopicsDeleted):
+            self._ask_all(event, out, now_ms)
+        elif isinstance(event, TransactionMarker):
+            self._mark(event, now_ms)
+        elif isinstance(event, ListGroups):
+            rows = [listed(group, event.states, event.types) for group in self.groups.values()]
+            out.append(Reply(event.token, GroupsListed(ErrorCode.NONE, [row for row in rows if row is not None])))
+        else:
+            raise TypeError(f"a shard has no rule for {type(event).__name__}")
+        self._start_append(out)
+        return out
+
+    def load(self, groups: Iterable[Group], now_ms: int) -> list[Outward]:
+        """Take over what was read from the log: everybody's session starts now (C4)."""
+        out: list[Outward] = []
+        for group in groups:
+            self.groups[group.group_id] = group
+            for producer_id in group.pending_offsets:
+                self.open_transactions.setdefault(producer_id, {})[group.group_id] = None
+            self._follow(group, loaded(group, now_ms), out, now_ms)
+        self._arm_expiry(now_ms)
+        self._start_append(out)
+        return out
+
+    def unload(self, now_ms: int) -> list[Outward]:
+        """The partition is no longer ours: everybody who waits is told so, and all is forgotten (C4)."""
+        out: list[Outward] = []
+        self._is_unloaded = True
+        while self.groups or self._under_way or self._queue:  # what was held back comes to light when its write ends
+            for group in list(self.groups.values()):
+                self._disarm_all(group)
+                self._follow(group, unload(group, now_ms), out, now_ms)
+            unwritten = [*self._under_way, *self._queue]
+            self._under_way, self._queue = [], deque()
+            for item in unwritten:  # may still reach the log; nobody here will know
+                item.then.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                self._ended(item, out, now_ms)
+        self.open_transactions.clear()
+        for key in (self._late_key(), self._expiry_key()):
+            self.timers.disarm(key)
+        return out
+
+    # --- effects ------------------------------------------------------------------------------------------------------
+
+    def _follow(self, group: Group, effects: Effects, out: list[Outward], now_ms: int) -> None:
+        unwritable: list[_Unwritten] = []
+        for effect in effects:
+            kind = type(effect)
+            if kind is Reply or kind is Tell:
+                out.append(effect)  # type: ignore[arg-type]
+            elif isinstance(effect, Arm):
+                self.timers.arm(effect.key, effect.at_ms, effect.then)
+            elif isinstance(effect, Disarm):
+                self.timers.disarm(effect.key)
+            else:
+                item = self._encode(group, effect, now_ms)  # type: ignore[arg-type]
+                if item.then.error:
+                    unwritable.append(item)
+                else:
+                    self._queue.append(item)
+                    self._watch(item)
+                    if isinstance(item.then, DeletionWritten):
+                        self._held[group.group_id] = []
+        self._keep(group)
+        for item in unwritable:
+            self._ended(item, out, now_ms)
+
+    def _keep(self, group: Group) -> None:
+        """A group is kept while it is not Dead."""
+        if group.state is not State.DEAD:
+            self.groups[group.group_id] = group
+        else:
+            self.groups.pop(group.group_id, None)
+
+    def _encode(self, group: Group, effect: Persist, now_ms: int) -> _Unwritten:
+        item = _Unwritten(group, effect.then, now_ms)
+        try:
+            if type(effect.records) is OffsetRows:
+                item.records, item.size = effect.records.written()
+            else:
+                item.records = [write_record(record) for record in effect.records]
+                item.size = sum([len(key) + (len(value) if value else 0) for key, value in item.records])
+        except ValueError:  # a name longer than 32 767 bytes, a number too large for its field, half a surrogate pair
+            item.then.error = ErrorCode.UNKNOWN_SERVER_ERROR
+        if item.size > self.settings.max_record_bytes:
+            item.then.error = ErrorCode.MESSAGE_TOO_LARGE
+        if effect.producer_id is not None:
+            item.producer = (effect.producer_id, effect.producer_epoch)
+        return item
+
+    # --- the log ------------------------------------------------------------------------------------------------------
+
+    def _start_append(self, out: list[Outward]) -> None:
+        if self._queue and not self._is_asked and not self._is_unloaded:
+            self._is_asked = True
+            out.append(Append(self.partition, self._next_batch))
+
+    def _next_batch(self) -> Batch | None:
+        if not self._queue:
+            return None  # unloaded meanwhile
+        first = self._queue.popleft()
+        batch, size = [first], first.size
+        while self._queue and first.marker is None:
+            item = self._queue[0]
+            size += item.size
+            if item.marker is not None or item.producer != first.producer or size > self.settings.max_append_bytes:
+                break
+            batch.append(self._queue.popleft())
+        self._under_way = batch
+        self._ticket = next(self._tickets)
+        producer_id, producer_epoch = first.producer or (None, -1)
+        records = first.records if len(batch) == 1 else joined([item.records for item in batch])
+        return Batch(records, Appended(self.partition, self._ticket), producer_id, producer_epoch, first.marker)
+
+    def _appended(self, event: Appended, out: list[Outward], now_ms: int) -> None:
+        if event.ticket != self._ticket:
+            return  # of an earlier life of this shard
+        position = event.base_offset
+        for item in self._under_way:
+            item.then.error = event.error
+            item.then.position = position
+            position += len(item.records)
+            try:
+                self._ended(item, out, now_ms)
+            except Exception:  # noqa: BLE001  a mistake of ours must not cost the others their answers
+                doing = f"the end of a write, {type(item.then).__name__}"
+                out.append(Tell(Mistake(now_ms, item.then.group_id, doing, format_exc())))
+        self._under_way, self._is_asked = [], False
+
+    def _ended(self, item: _Unwritten, out: list[Outward], now_ms: int) -> None:
+        then = item.then
+        if item.group is None:
+            assert isinstance(then, MarkerWritten)
+            self._marked(then, out, now_ms)
+            return
+        if isinstance(then, OffsetsWritten) and then.producer_id is not None and not then.error:
+            self.open_transactions.setdefault(then.producer_id, {})[then.group_id] = None
+        self._follow(item.group, handle(item.group, then, now_ms), out, now_ms)
+        if isinstance(then, DeletionWritten):
+            for event in self._held.pop(then.group_id, ()):
+                out += self.handle(event, now_ms)
+
+    def _watch(self, item: _Unwritten) -> None:
+        """One timer for all: it rings for the oldest commit, and finds the next oldest then.
+
+        It is left armed when a write has ended, since the next commit would arm it again: to look in vain every few
+        seconds costs less than to arm and disarm it thousands of times a second.
+        """
+        if not self._watches and isinstance(item.then, OffsetsWritten):
+            self._watches = True
+            late_ms = item.asked_ms + self.settings.offsets_commit_timeout_ms
+            self.timers.arm(self._late_key(), late_ms, WriteLate(self.partition))
+
+    def _write_late(self, out: list[Outward], now_ms: int) -> None:
+        """Commits that waited too long are answered; when the write ends they count all the same (rule 22)."""
+        timeout_ms = self.settings.offsets_commit_timeout_ms
+        oldest_ms: int | None = None
+        for item in [*self._under_way, *self._queue]:
+            then = item.then
+            if not isinstance(then, OffsetsWritten) or then.token is None:
+                continue
+            if item.asked_ms + timeout_ms > now_ms:
+                oldest_ms = item.asked_ms if oldest_ms is None else oldest_ms
+                continue
+            late = error_for_client(ErrorCode.REQUEST_TIMED_OUT)
+            out.append(Reply(then.token, OffsetsCommitted(then.partitions, [error or late for error in then.errors])))
+            then.token = None
+        self._watches = oldest_ms is not None
+        if oldest_ms is not None:
+            self.timers.arm(self._late_key(), oldest_ms + timeout_ms, WriteLate(self.partition))
+
+    # --- transactions -------------------------------------------------------------------------------------------------
+
+    def _mark(self, event: TransactionMarker, now_ms: int) -> None:
+        then = MarkerWritten(token=event.token, producer_id=event.producer_id, committed=event.committed)
+        item = _Unwritten(None, then, now_ms)
+        item.producer = (event.producer_id, event.producer_epoch)
+        item.marker = event.committed
+        item.records = [(b"", None)]  # a control batch holds one record
+        self._queue.append(item)
+
+    def _marked(self, then: MarkerWritten, out: list[Outward], now_ms: int) -> None:
+        if not then.error:
+            for group_id in self.open_transactions.pop(then.producer_id, {}):
+                group = self.groups.get(group_id)
+                if group is not None:
+                    ended = TransactionEnded(group_id, then.producer_id, then.committed)
+                    self._follow(group, handle(group, ended, now_ms), out, now_ms)
+        out.append(Reply(then.token, error_for_client(then.error)))
+
+    # --- all groups ---------------------------------------------------------------------------------------------------
+
+    def _ask_all(self, event: TopicsDeleted, out: list[Outward], now_ms: int) -> None:
+        for group in list(self.groups.values()):
+            self._follow(group, handle(group, event, now_ms), out, now_ms)
+
+    def _check_expiry(self, out: list[Outward], now_ms: int) -> None:
+        for group in list(self.groups.values()):
+            if group.group_id not in self._held:
+                self._follow(group, handle(group, ExpiryDue(group.group_id), now_ms), out, now_ms)
+        self._arm_expiry(now_ms)
+
+    def _arm_expiry(self, now_ms: int) -> None:
+        at_ms = now_ms + self.settings.offsets_retention_check_interval_ms
+        self.timers.arm(self._expiry_key(), at_ms, ExpiryCheckDue(self.partition))
+
+    def _disarm_all(self, group: Group) -> None:
+        for member_id in [*group.members, *group.pending]:
+            self.timers.disarm(group.session_key(member_id))
+        self.timers.disarm(group.join_key())
+        self.timers.disarm(group.sync_key())
+
+    def _late_key(self) -> tuple[int, str]:
+        return (self.partition, "late")
+
+    def _expiry_key(self) -> tuple[int, str]:
+        return (self.partition, "expiry")

@@ -1,0 +1,43 @@
+"""Bytes to values and back, for every Kafka format the house reads or writes; pure.
+
+Knows nothing of groups, brokers or versions of APIs. Read `buffer.py` first, then the format you need:
+`offsets_topic.py` (the records of `__consumer_offsets`), `subscription.py` (what members tell each other), `frames.py`
+(requests and answers on a stream; `encoding.py` is the fast sibling of `buffer.py` for them), `batch.py` (what a broker
+needs to know of a record batch), `records.py` (what is in it; `_fast_records.pyx` is its compiled part,
+`_pure_records.py` the same in Python), `compression.py`, `fetched.py` (what a consumer sees of a fetch), `arrow.py` and
+`arrow_writer.py` (the same as columns, and back).
+"""
+
+from __future__ import annotations
+
+from coterie.protocol.buffer import Buffer, Reader, Writer
+from coterie.protocol.offsets_topic import Skipped, read_key, read_record, write_key, write_record
+from coterie.protocol.subscription import (
+    Assignment,
+    Subscription,
+    read_assignment,
+    read_subscription,
+    read_subscriptions,
+    subscribed_topics,
+    write_assignment,
+    write_subscription,
+)
+
+__all__ = [
+    "Assignment",
+    "Buffer",
+    "Reader",
+    "Skipped",
+    "Subscription",
+    "Writer",
+    "read_assignment",
+    "read_key",
+    "read_record",
+    "read_subscription",
+    "read_subscriptions",
+    "subscribed_topics",
+    "write_assignment",
+    "write_key",
+    "write_record",
+    "write_subscription",
+]

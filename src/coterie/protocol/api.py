@@ -1,0 +1,135 @@
+"""The APIs this house speaks, and in which versions: the table that ApiVersions answers and docs/apis.md prints.
+
+The versions are those of Apache Kafka 4.3.1. What an API does not do is data too: `missing`. Read the file named after
+an API for its fields; this one is imported by all of them and costs next to nothing.
+
+A new version needs its row here; its fields in the API's file (`wire(since=...)`), and in the readers by hand where
+there are some; what it means in the file of `broker/` that `handlers.py` names; a place in the cases that are asked of
+Kafka (`tests/conformance/script.py`); and `make docs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import MappingProxyType, ModuleType
+
+__all__ = ["APIS", "FIRST_FLEXIBLE", "Api", "api", "by_key"]
+
+NEVER = 1 << 15
+"""No version does it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API. `versions` is what ApiVersions says; of these, `refused` are advertised and then not served."""
+
+    key: int
+    name: str
+    versions: range
+    flexible: int
+    """The first version with compact lengths and tagged fields (KIP-482)."""
+    by_id: int = NEVER
+    """The first version that knows topics by id (KIP-516); for most, the first that does not know their names."""
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """What is not there, and why."""
+    refused: range = range(0)
+    advertised: bool = True
+
+    @property
+    def module_name(self) -> str:
+        """`JoinGroup` is at home in `join_group`."""
+        return "".join("_" + c.lower() if c.isupper() else c for c in self.name).lstrip("_")
+
+    @property
+    def module(self) -> ModuleType:
+        return import_module(f"coterie.protocol.apis.{self.module_name}")
+
+    @property
+    def last_by_name(self) -> int:
+        """The newest version a client may speak that knows topics by name only."""
+        return min(self.by_id, self.versions.stop) - 1
+
+    def serves(self, version: int) -> bool:
+        """Other versions close the connection, except of ApiVersions (rule C5)."""
+        return version in self.versions and version not in self.refused
+
+    def has_flexible_response_header(self, version: int) -> bool:
+        """ApiVersions is answered with the oldest header: its client cannot know yet what we speak (KIP-511)."""
+        return version >= self.flexible and self.key != API_VERSIONS_KEY
+
+
+API_VERSIONS_KEY = 18
+
+_NO_TRANSACTIONS = {"transactions": "not there yet"}
+_NO_SESSIONS = {"fetch sessions": "each fetch names all it wants (KIP-227)"}
+_ONE_NODE = {"followers": "the one copy of a log is its leader's"}
+_NO_ACLS = {"authorized operations": "there are no ACLs to report"}
+
+
+def _versions(first: int, last: int) -> range:
+    return range(first, last + 1)
+
+
+APIS = (
+    Api(
+        0,
+        "Produce",
+        _versions(0, 13),
+        flexible=9,
+        by_id=13,
+        missing={
+            **_NO_TRANSACTIONS,
+            "versions 0-2": "advertised as Kafka does, since librdkafka compresses only then; refused as Kafka does",
+        },
+        refused=range(3),
+    ),
+    Api(1, "Fetch", _versions(4, 18), flexible=12, by_id=13, missing={**_ONE_NODE, **_NO_TRANSACTIONS, **_NO_SESSIONS}),
+    Api(2, "ListOffsets", _versions(1, 11), flexible=6),
+    Api(3, "Metadata", _versions(0, 13), flexible=9, by_id=12, missing=_NO_ACLS),
+    Api(8, "OffsetCommit", _versions(2, 10), flexible=8, by_id=10),
+    Api(9, "OffsetFetch", _versions(1, 10), flexible=6, by_id=10),
+    Api(10, "FindCoordinator", _versions(0, 6), flexible=3, missing={**_NO_TRANSACTIONS, "share groups": "key type 2"}),
+    Api(11, "JoinGroup", _versions(0, 9), flexible=6),
+    Api(12, "Heartbeat", _versions(0, 4), flexible=4),
+    Api(13, "LeaveGroup", _versions(0, 5), flexible=4),
+    Api(14, "SyncGroup", _versions(0, 5), flexible=4),
+    Api(15, "DescribeGroups", _versions(0, 6), flexible=5, missing=_NO_ACLS),
+    Api(16, "ListGroups", _versions(0, 5), flexible=3),
+    Api(18, "ApiVersions", _versions(0, 4), flexible=3),
+    Api(19, "CreateTopics", _versions(2, 7), flexible=5),
+    Api(20, "DeleteTopics", _versions(1, 6), flexible=4, by_id=6),
+    Api(21, "DeleteRecords", _versions(0, 2), flexible=2),
+    Api(22, "InitProducerId", _versions(0, 5), flexible=2, missing=_NO_TRANSACTIONS),
+    Api(23, "OffsetForLeaderEpoch", _versions(2, 4), flexible=4),
+    Api(28, "TxnOffsetCommit", _versions(0, 5), flexible=3, missing=_NO_TRANSACTIONS, advertised=False),
+    Api(32, "DescribeConfigs", _versions(1, 4), flexible=4),
+    Api(33, "AlterConfigs", _versions(0, 2), flexible=2),
+    Api(35, "DescribeLogDirs", _versions(1, 5), flexible=2),
+    Api(37, "CreatePartitions", _versions(0, 3), flexible=2),
+    Api(42, "DeleteGroups", _versions(0, 2), flexible=2),
+    Api(44, "IncrementalAlterConfigs", _versions(0, 1), flexible=1),
+    Api(46, "ListPartitionReassignments", _versions(0, 0), flexible=0),
+    Api(47, "OffsetDelete", _versions(0, 0), flexible=NEVER),
+    Api(60, "DescribeCluster", _versions(0, 2), flexible=0, missing=_NO_ACLS),
+    Api(
+        69,
+        "ConsumerGroupDescribe",
+        _versions(0, 1),
+        flexible=0,
+        missing={"KIP-848 groups": "our broker has none; the admin asks Kafka about its own"},
+        advertised=False,
+    ),
+    Api(75, "DescribeTopicPartitions", _versions(0, 0), flexible=0, missing=_NO_ACLS),
+)
+
+by_key = MappingProxyType({row.key: row for row in APIS})
+_BY_NAME = {row.name: row for row in APIS}
+
+FIRST_FLEXIBLE = MappingProxyType({row.key: row.flexible for row in APIS})
+"""For `coterie.protocol.frames.read_request_header`: from which version on a request header has tagged fields."""
+
+
+def api(name: str) -> Api:
+    return _BY_NAME[name]

@@ -1,0 +1,68 @@
+"""DeleteRecords: forget what is before an offset; -1 is the high watermark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coterie.errors import ErrorCode
+from coterie.protocol.api import api
+from coterie.protocol.codec.codec import codec
+from coterie.protocol.codec.fields import Int32, Int64
+
+__all__ = [
+    "API",
+    "DeletedPartition",
+    "DeletedTopic",
+    "Partition",
+    "Request",
+    "Response",
+    "Topic",
+    "read_request",
+    "read_response",
+    "write_request",
+    "write_response",
+]
+
+API = api("DeleteRecords")
+
+
+@dataclass(slots=True, kw_only=True)
+class Partition:
+    partition: Int32
+    offset: Int64
+
+
+@dataclass(slots=True, kw_only=True)
+class Topic:
+    name: str
+    partitions: Sequence[Partition]
+
+
+@dataclass(slots=True, kw_only=True)
+class Request:
+    topics: Sequence[Topic]
+    timeout_ms: Int32 = 60_000
+
+
+@dataclass(slots=True, kw_only=True)
+class DeletedPartition:
+    partition: Int32
+    low_watermark: Int64 = -1
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(slots=True, kw_only=True)
+class DeletedTopic:
+    name: str
+    partitions: Sequence[DeletedPartition]
+
+
+@dataclass(slots=True, kw_only=True)
+class Response:
+    throttle_time_ms: Int32 = 0
+    topics: Sequence[DeletedTopic]
+
+
+read_request, write_request = codec(API, Request)
+read_response, write_response = codec(API, Response)

@@ -1,0 +1,60 @@
+"""IncrementalAlterConfigs: single settings of a resource (KIP-339). Its answer is that of AlterConfigs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from coterie.protocol.api import api
+from coterie.protocol.apis.alter_configs import Response, Result
+from coterie.protocol.codec.codec import codec
+from coterie.protocol.codec.fields import Int8
+
+__all__ = [
+    "API",
+    "AlterConfigOp",
+    "Config",
+    "Request",
+    "Resource",
+    "Response",
+    "Result",
+    "read_request",
+    "read_response",
+    "write_request",
+    "write_response",
+]
+
+API = api("IncrementalAlterConfigs")
+
+
+class AlterConfigOp(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(slots=True, kw_only=True)
+class Config:
+    name: str
+    operation: Int8
+    """See `How`."""
+    value: str | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Resource:
+    resource_type: Int8
+    resource_name: str
+    configs: Sequence[Config]
+
+
+@dataclass(slots=True, kw_only=True)
+class Request:
+    resources: Sequence[Resource]
+    validate_only: bool = False
+
+
+read_request, write_request = codec(API, Request)
+read_response, write_response = codec(API, Response)

@@ -1,0 +1,221 @@
+"""JoinGroup: a member asks to join the next generation. The rules are in `coordinator/classic/join_group.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from struct import Struct
+
+from coterie.errors import ErrorCode
+from coterie.protocol.api import api
+from coterie.protocol.codec.by_hand import read_count, read_present_bytes, read_text
+from coterie.protocol.codec.codec import PAST_THE_END, codec, encoding_of, past_the_end
+from coterie.protocol.codec.fields import Int32, wire
+from coterie.protocol.encoding import Encoding, read_tags
+from coterie.protocol.messages import NO_GENERATION, JoinedGroup, JoinedMember, JoinGroup, Protocol, Token
+
+__all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
+
+API = api("JoinGroup")
+
+NEEDS_MEMBER_ID = 4
+HAS_INSTANCE = 5
+NULL_PROTOCOL_NAME = 7
+HAS_REASON = 8
+SKIPS_ASSIGNMENT = 9
+
+
+@dataclass(slots=True, kw_only=True)
+class _Protocol:
+    name: str
+    metadata: bytes
+
+
+@dataclass(slots=True, kw_only=True)
+class _Request:
+    group_id: str
+    session_timeout_ms: Int32
+    rebalance_timeout_ms: Int32 = wire(since=1, default=-1)
+    member_id: str
+    instance_id: str | None = wire(since=HAS_INSTANCE, default=None)
+    protocol_type: str
+    protocols: Sequence[_Protocol]
+    reason: str | None = wire(since=HAS_REASON, default=None)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Member:
+    member_id: str
+    instance_id: str | None = wire(since=HAS_INSTANCE, default=None)
+    metadata: bytes
+
+
+@dataclass(slots=True, kw_only=True)
+class _Response:
+    throttle_time_ms: Int32 = wire(since=2, default=0)
+    error: ErrorCode
+    generation_id: Int32 = NO_GENERATION
+    protocol_type: str | None = wire(since=7, default=None)
+    protocol_name: str | None = wire(nullable=NULL_PROTOCOL_NAME)
+    leader_id: str
+    skip_assignment: bool = wire(since=SKIPS_ASSIGNMENT, default=False)
+    member_id: str
+    members: Sequence[_Member] = ()
+
+
+_write_request = codec(API, _Request)[1]
+_read_response, _write_response = codec(API, _Response)
+
+
+_TIMEOUTS = Struct(">ii")
+_TIMEOUT = Struct(">i")
+
+
+def read_request(
+    frame: bytes, at: int, version: int, token: Token, *, fresh_id: str, client_id: str, client_host: str
+) -> JoinGroup:
+    """The fields of `_Request`, one after the other: everybody sends one in every rebalance."""
+    encoding = encoding_of(API, version)
+    flexible = encoding.flexible
+    instance_id = reason = None
+    try:
+        group_id, at = read_text(frame, at, encoding)
+        if version:
+            session_timeout_ms, rebalance_timeout_ms = _TIMEOUTS.unpack_from(frame, at)
+            at += 8
+        else:
+            (session_timeout_ms,) = _TIMEOUT.unpack_from(frame, at)
+            rebalance_timeout_ms = session_timeout_ms  # version 0 has none of its own (rule 4)
+            at += 4
+        member_id, at = read_text(frame, at, encoding)
+        if version >= HAS_INSTANCE:
+            instance_id, at = encoding.read_string(frame, at)
+        protocol_type, at = read_text(frame, at, encoding)
+        count, at = read_count(frame, at, encoding)
+        protocols = []
+        for _ in range(count):
+            name, at = read_text(frame, at, encoding)
+            metadata, at = read_present_bytes(frame, at, encoding)
+            if flexible:
+                _, at = read_tags(frame, at) if frame[at] else (None, at + 1)
+            protocols.append(Protocol(name, metadata))
+        if version >= HAS_REASON:
+            reason, at = encoding.read_string(frame, at)
+        if flexible:
+            _, at = read_tags(frame, at) if frame[at] else (None, at + 1)
+    except PAST_THE_END:
+        raise past_the_end(API, version, frame) from None
+    if at > len(frame):
+        raise past_the_end(API, version, frame)
+    return JoinGroup(
+        token,
+        group_id,
+        member_id,
+        instance_id,
+        protocol_type,
+        protocols,
+        session_timeout_ms,
+        rebalance_timeout_ms,
+        fresh_id,
+        client_id,
+        client_host,
+        reason,
+        version >= NEEDS_MEMBER_ID,  # needs_member_id
+        version >= SKIPS_ASSIGNMENT,  # can_skip_assignment
+    )
+
+
+def write_request(request: JoinGroup, version: int) -> bytes:
+    return _write_request(
+        _Request(
+            group_id=request.group_id,
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            member_id=request.member_id,
+            instance_id=request.instance_id,
+            protocol_type=request.protocol_type,
+            protocols=[_Protocol(name=protocol.name, metadata=protocol.metadata) for protocol in request.protocols],
+            reason=request.reason,
+        ),
+        version,
+    )
+
+
+def read_response(frame: bytes, at: int, version: int) -> JoinedGroup:
+    response = _read_response(frame, at, version)
+    return JoinedGroup(
+        error=response.error,
+        member_id=response.member_id,
+        generation_id=response.generation_id,
+        protocol_type=response.protocol_type,
+        protocol_name=response.protocol_name,
+        leader_id=response.leader_id,
+        members=[JoinedMember(member.member_id, member.instance_id, member.metadata) for member in response.members],
+        skip_assignment=response.skip_assignment,
+    )
+
+
+# --- the answer, written out: a leader of a thousand is told of a thousand members ------------------------------------
+
+_ERROR_GENERATION = Struct(">hi")
+
+
+def write_response(reply: JoinedGroup, version: int) -> bytes:
+    encoding = encoding_of(API, version)
+    head = _head(
+        reply.error,
+        reply.generation_id,
+        reply.protocol_type,
+        reply.protocol_name,
+        reply.leader_id,
+        reply.skip_assignment,
+        version,
+    )
+    parts = [head, encoding.string(reply.member_id), encoding.length(len(reply.members))]
+    if reply.members:
+        _append_members(parts, reply.members, encoding, has_instance=version >= HAS_INSTANCE)
+    parts.append(encoding.tags)
+    return b"".join(parts)
+
+
+@lru_cache(maxsize=16)
+def _head(
+    error: ErrorCode,
+    generation_id: int,
+    protocol_type: str | None,
+    protocol_name: str | None,
+    leader_id: str,
+    skip_assignment: bool,
+    version: int,
+) -> bytes:
+    """What comes before the member's id is the same for all members, who are answered one after the other."""
+    string = encoding_of(API, version).string
+    # No protocol is "" to old clients and null to new ones, whatever the rule said (semantics 2).
+    name = (protocol_name or None) if version >= NULL_PROTOCOL_NAME else (protocol_name or "")
+    return b"".join(
+        (
+            b"\0\0\0\0" if version >= 2 else b"",
+            _ERROR_GENERATION.pack(error, generation_id),
+            string(protocol_type) if version >= NULL_PROTOCOL_NAME else b"",
+            string(name),
+            string(leader_id),
+            (b"\1" if skip_assignment else b"\0") if version >= SKIPS_ASSIGNMENT else b"",
+        )
+    )
+
+
+def _append_members(
+    parts: list[bytes], members: Sequence[JoinedMember], encoding: Encoding, *, has_instance: bool
+) -> None:
+    string, length, tags = encoding.string, encoding.length, encoding.tags
+    no_instance = string(None)
+    for member in members:
+        metadata = member.metadata
+        instance_id = member.instance_id
+        if not has_instance:
+            parts += (string(member.member_id), length(len(metadata)), metadata)
+        elif instance_id is None:
+            parts += (string(member.member_id), no_instance, length(len(metadata)), metadata, tags)
+        else:
+            parts += (string(member.member_id), string(instance_id), length(len(metadata)), metadata, tags)

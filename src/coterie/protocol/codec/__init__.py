@@ -1,0 +1,1 @@
+"""Readers and writers of messages, generated from their annotations."""

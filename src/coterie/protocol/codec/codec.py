@@ -1,0 +1,81 @@
+"""`codec(API, Request)`: how one message of an API is read and written, in every version.
+
+The reader and the writer of a version are made from the message's annotations when they are first needed: as source,
+which `python -m coterie.protocol.apis fetch 17` prints. That takes half a millisecond, and they are two to five times
+as fast.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from coterie.errors import MalformedError
+from coterie.protocol.api import Api
+from coterie.protocol.codec.reader_source import MAX_ENTRIES, NO_LIMIT, Read, message_reader
+from coterie.protocol.codec.writer_source import Write, message_writer
+from coterie.protocol.encoding import COMPACT, OLD, Encoding
+
+__all__ = ["PAST_THE_END", "Parts", "codec", "encoding_of", "most_entries", "parts_writer", "past_the_end"]
+
+T = TypeVar("T")
+Parts = list[bytes | memoryview]
+
+PAST_THE_END = (IndexError, struct.error)
+"""What reading behind the last byte of a frame raises, unless it was a slice."""
+
+
+def past_the_end(api: Api, version: int, frame: bytes) -> MalformedError:
+    return MalformedError(f"{api.name} version {version}: the message ends before its fields do ({len(frame)} bytes)")
+
+
+def encoding_of(api: Api, version: int) -> Encoding:
+    return COMPACT if version >= api.flexible else OLD
+
+
+def most_entries(message: type) -> int:
+    """What a `Request` may list is bounded: it is from a stranger. A `Response` is from the broker the client chose."""
+    return MAX_ENTRIES if message.__name__.lstrip("_") == "Request" else NO_LIMIT
+
+
+def codec(api: Api, message: type[T]) -> tuple[Callable[[bytes, int, int], T], Callable[[T, int], bytes]]:
+    """`read(frame, at, version)` and `write(value, version)`. What follows the message is ignored (rule C7)."""
+    most = most_entries(message)
+    readers: dict[int, Read] = {}
+    kind: Any = message
+    write_parts = parts_writer(api, message)
+
+    def read(frame: bytes, at: int, version: int) -> T:
+        reader = readers.get(version)
+        if reader is None:
+            reader = readers[version] = message_reader(kind, version, encoding_of(api, version), most)
+        value: T
+        try:
+            value, end = reader(frame, at)
+        except PAST_THE_END:
+            raise past_the_end(api, version, frame) from None
+        if end > len(frame):
+            raise past_the_end(api, version, frame)
+        return value
+
+    def write(value: T, version: int) -> bytes:
+        return b"".join(write_parts(value, version))
+
+    return read, write
+
+
+def parts_writer(api: Api, message: type[T]) -> Callable[[T, int], Parts]:
+    """Like `write`, but leaves large byte strings where they are: for messages that carry records."""
+    writers: dict[int, Write] = {}
+    kind: Any = message
+
+    def write(value: T, version: int) -> Parts:
+        writer = writers.get(version)
+        if writer is None:
+            writer = writers[version] = message_writer(kind, version, encoding_of(api, version))
+        parts: Parts = []
+        writer(parts.append, value)
+        return parts
+
+    return write

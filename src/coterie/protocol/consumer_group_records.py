@@ -1,0 +1,251 @@
+"""The records of KIP-848's groups in `__consumer_offsets`, types 3 to 8 and 16: to be read, by whoever tells of groups.
+
+Keys are as old as the topic: an int16 type and strings that are not compact. Values have a version, so far 0, and
+compact fields. What a newer Kafka adds as tagged fields is passed over. Our own coordinator writes none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from coterie.protocol.buffer import Buffer, Reader
+
+__all__ = [
+    "TYPES",
+    "ClassicProtocol",
+    "ConsumerGroupEpoch",
+    "ConsumerGroupRecord",
+    "CurrentAssignment",
+    "MemberMetadata",
+    "PartitionMetadata",
+    "ResolvedPattern",
+    "TargetAssignment",
+    "TargetEpoch",
+    "TopicPartitions",
+    "read_consumer_group_record",
+]
+
+
+@dataclass(slots=True, frozen=True)
+class TopicPartitions:
+    topic_id: UUID
+    partitions: Sequence[int]
+    epochs: Sequence[int] = ()
+    """The assignment epoch at which each was given; not known of records that Kafka 4.2 and older wrote."""
+
+
+@dataclass(slots=True, frozen=True)
+class ConsumerGroupEpoch:
+    epoch: int
+    metadata_hash: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class PartitionMetadata:
+    """Topics with their number of partitions. Written until Kafka 4.0 and a little later."""
+
+    topics: Mapping[str, int]
+
+
+@dataclass(slots=True, frozen=True)
+class ClassicProtocol:
+    name: str
+    metadata: bytes
+
+
+@dataclass(slots=True, frozen=True)
+class MemberMetadata:
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topics: Sequence[str]
+    pattern: str | None
+    rebalance_timeout_ms: int
+    server_assignor: str | None
+    classic_session_timeout_ms: int | None = None
+    """Of a member that still speaks the classic protocol."""
+    classic_protocols: Sequence[ClassicProtocol] = ()
+
+
+@dataclass(slots=True, frozen=True)
+class TargetEpoch:
+    assignment_epoch: int
+    assigned_ms: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class TargetAssignment:
+    partitions: Sequence[TopicPartitions]
+
+
+@dataclass(slots=True, frozen=True)
+class CurrentAssignment:
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned: Sequence[TopicPartitions]
+    pending_revocation: Sequence[TopicPartitions]
+
+
+@dataclass(slots=True, frozen=True)
+class ResolvedPattern:
+    topics: Sequence[str]
+    version: int
+    resolved_ms: int
+
+
+Value = (
+    ConsumerGroupEpoch
+    | PartitionMetadata
+    | MemberMetadata
+    | TargetEpoch
+    | TargetAssignment
+    | CurrentAssignment
+    | ResolvedPattern
+)
+
+
+@dataclass(slots=True, frozen=True)
+class ConsumerGroupRecord:
+    type: int
+    group_id: str
+    about: str
+    """The member, or the pattern; empty where the record is about the group."""
+    value: Value | None
+    """None: a tombstone."""
+
+
+def read_consumer_group_record(key: Buffer, value: Buffer | None) -> ConsumerGroupRecord | None:
+    """None if it is of another type."""
+    reader = Reader(key, "key in __consumer_offsets")
+    kind = reader.int16()
+    row = TYPES.get(kind)
+    if row is None:
+        return None
+    group_id = reader.string()
+    about = reader.string() if row.is_about_one else ""
+    if value is None:
+        return ConsumerGroupRecord(kind, group_id, about, None)
+    reader = Reader(value, f"{row.name} in __consumer_offsets")
+    version = reader.int16()
+    if version != 0:
+        reader.position = 0
+        raise reader.malformed(f"version 0 (found {version})")
+    return ConsumerGroupRecord(kind, group_id, about, row.read(reader))
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+_HASH_TAG = _TIMESTAMP_TAG = _CLASSIC_TAG = _EPOCHS_TAG = 0
+
+
+def _epoch(reader: Reader) -> ConsumerGroupEpoch:
+    epoch, tags = reader.int32(), reader.tagged_fields()
+    return ConsumerGroupEpoch(epoch, _int64(tags.get(_HASH_TAG)))
+
+
+def _partition_metadata(reader: Reader) -> PartitionMetadata:
+    topics = {}
+    for _ in range(reader.compact_array_length(23)):
+        reader.uuid()
+        name = reader.compact_string()
+        topics[name] = reader.int32()
+        for _ in range(reader.compact_array_length(6)):
+            reader.int32()
+            for _ in range(reader.compact_array_length(1)):
+                reader.compact_string()
+            reader.tagged_fields()
+        reader.tagged_fields()
+    return PartitionMetadata(topics)
+
+
+def _member_metadata(reader: Reader) -> MemberMetadata:
+    instance_id, rack_id = reader.nullable_compact_string(), reader.nullable_compact_string()
+    client_id, client_host = reader.compact_string(), reader.compact_string()
+    topics, pattern = _strings(reader), reader.nullable_compact_string()
+    timeout_ms, assignor = reader.int32(), reader.nullable_compact_string()
+    session_timeout_ms, protocols = _classic(reader.tagged_fields().get(_CLASSIC_TAG))
+    return MemberMetadata(
+        instance_id,
+        rack_id,
+        client_id,
+        client_host,
+        topics,
+        pattern,
+        timeout_ms,
+        assignor,
+        session_timeout_ms,
+        protocols,
+    )
+
+
+def _classic(field: bytes | None) -> tuple[int | None, list[ClassicProtocol]]:
+    if field is None:
+        return None, []
+    reader = Reader(field, "classic member in __consumer_offsets")
+    if not reader.uvarint():  # a tagged struct may be null: that is written 0, and 1 before one that is there
+        return None, []
+    session_timeout_ms, protocols = reader.int32(), []
+    for _ in range(reader.compact_array_length(3)):
+        protocols.append(ClassicProtocol(reader.compact_string(), reader.compact_binary()))
+        reader.tagged_fields()
+    return session_timeout_ms, protocols
+
+
+def _target_epoch(reader: Reader) -> TargetEpoch:
+    epoch, tags = reader.int32(), reader.tagged_fields()
+    return TargetEpoch(epoch, _int64(tags.get(_TIMESTAMP_TAG)))
+
+
+def _current_assignment(reader: Reader) -> CurrentAssignment:
+    return CurrentAssignment(
+        reader.int32(), reader.int32(), reader.int8(), _topic_partitions(reader), _topic_partitions(reader)
+    )
+
+
+def _resolved_pattern(reader: Reader) -> ResolvedPattern:
+    return ResolvedPattern(_strings(reader), reader.int64(), reader.int64())
+
+
+def _topic_partitions(reader: Reader) -> list[TopicPartitions]:
+    found = []
+    for _ in range(reader.compact_array_length(18)):
+        topic_id, partitions = reader.uuid(), _int32s(reader)
+        epochs = reader.tagged_fields().get(_EPOCHS_TAG)
+        given = [] if epochs is None else _int32s(Reader(epochs, "assignment epochs in __consumer_offsets"))
+        found.append(TopicPartitions(topic_id, partitions, given))
+    return found
+
+
+def _strings(reader: Reader) -> list[str]:
+    return [reader.compact_string() for _ in range(reader.compact_array_length(1))]
+
+
+def _int32s(reader: Reader) -> list[int]:
+    return [reader.int32() for _ in range(reader.compact_array_length(4))]
+
+
+def _int64(field: bytes | None) -> int:
+    return 0 if field is None else Reader(field, "tagged int64 in __consumer_offsets").int64()
+
+
+@dataclass(slots=True, frozen=True)
+class _Row:
+    name: str
+    read: Callable[[Reader], Value]
+    is_about_one: bool = False
+    """The key names a member, or a pattern, besides the group."""
+
+
+TYPES: Mapping[int, _Row] = {
+    3: _Row("epoch of a consumer group", _epoch),
+    4: _Row("topics of a consumer group", _partition_metadata),
+    5: _Row("member of a consumer group", _member_metadata, is_about_one=True),
+    6: _Row("target epoch of a consumer group", _target_epoch),
+    7: _Row("target of a member", lambda reader: TargetAssignment(_topic_partitions(reader)), is_about_one=True),
+    8: _Row("assignment of a member", _current_assignment, is_about_one=True),
+    16: _Row("pattern of a consumer group", _resolved_pattern, is_about_one=True),
+}

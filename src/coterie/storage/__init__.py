@@ -1,0 +1,85 @@
+"""Partition logs in Kafka's segment format, and the data directory they are in.
+
+Knows batches and disks, not topics' meaning, groups or clients. Only `files.py` touches the disk; time comes in with
+the call. Read `partition_log.py` first (one log), then `segment.py` (its files), `recovery.py` (opening after a crash),
+`producers.py` (idempotence), `journal.py` (many small writes, one sync), `compacting.py` (of each key the last record)
+and `directory.py` (all logs of a broker).
+"""
+
+from __future__ import annotations
+
+from coterie.storage.appended import Appended
+from coterie.storage.compacting import Compaction
+from coterie.storage.compaction import Compactable
+from coterie.storage.damage import Damage, DamageError
+from coterie.storage.deleted import DeletedSegment, remove_files, rename_files
+from coterie.storage.directory import SLICE, Creation, DataDirectory, Opening, Topic, remove_directory
+from coterie.storage.disk_changes import Change
+from coterie.storage.durable_ends import DurableEnds
+from coterie.storage.files import DiskFiles, File, Files, Lock, Sync
+from coterie.storage.flush_targets import FlushTarget, JournalTarget
+from coterie.storage.journal import Journal
+from coterie.storage.log_config import UNLIMITED, LogConfig
+from coterie.storage.log_errors import (
+    DirectoryError,
+    DiskError,
+    LogError,
+    LogReadError,
+    LogWriteError,
+    OffsetOutOfRangeError,
+    RefusedError,
+    writing,
+)
+from coterie.storage.memory_files import MemoryFiles
+from coterie.storage.partition_log import PartitionLog
+from coterie.storage.recovery import Cut, Recovery
+from coterie.storage.segment import Segment, TimestampedOffset
+from coterie.storage.swapping import offer, swap, withdraw
+from coterie.storage.validation import Origin
+
+__all__ = [
+    "SLICE",
+    "UNLIMITED",
+    "Appended",
+    "Change",
+    "Compactable",
+    "Compaction",
+    "Creation",
+    "Cut",
+    "Damage",
+    "DamageError",
+    "DataDirectory",
+    "DeletedSegment",
+    "DirectoryError",
+    "DiskError",
+    "DiskFiles",
+    "DurableEnds",
+    "File",
+    "Files",
+    "FlushTarget",
+    "Journal",
+    "JournalTarget",
+    "Lock",
+    "LogConfig",
+    "LogError",
+    "LogReadError",
+    "LogWriteError",
+    "MemoryFiles",
+    "OffsetOutOfRangeError",
+    "Opening",
+    "Origin",
+    "PartitionLog",
+    "Recovery",
+    "RefusedError",
+    "Segment",
+    "Sync",
+    "TimestampedOffset",
+    "Topic",
+    "offer",
+    "remove_directory",
+    "remove_files",
+    "rename_files",
+    "swap",
+    "withdraw",
+    "writing",
+]

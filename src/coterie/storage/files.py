@@ -1,0 +1,367 @@
+"""The only file of this room that touches the disk: the port `Files`, what it promises, and the real thing.
+
+`memory_files.py` keeps the same promises without a disk, and both pass the same tests. Paths are relative to the root,
+with `/` between names. Every method raises `OSError` when the disk refuses.
+
+A promise of durability is made by `sync` alone: a file's content by its own, the names of new, renamed or deleted files
+by that of their directory. The rule for names: *before anything relies on a name, or on its being gone, its directory
+is synced*; until then each change of a name may survive a power cut or not, whatever became of the others. So a
+directory is synced before records in a new file are acknowledged, before another file speaks of what is in it, and
+before files that another one replaces are deleted. What can be made again from the rest (indexes, snapshots, leader
+epochs, `partition.metadata`) is not synced, and what is only left over is deleted by the next opening.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+from threading import RLock
+from typing import Protocol
+
+from coterie.protocol.buffer import Buffer
+
+__all__ = ["DiskFiles", "File", "Files", "Lock", "Sync", "parent_of", "read_file", "replace_file"]
+
+
+class Sync(Protocol):
+    """Something to be made durable, captured now and synced later, on any thread; good for one `run`."""
+
+    def run(self) -> None: ...
+
+
+class File(Protocol):
+    """An open file that grows at its end and is read anywhere."""
+
+    @property
+    def size(self) -> int: ...
+
+    def append(self, data: Buffer) -> None:
+        """All of `data`, or `OSError`; then a part of it may be there, and `truncate` takes it away."""
+
+    def pread(self, size: int, at: int) -> bytes:
+        """`size` bytes from `at`; fewer where the file ends."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None: ...
+
+    def later(self) -> Sync:
+        """What `sync` would do, to be done elsewhere while appends go on, even if this file is closed meanwhile."""
+
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
+class Files(Protocol):
+    """A tree of directories and files."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and appending. With `create` a missing file is made, in a directory that exists."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int: ...
+
+    def names(self, path: str = "") -> list[str]:
+        """What is in a directory, sorted."""
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory; one that exists is fine."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file or directory a new name, in one step; a file of that name is replaced."""
+
+    def delete(self, path: str) -> None:
+        """Delete a file; one that is not there is fine."""
+
+    def rmdir(self, path: str) -> None:
+        """Delete an empty directory."""
+
+    def sync_directory(self, path: str = "") -> None: ...
+
+    def lock(self, path: str) -> Lock:
+        """Hold the file for this owner alone; `BlockingIOError` if another one has it. A process that dies lets go."""
+
+
+def parent_of(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def read_file(files: Files, path: str) -> bytes:
+    file = files.open(path)
+    try:
+        return file.pread(file.size, 0)
+    finally:
+        file.close()
+
+
+def replace_file(files: Files, path: str, content: bytes, *, sync: bool = True) -> None:
+    """Write a small file whole: whoever opens it, even after a crash, finds the old content or the new one.
+
+    Without `sync` a crash of the machine (not of the process) may leave it empty: only for what can be made again.
+    """
+    temporary = path + ".tmp"
+    files.delete(temporary)
+    file = files.open(temporary, create=True)
+    try:
+        file.append(content)
+        if sync:
+            file.sync()
+    finally:
+        file.close()
+    files.rename(temporary, path)
+    if sync:
+        files.sync_directory(parent_of(path))
+
+
+# --- the disk ---------------------------------------------------------------------------------------------------------
+
+
+DIRECTORY_MODE, FILE_MODE = 0o700, 0o600
+"""Of what is made: records are for nobody but their owner. What is there keeps the mode it has."""
+MOST_OPEN = 1_024
+"""Files that a `DiskFiles` has open at a time, unless it is told otherwise."""
+
+
+class _Descriptor:
+    """A file descriptor that is closed when nobody refers to it any more: never under somebody who is using it."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
+class _DiskSync:
+    """An own descriptor of the same open file, so that closing the file elsewhere cannot make us sync a stranger."""
+
+    def __init__(self, fd: int, file: _DiskFile | None = None) -> None:
+        self._fd = fd
+        self._file = file
+        self._writes = file.writes if file is not None else 0
+
+    def run(self) -> None:
+        fd, self._fd = self._fd, -1
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        if self._file is not None:
+            self._file.synced(self._writes)
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
+class _DiskFile:
+    """An open file. Its descriptor may be closed while nobody uses it, and is opened again when somebody does."""
+
+    __slots__ = ("_files", "_size", "_synced", "descriptor", "path", "was_used", "writes")
+
+    def __init__(self, files: DiskFiles, path: str, descriptor: _Descriptor) -> None:
+        self._files = files
+        self.path = path
+        self.descriptor: _Descriptor | None = descriptor
+        self._size = os.fstat(descriptor.number).st_size
+        self.was_used = True
+        self.writes = self._synced = 0
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @property
+    def is_synced(self) -> bool:
+        return self._synced == self.writes
+
+    def synced(self, writes: int) -> None:
+        """The first `writes` of them are durable."""
+        self._synced = max(self._synced, writes)
+
+    def _opened(self) -> _Descriptor:
+        self.was_used = True
+        descriptor = self.descriptor
+        return descriptor if descriptor is not None else self._files.reopen(self)
+
+    def append(self, data: Buffer) -> None:
+        # At a position of our own, not the file's: after a failed write the next one lands where it should.
+        self.writes += 1
+        descriptor = self._opened()
+        written = os.pwrite(descriptor.number, data, self._size)
+        if written < len(data):
+            view = memoryview(data)
+            while written < len(data):
+                written += os.pwrite(descriptor.number, view[written:], self._size + written)
+        self._size += len(data)
+
+    def pread(self, size: int, at: int) -> bytes:
+        descriptor = self._opened()
+        data = os.pread(descriptor.number, size, at)
+        if len(data) < size and data:
+            # Linux reads at most 2 GiB at once, and a signal may cut a read short.
+            parts = [data]
+            got = len(data)
+            while got < size and (data := os.pread(descriptor.number, size - got, at + got)):
+                parts.append(data)
+                got += len(data)
+            data = b"".join(parts)
+        return data
+
+    def truncate(self, size: int) -> None:
+        self.writes += 1
+        os.ftruncate(self._opened().number, size)
+        self._size = size
+
+    def sync(self) -> None:
+        writes = self.writes
+        os.fsync(self._opened().number)
+        self.synced(writes)
+
+    def later(self) -> Sync:
+        return _DiskSync(os.dup(self._opened().number), self)
+
+    def close(self) -> None:
+        self._files.closed(self)
+
+
+class _DiskLock:
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class DiskFiles:
+    """A directory of the real file system, made if it is missing.
+
+    At most `most_open` of its files have a descriptor: when there are more, those are closed that were not used for
+    long and are synced, and they are opened again when they are used. So a broker may have more logs than the system
+    lets it open files. A file with writes that are not synced is closed only if nothing else is left: after that the
+    system may forget to report that they failed.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], most_open: int = MOST_OPEN) -> None:
+        self.root = os.fspath(root)
+        path = Path(self.root)
+        new = [each for each in (path, *path.parents) if not each.exists()]
+        path.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+        for each in new:
+            _sync_directory(str(each.parent))
+        self.most_open = most_open
+        self._guard = RLock()
+        self._at: dict[str, dict[_DiskFile, None]] = {}
+        """Every file that is not closed, by directory."""
+        self._open: dict[_DiskFile, None] = {}
+        """Files with an open descriptor."""
+
+    def _path(self, path: str) -> str:
+        return f"{self.root}/{path}" if path else self.root
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        file = _DiskFile(self, path, _Descriptor(os.open(self._path(path), flags, FILE_MODE)))
+        with self._guard:
+            self._at.setdefault(parent_of(path), {})[file] = None
+            self._open[file] = None
+            self._make_room()
+        return file
+
+    def reopen(self, file: _DiskFile) -> _Descriptor:
+        with self._guard:
+            if file.descriptor is not None:  # another thread has
+                return file.descriptor
+            if file not in self._at.get(parent_of(file.path), ()):
+                raise OSError(errno.EBADF, "the file was closed", file.path)
+            file.descriptor = descriptor = _Descriptor(os.open(self._path(file.path), os.O_RDWR | os.O_CLOEXEC))
+            self._open[file] = None
+            self._make_room()
+            return descriptor
+
+    def closed(self, file: _DiskFile) -> None:
+        """The owner of `file` needs it no more."""
+        directory = parent_of(file.path)
+        with self._guard:
+            file.descriptor = None
+            self._open.pop(file, None)
+            beside = self._at.get(directory, {})
+            beside.pop(file, None)
+            if not beside:
+                self._at.pop(directory, None)
+
+    def _make_room(self) -> None:
+        """When too many are open, close an eighth of them at once, so that it is seldom done."""
+        if len(self._open) <= self.most_open:
+            return
+        others = list(self._open)[:-1]  # the last one is about to be used
+        others.sort(key=lambda file: (not file.is_synced, file.was_used))
+        for file in others[: len(others) - (self.most_open - 1) * 7 // 8]:
+            del self._open[file]
+            file.descriptor = None
+        for file in self._open:
+            file.was_used = False
+
+    def _lose_name(self, path: str) -> None:
+        """Files at `path` or in it stay open until their owners close them: they cannot be found again by name."""
+        beside = self._at.get(parent_of(path), {})
+        for file in [*(one for one in beside if one.path == path), *self._at.get(path, ())]:
+            with suppress(FileNotFoundError):
+                self.reopen(file)
+            self._open.pop(file, None)
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(self._path(path))
+
+    def size(self, path: str) -> int:
+        return Path(self._path(path)).stat().st_size
+
+    def names(self, path: str = "") -> list[str]:
+        return sorted(os.listdir(self._path(path)))  # noqa: PTH208  a Path costs as much as the call
+
+    def mkdir(self, path: str) -> None:
+        Path(self._path(path)).mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        with self._guard:
+            self._lose_name(old)
+            self._lose_name(new)
+            os.rename(self._path(old), self._path(new))  # noqa: PTH104
+
+    def delete(self, path: str) -> None:
+        with self._guard:
+            self._lose_name(path)
+            with suppress(FileNotFoundError):
+                os.unlink(self._path(path))  # noqa: PTH108
+
+    def rmdir(self, path: str) -> None:
+        Path(self._path(path)).rmdir()
+
+    def sync_directory(self, path: str = "") -> None:
+        _sync_directory(self._path(path))
+
+    def lock(self, path: str) -> Lock:
+        fd = os.open(self._path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in {errno.EACCES, errno.EAGAIN}:
+                raise BlockingIOError(error.errno, "another process holds the lock", path) from None
+            raise
+        return _DiskLock(fd)
+
+
+def _sync_directory(path: str) -> None:
+    _DiskSync(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)).run()

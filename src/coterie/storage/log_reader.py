@@ -1,0 +1,64 @@
+"""What is in the segments of a log, by offset and by time."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import attrgetter
+
+from coterie.errors import ErrorCode, MalformedError
+from coterie.protocol.batch import BatchError
+from coterie.storage.layout import LOG
+from coterie.storage.log_config import LogConfig
+from coterie.storage.log_errors import LogReadError, RefusedError
+from coterie.storage.segment import Segment, TimestampedOffset
+from coterie.storage.validation import OPENED_AT_ONCE
+
+__all__ = ["find_timestamp", "read_batches", "slot_of"]
+
+
+def slot_of(segments: Sequence[Segment], offset: int) -> int:
+    """Which of them holds the offset, or would."""
+    return max(bisect_right(segments, offset, key=attrgetter("base_offset")) - 1, 0)
+
+
+def read_batches(
+    segments: Sequence[Segment], path: str, from_offset: int, max_bytes: int, up_to: int, *, gapless: bool
+) -> bytes:
+    """Whole batches from one segment, as `PartitionLog.read` says; `from_offset` is one of the log's."""
+    segment = segments[0]
+    try:
+        for slot in range(slot_of(segments, from_offset), len(segments)):
+            segment = segments[slot]
+            if segment.base_offset >= up_to:
+                break
+            data = segment.read(from_offset, max_bytes, up_to, gapless=gapless)
+            if data or segment.next_offset >= up_to:
+                return data
+    except OSError as error:
+        raise LogReadError.of(f"cannot read {path} at offset {from_offset}", error) from error
+    except BatchError as error:
+        raise RefusedError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"{segment.path(LOG)} is damaged: {error}. Offset {from_offset} of {path} cannot be read; nothing is cut "
+            "or skipped. Bring the file back from a copy, or stop the broker and run `coterie repair` on its data",
+        ) from error
+    return b""  # compaction may leave a segment with nothing at or after the offset: the next one has it
+
+
+def find_timestamp(
+    segments: Sequence[Segment], path: str, config: LogConfig, timestamp: int, log_start: int
+) -> TimestampedOffset | None:
+    """The first record at or after `log_start` that is not older than `timestamp`."""
+    limit = min(config.max_decompressed_bytes, OPENED_AT_ONCE)
+    try:
+        for segment in segments:
+            if segment.max_timestamp >= timestamp and segment.next_offset > log_start:
+                found = segment.find_timestamp(timestamp, log_start, limit)
+                if found is not None:
+                    return found
+    except OSError as error:
+        raise LogReadError.of(f"cannot look for a timestamp in {path}", error) from error
+    except MalformedError as error:  # records are not opened on append: a producer may have sent nonsense
+        raise RefusedError(ErrorCode.CORRUPT_MESSAGE, f"{path} has a batch without sense: {error}") from None
+    return None

@@ -1,0 +1,542 @@
+"""The log of one partition: batches in, batches out, by offset or by time.
+
+    log = PartitionLog.open(files, "orders-0", LogConfig(), now_ms)
+    taken = log.append(batch, now_ms)              # written to the operating system, not yet durable
+    target = log.flush_target()                    # what to sync, captured now
+    target.run()                                   # on another thread, while appends go on
+    log.flushed(target)                            # `durable_end` has moved
+    log.read(taken.base_offset, 1 << 20, up_to=log.durable_end)
+
+`log_end` is where the next batch goes, `durable_end` is how far the disk has it. Which of the two consumers may read
+up to is the caller's choice (`--flush os` or `sync`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Self
+
+from coterie.protocol.batch import NO_TIMESTAMP, BatchHeader, TimestampType, stamp_time, writable
+from coterie.protocol.buffer import Buffer
+from coterie.protocol.records import build_placed_batch
+from coterie.storage.appended import Appended
+from coterie.storage.compaction import Compactable, compactable, first_dirty_offset, is_worth_rolling
+from coterie.storage.deleted import DeletedSegment
+from coterie.storage.disk_changes import Change
+from coterie.storage.durable_ends import LogState, SegmentState, TopicPartition
+from coterie.storage.files import Files
+from coterie.storage.flush_targets import Flushing, FlushTarget, JournalTarget, Sealing
+from coterie.storage.journal import JournalPart
+from coterie.storage.layout import LOG
+from coterie.storage.log_config import LogConfig
+from coterie.storage.log_errors import LogReadError, LogWriteError, OffsetOutOfRangeError, writing
+from coterie.storage.log_reader import find_timestamp, read_batches, slot_of
+from coterie.storage.placing import place
+from coterie.storage.recovery import Loaded, Recovery, is_gapless, load, load_cut
+from coterie.storage.retention import reasons_to_drop
+from coterie.storage.segment import Segment, TimestampedOffset
+from coterie.storage.snapshots import snapshot_later
+from coterie.storage.survivors import LastOfProducer
+from coterie.storage.validation import Origin, check_batches, too_large
+
+__all__ = ["PartitionLog"]
+
+
+class PartitionLog:
+    def __init__(self, files: Files, path: str, config: LogConfig, now_ms: int) -> None:
+        self._files = files
+        self.path = path
+        self.config = config
+        self.log_start = 0
+        self._active_since_ms = now_ms
+        self._is_new = not files.exists(path)
+        """It was made by us, and nothing was ever written to it."""
+        self._flushing = Flushing(files, path, is_new=self._is_new)
+        self._has_torn_tail = False
+        self._cut_to: int | None = None
+        self._is_untouched = False
+        self._is_gapless = False
+        """Each batch begins where the one before ends, as far as is known."""
+        self.key: TopicPartition | None = None
+        """The key of this log in `durable_ends.py`."""
+        self.journal: JournalPart | None = None
+        """Where small writes are made durable, if they are not synced in place."""
+        self.leader_epoch = -1
+
+    @classmethod
+    def open(
+        cls,
+        files: Files,
+        path: str,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        log_start: int = 0,
+        recovery_point: int = 0,
+        clean: bool = False,
+        journaled: Sequence[bytes] = (),
+        known: LogState | None = None,
+    ) -> Self:
+        """Open or create. `clean`: the last owner closed it, so nothing is torn; see `recovery.py`.
+
+        `known`: what must be there, or `DamageError`.
+        """
+        log = cls(files, path, config, now_ms)
+        files.mkdir(path)
+        log._load(log_start, recovery_point, journaled, known, clean=clean, now_ms=now_ms)
+        if not clean and log.log_end > log.log_start:
+            log._flushing.sync_names()
+        return log
+
+    def _load(
+        self,
+        log_start: int,
+        recovery_point: int,
+        journaled: Sequence[bytes],
+        known: LogState | None,
+        *,
+        clean: bool,
+        now_ms: int,
+    ) -> None:
+        loaded = load(
+            self._files,
+            self.path,
+            self.config,
+            log_start=log_start,
+            recovery_point=recovery_point,
+            clean=clean,
+            now_ms=now_ms,
+            journaled=journaled,
+            known=known,
+        )
+        self._take(loaded, log_start, now_ms)
+        self._is_gapless = is_gapless(self.config, known)
+        self._is_untouched = clean
+        self._is_new = not self.log_end  # closed without a sync: its names are not durable, whoever closed it
+        self._flushing.start_over(self.log_end, names_are_durable=clean and not self._is_new)
+
+    def _take(self, loaded: Loaded, log_start: int, now_ms: int) -> None:
+        self._segments = loaded.segments
+        self._epochs = loaded.epochs
+        self.leader_epoch = max(self.leader_epoch, self._epochs.latest)
+        self._producers = loaded.producers
+        self.recovery: Recovery = loaded.recovery
+        self.log_start = max(log_start, self._segments[0].base_offset)
+        self._epochs.cut_start(self.log_start)  # not kept when it happens: here it is again
+        for segment in self._segments:
+            segment.quiet_since_ms = now_ms
+
+    # --- where things are ---------------------------------------------------------------------------------------------
+
+    @property
+    def _active(self) -> Segment:
+        return self._segments[-1]
+
+    @property
+    def log_end(self) -> int:
+        return self._segments[-1].next_offset
+
+    @property
+    def durable_end(self) -> int:
+        return self._flushing.durable_end
+
+    @property
+    def synced_end(self) -> int:
+        """How far it is durable without the journal."""
+        return self._flushing.synced_end
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """As they are now: `has` says later whether they still are."""
+        return tuple(self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
+    def producer_count(self) -> int:
+        return len(self._producers)
+
+    def last_stable(self, up_to: int) -> int:
+        """How far a reader of committed transactions may go, if one of everything may go to `up_to`."""
+        unstable = self._producers.first_unstable_offset
+        return up_to if unstable is None else max(self.log_start, min(unstable, up_to))
+
+    @property
+    def believes_syncs(self) -> bool:
+        """False after a sync that failed: nothing more is called durable until the log was opened anew."""
+        return self._flushing.believes_syncs
+
+    def state(self, known: LogState) -> LogState:
+        """Return what a checkpoint records of this log, without compaction, which the caller adds."""
+        return LogState(
+            self.log_start,
+            self.synced_end,
+            known.compacted,
+            known.gaps_below,
+            tuple(self._epochs.entries),
+            tuple(
+                SegmentState(segment.base_offset, segment.size, *segment.index_sizes)
+                for segment in self._segments
+                if not segment.is_open
+            ),
+        )
+
+    # --- leadership ---------------------------------------------------------------------------------------------------
+
+    def lead(self, epoch: int) -> Callable[[], None]:
+        """From here on batches are written under this leader epoch; the caller has it kept, on any thread."""
+        self.leader_epoch = epoch
+        self._epochs.assign(epoch, self.log_end)
+        return self._epochs.saving(self._files, self.path)
+
+    def epoch_at(self, offset: int) -> int:
+        return self._epochs.at(offset)
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        return self._epochs.end_of(epoch, self.log_end)
+
+    # --- appending ----------------------------------------------------------------------------------------------------
+
+    def append(self, data: Buffer, now_ms: int, origin: Origin = Origin.CLIENT) -> Appended:
+        """Store batches as received, with offsets of ours; a writable buffer is changed in place.
+
+        `BatchError` and `RefusedError`: not taken, the sender's fault. `LogWriteError`: not taken, the disk's fault.
+        """
+        self._check_uncut()
+        incoming = check_batches(data, self.config, origin, now_ms)
+        if origin is Origin.CLIENT:
+            duplicate = self._check_producer(incoming[0].header)
+            if duplicate is not None:
+                return duplicate
+        else:
+            for each in incoming:
+                if each.header.has_producer:
+                    self._producers.check_coordinator(each.header, each.marker)
+        buffer = writable(data)
+        placed = place(buffer, incoming, self.config, self.log_end, max(self.leader_epoch, 0), now_ms)
+        self._store(buffer, placed, now_ms)
+        for header, each in zip(placed, incoming, strict=True):
+            self._producers.note(header, each.marker)
+        append_time = now_ms if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
+        return Appended(placed[0].base_offset, placed[-1].last_offset, append_time, self.log_start)
+
+    def append_own(self, pairs: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> int:
+        """Keys and values of ours, in no transaction; the offset of the first. There is nothing to check in them."""
+        self._check_uncut()
+        data, header = build_placed_batch(pairs, now_ms, self.log_end, max(self.leader_epoch, 0))
+        if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+            stamp_time(data, 0, TimestampType.LOG_APPEND_TIME, now_ms)
+        if len(data) > self.config.max_message_bytes:
+            raise too_large(len(data), self.config.max_message_bytes)
+        self._store(data, [header], now_ms)
+        return header.base_offset
+
+    def _store(self, buffer: Buffer, placed: list[BatchHeader], now_ms: int) -> None:
+        self._is_untouched = self._is_new = False
+        try:
+            self._roll_if_full(len(buffer), placed, now_ms)
+            self._write(buffer, placed)
+            self._active.quiet_since_ms = now_ms
+            if self.journal is not None:
+                self._flushing.appended(buffer)
+        except OSError as error:
+            raise LogWriteError.of(f"cannot write to {self._active.path(LOG)}", error) from error
+        if self._epochs.latest < self.leader_epoch:  # what it began with was cut off
+            self._epochs.assign(self.leader_epoch, placed[0].base_offset)
+
+    def _check_producer(self, header: BatchHeader) -> Appended | None:
+        if not header.has_producer:
+            return None
+        stored = self._producers.duplicate_of(header)
+        if stored is None:
+            self._producers.check_client(header)
+            return None
+        append_time = (
+            stored.timestamp if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
+        )
+        return Appended(stored.first_offset, stored.last_offset, append_time, self.log_start, is_duplicate=True)
+
+    def _write(self, buffer: Buffer, placed: list[BatchHeader]) -> None:
+        self._cut_torn_tail()
+        try:
+            self._active.append(buffer, placed)
+        except OSError:
+            self._has_torn_tail = True
+            with suppress(OSError):  # then the next append tries again, before it writes
+                self._cut_torn_tail()
+            raise
+
+    def _cut_torn_tail(self) -> None:
+        if self._has_torn_tail:
+            self._active.cut_tail()
+            self._has_torn_tail = False
+
+    # --- rolling ------------------------------------------------------------------------------------------------------
+
+    def _roll_if_full(self, size: int, placed: list[BatchHeader], now_ms: int) -> None:
+        active = self._active
+        if active.size == 0:
+            self._active_since_ms = now_ms
+            return
+        newest = max([header.max_timestamp for header in placed])
+        first = active.first_timestamp
+        waited = newest - first if first is not None and first >= 0 else now_ms - self._active_since_ms
+        if (
+            active.size + size > self.config.segment_bytes
+            or waited > self.config.max_segment_ms
+            or not active.can_take(placed[-1].last_offset, self.config.segment_index_bytes)
+        ):
+            self._roll(now_ms)
+
+    def _roll(self, now_ms: int) -> None:
+        """Start another segment; what the old one needs is done with the next flush."""
+        self._cut_torn_tail()  # a segment that takes no more is read to the end of its file
+        created = Segment.create(self._files, self.path, self.log_end, self.config.index_interval_bytes)
+        self._active.end()
+        self._flushing.rolled(Sealing(self._active, self._snapshot()))
+        created.quiet_since_ms = now_ms
+        self._segments.append(created)
+        self._active_since_ms = now_ms
+
+    def _snapshot(self) -> Callable[[], None]:
+        return snapshot_later(self._files, self.path, self.log_end, self._producers)
+
+    # --- making durable -----------------------------------------------------------------------------------------------
+
+    def flush_target(self, *, in_place: bool = False) -> FlushTarget | None:
+        """What must be synced for all that was appended to be durable; None if it is. One at a time.
+
+        `in_place`: what only the journal has is not enough.
+        """
+        if self._flushing.is_done(self.log_end, in_place=in_place):
+            return None
+        return self._flushing.target(self._active)
+
+    @property
+    def is_small_flush(self) -> bool:
+        """Whether all that a flush would make durable can be written to the journal instead."""
+        return self._flushing.is_small
+
+    def journal_target(self) -> JournalTarget:
+        """What the journal must have for all that was appended to be durable."""
+        return self._flushing.journal_target(self.log_end)
+
+    @property
+    def is_sealing(self) -> bool:
+        """A segment waits for a flush to write its indexes."""
+        return self._flushing.is_sealing
+
+    def flushed(self, target: FlushTarget | JournalTarget) -> None:
+        """The target's `run` has ended well."""
+        self._flushing.ended(target, well=True)
+
+    def flush_failed(self, target: FlushTarget | JournalTarget) -> None:
+        """The target's `run` has failed: go back to what is known to be durable.
+
+        Whoever waits for what was beyond must be told that it is lost. Where batches are answered before they are
+        durable, take `flush_refused` instead, which cuts nothing.
+        """
+        self._flushing.ended(target, well=False)
+        self.cut_back(self.durable_end)
+
+    def flush_refused(self, target: FlushTarget | JournalTarget) -> None:
+        """The target's `run` has failed: nothing more is called durable, until the log is opened anew."""
+        self._flushing.ended(target, well=False)
+
+    def flush(self) -> None:
+        """All at once, for those who may wait; if it fails, nothing is cut."""
+        target = self.flush_target(in_place=True)
+        if target is not None:
+            well = False
+            try:
+                target.run()
+                well = True
+            finally:
+                self._flushing.ended(target, well=well)
+
+    def cut_back(self, end: int) -> None:
+        """Let the log end with the last whole batch before `end`; nothing is read or written until it is mended."""
+        self._cut_to = end
+        self._flushing.durable_end = min(self.durable_end, end)
+        self._flushing.synced_end = min(self.synced_end, end)
+
+    @property
+    def is_in_order(self) -> bool:
+        return self._cut_to is None
+
+    def mend(self, now_ms: int) -> Change[None]:
+        """Finish what `cut_back` began, with what is on the disk; producers and epochs are as they were then."""
+        end = self._cut_to
+        assert end is not None, "a log in order needs no mending"
+
+        def work() -> Loaded:
+            with writing(f"cannot cut {self.path} back to offset {end}"):
+                self.release()
+                return load_cut(
+                    self._files,
+                    self.path,
+                    self.config,
+                    log_start=self.log_start,
+                    recovery_point=self.synced_end,
+                    end=end,
+                    now_ms=now_ms,
+                    journaled=self.journal.entries() if self.journal is not None else (),
+                )
+
+        def take(loaded: Loaded) -> None:
+            self._take(loaded, self.log_start, now_ms)
+            self._flushing.start_over(self.log_end, names_are_durable=False)
+            self._cut_to = None
+
+        return Change(work, take)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, from_offset: int, max_bytes: int, up_to: int) -> bytes:
+        """Whole batches as stored, from the one that holds `from_offset`, all before `up_to`, from one segment.
+
+        At most `max_bytes`, but for the first batch, which comes whatever its size, so that no reader gets stuck. It
+        may begin before `from_offset`; clients skip what they did not ask for.
+        """
+        self._check_order()
+        if not self.log_start <= from_offset <= self.log_end:
+            raise OffsetOutOfRangeError(
+                f"{self.path} has offsets from {self.log_start} to before {self.log_end}, not {from_offset}"
+            )
+        gapless = self._is_gapless and not self.config.compacts
+        return read_batches(self._segments, self.path, from_offset, max_bytes, up_to, gapless=gapless)
+
+    def _check_order(self) -> None:
+        if self._cut_to is not None:
+            raise LogReadError(f"{self.path} cannot be read until it is cut back to offset {self._cut_to}", None)
+
+    def offset_for_timestamp(self, timestamp: int, up_to: int) -> TimestampedOffset | None:
+        """The first record that is not older than `timestamp` and lies before `up_to`."""
+        self._check_order()
+        found = find_timestamp(self._segments, self.path, self.config, timestamp, self.log_start)
+        return found if found is not None and found.offset < up_to else None
+
+    def offset_of_latest_timestamp(self, up_to: int) -> TimestampedOffset | None:
+        """The first record with the latest timestamp of the log."""
+        self._check_order()
+        latest = max((segment.max_timestamp for segment in self._segments), default=NO_TIMESTAMP)
+        return None if latest == NO_TIMESTAMP else self.offset_for_timestamp(latest, up_to)
+
+    # --- deleting -----------------------------------------------------------------------------------------------------
+
+    def check_start(self, offset: int, up_to: int) -> None:
+        """Whether the log may start at `offset`, if it can be read to `up_to` (the high watermark)."""
+        if not 0 <= offset <= up_to:
+            raise OffsetOutOfRangeError(f"cannot delete to offset {offset}: {self.path} can be read to {up_to}")
+
+    def delete_records(self, before: int, up_to: int) -> int:
+        """Let the log start at `before`, unless it starts later already; its start. `retain` frees the space.
+
+        The caller keeps the new start (`log-start-offset-checkpoint`) and gives it to `open`.
+        """
+        self.check_start(before, up_to)
+        self._start_at(before)
+        return self.log_start
+
+    def _start_at(self, offset: int) -> None:
+        if offset > self.log_start:
+            self.log_start = offset
+            self._epochs.cut_start(offset)
+
+    def retain(self, now_ms: int, up_to: int) -> list[DeletedSegment]:
+        """Take the segments out of the log that it need not keep; none that reaches beyond `up_to`.
+
+        Their files are still there: for `rename_files`, and then `remove_files`.
+        """
+        if not self.is_in_order:
+            return []
+        reasons = reasons_to_drop(self._segments, self.config, self.log_start, up_to, now_ms)
+        if reasons and len(reasons) == len(self._segments):
+            with writing(f"cannot delete old segments of {self.path}"):
+                self._roll(now_ms)
+        deleted = []
+        for why, segment in zip(reasons, self._segments, strict=False):
+            segment.close()
+            deleted.append(DeletedSegment(segment.base_offset, segment.next_offset, segment.size, why, segment.paths))
+        if deleted:
+            del self._segments[: len(deleted)]
+            self._start_at(deleted[-1].next_offset)
+        return deleted
+
+    # --- compacting ---------------------------------------------------------------------------------------------------
+
+    def compactable(self, compacted_to: int, now_ms: int) -> Compactable | None:
+        """What could be compacted, if it was already up to `compacted_to`. Rolls first where that makes it worth it."""
+        if not (self.config.compacts and self.is_in_order):
+            return None
+        first_dirty = first_dirty_offset(compacted_to, self.log_start, self.log_end)
+        rolls = is_worth_rolling(self._segments, self.config, first_dirty)
+        if not rolls and len(self._segments) == 1:  # nothing but what is written to, as in most logs
+            return None
+        with writing(f"cannot look for what to compact in {self.path}"):
+            if rolls:
+                self._is_untouched = False
+                self._roll(now_ms)
+            return compactable(self._segments, self.config, first_dirty, self.last_stable(self.synced_end), now_ms)
+
+    @property
+    def highest_producer_id(self) -> int:
+        """The highest producer id that the log remembers; -1 if there is none."""
+        return max((producer_id for producer_id, _ in self._producers), default=-1)
+
+    def last_of_producers(self) -> dict[int, LastOfProducer]:
+        return self._producers.last_ones()
+
+    def has(self, segments: Sequence[Segment]) -> bool:
+        """Whether these are still part of it, one after the other, and it can be changed."""
+        slot = slot_of(self._segments, segments[0].base_offset)
+        return self.is_in_order and self._segments[slot : slot + len(segments)] == list(segments)
+
+    def replace(self, segments: Sequence[Segment], cleaned: Segment) -> None:
+        """Read `cleaned` from now on, instead of segments that it has."""
+        self._is_gapless = False
+        slot = slot_of(self._segments, segments[0].base_offset)
+        self._segments[slot : slot + len(segments)] = [cleaned]
+
+    def expire_producers(self, now_ms: int) -> list[int]:
+        return self._producers.expire(now_ms)
+
+    # --- closing ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Leave the log so that opening it `clean` reads next to nothing."""
+        if self._is_new:  # an opening makes what it misses, and takes no name for durable
+            self.release()
+            return
+        if self._is_untouched:
+            with writing(f"cannot close {self.path}"):
+                self._flushing.sync_new_names()
+            self.release()
+            return
+        if self._cut_to is not None:
+            self.release()
+            self._check_uncut()
+        self.flush()
+        with writing(f"cannot close {self.path}"):
+            self._flushing.seal()
+            self._flushing.sync_new_names()
+            self._snapshot()()
+            for sync in self._active.seal():
+                sync.run()
+
+    def _check_uncut(self) -> None:
+        if self._cut_to is not None:
+            raise LogWriteError(f"{self.path} is still to be cut back to offset {self._cut_to}", None)
+
+    def release(self) -> None:
+        """Let go of the files as they are, as if the process had ended."""
+        for segment in self._segments:
+            segment.close()
+        self._flushing.forget()

@@ -1,0 +1,486 @@
+"""Opening a log: what is on disk becomes segments, epochs and producers, reading only what must be read.
+
+After a clean stop everything is trusted: the last rows of indexes are looked at, the end of the last segment is walked
+through, producers come from the last snapshot. After an unclean one every batch beyond the recovery point is checked
+with its checksum, and the log ends where the first one fails: a write that was torn by the crash. What is cut is in
+`Recovery.cuts`, which `coterie serve` prints; if whole batches can be found behind the tear (a disk that lost some
+other page), the bytes are kept in a file beside. Only what is beyond the known durable end (`durable_ends.py`) is cut:
+anything missing or wrong before it is damage (`damage.py`), and then nothing is changed.
+Then batches of the journal that continue the log are appended, as they were: those it has already are skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from coterie.errors import MalformedError
+from coterie.protocol.batch import BatchError, BatchHeader, batches
+from coterie.protocol.records import marker_of
+from coterie.storage.damage import Damage, DamageError, LogFound, SegmentFound, damages_of
+from coterie.storage.durable_ends import LogState, SegmentState
+from coterie.storage.epochs import LeaderEpochs
+from coterie.storage.files import File, Files, read_file
+from coterie.storage.layout import INDEX, LEFTOVERS, LOG, LOG_STARTS, SNAPSHOT, TIME_INDEX, join, named, offsets_of
+from coterie.storage.log_config import LogConfig
+from coterie.storage.producers import Producers
+from coterie.storage.scan import CHUNK, Found, headers, whole_batches
+from coterie.storage.segment import Segment
+from coterie.storage.snapshots import decode_snapshot
+from coterie.storage.swapping import finish_swaps
+
+__all__ = ["Cut", "Loaded", "Recovery", "is_gapless", "load", "load_cut"]
+
+CUT = ".cut"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Bytes that opening took off the end of the log."""
+
+    path: str
+    position: int
+    size: int
+    offset: int
+    """The log ends before this offset now."""
+    why: str
+    kept_as: str | None = None
+    """Where the bytes are, if whole batches are among them."""
+
+
+@dataclass(slots=True)
+class Recovery:
+    """What opening a log had to do beyond opening it."""
+
+    batches_checked: int = 0
+    cuts: list[Cut] = field(default_factory=list)
+    indexes_rebuilt: list[str] = field(default_factory=list)
+    restored: int = 0
+    """Batches that the journal had and the log had not."""
+
+
+@dataclass(slots=True)
+class Loaded:
+    segments: list[Segment]
+    epochs: LeaderEpochs
+    producers: Producers
+    recovery: Recovery
+    damages: list[Damage] = field(default_factory=list)
+
+    @property
+    def log_end(self) -> int:
+        return self.segments[-1].next_offset
+
+    def note(self, found: Found, *, is_news: bool = True) -> None:
+        """A batch of the log, for what follows from batches; no news is one that the producers' snapshot has seen."""
+        if is_news:
+            self.producers.note(found.header, found.marker)
+        self.epochs.assign(found.header.leader_epoch, found.header.base_offset)
+
+
+class _Journaled:
+    """What the journal has of a log, in order; beyond `end` it is not wanted."""
+
+    def __init__(self, entries: Sequence[bytes], end: int | None) -> None:
+        self._entries = entries
+        self._end = end
+
+    def reach(self, end: int) -> int:
+        """How far a log that ends at `end` goes with what the journal has."""
+        for header in self._headers():
+            if header.base_offset == end and (self._end is None or header.next_offset <= self._end):
+                end = header.next_offset
+        return end
+
+    def first_beyond(self, end: int) -> int | None:
+        """The first offset after a hole that begins at `end`; None if there is no hole."""
+        if self._end is not None:
+            return None
+        return min((header.base_offset for header in self._headers() if header.base_offset > end), default=None)
+
+    def _headers(self) -> Iterator[BatchHeader]:
+        return (header for data in self._entries for _, header in batches(data))
+
+    def continue_segment(self, loaded: Loaded, slot: int) -> bool:
+        """Append to a segment what continues it; whether there was any.
+
+        Not only to the last one: it may have lost its end in the crash, while the next was there already.
+        """
+        segment = loaded.segments[slot]
+        limits = [after.base_offset for after in loaded.segments[slot + 1 : slot + 2]]
+        limits += [] if self._end is None else [self._end]
+        before = loaded.recovery.restored
+        for data in self._entries:
+            previous = b""
+            for at, header in batches(data):
+                batch = memoryview(data)[at : at + header.size]
+                fits = all(header.next_offset <= limit for limit in limits)
+                if header.base_offset == segment.next_offset and fits:
+                    if previous and previous != segment.read(segment.next_offset - 1, 1, segment.next_offset):
+                        break  # of a write that failed: since then the log has gone on differently
+                    segment.append(batch, [header])
+                    loaded.note(Found(at, header, marker_of(data, header, at) if header.is_control else None))
+                    loaded.recovery.restored += 1
+                previous = bytes(batch)
+        return loaded.recovery.restored > before
+
+
+def load(
+    files: Files,
+    directory: str,
+    config: LogConfig,
+    *,
+    log_start: int,
+    recovery_point: int,
+    clean: bool,
+    now_ms: int,
+    journaled: Sequence[bytes] = (),
+    end: int | None = None,
+    known: LogState | None = None,
+) -> Loaded:
+    """`journaled` is what the journal has of this log; beyond `end` it is not wanted.
+
+    `known` is what is known to be durable: `DamageError` if it is not there. Without it nothing is claimed.
+    """
+    segments = _find_segments(files, directory, config, log_start, known)
+    try:
+        loaded = _load(
+            files, directory, config, segments, recovery_point, _Journaled(journaled, end), clean=clean, known=known
+        )
+        _settle(files, directory, config, loaded, log_start, now_ms, known)
+    except BaseException:
+        for segment in segments:
+            segment.close()
+        raise
+    return loaded
+
+
+def load_cut(
+    files: Files,
+    directory: str,
+    config: LogConfig,
+    *,
+    log_start: int,
+    recovery_point: int,
+    end: int,
+    now_ms: int,
+    journaled: Sequence[bytes] = (),
+) -> Loaded:
+    """As `load` after a crash, of a log that is to end with the last whole batch before `end`.
+
+    What only the journal made durable is written anew: after a sync that failed, the system shows what it had in its
+    cache, takes it for written, and no later sync would bring it to the disk.
+    """
+
+    def loaded(journaled: Sequence[bytes]) -> Loaded:
+        return load(
+            files,
+            directory,
+            config,
+            log_start=log_start,
+            recovery_point=recovery_point,
+            clean=False,
+            now_ms=now_ms,
+            journaled=journaled,
+            end=end,
+        )
+
+    found = loaded(())
+    if found.log_end <= end and not journaled:
+        return found
+    keep = min(end, recovery_point) if journaled else end
+    segments = found.segments
+    try:
+        while len(segments) > 1 and segments[-1].base_offset >= keep:
+            segments.pop().delete()
+        segments[-1].cut_at(keep)
+    finally:
+        for segment in segments:
+            segment.close()
+    return loaded(journaled)
+
+
+def _load(
+    files: Files,
+    directory: str,
+    config: LogConfig,
+    segments: list[Segment],
+    recovery_point: int,
+    journaled: _Journaled,
+    *,
+    clean: bool,
+    known: LogState | None,
+) -> Loaded:
+    epochs = LeaderEpochs.load(files, directory)
+    if known is not None:
+        epochs = epochs_known(epochs, known.epochs, clean=clean)
+    producers = Producers(config.max_producers, config.producer_id_expiration_ms)
+    loaded = Loaded(segments, epochs or LeaderEpochs(), producers, Recovery())
+    states = {state.base_offset: state for state in known.segments} if known is not None else {}
+    if (clean or segments[-1].is_open) and _is_whole(files, segments[-1], states):
+        first_unsure = len(segments)
+        known_to = loaded.log_end
+    else:
+        first_unsure = _first_beyond(segments, recovery_point)
+        known_to = segments[first_unsure].base_offset
+    sealed = segments[: min(first_unsure, len(segments) - 1)]
+    found = [_found(segment, states, loaded.recovery) for segment in sealed]
+    if known is not None:
+        after = segments[len(sealed)].base_offset
+        if clean and len(sealed) == len(segments) - 1:
+            active = segments[-1]
+            found.append(SegmentFound(active.path(LOG), active.base_offset, files.size(active.path(LOG))))
+            after = max(active.base_offset, known.end)
+        loaded.damages += damages_of(known, LogFound(directory, found, after, is_clean=clean))
+    else:
+        loaded.damages += [
+            Damage(one.path, one.wrong, directory, (one.base, segment.next_offset))
+            for one, segment in zip(found, sealed, strict=True)
+            if one.wrong
+        ]
+    if not loaded.damages:
+        snapshot_at = _read_producers(files, directory, producers, known_to)
+        _replay(directory, loaded, segments[:first_unsure], snapshot_at, epochs_known=epochs is not None)
+    gapless = is_gapless(config, known)
+    _recover(files, directory, loaded, first_unsure, journaled, known, clean=clean, gapless=gapless)
+    if loaded.damages:
+        raise DamageError(list({damage.path: damage for damage in reversed(loaded.damages)}.values())[::-1])
+    return loaded
+
+
+def epochs_known(found: LeaderEpochs | None, known: Sequence[tuple[int, int]], *, clean: bool) -> LeaderEpochs | None:
+    """The file has no checksum, so it must agree with the checkpoint; None if it does not: then the log knows."""
+    if clean:
+        return LeaderEpochs(list(known))
+    if found is None or not found.entries:
+        return found if not known else None
+    # Of both, the first may have been moved or dropped since: the log starts later.
+    first = found.entries[0][1]
+    return found if {entry for entry in known if entry[1] > first} <= set(found.entries) else None
+
+
+def is_gapless(config: LogConfig, known: LogState | None) -> bool:
+    """Whether each batch begins where the one before ends: what was never compacted has no gaps."""
+    return known is not None and not config.compacts and not known.compacted and not known.gaps_below
+
+
+def _settle(
+    files: Files,
+    directory: str,
+    config: LogConfig,
+    loaded: Loaded,
+    log_start: int,
+    now_ms: int,
+    known: LogState | None,
+) -> None:
+    segments, producers = loaded.segments, loaded.producers
+    if log_start > loaded.log_end:
+        if known is None:  # there is no checksum that says that it is true
+            wrong = f"says that {directory} starts at offset {log_start}, and the log ends at {loaded.log_end}"
+            raise DamageError([Damage(LOG_STARTS, wrong, directory, (segments[0].base_offset, loaded.log_end))])
+        for segment in segments:  # all was deleted, and what was never durable was lost
+            segment.delete()
+        segments[:] = [Segment.create(files, directory, log_start, config.index_interval_bytes)]
+    producers.expire(now_ms)
+    loaded.epochs.cut_end(loaded.log_end)
+    for offset in offsets_of(files.names(directory), SNAPSHOT):
+        if offset > loaded.log_end:
+            files.delete(join(directory, named(offset, SNAPSHOT)))
+
+
+def _find_segments(
+    files: Files, directory: str, config: LogConfig, log_start: int, known: LogState | None
+) -> list[Segment]:
+    finish_swaps(files, directory)
+    names = files.names(directory)
+    _remove(files, [join(directory, name) for name in names if name.endswith(LEFTOVERS)])
+    bases = offsets_of(names, LOG)
+    for suffix in (INDEX, TIME_INDEX):
+        orphans = set(offsets_of(names, suffix)).difference(bases)
+        _remove(files, [join(directory, named(offset, suffix)) for offset in orphans])
+    interval = config.index_interval_bytes
+    if not bases:
+        if known is not None and known.end > known.start:
+            raise DamageError([Damage(directory, "has no segments", directory, (known.start, known.end))])
+        return [Segment.create(files, directory, max(log_start, known.end if known else 0), interval)]
+    nexts = [*bases[1:], bases[-1]]  # where the last one ends is found by looking into it
+    return [Segment.sealed(files, directory, base, after, interval) for base, after in zip(bases, nexts, strict=True)]
+
+
+def _is_whole(files: Files, active: Segment, states: Mapping[int, SegmentState]) -> bool:
+    """Open the last segment after a clean stop; False if it is not what a clean stop leaves."""
+    try:
+        if not active.is_open:
+            active.activate()
+            state = states.get(active.base_offset)
+            if state is not None and active.size == state.size:
+                sizes = files.size(active.path(INDEX)), files.size(active.path(TIME_INDEX))
+                return sizes == (state.index_size, state.time_index_size)
+    except (BatchError, FileNotFoundError):
+        return False
+    return True
+
+
+def _first_beyond(segments: list[Segment], recovery_point: int) -> int:
+    for slot, segment in enumerate(segments[:-1]):
+        if segment.next_offset > recovery_point:
+            return slot
+    return len(segments) - 1
+
+
+def _found(segment: Segment, states: Mapping[int, SegmentState], recovery: Recovery) -> SegmentFound:
+    """Look at the end of a segment that took no more batches; indexes that are no use are built again."""
+    state = states.get(segment.base_offset)
+    sizes = (state.index_size, state.time_index_size) if state is not None and state.size == segment.size else None
+    end, wrong = None, ""
+    try:
+        if not segment.indexes_look_right(sizes):
+            segment.rebuild_indexes()
+            recovery.indexes_rebuilt.append(segment.path(INDEX))
+        end = segment.last_end()
+    except BatchError as error:
+        wrong = _damaged(error)
+    return SegmentFound(segment.path(LOG), segment.base_offset, segment.size, end, wrong)
+
+
+def _damaged(error: BatchError) -> str:
+    return f"is damaged, though it was whole when it was closed: {error}"
+
+
+def _read_producers(files: Files, directory: str, producers: Producers, up_to: int) -> int:
+    """Fill `producers` from the newest good snapshot that is not beyond `up_to`; its offset, 0 if there is none."""
+    for offset in reversed(offsets_of(files.names(directory), SNAPSHOT)):
+        if offset <= up_to:
+            path = join(directory, named(offset, SNAPSHOT))
+            try:
+                decode_snapshot(read_file(files, path), producers)
+            except MalformedError:
+                files.delete(path)
+            else:
+                return offset
+    return 0
+
+
+def _replay(directory: str, loaded: Loaded, segments: list[Segment], snapshot_at: int, *, epochs_known: bool) -> None:
+    """Read back, from headers alone, what the snapshot and the epochs' file do not know."""
+    start = snapshot_at if epochs_known else 0
+    for segment in segments:
+        if segment.next_offset > start:
+            try:
+                for found in segment.replay(max(start, segment.base_offset)):
+                    loaded.note(found, is_news=found.header.base_offset >= snapshot_at)
+            except BatchError as error:
+                lost = segment.base_offset, segment.next_offset
+                loaded.damages.append(Damage(segment.path(LOG), _damaged(error), directory, lost))
+
+
+def _recover(
+    files: Files,
+    directory: str,
+    loaded: Loaded,
+    first_unsure: int,
+    journaled: _Journaled,
+    known: LogState | None,
+    *,
+    clean: bool,
+    gapless: bool,
+) -> None:
+    """Check every batch from `first_unsure` on. Where there is damage nothing is cut or written.
+
+    After a clean stop nothing is torn: whatever is not whole is damage, even if all offsets are there.
+    """
+    segments, damages = loaded.segments, loaded.damages
+    durable_end, gaps_below = (known.end, known.gaps_below) if known is not None else (0, 0)
+    slot = first_unsure
+    while slot < len(segments):
+        segment = segments[slot]
+        expected = max(segment.base_offset, segments[slot - 1].next_offset if slot else 0)
+        stored = files.size(segment.path(LOG))
+        why = ""
+        try:
+            for found in segment.recover(expected, gapless=gapless):
+                loaded.recovery.batches_checked += 1
+                loaded.note(found)
+        except BatchError as error:
+            why = str(error)
+        due = min([durable_end, *(after.base_offset for after in segments[slot + 1 : slot + 2])])
+        is_kept = known is not None and due > known.start
+        is_short = journaled.reach(segment.next_offset) < due and (why or segment.base_offset >= gaps_below)
+        if is_kept and (is_short or (why and clean)):
+            wrong = f"is damaged: {why}" if why else f"ends at offset {segment.next_offset}"
+            damages.append(Damage(segment.path(LOG), wrong, directory, (segment.next_offset, due)))
+        if damages:
+            slot += 1
+            continue
+        if why:
+            loaded.recovery.cuts += _cut(files, segment, stored, why, segments[slot + 1 :])
+            del segments[slot + 1 :]
+        restored = journaled.continue_segment(loaded, slot)
+        slot += 1
+        if slot < len(segments) or stored or restored:  # what survived the process may not have reached the disk
+            for sync in segment.seal() if slot < len(segments) else [segment.later()]:
+                sync.run()
+    beyond = journaled.first_beyond(loaded.log_end)
+    if beyond is not None and not damages:
+        wrong = f"ends at offset {loaded.log_end}, and the journal goes on at {beyond}"
+        damages.append(Damage(segments[-1].path(LOG), wrong, directory, (loaded.log_end, beyond)))
+    if loaded.log_end < durable_end and not damages:
+        wrong = f"ends at offset {loaded.log_end}"
+        damages.append(Damage(segments[-1].path(LOG), wrong, directory, (loaded.log_end, durable_end)))
+
+
+def _cut(files: Files, segment: Segment, stored: int, why: str, later: list[Segment]) -> Iterator[Cut]:
+    """End the log with the valid part of `segment`; what is beyond goes, with the segments after it."""
+    path = segment.path(LOG)
+    kept_as = _keep_tail(files, path, segment.size)
+    segment.cut_tail()
+    yield Cut(path, segment.size, stored - segment.size, segment.next_offset, why, kept_as)
+    for other in later:
+        path, size = other.path(LOG), files.size(other.path(LOG))
+        kept_as = path + CUT if size else None
+        if kept_as:
+            files.rename(path, kept_as)
+        _remove(files, [path, other.path(INDEX), other.path(TIME_INDEX)])
+        yield Cut(path, 0, size, segment.next_offset, "the log ends in an earlier segment", kept_as)
+
+
+def _keep_tail(files: Files, path: str, position: int) -> str | None:
+    """Copy what is to be cut into a file of its own, if there is a whole batch in it; that file's path."""
+    source = files.open(path)
+    try:
+        if not _holds_whole_batch(source, position):
+            return None
+        kept_as = f"{path}.{position}{CUT}"
+        target = files.open(kept_as, create=True)
+        try:
+            target.truncate(0)
+            while data := source.pread(CHUNK, position):
+                target.append(data)
+                position += len(data)
+            target.sync()
+        finally:
+            target.close()
+    finally:
+        source.close()
+    return kept_as
+
+
+def _holds_whole_batch(file: File, position: int) -> bool:
+    """Whether the batch at `position` is whole (and out of order), or the one where that one says it ends."""
+    try:
+        _, failed = next(headers(file, position, file.size))
+    except (BatchError, StopIteration):
+        return False
+    return any(_is_whole_batch(file, at) for at in (position, position + failed.size))
+
+
+def _is_whole_batch(file: File, at: int) -> bool:
+    try:
+        return next(whole_batches(file, at, file.size, verify=True), None) is not None
+    except BatchError:
+        return False
+
+
+def _remove(files: Files, paths: list[str]) -> None:
+    for path in paths:
+        files.delete(path)

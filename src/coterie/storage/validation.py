@@ -1,0 +1,109 @@
+"""What a log demands of a batch before it takes it; Kafka's order of checks, Kafka's codes.
+
+Checked are headers and checksums. The records are opened only where a rule needs them: a compacted topic wants a key
+in each.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from itertools import islice
+from typing import NamedTuple
+
+from coterie.errors import ErrorCode, MalformedError
+from coterie.protocol.batch import (
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    InvalidBatchError,
+    TimestampType,
+    batches,
+    check_from_client,
+)
+from coterie.protocol.buffer import Buffer
+from coterie.protocol.compression import decompress
+from coterie.protocol.records import Columns, EndMarker, marker_of
+from coterie.storage.log_config import LogConfig
+from coterie.storage.log_errors import RefusedError
+
+__all__ = ["OPENED_AT_ONCE", "Incoming", "Origin", "check_batches", "too_large"]
+
+
+OPENED_AT_ONCE = 16 << 20
+"""Bytes that a batch may unpack to where everybody else waits meanwhile: 50 ms of the slowest codec."""
+_ANY_OFFSET = (1 << 63) - 1
+MOST_NAMED = 1_000
+"""Records without a key that are named one by one."""
+
+
+class Origin(Enum):
+    """Whose batch it is."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    """Ours: several batches at once, transaction markers, and no sequence numbers."""
+
+
+class Incoming(NamedTuple):
+    at: int
+    header: BatchHeader
+    marker: EndMarker | None
+
+
+def too_large(size: int, limit: int) -> RefusedError:
+    return RefusedError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes; max.message.bytes allows {limit}")
+
+
+def check_batches(data: Buffer, config: LogConfig, origin: Origin, now_ms: int) -> list[Incoming]:
+    """The batches in `data`, all of them good, or an error that says why not."""
+    found = []
+    for at, header in batches(data):
+        if header.size > config.max_message_bytes:
+            raise too_large(header.size, config.max_message_bytes)
+        if origin is Origin.CLIENT:
+            check_from_client(header, config.max_decompressed_bytes)
+            _check_timestamps(header, config, now_ms)
+            if config.compacts:
+                _check_keys(data, at, header, min(config.max_decompressed_bytes, OPENED_AT_ONCE))
+        marker = marker_of(data, header, at) if header.is_control else None
+        found.append(Incoming(at, header, marker))
+    if not found or (origin is Origin.CLIENT and len(found) > 1):
+        raise InvalidBatchError(f"a producer sends exactly one batch for a partition, this one sent {len(found)}")
+    if len(data) > config.segment_bytes:
+        raise RefusedError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"{len(data)} bytes in one append; segment.bytes allows {config.segment_bytes}",
+        )
+    return found
+
+
+def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    if config.message_timestamp_type is TimestampType.CREATE_TIME and header.max_timestamp != NO_TIMESTAMP:
+        oldest = now_ms - config.message_timestamp_before_max_ms
+        newest = now_ms + config.message_timestamp_after_max_ms
+        if header.max_timestamp > newest or header.base_timestamp < oldest:
+            raise RefusedError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamps from {header.base_timestamp} to {header.max_timestamp}; between {oldest} and {newest} is "
+                "allowed (message.timestamp.before.max.ms, message.timestamp.after.max.ms)",
+            )
+    elif header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        raise RefusedError(ErrorCode.INVALID_TIMESTAMP, "append time is for the broker to set, not for a producer")
+
+
+def _check_keys(data: Buffer, at: int, header: BatchHeader, limit: int) -> None:
+    """As columns: a batch of a million records, which is easily sent, must not hold up everybody for a second."""
+    columns = Columns(with_headers=False)
+    try:
+        plain = decompress(header.compression, memoryview(data)[at + HEADER_SIZE : at + header.size], limit)
+        columns.add(plain, header, -_ANY_OFFSET, _ANY_OFFSET)
+    except MalformedError as error:
+        raise InvalidBatchError(str(error)) from None
+    keys = columns.finish().keys
+    if keys.null_count:
+        refusal = InvalidBatchError(
+            f"{keys.null_count} of {header.record_count} records have no key; a compacted topic needs one in each"
+        )
+        without_key = (n for n in range(header.record_count) if not keys.validity[n >> 3] >> (n & 7) & 1)
+        refusal.records = list(islice(without_key, MOST_NAMED))
+        raise refusal

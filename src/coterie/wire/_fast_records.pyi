@@ -1,9 +1,0 @@
-# Compiled: see _pure_records.py, of which this is the twin.
-
-from coterie.wire._pure_records import Columns as Columns
-from coterie.wire._pure_records import Record as Record
-from coterie.wire._pure_records import RecordWriter as RecordWriter
-from coterie.wire._pure_records import append_rows as append_rows
-from coterie.wire._pure_records import murmur2 as murmur2
-from coterie.wire._pure_records import partitions_of_keys as partitions_of_keys
-from coterie.wire._pure_records import read_records as read_records
