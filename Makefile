@@ -24,7 +24,7 @@ demo: venv ## the main job end to end: a broker, a group, everything that can ha
 
 venv: .venv/installed ## .venv with the package and its tools; .venv/bin/coterie runs
 
-.venv/installed: pyproject.toml constraints.txt setup.py $(wildcard src/coterie/wire/_fast_*.px[yi])
+.venv/installed: pyproject.toml constraints.txt setup.py $(wildcard src/coterie/protocol/_fast_*.px[yi])
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip -c constraints.txt
 	$(BIN)/python -m pip install --quiet --editable '.[dev]' -c constraints.txt --build-constraint constraints.txt
@@ -146,4 +146,4 @@ dist: venv ## the source distribution, and the wheel made from it, in dist/ (COT
 	@ls dist
 
 clean: ## remove what the other targets made
-	rm -rf .venv .venv-spark-4.0 build dist src/*.egg-info src/coterie/wire/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-spark-4.0 build dist src/*.egg-info src/coterie/protocol/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
