@@ -97,9 +97,19 @@ class AdversaryOutcome:
 
 
 def _set_priority(nice: int) -> None:
-    """The member goes first where that is allowed: else it measures what else the machine does."""
     with suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, nice)
+
+
+@contextmanager
+def _first() -> Iterator[None]:
+    """Run the member before other processes, where that is allowed: else it measures what else the machine does."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    _set_priority(FIRST)
+    try:
+        yield
+    finally:
+        _set_priority(before)
 
 
 def _attack(attack: Attack, bootstrap: str, seconds: float) -> None:
@@ -166,11 +176,10 @@ def adversary(
     warm_up: Mapping[str, Attack], attacks: Mapping[str, Attack], seconds: float, data: Path, log: Path
 ) -> AdversaryOutcome:
     """Run each attack for so many seconds; the outcome tells what is wrong."""
-    with Serving(data, *SETTINGS, log=log) as broker:
+    with Serving(data, *SETTINGS, log=log) as broker, _first():
         bootstrap, pid = broker.ready(), broker.process.pid
         prepare(bootstrap)
         member = SteadyMember(bootstrap, pid)
-        _set_priority(FIRST)
         member.start()
         for name, attack in warm_up.items():
             _measure(name, attack, bootstrap, pid, member, min(seconds, WARM_UP_S), settles_s=0)
@@ -204,9 +213,8 @@ def _bare() -> Iterator[tuple[str, int]]:
 def floor(attacks: Mapping[str, Attack], seconds: float) -> None:
     """What the floods do to a server that does next to nothing: they compete with it for the machine."""
     print(HEADER, UNITS, sep="\n", flush=True)
-    with _bare() as (bootstrap, pid):
+    with _bare() as (bootstrap, pid), _first():
         member = SteadyMember(bootstrap, pid, joins=False)
-        _set_priority(FIRST)
         member.start()
         for name, attack in attacks.items():
             print(_measure(name, attack, bootstrap, pid, member, seconds), flush=True)
