@@ -38,6 +38,22 @@ def only(wishes: list[object]) -> object:
     return found
 
 
+@pytest.mark.parametrize("offset", [0, 7])
+def test_an_answer_to_a_fetch_from_before_a_seek_is_dropped(offset: int) -> None:
+    """It has records from where the consumer stood when it was asked."""
+    world = reading()
+    world.reader.seek(partition(0), 4)
+    (late,) = world.wish()
+    world.reader.seek(partition(0), offset)
+    asked = world.wish()
+    world.answer(late)
+    assert world.reader.take(100) == []
+    for one in asked:
+        world.answer(one)
+    world.run()
+    assert offsets(world.reader.take(100)) == [(0, at) for at in range(offset, 10)]
+
+
 # --- where to begin ---------------------------------------------------------------------------------------------------
 
 
