@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         checked,
     )
     from coterie.client.client_settings import AdminSettings, ConsumerSettings, ProducerSettings
-    from coterie.client.consumer.consumer import AsyncConsumer, ConcurrentUseError, Consumer
+    from coterie.client.consumer.consumer import AsyncConsumer, Consumer
     from coterie.client.consumer.engine import WakeupError
     from coterie.client.consumer.fetch_errors import (
         CorruptRecordError,
@@ -61,11 +61,16 @@ if TYPE_CHECKING:
     )
     from coterie.errors import (
         AuthorizationError,
+        ClientClosedError,
         CommitFailedError,
+        ConcurrentUseError,
         ConnectionLostError,
         CoterieError,
         ErrorCode,
         FencedInstanceError,
+        IllegalArgumentError,
+        IllegalStateError,
+        InvalidTopicError,
         KafkaError,
         MalformedError,
         RebalanceInProgressError,
@@ -88,6 +93,7 @@ __all__ = [
     "AsyncProducer",
     "AuthorizationError",
     "Broker",
+    "ClientClosedError",
     "ClusterDescription",
     "CommitFailedError",
     "ConcurrentUseError",
@@ -107,6 +113,9 @@ __all__ = [
     "GroupDescription",
     "GroupListing",
     "GroupMetadata",
+    "IllegalArgumentError",
+    "IllegalStateError",
+    "InvalidTopicError",
     "KafkaError",
     "ListedOffset",
     "ListenerError",
@@ -151,7 +160,7 @@ _NAMES_BY_MODULE = {
         "ConfigResource ConfigSource GroupDescription GroupListing ListedOffset LogDirectory MemberDescription "
         "MemberToRemove NewTopic PartitionDescription ResourceType TopicCreated TopicDescription TopicListing checked"
     ),
-    "coterie.client.consumer.consumer": "AsyncConsumer ConcurrentUseError Consumer",
+    "coterie.client.consumer.consumer": "AsyncConsumer Consumer",
     "coterie.client.consumer.engine": "WakeupError",
     "coterie.client.producer.delivery": "AsyncDelivery Delivery RecordMetadata",
     "coterie.client.consumer.fetch_errors": (
@@ -166,8 +175,9 @@ _NAMES_BY_MODULE = {
     "coterie.client.client_settings": "AdminSettings ConsumerSettings ProducerSettings",
     "coterie.client.types": "GroupMetadata OffsetAndMetadata OffsetAndTimestamp Record TopicPartition",
     "coterie.errors": (
-        "AuthorizationError CommitFailedError ConnectionLostError CoterieError ErrorCode FencedInstanceError "
-        "KafkaError MalformedError RebalanceInProgressError RequestTimedOutError UnsupportedVersionError"
+        "AuthorizationError ClientClosedError CommitFailedError ConcurrentUseError ConnectionLostError CoterieError "
+        "ErrorCode FencedInstanceError IllegalArgumentError IllegalStateError InvalidTopicError KafkaError "
+        "MalformedError RebalanceInProgressError RequestTimedOutError UnsupportedVersionError"
     ),
     "coterie.settings.setting": "SettingsError",
 }

@@ -179,6 +179,25 @@ class MalformedError(CoterieError, ValueError):
     """Bytes that are not what they should be; the message says where reading stopped and what was expected."""
 
 
+class IllegalArgumentError(CoterieError, TypeError, ValueError):
+    """A call was given what it cannot use. The message says what was given and what may be."""
+
+
+class IllegalStateError(CoterieError, RuntimeError):
+    """A call cannot be made now, with the arguments being right: without a group.id or an event loop for example."""
+
+
+class ClientClosedError(IllegalStateError):
+    """A client was used after it was closed."""
+
+    def __init__(self, message: str = "this client is closed: make a new one") -> None:
+        super().__init__(message)
+
+
+class ConcurrentUseError(IllegalStateError):
+    """Two threads, or two tasks, used one consumer at the same time."""
+
+
 # --- errors of our clients ------------------------------------------------------------------------------------------
 
 RETRIABLE = frozenset(
@@ -316,6 +335,12 @@ class UnsupportedVersionError(KafkaError):
     code = ErrorCode.UNSUPPORTED_VERSION
 
 
+class InvalidTopicError(KafkaError):
+    """The name of a topic is not allowed."""
+
+    code = ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
 class AuthorizationError(KafkaError):
     """The cluster's ACLs do not allow it."""
 
@@ -336,6 +361,7 @@ _BY_CODE: dict[ErrorCode, type[KafkaError]] = {
     ErrorCode.NETWORK_EXCEPTION: ConnectionLostError,
     ErrorCode.REQUEST_TIMED_OUT: RequestTimedOutError,
     ErrorCode.UNSUPPORTED_VERSION: UnsupportedVersionError,
+    ErrorCode.INVALID_TOPIC_EXCEPTION: InvalidTopicError,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: AuthorizationError,
     ErrorCode.GROUP_AUTHORIZATION_FAILED: AuthorizationError,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: AuthorizationError,

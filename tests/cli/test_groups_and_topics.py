@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from coterie.cli import groups
 from coterie.cli.app import app
 from coterie.cli.groups import MEMBERS, MORE_OF_MEMBERS, OFFSETS, Committed
 from coterie.client.admin import Admin, GroupDescription, GroupListing, ListedOffset, MemberDescription
+from coterie.client.arguments import ByPartition, partition_of
 from coterie.client.network.metadata import Node
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError
@@ -272,10 +273,8 @@ class NewerGroups(Admin):
     def list_group_offsets(self, group_id: str, *_: object, **__: object) -> Committed:
         return {} if group_id == "a-share" else {T0: OffsetAndMetadata(4)}
 
-    def list_offsets(
-        self, wanted: Mapping[TopicPartition, int], **_: object
-    ) -> dict[TopicPartition, ListedOffset | KafkaError]:
-        return dict.fromkeys(wanted, ListedOffset(9))
+    def list_offsets(self, wanted: ByPartition[int], **_: object) -> dict[TopicPartition, ListedOffset | KafkaError]:
+        return dict.fromkeys(map(partition_of, wanted), ListedOffset(9))
 
 
 def test_groups_of_newer_protocols_are_shown_as_far_as_they_can_be() -> None:

@@ -16,12 +16,12 @@ from broker.peer import Peer
 from client.consumers import QUICK, Heard, consumer_of, fill, on, read, took_s, until, values
 from coterie.assignors import Range
 from coterie.client.consumer.async_consumer import AsyncConsumer
-from coterie.client.consumer.consumer import ConcurrentUseError, Consumer
+from coterie.client.consumer.consumer import Consumer
 from coterie.client.consumer.engine import WakeupError
 from coterie.client.consumer.fetch_errors import NoOffsetForPartitionError
 from coterie.client.consumer.fetcher import NotAssignedError
 from coterie.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from coterie.errors import CoterieError, RequestTimedOutError
+from coterie.errors import ConcurrentUseError, CoterieError, RequestTimedOutError
 from coterie.settings.setting import SettingsError
 
 pytestmark = pytest.mark.real_time
@@ -251,7 +251,7 @@ def test_close_from_another_thread_ends_the_poll_and_leaves(broker: coterie.Brok
     until(lambda: consumer._alone._owner == other.ident)
     consumer.close()
     other.join(60)
-    assert [str(error) for error in raised] == ["this consumer was closed by another thread"]
+    assert [str(error) for error in raised] == ["this client was closed by another thread: make a new one"]
     assert broker.rebalances(topic)[-1].reason == "the consumer is being closed"
 
 
@@ -260,7 +260,7 @@ def test_a_closed_consumer_says_so(broker: coterie.Broker) -> None:
     consumer.close()
     consumer.close()
     for call in (consumer.poll, consumer.assignment, consumer.commit, lambda: consumer.subscribe("t")):
-        with pytest.raises(CoterieError, match="this consumer is closed; make a new one"):
+        with pytest.raises(CoterieError, match="this client is closed: make a new one"):
             call()
     assert consumer.explain() == "closed"
 
@@ -288,7 +288,7 @@ def test_an_interrupt_in_a_poll_that_waits_loses_nothing(consumer: Consumer, top
 def test_wrong_arguments_are_refused_in_words(consumer: Consumer, topic: str) -> None:
     for call, says in [
         (lambda: consumer.subscribe([]), "no topic to subscribe to"),
-        (lambda: consumer.subscribe([""]), "not the name of a topic"),
+        (lambda: consumer.subscribe([""]), "a topic's name is 1 to 249"),
         (lambda: consumer.assign(["orders"]), "not a partition"),  # type: ignore[list-item]
         (lambda: consumer.assign("orders"), "not a list of partitions"),  # type: ignore[arg-type]
         (lambda: consumer.seek((topic, 0), -1), "an offset is 0 or more"),

@@ -95,11 +95,11 @@ def test_a_tombstone_and_an_explicit_partition(broker: coterie.Broker, topic: st
         ({"value": "v", "headers": [(b"h", b"1")]}, "the name of a header is text, not bytes"),
         ({"value": "v", "headers": "ab"}, "headers are a mapping or pairs"),
         ({"value": "v", "headers": [("h",)]}, "('h',) is not a pair"),
-        ({"value": "v", "timestamp": 1.5}, "the timestamp of a record is a whole number, not float: 1.5"),
-        ({"value": "v", "partition": "1"}, "the partition of a record is a whole number, not str: '1'"),
+        ({"value": "v", "timestamp": 1.5}, "has the time 1.5; a time is in ms since 1970"),
+        ({"value": "v", "partition": "1"}, "('refused', '1') is not a partition"),
         ({"value": "v", "on_delivery": 5}, "on_delivery is called with (metadata, error), and 5 cannot be called"),
-        ({"topic": None}, "the name of a topic is text, not NoneType"),
-        ({"topic": b"t"}, "the name of a topic is text, not bytes"),
+        ({"topic": None}, "None is not the name of a topic"),
+        ({"topic": b"t"}, "b't' is not the name of a topic"),
     ],
 )
 def test_other_types_are_refused_with_a_clear_word(broker: coterie.Broker, send: dict[str, Any], problem: str) -> None:
@@ -109,7 +109,7 @@ def test_other_types_are_refused_with_a_clear_word(broker: coterie.Broker, send:
 
 
 def test_a_topic_with_too_long_a_name_is_refused_at_once(broker: coterie.Broker) -> None:
-    with producer(broker) as ours, pytest.raises(KafkaError, match="249 characters at most, and this one has 40000"):
+    with producer(broker) as ours, pytest.raises(KafkaError, match=r"of 40000 characters: a topic's name is 1 to 249"):
         ours.send("t" * 40_000, "v")
 
 
@@ -327,7 +327,7 @@ def test_close_gives_up_when_its_time_is_over_and_says_so() -> None:
         with pytest.raises(KafkaError, match="closed before the record could be delivered"):
             each.result(0)
     ours.close()
-    with pytest.raises(CoterieError, match="this producer is closed"):
+    with pytest.raises(CoterieError, match="this client is closed"):
         ours.send("t", "x")
 
 
@@ -425,7 +425,7 @@ def test_producers_that_were_never_used_are_closed(run: Run, broker: coterie.Bro
     async def story() -> None:
         async with AsyncProducer(bootstrap_servers=broker.bootstrap_servers) as ours:
             await ours.flush()
-        with pytest.raises(CoterieError, match="this producer is closed"):
+        with pytest.raises(CoterieError, match="this client is closed"):
             await ours.send("t", "x")
 
     run(story())

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from re import Pattern
+from typing import TypeVar
 
 from coterie.assignors import Assignor, assignor
 from coterie.client.client_settings import ConsumerSettings, check_mapping
 from coterie.client.types import OffsetAndMetadata, TopicPartition
-from coterie.errors import CoterieError
+from coterie.errors import ErrorCode, IllegalArgumentError, KafkaError
 from coterie.protocol.records import MAX_OFFSET
 
 __all__ = [
+    "ByPartition",
     "Offsets",
     "PartitionLike",
+    "all_of",
+    "by_partition",
     "limit_of",
     "name_of",
     "names_of",
     "offsets_of",
     "partition_of",
     "partitions_of",
+    "seconds_of",
     "settled",
     "subscription_of",
+    "time_of",
+    "topic_of",
 ]
 
 PartitionLike = TopicPartition | tuple[str, int]
@@ -35,54 +43,102 @@ Offsets = (
 )
 """A mapping does not vary with its keys, so that every way to write it down is named."""
 
+T = TypeVar("T")
+ByPartition = Mapping[TopicPartition, T] | Mapping[tuple[str, int], T]
+
 STRATEGY = "partition.assignment.strategy"
 MAX_PARTITION = 2**31 - 1
+MAX_TOPIC = 249
+_TOPIC = re.compile(f"[a-zA-Z0-9._-]{{1,{MAX_TOPIC}}}")
 MAX_METADATA = 2**15 - 1
 """Bytes of a text on the wire; a broker that is sent more ends the connection. Its own limit is usually lower."""
 
 
 def name_of(one: str, what: str) -> str:
+    """Return the name of one topic or group; `what` says which."""
     if not isinstance(one, str):
-        raise CoterieError(f"{one!r} is not the name of a {what}; give one name, as text")
+        raise IllegalArgumentError(f"{one!r} is not the name of a {what}: give one name, as text")
     return one
 
 
 def names_of(many: Iterable[str], what: str) -> list[str]:
     if isinstance(many, str):
-        raise CoterieError(f'{many!r} is one {what}, and several may be given: give ["{many}"]')
+        raise IllegalArgumentError(f'{many!r} is one {what}, and several may be given: give ["{many}"]')
+    if not isinstance(many, Iterable):
+        raise IllegalArgumentError(f'{many!r} is not a list of names: give ["{what}-1", "{what}-2"]')
     return [name_of(one, what) for one in many]
+
+
+def topic_of(one: str) -> str:
+    """Return the name of a topic that Kafka allows."""
+    name = name_of(one, "topic")
+    if not _TOPIC.fullmatch(name) or name in {".", ".."}:
+        shown = f'topic "{name}"' if len(name) <= MAX_TOPIC else f'topic "{name[:20]}..." of {len(name)} characters'
+        raise KafkaError.of(ErrorCode.INVALID_TOPIC_EXCEPTION, shown)
+    return name
 
 
 def partition_of(one: PartitionLike) -> TopicPartition:
     match one:
-        case (str(topic), int(partition)) if 0 <= partition <= MAX_PARTITION:
+        case (str(topic), int(partition)) if topic and 0 <= partition <= MAX_PARTITION:
             return TopicPartition(topic, partition)
-    raise CoterieError(f'{one!r} is not a partition; give TopicPartition("orders", 0) or ("orders", 0)')
+    raise IllegalArgumentError(f'{one!r} is not a partition: give TopicPartition("orders", 0) or ("orders", 0)')
 
 
 def partitions_of(many: Iterable[PartitionLike]) -> list[TopicPartition]:
-    if isinstance(many, str):
-        raise CoterieError(f'{many!r} is not a list of partitions; give [("{many}", 0)]')
+    if isinstance(many, str) or not isinstance(many, Iterable):
+        raise IllegalArgumentError(f'{many!r} is not a list of partitions: give [("orders", 0)]')
     return list(dict.fromkeys(partition_of(one) for one in many))
+
+
+def by_partition(given: ByPartition[T], what: str) -> dict[TopicPartition, T]:
+    """Return a mapping with a value for each partition; `what` names such a value."""
+    if not isinstance(given, Mapping):
+        raise IllegalArgumentError(
+            f'{given!r} does not say which {what} is for which partition: give {{("orders", 0): 42}}'
+        )
+    return {partition_of(one): value for one, value in given.items()}
+
+
+def time_of(timestamp: int, where: object) -> int:
+    """Return the time of a record, or the time to look for; `where` is its topic or partition."""
+    if not isinstance(timestamp, int) or not 0 <= timestamp < MAX_OFFSET:
+        raise IllegalArgumentError(
+            f"{where} has the time {timestamp!r}; a time is in ms since 1970, 0 or more, below 2^63 - 1"
+        )
+    return timestamp
+
+
+def seconds_of(timeout: float) -> float:
+    if not isinstance(timeout, int | float):
+        raise IllegalArgumentError(f"the timeout is {timeout!r}: give seconds, as in 1.5")
+    return timeout
+
+
+def all_of(many: Iterable[object], kind: type[T], example: str) -> list[T]:
+    """Return the elements of a list, all of which have to be of this kind."""
+    if isinstance(many, kind) or not isinstance(many, Iterable):
+        raise IllegalArgumentError(f"{many!r} is not a list: give {example}")
+    found = []
+    for one in many:
+        if not isinstance(one, kind):
+            raise IllegalArgumentError(f"{one!r} is not of type {kind.__name__}: give {example}")
+        found.append(one)
+    return found
 
 
 def offsets_of(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
     """An offset is the one of the next record to read."""
-    if not isinstance(offsets, Mapping):
-        raise CoterieError(f'{offsets!r} does not say which offset is for which partition; give {{("orders", 0): 42}}')
     found = {}
-    for one, given in offsets.items():
+    for one, given in by_partition(offsets, "offset").items():
         offset = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
         if not isinstance(offset.offset, int) or not 0 <= offset.offset <= MAX_OFFSET:
-            raise CoterieError(
-                f"{partition_of(one)} has the offset {offset.offset!r}; an offset is 0 or more, below 2^63"
-            )
+            raise IllegalArgumentError(f"{one} has the offset {offset.offset!r}; an offset is 0 or more, below 2^63")
         if not isinstance(offset.metadata, str) or len(offset.metadata.encode()) > MAX_METADATA:
-            raise CoterieError(
-                f"{partition_of(one)} has the metadata {offset.metadata!r:.80}; "
-                f"it is text of {MAX_METADATA} bytes at most"
+            raise IllegalArgumentError(
+                f"{one} has the metadata {offset.metadata!r:.80}; it is text of {MAX_METADATA} bytes at most"
             )
-        found[partition_of(one)] = offset
+        found[one] = offset
     return found
 
 
@@ -91,7 +147,9 @@ def limit_of(max_records: int | None, settings: ConsumerSettings) -> int:
     if max_records is None:
         return settings.max_poll_records
     if not isinstance(max_records, int) or max_records < 1:
-        raise CoterieError(f"max_records is {max_records!r}; a poll returns 1 record or more, pause() to get none")
+        raise IllegalArgumentError(
+            f"max_records is {max_records!r}; a poll returns 1 record or more, pause() to get none"
+        )
     return max_records
 
 
@@ -99,13 +157,10 @@ def subscription_of(topics: str | Iterable[str] | Pattern[str]) -> tuple[list[st
     """Names, or a compiled pattern."""
     if isinstance(topics, Pattern):
         return [], topics
-    names = [topics] if isinstance(topics, str) else list(dict.fromkeys(topics))
-    for name in names:
-        if not isinstance(name, str) or not name.strip():
-            raise CoterieError(f"{name!r} is not the name of a topic; give names, or re.compile(...) for a pattern")
+    names = names_of([topics] if isinstance(topics, str) else topics, "topic")
     if not names:
-        raise CoterieError("there is no topic to subscribe to; to give all up, call unsubscribe()")
-    return names, None
+        raise IllegalArgumentError("there is no topic to subscribe to; to give all up, call unsubscribe()")
+    return [topic_of(name) for name in dict.fromkeys(names)], None
 
 
 def settled(
@@ -134,7 +189,7 @@ def _assignor_of(one: object) -> Assignor:
     if isinstance(made, str):
         return assignor(made)
     if not isinstance(made, Assignor) or not isinstance(getattr(made, "name", None), str):
-        raise CoterieError(
+        raise IllegalArgumentError(
             f"{one!r} is not an assignor: give a name, or a subclass of coterie.assignors.Assignor with a name"
         )
     return made

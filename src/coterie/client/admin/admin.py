@@ -23,7 +23,7 @@ from coterie.client.admin.admin_types import (
 )
 from coterie.client.admin.group_admin import REMOVED, GroupsAdmin
 from coterie.client.admin.topic_admin import TopicsAdmin
-from coterie.client.arguments import Offsets, PartitionLike
+from coterie.client.arguments import ByPartition, Offsets, PartitionLike
 from coterie.client.client_settings import AdminSettings
 from coterie.client.event_log import EventLog
 from coterie.client.metrics import ADMIN_ROWS, ClientMetrics, Metrics, TelemetrySettings, snapshot
@@ -139,11 +139,11 @@ class Admin:
     ) -> dict[str, KafkaError | None]:
         return self._run(self._admin.create_partitions(totals, validate_only=validate_only))
 
-    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | KafkaError]:
+    def delete_records(self, before: ByPartition[int]) -> dict[TopicPartition, int | KafkaError]:
         return self._run(self._admin.delete_records(before))
 
     def list_offsets(
-        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+        self, wanted: ByPartition[int], *, read_committed: bool = False
     ) -> dict[TopicPartition, ListedOffset | KafkaError]:
         return self._run(self._admin.list_offsets(wanted, read_committed=read_committed))
 

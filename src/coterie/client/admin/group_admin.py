@@ -18,7 +18,13 @@ from coterie.client.arguments import Offsets, PartitionLike, name_of, names_of, 
 from coterie.client.network.cluster import Cluster
 from coterie.client.network.metadata import Node
 from coterie.client.types import OffsetAndMetadata, TopicPartition
-from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError, UnsupportedVersionError
+from coterie.errors import (
+    ErrorCode,
+    IllegalArgumentError,
+    KafkaError,
+    MalformedError,
+    UnsupportedVersionError,
+)
 from coterie.protocol.apis import (
     consumer_group_describe,
     delete_groups,
@@ -64,10 +70,11 @@ class GroupsAdmin:
 
     async def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
         """Of all nodes, by id; only those in one of these states and of one of these types, if any are named."""
+        wanted_states, wanted_types = sorted(names_of(states, "state")), sorted(names_of(types, "type"))
         node_ids = list((await self._cluster.refresh()).nodes)
 
         async def ask(node_id: int) -> list[GroupListing]:
-            request = ListGroups(None, sorted(states), sorted(types))
+            request = ListGroups(None, wanted_states, wanted_types)
             answer: tuple[ErrorCode, list[ListedGroup]] = await self._cluster.send(node_id, list_groups, request)
             error, listed = answer
             if error:
@@ -296,7 +303,7 @@ def _member(member: MemberToRemove) -> str:
 
 def _to_remove(members: Collection[MemberToRemove | str]) -> list[MemberToRemove]:
     if isinstance(members, str):
-        raise CoterieError(f'{members!r} is one member, and several may be given: give ["{members}"]')
+        raise IllegalArgumentError(f'{members!r} is one member, and several may be given: give ["{members}"]')
     return [_one_to_remove(one) for one in members]
 
 
@@ -306,7 +313,7 @@ def _one_to_remove(one: MemberToRemove | str) -> MemberToRemove:
             return MemberToRemove(member_id)
         case (str(member_id), str() | None as instance_id) if member_id or instance_id:
             return MemberToRemove(member_id, instance_id)
-    raise CoterieError(
+    raise IllegalArgumentError(
         f"{one!r} does not name a member; give its id as text, "
         'or MemberToRemove(instance_id="worker-3") for a static member'
     )

@@ -22,11 +22,11 @@ from coterie.client.admin.admin_types import (
     TopicListing,
 )
 from coterie.client.admin.results import FOR_PARTITIONS, FOR_TOPICS, by_node, by_topic, each, failure
-from coterie.client.arguments import names_of
+from coterie.client.arguments import ByPartition, all_of, by_partition, name_of, names_of, offsets_of, time_of
 from coterie.client.network.cluster import Cluster
 from coterie.client.network.metadata import Node, Topic
 from coterie.client.types import TopicPartition
-from coterie.errors import ErrorCode, KafkaError
+from coterie.errors import ErrorCode, IllegalArgumentError, KafkaError
 from coterie.protocol.api_values import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.protocol.apis import (
     create_partitions,
@@ -43,6 +43,9 @@ from coterie.protocol.apis import (
 __all__ = ["TopicsAdmin"]
 
 T = TypeVar("T")
+ALL_RECORDS = -1
+SPECIAL_TIMES = frozenset(range(-6, 0))
+"""Earliest, latest and others, which a broker may know or not."""
 
 
 class TopicsAdmin:
@@ -72,7 +75,7 @@ class TopicsAdmin:
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> dict[str, TopicCreated | KafkaError]:
         """`validate_only`: would it work?"""
-        wanted = {topic.name: topic for topic in topics}
+        wanted = {name_of(topic.name, "topic"): topic for topic in all_of(topics, NewTopic, '[NewTopic("orders")]')}
 
         async def ask(left: Sequence[str]) -> dict[str, TopicCreated | KafkaError]:
             request = create_topics.Request(
@@ -111,6 +114,11 @@ class TopicsAdmin:
         self, totals: Mapping[str, int], *, validate_only: bool = False
     ) -> dict[str, KafkaError | None]:
         """`totals`: how many each topic shall have then. There can only be more."""
+        if not isinstance(totals, Mapping) or not all(isinstance(total, int) for total in totals.values()):
+            raise IllegalArgumentError(
+                f'{totals!r} does not say how many partitions a topic gets: give {{"orders": 6}}'
+            )
+        names_of(totals, "topic")
 
         async def ask(left: Sequence[str]) -> dict[str, KafkaError | None]:
             request = create_partitions.Request(
@@ -135,14 +143,16 @@ class TopicsAdmin:
 
     # --- records ------------------------------------------------------------------------------------------------------
 
-    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | KafkaError]:
+    async def delete_records(self, before: ByPartition[int]) -> dict[TopicPartition, int | KafkaError]:
         """Those below an offset, -1 for all there are; the result is the first one that is left."""
+        ends = by_partition(before, "offset")
+        offsets_of({one: offset for one, offset in ends.items() if offset != ALL_RECORDS})
 
         async def ask(node_id: int, left: Sequence[TopicPartition]) -> dict[TopicPartition, int | KafkaError]:
             topics = [
                 delete_records.Topic(
                     name=name,
-                    partitions=[delete_records.Partition(partition=p.partition, offset=before[p]) for p in its],
+                    partitions=[delete_records.Partition(partition=p.partition, offset=ends[p]) for p in its],
                 )
                 for name, its in by_topic(left)
             ]
@@ -160,22 +170,26 @@ class TopicsAdmin:
 
         return await each(
             self._cluster,
-            before,
+            ends,
             lambda left: self._at_leaders(left, ask),
             what=lambda place: f"deleting records of {place}",
             again=FOR_PARTITIONS,
         )
 
     async def list_offsets(
-        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+        self, wanted: ByPartition[int], *, read_committed: bool = False
     ) -> dict[TopicPartition, ListedOffset | KafkaError]:
         """For each partition EARLIEST, LATEST, MAX_TIMESTAMP, or a time in ms: the first record that is not older."""
+        times = by_partition(wanted, "time")
+        for one, timestamp in times.items():
+            if timestamp not in SPECIAL_TIMES:
+                time_of(timestamp, one)
 
         async def ask(node_id: int, left: Sequence[TopicPartition]) -> dict[TopicPartition, ListedOffset | KafkaError]:
             topics = [
                 list_offsets.Topic(
                     name=name,
-                    partitions=[list_offsets.Partition(partition=p.partition, timestamp=wanted[p]) for p in its],
+                    partitions=[list_offsets.Partition(partition=p.partition, timestamp=times[p]) for p in its],
                 )
                 for name, its in by_topic(left)
             ]
@@ -195,7 +209,7 @@ class TopicsAdmin:
 
         return await each(
             self._cluster,
-            wanted,
+            times,
             lambda left: self._at_leaders(left, ask),
             what=lambda place: f"asking for offsets of {place}",
             again=FOR_PARTITIONS,
@@ -217,6 +231,8 @@ class TopicsAdmin:
     async def describe_configs(
         self, resources: Collection[ConfigResource]
     ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
+        wanted = all_of(resources, ConfigResource, '[ConfigResource.topic("orders")]')
+
         async def ask(
             node_id: int, left: Sequence[ConfigResource]
         ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
@@ -233,7 +249,7 @@ class TopicsAdmin:
 
         return await each(
             self._cluster,
-            resources,
+            wanted,
             lambda left: by_node(left, self._keeper, ask),
             what=lambda resource: f"configs of {resource}",
             again=FOR_PARTITIONS,
@@ -243,6 +259,12 @@ class TopicsAdmin:
         self, changes: Mapping[ConfigResource, Sequence[ConfigChange]], *, validate_only: bool = False
     ) -> dict[ConfigResource, KafkaError | None]:
         """Only what is named changes (KIP-339)."""
+        example = '{ConfigResource.topic("orders"): [ConfigChange("retention.ms", "1000")]}'
+        if not isinstance(changes, Mapping):
+            raise IllegalArgumentError(f"{changes!r} does not say what changes where: give {example}")
+        all_of(changes, ConfigResource, example)
+        for some in changes.values():
+            all_of(some, ConfigChange, example)
 
         async def ask(node_id: int, left: Sequence[ConfigResource]) -> dict[ConfigResource, KafkaError | None]:
             resources = [
@@ -300,8 +322,7 @@ class TopicsAdmin:
         self, node_ids: Collection[int] | None = None
     ) -> dict[int, list[LogDirectory] | KafkaError]:
         """Of these nodes, or of all."""
-        if node_ids is None:
-            node_ids = list((await self._cluster.refresh()).nodes)
+        wanted = all_of(node_ids, int, "[1, 2]") if node_ids is not None else [*(await self._cluster.refresh()).nodes]
 
         async def ask_one(node_id: int, _: Sequence[int]) -> dict[int, list[LogDirectory] | KafkaError]:
             response: describe_log_dirs.Response = await self._cluster.send(
@@ -317,7 +338,7 @@ class TopicsAdmin:
 
         return await each(
             self._cluster,
-            node_ids,
+            wanted,
             lambda left: by_node(left, itself, ask_one),
             what=lambda node_id: f"log directories of node {node_id}",
             again=FOR_PARTITIONS,

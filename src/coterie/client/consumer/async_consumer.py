@@ -13,14 +13,19 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from coterie.client.arguments import (
+    ByPartition,
     Offsets,
     PartitionLike,
+    by_partition,
     limit_of,
     offsets_of,
     partition_of,
     partitions_of,
+    seconds_of,
     settled,
     subscription_of,
+    time_of,
+    topic_of,
 )
 from coterie.client.client_settings import ConsumerSettings
 from coterie.client.consumer.engine import Engine
@@ -33,7 +38,13 @@ from coterie.client.metrics import CONSUMER_ROWS, ConsumerMetrics, Metrics, snap
 from coterie.client.network.clock import clock_ms
 from coterie.client.settings_kwargs import ConsumerKwargs
 from coterie.client.types import CommitCallback, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from coterie.errors import CoterieError, RequestTimedOutError
+from coterie.errors import (
+    ClientClosedError,
+    ConcurrentUseError,
+    CoterieError,
+    IllegalStateError,
+    RequestTimedOutError,
+)
 from coterie.protocol.apis import list_offsets
 from coterie.protocol.records import Record
 
@@ -60,6 +71,7 @@ class AsyncConsumer:
         self, settings: Mapping[str, object] | ConsumerSettings | None = None, /, **more: Unpack[ConsumerKwargs]
     ) -> None:
         self.settings, self._assignors = settled(settings, more)
+        _ = self.settings.addresses  # none is a mistake, and should show here
         self._made: Engine | None = None
         self._topics: tuple[frozenset[str], Pattern[str] | None] | None = None
         self._is_manual = False
@@ -89,12 +101,14 @@ class AsyncConsumer:
     def _engine(self) -> Engine:
         """What does the work; there when it is first needed, on the event loop that runs then."""
         if self._is_closed:
-            raise CoterieError("this consumer is closed; make a new one")
+            raise ClientClosedError
         if self._made is None:
             try:
                 asyncio.get_running_loop()
             except RuntimeError:
-                raise CoterieError("an AsyncConsumer needs a running event loop; without one, use Consumer") from None
+                raise IllegalStateError(
+                    "an AsyncConsumer needs a running event loop; without one, use Consumer"
+                ) from None
             self._made = Engine(self.settings, self._assignors)
         return self._made
 
@@ -119,9 +133,9 @@ class AsyncConsumer:
 
     def _subscribe_as(self, names: list[str], pattern: Pattern[str] | None, listener: Listener) -> None:
         if self.settings.group_id is None:
-            raise CoterieError("to subscribe is to join a group, and there is no group.id: give one, or assign()")
+            raise IllegalStateError("to subscribe is to join a group, and there is no group.id: give one, or assign()")
         if self._is_manual:
-            raise CoterieError("partitions were assigned by hand; unsubscribe() first, then subscribe")
+            raise IllegalStateError("partitions were assigned by hand; unsubscribe() first, then subscribe")
         self._engine.listener = listener
         self._topics = frozenset(names), pattern
         self._calm_until_ms = 0
@@ -149,7 +163,7 @@ class AsyncConsumer:
     def assign(self, partitions: Iterable[PartitionLike]) -> None:
         """Read these, without a word to anybody; with a group.id, offsets can be committed nevertheless."""
         if self._topics is not None:
-            raise CoterieError("topics are subscribed; unsubscribe() first, then assign partitions by hand")
+            raise IllegalStateError("topics are subscribed; unsubscribe() first, then assign partitions by hand")
         wanted = partitions_of(partitions)
         self._is_manual = bool(wanted)
         self._engine.assign(wanted)
@@ -180,8 +194,11 @@ class AsyncConsumer:
                 self._engine.reading.ask_more()
                 return records
         if self._is_polling:
-            raise CoterieError("another task is polling this consumer; one at a time")
-        until_ms = now_ms + timeout * 1000
+            raise ConcurrentUseError(
+                "another task is polling this consumer: a consumer is for one task at a time. Give each task its own, "
+                "or hand the records over"
+            )
+        until_ms = now_ms + seconds_of(timeout) * 1000
         begins = True
         self._begin_poll(now_ms)
         self._is_polling = True
@@ -361,14 +378,11 @@ class AsyncConsumer:
 
     async def offsets_for_times(
         self,
-        times: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int],
+        times: ByPartition[int],
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each time (ms since 1970); None if there is none."""
-        wanted = {partition_of(one): timestamp for one, timestamp in times.items()}
-        for one, timestamp in wanted.items():
-            if timestamp < 0:
-                raise CoterieError(f"{one} is asked for time {timestamp}; a time is in ms since 1970, 0 or more")
+        wanted = {one: time_of(timestamp, one) for one, timestamp in by_partition(times, "time").items()}
         found = await self._engine.reading.list_offsets(wanted, self._timeout_ms(timeout))
         return {
             one: None
@@ -379,7 +393,7 @@ class AsyncConsumer:
 
     async def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:  # noqa: ASYNC109
         """All partitions of a topic; none if it does not exist."""
-        known = await self._engine.reading.refresh([topic], self._timeout_ms(timeout))
+        known = await self._engine.reading.refresh([topic_of(topic)], self._timeout_ms(timeout))
         found = known.topics.get(topic)
         return [TopicPartition(topic, one) for one in found.partitions] if found is not None else []
 
@@ -434,7 +448,7 @@ class AsyncConsumer:
 
     def _check_group(self, what: str) -> None:
         if self.settings.group_id is None:
-            raise CoterieError(f"to {what} needs a group, and there is no group.id")
+            raise IllegalStateError(f"to {what} needs a group, and there is no group.id")
 
     # --- the group ----------------------------------------------------------------------------------------------------
 
@@ -474,6 +488,7 @@ class AsyncConsumer:
         """
         if self._is_closed:
             return
+        seconds_of(timeout)
         try:
             ending = self._begin_close(timeout, leave=leave)
             if ending is not None:
@@ -521,7 +536,7 @@ class AsyncConsumer:
     # --- small things -------------------------------------------------------------------------------------------------
 
     def _timeout_ms(self, timeout_s: float | None) -> float:
-        return self.settings.default_api_timeout_ms if timeout_s is None else timeout_s * 1000
+        return self.settings.default_api_timeout_ms if timeout_s is None else seconds_of(timeout_s) * 1000
 
     def _until(self, timeout_s: float | None) -> float:
         return clock_ms() + self._timeout_ms(timeout_s)

@@ -19,7 +19,7 @@ from re import Pattern
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
-from coterie.client.arguments import Offsets, PartitionLike, limit_of, subscription_of
+from coterie.client.arguments import ByPartition, Offsets, PartitionLike, limit_of, seconds_of, subscription_of
 from coterie.client.client_settings import ConsumerSettings
 from coterie.client.consumer.async_consumer import AN_HOUR_S, CLOSE_TIMEOUT_S, AsyncConsumer
 from coterie.client.consumer.engine import WakeupError
@@ -31,19 +31,15 @@ from coterie.client.network.background import background
 from coterie.client.network.clock import clock_ms
 from coterie.client.settings_kwargs import ConsumerKwargs
 from coterie.client.types import CommitCallback, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from coterie.errors import CoterieError
+from coterie.errors import ClientClosedError, ConcurrentUseError
 from coterie.protocol.records import Record
 
-__all__ = ["AsyncConsumer", "ConcurrentUseError", "Consumer"]
+__all__ = ["AsyncConsumer", "Consumer"]
 
 log = logging.getLogger("coterie.consumer")
 
 T = TypeVar("T")
 P = ParamSpec("P")
-
-
-class ConcurrentUseError(CoterieError):
-    """Two threads used one consumer at the same time."""
 
 
 class _OneThread:
@@ -174,7 +170,7 @@ class Consumer:
                     calm.measured.quick_polls += 1
                     calm.measured.last_poll_ms = now_ms
                     return records
-            until_ms = now_ms + timeout * 1000
+            until_ms = now_ms + seconds_of(timeout) * 1000
             begins = True
             inner._begin_poll(now_ms)
             while True:
@@ -194,7 +190,7 @@ class Consumer:
             return self._background.run(self._inner._engine.poll(until_ms, begins=begins))
         except WakeupError:
             if self._is_closing:
-                raise CoterieError("this consumer was closed by another thread") from None
+                raise ClientClosedError("this client was closed by another thread: make a new one") from None
             raise
 
     def _take(self, limit: int) -> Records:
@@ -305,7 +301,7 @@ class Consumer:
         return self._run(self._inner.end_offsets(partitions, timeout))
 
     def offsets_for_times(
-        self, times: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int], timeout: float | None = None
+        self, times: ByPartition[int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each time (ms since 1970); None if there is none."""
         return self._run(self._inner.offsets_for_times(times, timeout))
@@ -357,8 +353,8 @@ class Consumer:
         """
         if self._is_closing:
             return
+        until_ms = clock_ms() + seconds_of(timeout) * 1000
         self._is_closing = True
-        until_ms = clock_ms() + timeout * 1000
         self._inner.wakeup()
         if not self._alone.wait(timeout):
             log.warning("another thread did not come back from this consumer in time; it is closed without leaving")

@@ -8,7 +8,7 @@ from typing import Any
 
 from coterie.client.member.effects import Listened
 from coterie.client.types import TopicPartition
-from coterie.errors import CoterieError
+from coterie.errors import IllegalArgumentError
 
 __all__ = ["ConsumerRebalanceListener", "Listener", "Told", "listener_of"]
 
@@ -71,7 +71,7 @@ class Listener:
     def refuse_coroutines(self) -> None:
         for told in self._told.values():
             if iscoroutinefunction(told):
-                raise CoterieError(
+                raise IllegalArgumentError(
                     f"{getattr(told, '__qualname__', told)} is a coroutine function, which a Consumer cannot await: "
                     "use AsyncConsumer, or a plain function"
                 )
@@ -88,7 +88,7 @@ def listener_of(
     As in Java, who does not tell lost from revoked hears of both as revoked.
     """
     if listener is not None and (on_assigned or on_revoked or on_lost):
-        raise CoterieError("give a listener or functions (on_assigned, on_revoked, on_lost), not both")
+        raise IllegalArgumentError("give a listener or functions (on_assigned, on_revoked, on_lost), not both")
     told: dict[Listened, Told | None] = {
         Listened.ASSIGNED: on_assigned,
         Listened.REVOKED: on_revoked,
@@ -97,13 +97,13 @@ def listener_of(
     if listener is not None:
         told = {kind: getattr(listener, name, None) for kind, name in _METHODS.items()}
         if not any(told.values()):
-            raise CoterieError(
+            raise IllegalArgumentError(
                 f"a listener has on_partitions_assigned, on_partitions_revoked or on_partitions_lost; "
                 f"{type(listener).__name__} has none of them"
             )
     for name, function in zip(_METHODS.values(), told.values(), strict=True):
         if function is not None and not callable(function):
-            raise CoterieError(f"{name} of the listener is {function!r}, which cannot be called")
+            raise IllegalArgumentError(f"{name} of the listener is {function!r}, which cannot be called")
     if told[Listened.LOST] is None:
         told[Listened.LOST] = told[Listened.REVOKED]
     return Listener({kind: function for kind, function in told.items() if function is not None})

@@ -8,10 +8,14 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from coterie.errors import CoterieError
+from coterie.errors import IllegalStateError
 
-__all__ = ["Background", "background"]
+__all__ = ["FORKED", "Background", "background"]
 
+FORKED = (
+    "this client was made before the process forked, and its connections belong to the parent: make a new one in the "
+    "child"
+)
 T = TypeVar("T")
 
 
@@ -38,7 +42,7 @@ class Background:
         problem = self._why_not()
         if problem:
             coroutine.close()
-            raise CoterieError(problem)
+            raise IllegalStateError(problem)
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -48,10 +52,7 @@ class Background:
 
     def _why_not(self) -> str:
         if os.getpid() != self._pid:
-            return (
-                "this client was made before the process forked, and its connections belong to the parent: "
-                "make a new one in the child"
-            )
+            return FORKED
         if self.is_here:
             return (
                 "a synchronous client was called from the thread that does its work, which would wait for itself: "

@@ -22,8 +22,8 @@ from coterie.client.network.connection import Connection
 from coterie.client.network.metadata import NO_LEADER, Metadata, Node, learn
 from coterie.errors import (
     STALE_METADATA,
+    ClientClosedError,
     ConnectionLostError,
-    CoterieError,
     ErrorCode,
     KafkaError,
     RequestTimedOutError,
@@ -32,7 +32,6 @@ from coterie.protocol.apis import find_coordinator, metadata
 
 __all__ = ["Cluster"]
 
-CLOSED = "this client is closed: make a new one"
 
 T = TypeVar("T")
 _Key = tuple[int, str]
@@ -236,7 +235,7 @@ class Cluster:
     async def connection(self, node_id: int, lane: str = "") -> Connection:
         """An open one; those who want the same at the same time share it."""
         if self._is_closed:
-            raise CoterieError(CLOSED)
+            raise ClientClosedError
         node = await self._node(node_id)
         key = (node_id, lane)
         known = self._connections.get(key)
@@ -377,7 +376,7 @@ async def _shared(tasks: dict[Any, asyncio.Task[T]], key: object, begin: Callabl
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         if task.cancelled():  # by close()
-            raise CoterieError(CLOSED) from None
+            raise ClientClosedError from None
         raise
 
 

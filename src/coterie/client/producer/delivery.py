@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from coterie.client.network.background import background
 from coterie.client.producer.partition_queue import Batch
-from coterie.errors import CoterieError, ErrorCode, KafkaError
+from coterie.errors import ErrorCode, IllegalStateError, KafkaError
 
 __all__ = ["AsyncDelivery", "Delivery", "OnDelivery", "RecordMetadata", "outcome_of", "teller"]
 
@@ -98,7 +98,7 @@ class Delivery(Future[RecordMetadata]):
 
     def _check_may_wait(self) -> None:
         if background().is_here and not self.done():
-            raise CoterieError(
+            raise IllegalStateError(
                 "a record's delivery was waited for in on_delivery, in the thread that delivers: it would wait for "
                 "itself. Give that record an on_delivery of its own, or wait elsewhere"
             )

@@ -21,16 +21,23 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 from weakref import WeakSet
 
+from coterie.client.arguments import partition_of, seconds_of, time_of, topic_of
 from coterie.client.client_settings import ProducerSettings
 from coterie.client.metrics import Metrics
-from coterie.client.network.background import background
+from coterie.client.network.background import FORKED, background
 from coterie.client.network.clock import clock_ms
 from coterie.client.producer.batching import Batching
 from coterie.client.producer.delivery import AsyncDelivery, Delivery, OnDelivery, RecordMetadata, teller
 from coterie.client.producer.partition_queue import Batch
 from coterie.client.producer.sender import Sender
 from coterie.client.settings_kwargs import ProducerKwargs
-from coterie.errors import CoterieError, ErrorCode, KafkaError
+from coterie.errors import (
+    ClientClosedError,
+    ErrorCode,
+    IllegalArgumentError,
+    IllegalStateError,
+    KafkaError,
+)
 from coterie.protocol.records import Header
 
 __all__ = ["AsyncProducer", "Content", "Headers", "Producer"]
@@ -41,7 +48,8 @@ Headers = Mapping[str, Content] | Iterable[tuple[str, Content]]
 
 _Placed = tuple[Batch, int]
 _Appended = TypeVar("_Appended")
-MAX_TOPIC = 249
+NO_TIMESTAMP = -1
+CLOSED = "closed"
 
 
 def as_bytes(content: Content, what: str) -> bytes | None:
@@ -51,7 +59,7 @@ def as_bytes(content: Content, what: str) -> bytes | None:
         return content.encode()
     if isinstance(content, (bytes, bytearray, memoryview)):
         return bytes(content)
-    raise TypeError(
+    raise IllegalArgumentError(
         f"the {what} of a record is text, bytes or None, not {type(content).__name__}: encode it first, for example "
         "with json.dumps"
     )
@@ -62,28 +70,27 @@ def as_headers(headers: Headers) -> Sequence[Header]:
     found = []
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise TypeError(f'headers are a mapping or pairs, as in [("name", "content")]; {pair!r} is not a pair')
+            raise IllegalArgumentError(
+                f'headers are a mapping or pairs, as in [("name", "content")]; {pair!r} is not a pair'
+            )
         name, content = pair
         if not isinstance(name, str):
-            raise TypeError(f"the name of a header is text, not {type(name).__name__}")
+            raise IllegalArgumentError(f"the name of a header is text, not {type(name).__name__}")
         found.append((name, as_bytes(content, f"header {name!r}")))
     return found
 
 
-def check_where(topic: object, partition: object, timestamp: object, on_delivery: object) -> None:
-    """What is given by hand; that the topic and the partition exist is looked at elsewhere."""
-    if not isinstance(topic, str):
-        raise TypeError(f"the name of a topic is text, not {type(topic).__name__}")
-    if len(topic) > MAX_TOPIC:
-        raise KafkaError(
-            f"a topic's name is {MAX_TOPIC} characters at most, and this one has {len(topic)}",
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-        )
-    for name, number in (("partition", partition), ("timestamp", timestamp)):
-        if number is not None and type(number) is not int:
-            raise TypeError(f"the {name} of a record is a whole number, not {type(number).__name__}: {number!r}")
+def check_where(topic: str, partition: int | None, timestamp: int | None, on_delivery: object) -> None:
+    """Check what is given by hand; whether the topic and the partition exist is checked elsewhere."""
+    topic_of(topic)
+    if partition is not None:
+        partition_of((topic, partition))
+    if timestamp is not None and timestamp != NO_TIMESTAMP:
+        time_of(timestamp, f"a record of {topic}")
     if on_delivery is not None and not callable(on_delivery):
-        raise TypeError(f"on_delivery is called with (metadata, error), and {on_delivery!r} cannot be called")
+        raise IllegalArgumentError(
+            f"on_delivery is called with (metadata, error), and {on_delivery!r} cannot be called"
+        )
 
 
 class _Face:
@@ -116,11 +123,14 @@ class _Face:
 
     def _usable(self) -> Batching:
         if self._unusable:
-            raise CoterieError(self._unusable)
+            raise self._refusal()
         batching = self._sender.batching
         if batching.failure is not None:
             raise KafkaError(f"this producer cannot send any more: {batching.failure}", batching.failure.code)
         return batching
+
+    def _refusal(self) -> IllegalStateError:
+        return ClientClosedError() if self._unusable == CLOSED else IllegalStateError(self._unusable)
 
     def _knows(self, topic: str, partition: int | None) -> bool:
         known = self._sender.batching.topics.get(topic)
@@ -169,7 +179,7 @@ class AsyncProducer(_Face):
         when its fate is known; one of the two is None.
         """
         if self._unusable:
-            raise CoterieError(self._unusable)
+            raise self._refusal()
         if self._sender.loop is None:
             self._sender.start()
         if partition is not None or timestamp is not None or on_delivery is not None:
@@ -198,6 +208,8 @@ class AsyncProducer(_Face):
 
     async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  as Producer has it
         """Returns when everything sent so far is delivered or has failed; TimeoutError after `timeout` seconds."""
+        if timeout is not None:
+            seconds_of(timeout)
         if self._sender.loop is not None:
             await _within(timeout, self._sender)
 
@@ -205,7 +217,9 @@ class AsyncProducer(_Face):
         """Deliver what is left, for `timeout` seconds (or delivery.timeout.ms); an error says if records remained."""
         if self._unusable:
             return
-        self._unusable = "this producer is closed: make a new one"
+        if timeout is not None:
+            seconds_of(timeout)
+        self._unusable = CLOSED
         left = await self._sender.close(timeout)
         self._room_made()
         if left:
@@ -295,7 +309,7 @@ class Producer(_Face):
         sender = self._sender
         if not self._knows(topic, partition):
             if self._unusable:
-                raise CoterieError(self._unusable)
+                raise self._refusal()
             check_where(topic, partition, timestamp, on_delivery)
             self._background.run(sender.know(topic, partition))
         with sender.lock:
@@ -311,14 +325,18 @@ class Producer(_Face):
 
     def flush(self, timeout: float | None = None) -> None:
         """Returns when everything sent so far is delivered or has failed; TimeoutError after `timeout` seconds."""
+        if timeout is not None:
+            seconds_of(timeout)
         self._background.run(_within(timeout, self._sender))
 
     def close(self, timeout: float | None = None) -> None:
         """Deliver what is left, for `timeout` seconds (or delivery.timeout.ms); an error says if records remained."""
         if self._unusable:
             return
+        if timeout is not None:
+            seconds_of(timeout)
         with self._sender.lock:
-            self._unusable = "this producer is closed: make a new one"
+            self._unusable = CLOSED
             self._room.notify_all()
         _open.discard(self)
         left = self._background.run(self._sender.close(timeout))
@@ -390,10 +408,7 @@ def _warn_at_exit() -> None:
 
 def _disown_in_child() -> None:
     for producer in list(_open):
-        producer._unusable = (  # noqa: SLF001  its own
-            "this producer was made before the process forked, and its connections belong to the parent: "
-            "make a new one in the child"
-        )
+        producer._unusable = FORKED  # noqa: SLF001  its own
 
 
 atexit.register(_warn_at_exit)
