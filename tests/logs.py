@@ -76,9 +76,9 @@ def read_all(log: PartitionLog, max_bytes: int = 300) -> list[tuple[int, bytes |
 def cut(log: PartitionLog, end: int, now_ms: int) -> None:
     """Cut the log back, and wait for it."""
     log.cut_back(end)
-    mending = log.mend(now_ms)
-    mending.run()
-    mending.done()
+    repairing = log.repair(now_ms)
+    repairing.run()
+    repairing.done()
 
 
 class FaultyFiles(MemoryFiles):

@@ -1,4 +1,4 @@
-"""What may happen while a log is compacted: it is deleted, cut, mended, stopped; the disk is full, or refuses."""
+"""What may happen while a log is compacted: it is deleted, cut, repaired, stopped; the disk is full, or refuses."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_segments_that_retention_took_before_they_were_read_are_no_trouble() -> 
     assert topic.values[-3:] == [118, 119, 120]
 
 
-def test_a_log_that_is_mended_meanwhile_keeps_what_was_acknowledged() -> None:
+def test_a_log_that_is_repaired_meanwhile_keeps_what_was_acknowledged() -> None:
     files = FaultyFiles()
     topic = KeyedTopic(files)
     topic.write(60)
@@ -218,7 +218,7 @@ def test_a_topic_that_is_deleted_before_its_swap_is_finished_is_gone() -> None:
     assert topic.values == list(range(1, 61)) and not topic.leftovers
 
 
-def test_a_log_that_is_mended_before_its_swap_is_finished_has_it_finished() -> None:
+def test_a_log_that_is_repaired_before_its_swap_is_finished_has_it_finished() -> None:
     files = StubbornFiles()
     topic = KeyedTopic(files)
     topic.write(60)

@@ -357,8 +357,8 @@ def test_a_log_that_cannot_be_cut_back_takes_nothing_until_it_can(*, sealed: boo
     assert World(disk, now_ms=2_000_000).client().read_all("t") == [(0, b"kept"), (1, b"new")]
 
 
-def test_a_log_that_is_to_be_mended_takes_part_in_no_flush() -> None:
-    """Mending it could end first, and whoever waits for another log in that flush would never be answered."""
+def test_a_log_that_is_to_be_repaired_takes_part_in_no_flush() -> None:
+    """Repairing it could end first, and whoever waits for another log in that flush would never be answered."""
     disk = FaultyFiles()
     world, client = ready(disk)
     log = world.node.log("t", 0)
@@ -376,7 +376,7 @@ def test_a_log_that_is_to_be_mended_takes_part_in_no_flush() -> None:
     assert client.produced().base_offset == 0 and log.is_in_order
 
 
-def with_a_log_to_mend(disk: FaultyFiles) -> tuple[World, Client]:
+def with_a_log_to_repair(disk: FaultyFiles) -> tuple[World, Client]:
     """The disk refuses to sync: one record was kept before, one is lost since, and still to be cut off."""
     world, client = ready(disk)
     world.auto = True
@@ -386,9 +386,9 @@ def with_a_log_to_mend(disk: FaultyFiles) -> tuple[World, Client]:
     return world, client
 
 
-def test_a_log_that_could_not_be_cut_back_is_mended_without_anybody_writing() -> None:
+def test_a_log_that_could_not_be_cut_back_is_repaired_without_anybody_writing() -> None:
     disk = FaultyFiles()
-    world, client = with_a_log_to_mend(disk)
+    world, client = with_a_log_to_repair(disk)
     assert client.fetch("t", 0).error is ErrorCode.KAFKA_STORAGE_ERROR
     world.advance(60_000)
     assert client.fetch("t", 0).error is ErrorCode.KAFKA_STORAGE_ERROR
@@ -397,10 +397,10 @@ def test_a_log_that_could_not_be_cut_back_is_mended_without_anybody_writing() ->
     assert client.read_all("t") == [(0, b"kept")]
 
 
-def test_a_log_that_is_to_be_mended_is_mended_before_the_broker_stops() -> None:
+def test_a_log_that_is_to_be_repaired_is_repaired_before_the_broker_stops() -> None:
     """Else the directory could not be left clean, though the disk is well again."""
     disk = FaultyFiles()
-    world, _ = with_a_log_to_mend(disk)
+    world, _ = with_a_log_to_repair(disk)
     disk.refuses_sync = False
     world.stop()
     assert World(disk, now_ms=2_000_000).client().read_all("t") == [(0, b"kept")]

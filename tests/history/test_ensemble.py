@@ -126,7 +126,7 @@ def test_what_was_asked_in_a_session_that_is_over_is_not_done() -> None:
     one.client.cut()
     one.asks(Create("/a/x", b""))
     model.schedule.run(model.schedule.now_ms + 2 * SESSION_MS)
-    one.client.mend()
+    one.client.repair()
     model.schedule.run(model.schedule.now_ms + 500)
     assert [type(event) for event in one.heard] == [SessionBegan, SessionEnded, Answered, SessionBegan]
     assert one.heard[2].trouble is Trouble.EXPIRED and model.leader.tree.get("/a/x") is None

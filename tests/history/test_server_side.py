@@ -91,7 +91,7 @@ def test_one_who_was_away_reads_on_and_what_it_commits_is_refused() -> None:
     node = bench.ensemble.leader.tree.get("/consumers/g/offsets/t/0")
     assert node is not None and node.data == b"50"
     assert away.machine.reads == frozenset(), "it was told"
-    away.zookeeper.mend()
+    away.zookeeper.repair()
     bench.run(5_000)
     assert bench.is_shared_out() and not set(away.machine.reads) & set(other.machine.reads)
 
@@ -117,7 +117,7 @@ def test_a_coordinator_that_was_replaced_and_does_not_know_it_cannot_write() -> 
     assert len([b for b in bench.actors.values() if getattr(b.machine, "coordinators", None)]) == 2
     node = bench.ensemble.leader.tree.get(f"/consumers/g/offsets/t/{one[1]}")
     assert node is None or node.data != b"99"
-    old.zookeeper.mend()
+    old.zookeeper.repair()
     bench.run(10_000)
     assert bench.is_shared_out()
 

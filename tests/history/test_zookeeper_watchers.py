@@ -78,7 +78,7 @@ def test_split_brain_one_who_is_cut_off_reads_on_while_another_has_claimed() -> 
     bench.run(SESSION_MS + 6_000)
     owners = bench.owners()
     assert away.machine.reads == reads and all(len(owners[one]) == 2 for one in reads)
-    away.zookeeper.mend()
+    away.zookeeper.repair()
     bench.run(20_000)
     assert bench.is_shared_out() and any(isinstance(event, SessionEnded) for event in away.heard)
 
@@ -108,7 +108,7 @@ def test_whoever_was_away_writes_its_old_offsets_over_newer_ones() -> None:
     assert ("t", 0) in other.machine.reads
     other.commit({("t", 0): 50})
     bench.run(1_000)
-    away.zookeeper.mend()
+    away.zookeeper.repair()
     seen: list[bytes] = []
     for _ in range(100):
         bench.run(1)
@@ -128,7 +128,7 @@ def test_a_claim_that_another_holds_is_a_conflict_and_all_is_given_up_until_late
     machine = newcomer.machine
     assert machine.conflicts == 1 and machine.phase is Phase.BACKING_OFF and not machine.reads
     assert bench.ensemble.leader.tree.children("/consumers/g/owners/t") == [str(n) for n in range(6)], "all are c0's"
-    only.zookeeper.mend()
+    only.zookeeper.repair()
     bench.run(10_000)
     assert bench.is_shared_out()
 

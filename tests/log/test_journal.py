@@ -143,7 +143,7 @@ def test_how_far_the_segments_are_synced_is_the_recovery_point() -> None:
     assert b"orders 0 1\n" in read_file(files, "recovery-point-offset-checkpoint")
 
 
-def test_a_log_that_is_mended_keeps_what_the_journal_has() -> None:
+def test_a_log_that_is_repaired_keeps_what_the_journal_has() -> None:
     """A sync that failed may have cost the system's cache; what was acknowledged before it comes from the journal."""
     files = MemoryFiles()
     directory = started(files)
@@ -156,9 +156,9 @@ def test_a_log_that_is_mended_keeps_what_the_journal_has() -> None:
     assert target is not None
     log.flush_failed(target)
     lose_tail(files, log, size)
-    mending = log.mend(NOW)
-    mending.run()
-    mending.done()
+    repairing = log.repair(NOW)
+    repairing.run()
+    repairing.done()
     assert read_all(log) == [(0, b"first"), (1, b"a")] and log.synced_end == 2
 
 
@@ -174,9 +174,9 @@ def test_what_a_failed_sync_left_in_the_cache_alone_is_written_anew() -> None:
     assert target is not None
     log.flush_failed(target)
     files.room = 1_000
-    mending = log.mend(NOW)
-    mending.run()
-    mending.done()
+    repairing = log.repair(NOW)
+    repairing.run()
+    repairing.done()
     assert files.room == 1_000 - (log.size - size), "all that was not synced in place"
     assert read_all(log) == [(0, b"first"), (1, b"a")]
 
@@ -210,9 +210,9 @@ def test_of_a_write_that_failed_nothing_is_appended_to_what_came_after_it() -> N
     target = log.journal_target()
     directory.journal.write([(key_of(log), target.batches)])  # and then the disk said that it failed
     log.flush_failed(target)
-    mending = log.mend(NOW)
-    mending.run()
-    mending.done()
+    repairing = log.repair(NOW)
+    repairing.run()
+    repairing.done()
     log.append(batch(b"a"), NOW)
     log.flush()
     directory.release()

@@ -118,9 +118,9 @@ def test_after_a_failed_flush_the_log_ends_where_it_is_durable() -> None:
     log.flush_failed(target)
     with pytest.raises(LogWriteError, match="still to be cut back"):
         log.append(batch(b"early"), NOW)
-    mending = log.mend(NOW)
-    mending.run()
-    mending.done()
+    repairing = log.repair(NOW)
+    repairing.run()
+    repairing.done()
     assert (log.log_end, log.durable_end) == (1, 1) and read_all(log) == [(0, b"a")]
     again = log.append(batch(b"b", producer=(1, 0, 1)), NOW)
     assert (again.base_offset, again.is_duplicate) == (1, False)

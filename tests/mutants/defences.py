@@ -107,4 +107,4 @@ def _check_that_it_holds_without(workload: str, seed: str) -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
     if run.stdout:
-        raise SystemExit(f"seed {seed} {workload} breaks without a defect, too; mend that first:\n{run.stdout}")
+        raise SystemExit(f"seed {seed} {workload} breaks without a defect, too; repair that first:\n{run.stdout}")

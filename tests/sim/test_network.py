@@ -44,7 +44,7 @@ def test_answers_come_in_the_order_of_the_questions(asker: Asker) -> None:
     assert [(number, how) for _, number, how in asker.ended] == [(number, "answered") for number in range(20)]
 
 
-def test_what_is_sent_into_a_cut_comes_when_it_is_mended(asker: Asker) -> None:
+def test_what_is_sent_into_a_cut_comes_when_it_is_repaired(asker: Asker) -> None:
     asker.asks(0)
     passes(asker.world, 500)
     asker.world.network.cut("asker")
@@ -52,12 +52,12 @@ def test_what_is_sent_into_a_cut_comes_when_it_is_mended(asker: Asker) -> None:
     asker.asks(2)
     passes(asker.world, 9_000)
     assert len(asker.ended) == 1
-    asker.world.network.mend("asker")
+    asker.world.network.repair("asker")
     passes(asker.world, 10_000)
     assert [number for _, number, _ in asker.ended] == [0, 1, 2]
 
 
-def test_nothing_overtakes_what_is_still_on_its_way_when_a_cut_is_mended(asker: Asker) -> None:
+def test_nothing_overtakes_what_is_still_on_its_way_when_a_cut_is_repaired(asker: Asker) -> None:
     """One comes while the link is cut and waits, one is slower than the cut, one is sent when all is well again."""
     asker.asks(0)
     passes(asker.world, 500)
@@ -69,7 +69,7 @@ def test_nothing_overtakes_what_is_still_on_its_way_when_a_cut_is_mended(asker: 
     asker.asks(2)
     passes(asker.world, 1_700)
     network.slow.clear()
-    network.mend("asker")
+    network.repair("asker")
     asker.asks(3)
     passes(asker.world, 9_000)
     assert [number for _, number, _ in asker.ended] == [0, 1, 2, 3]

@@ -31,11 +31,11 @@ from coterie.broker.maintenance.log_cleaner import CleanDue, Cleaner
 from coterie.broker.maintenance.periodic import (
     CHECKPOINT_EVERY_MS,
     CheckpointDue,
-    MendDue,
+    RepairDue,
     RetentionDue,
     check_retention,
     checkpoint,
-    mend,
+    repair,
 )
 from coterie.broker.maintenance.producer_ids import ProducerIds
 from coterie.broker.node import Node
@@ -183,7 +183,7 @@ class Cluster:
                 self.fetches.advanced(log)
             else:
                 self.tell_trouble(f"{log.path}: {error}", now_ms)
-                mend(self, log)
+                repair(self, log)
 
     def ring(self, now_ms: int) -> list[Effect]:
         for event in self.timers.due(now_ms):
@@ -197,8 +197,8 @@ class Cluster:
                 check_retention(self)
             elif isinstance(event, CleanDue):
                 self.cleaner.due(now_ms)
-            elif isinstance(event, MendDue):
-                mend(self, event.log)
+            elif isinstance(event, RepairDue):
+                repair(self, event.log)
             elif isinstance(event, FactsDue):
                 self.kept_facts.write(now_ms)
             elif isinstance(event, LoadDue):
@@ -230,7 +230,7 @@ class Cluster:
         self.kept_facts.write(now_ms)
         for log in self.directory.logs.values():
             if not log.is_in_order:
-                mend(self, log)  # not when its turn comes: it can only be closed in order
+                repair(self, log)  # not when its turn comes: it can only be closed in order
         return self.take(now_ms)
 
     def flush(self, now_ms: int) -> list[Effect]:

@@ -382,7 +382,7 @@ def sim(
     """Simulate groups: hours of rebalances from a seed, with everything going wrong that can.
 
     The shipped broker, members and producers run in a world with virtual time, whose network, disks and machines fail
-    as the seed says. Invariants are held to all the while; then all is mended, and every group must come to rest. The
+    as the seed says. Invariants are held to all the while; then all is repaired, and every group must come to rest. The
     same seed gives the same run, byte for byte.
 
     A failure prints its seed, the command that replays it, and its story, shrunk. The exit status is then 1.

@@ -178,7 +178,7 @@ class Ensemble:
         client.held.clear()
         self._forget_watches(client)
 
-    def mended(self, client: ModelClient) -> None:
+    def repaired(self, client: ModelClient) -> None:
         held, client.held = client.held, deque()
         client.up_at_ms = client.down_at_ms = self.schedule.now_ms
         for act, about in held:

@@ -72,7 +72,7 @@ class ModelClient:
         """It hears nothing and says nothing: the network, or a process that sleeps."""
         self.cuts += 1
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         self.cuts -= 1
         if not self.cuts:
-            self._ensemble.mended(self)
+            self._ensemble.repaired(self)

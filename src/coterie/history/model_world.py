@@ -96,7 +96,7 @@ class Actor:
         if self.is_paused:
             self.is_paused = False
             self._let_through()
-            self.zookeeper.mend()
+            self.zookeeper.repair()
             self._world.noted(self)
 
     def cut(self) -> None:
@@ -105,11 +105,11 @@ class Actor:
             self.is_cut = True
             self.zookeeper.cut()
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         if self.is_cut:
             self.is_cut = False
             self._let_through()
-            self.zookeeper.mend()
+            self.zookeeper.repair()
 
     def _let_through(self) -> None:
         held, self._held = self._held, deque()

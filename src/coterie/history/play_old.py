@@ -97,7 +97,7 @@ class _Play:
     def _stop(self, act: Act) -> None:
         actor = self._world.actors[act.who]
         actor.resume()
-        actor.mend()
+        actor.repair()
         self._world.close(actor)
 
     def _renew(self, act: Act) -> None:
@@ -124,17 +124,17 @@ class _Play:
         actor = self._world.actors[act.who]
         if not actor.is_cut:
             actor.cut()
-            self._world.schedule.after(act.for_ms, lambda _about: actor.mend(), None)
+            self._world.schedule.after(act.for_ms, lambda _about: actor.repair(), None)
 
     def _lag(self, act: Act) -> None:
         number = int(act.who.removeprefix("follower "))
         server = self._world.ensemble.servers[number]
         server.lag_ms = 2 * SESSION_MS
 
-        def mend(_about: object) -> None:
+        def repair(_about: object) -> None:
             server.lag_ms = self._lags[number - 1]
 
-        self._world.schedule.after(act.for_ms, mend, None)
+        self._world.schedule.after(act.for_ms, repair, None)
 
     # --- who owns what ------------------------------------------------------------------------------------------------
 

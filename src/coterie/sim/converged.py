@@ -1,4 +1,4 @@
-"""After everything is mended: all groups Stable, everything owned, everything read, within a bound."""
+"""After everything is repaired: all groups Stable, everything owned, everything read, within a bound."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Converged:
                 return
             waited_ms = world.schedule.now_ms - began_ms
             if waited_ms >= BOUND_MS:
-                raise Broken("converges", f"{BOUND_MS} ms after everything was mended: {missing}")
+                raise Broken("converges", f"{BOUND_MS} ms after everything was repaired: {missing}")
             if waited_ms >= nudge_at_ms and self._may_need_news():
                 nudge_at_ms += NUDGE_MS  # whoever was away when it came needs another
                 for name, partitions in list(world.admin.topics.items()):

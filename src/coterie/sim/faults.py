@@ -31,7 +31,7 @@ class Ambush(Fault):
     @abstractmethod
     def strike(self, machine: Machine) -> None: ...
 
-    def mend(self, machine: Machine) -> None:
+    def repair(self, machine: Machine) -> None:
         machine.power_up()
 
     def begin(self, world: World) -> Undo:
@@ -45,7 +45,7 @@ class Ambush(Fault):
         def undo() -> None:
             nonlocal is_over
             is_over = True
-            self.mend(machine)
+            self.repair(machine)
 
         if self.waits:
             machine.ambush(strike)
@@ -189,7 +189,7 @@ class DiskFails(Ambush):
     def strike(self, machine: Machine) -> None:
         machine.disk.is_failing = True
 
-    def mend(self, machine: Machine) -> None:
+    def repair(self, machine: Machine) -> None:
         machine.disk.is_failing = False
 
 
@@ -223,7 +223,7 @@ class BrokerCutOff(Fault):
     def begin(self, world: World) -> Undo:
         name = world.machine.name
         world.network.cut(name)
-        return lambda: world.network.mend(name)
+        return lambda: world.network.repair(name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,7 +237,7 @@ class CutOff(OfClient):
         if client is None:
             return None
         world.network.cut(client.name)
-        return lambda: world.network.mend(client.name)
+        return lambda: world.network.repair(client.name)
 
 
 class ConnectionsLost(OfClient):

@@ -1,7 +1,7 @@
 """The network: wires between clients and brokers, each with two directions that keep their order, and all that goes
 wrong with them: delays, slow links, cuts, connections that are lost, and connections that only one side believes in.
 
-What is sent into a cut is not lost: it comes when the cut is mended, as TCP would have it, unless somebody has given
+What is sent into a cut is not lost: it comes when the cut is repaired, as TCP would have it, unless somebody has given
 up meanwhile. A wire that is half open swallows everything and says nothing.
 """
 
@@ -57,7 +57,7 @@ class Wire:
         """Half open: what is sent arrives nowhere."""
         self.up_at_ms = self.down_at_ms = 0
         self.held: deque[tuple[Any, Any]] = deque()
-        """What arrives when the cut is mended."""
+        """What arrives when the cut is repaired."""
         # The client's side of it.
         self.unsent: list[bytes] = []
         self.asked: deque[Asked] = deque()
@@ -227,7 +227,7 @@ class Network:
         for wire in self.wires:
             wire.is_cut = self._is_cut(wire)
 
-    def mend(self, host: str) -> None:
+    def repair(self, host: str) -> None:
         self.cuts[host] -= 1
         if not self.cuts[host]:
             del self.cuts[host]

@@ -1,4 +1,4 @@
-"""A run has two halves: first everything may go wrong, and invariants must hold; then all is mended, and everybody must
+"""A run has two halves: first everything may go wrong, and invariants must hold; then all is repaired, and everybody must
 come to rest within a bound.
 
     outcome = simulate(Plan.draw(seed=7))
@@ -138,7 +138,7 @@ class Run:
             undo()
 
     def _heal(self) -> None:
-        self.world.happened("", "everything is mended")
+        self.world.happened("", "everything is repaired")
         for number in list(self._undos):
             self._end(number)
         for consumer in list(self.world.displaced):

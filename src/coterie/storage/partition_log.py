@@ -362,7 +362,7 @@ class PartitionLog:
                 self._flushing.ended(target, well=well)
 
     def cut_back(self, end: int) -> None:
-        """Let the log end with the last whole batch before `end`; nothing is read or written until it is mended."""
+        """Let the log end with the last whole batch before `end`; nothing is read or written until it is repaired."""
         self._cut_to = end
         self._flushing.durable_end = min(self.durable_end, end)
         self._flushing.synced_end = min(self.synced_end, end)
@@ -371,10 +371,10 @@ class PartitionLog:
     def is_in_order(self) -> bool:
         return self._cut_to is None
 
-    def mend(self, now_ms: int) -> Change[None]:
+    def repair(self, now_ms: int) -> Change[None]:
         """Finish what `cut_back` began, with what is on the disk; producers and epochs are as they were then."""
         end = self._cut_to
-        assert end is not None, "a log in order needs no mending"
+        assert end is not None, "a log in order needs no repairing"
 
         def work() -> Loaded:
             with writing(f"cannot cut {self.path} back to offset {end}"):

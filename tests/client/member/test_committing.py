@@ -133,7 +133,7 @@ def test_a_refusal_of_an_older_generation_leaves_the_newer_one_alone(room: Room)
 
 
 def test_nothing_can_be_committed_between_the_join_and_the_assignment(room: Room) -> None:
-    """M7: the coordinator would refuse it; poll mends it."""
+    """M7: the coordinator would refuse it; poll repairs it."""
     a, b = quiet(room), quiet(room, "b")
     room.settle()
     b.ends_poll()

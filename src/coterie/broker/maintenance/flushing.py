@@ -119,7 +119,7 @@ class Flusher:
                     waiting.setdefault(log, [])
             to_journal = () if empties else self._for_journal(waiting)
             for log, waiters in waiting.items():
-                if not log.is_in_order:  # mending it may end before this flush, and leaves nothing to flush
+                if not log.is_in_order:  # repairing it may end before this flush, and leaves nothing to flush
                     for waiter in waiters:
                         self._tell(log, waiter, ErrorCode.KAFKA_STORAGE_ERROR, now_ms)
                     continue
@@ -153,7 +153,7 @@ class Flusher:
             return False
         is_full = journal.size > LONG_JOURNAL or len(self._journaled) > self.most_journaled
         wanted = is_due or is_full or not journal.is_sound
-        # A log that is to be mended is mended with what the journal has.
+        # A log that is to be repaired is repaired with what the journal has.
         return wanted and all(log.is_in_order for log in self._journaled)
 
     def _for_journal(self, waiting: Iterable[PartitionLog]) -> Collection[PartitionLog]:

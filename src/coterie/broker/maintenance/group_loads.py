@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupLoads", "LoadDue"]
 
 AGAIN_AFTER_MS = 500
-"""When the log could not be read: it is being mended, or the disk is away."""
+"""When the log could not be read: it is being repaired, or the disk is away."""
 
 
 @dataclass(slots=True)

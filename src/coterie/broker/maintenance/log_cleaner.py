@@ -1,7 +1,7 @@
 """The cleaner: has logs compacted whose topic says so, the dirtiest first, one at a time.
 
 What takes long, reading and writing segments, is a `Toil`: small steps, on a thread of its own. What changes the log,
-the new segment taking the place of others, is one of the cluster's `changes`, so it meets no deletion, no mending and
+the new segment taking the place of others, is one of the cluster's `changes`, so it meets no deletion, no repairing and
 no stop halfway. Readers never wait: they read the old segments until they read the new one.
 """
 
@@ -233,7 +233,7 @@ class Cleaner:
 
     def _swap(self, this: _Round, now_ms: int) -> Step | None:
         cluster, log, group, cleaned = self._cluster, this.log, this.group, this.cleaned
-        if not self._is_there(this) or not log.has([cleaned]):  # mended, or deleted, which has finished it
+        if not self._is_there(this) or not log.has([cleaned]):  # repaired, or deleted, which has finished it
             cleaned.close()
             self._end(now_ms)
             return None

@@ -1,4 +1,4 @@
-"""What a broker does by itself from time to time: drop old segments, keep how far each log is durable, mend logs."""
+"""What a broker does by itself from time to time: drop old segments, keep how far each log is durable, repair logs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,18 @@ from coterie.storage import DeletedSegment, LogError, PartitionLog, remove_files
 if TYPE_CHECKING:
     from coterie.broker.cluster import Cluster
 
-__all__ = ["CHECKPOINT_EVERY_MS", "CheckpointDue", "MendDue", "RetentionDue", "check_retention", "checkpoint", "mend"]
+__all__ = [
+    "CHECKPOINT_EVERY_MS",
+    "CheckpointDue",
+    "RepairDue",
+    "RetentionDue",
+    "check_retention",
+    "checkpoint",
+    "repair",
+]
 
 CHECKPOINT_EVERY_MS = 60_000
-MEND_EVERY_MS = 1_000
+REPAIR_EVERY_MS = 1_000
 
 
 @dataclass(slots=True)
@@ -29,20 +37,20 @@ class RetentionDue:
 
 
 @dataclass(slots=True)
-class MendDue:
+class RepairDue:
     log: PartitionLog
 
 
-def mend(cluster: Cluster, log: PartitionLog) -> None:
+def repair(cluster: Cluster, log: PartitionLog) -> None:
     """A log that the disk would not let us cut back is tried again and again: its readers wait for that."""
 
     def judge(now_ms: int) -> Step | None:
         is_there = log in cluster.directory.logs.values()
-        return Step(log.mend(cluster.wall.surely(now_ms)), ended) if is_there and not log.is_in_order else None
+        return Step(log.repair(cluster.wall.surely(now_ms)), ended) if is_there and not log.is_in_order else None
 
     def ended(outcome: LogError | None, now_ms: int) -> None:
         if outcome is not None:
-            cluster.timers.arm((log, "mend"), now_ms + MEND_EVERY_MS, MendDue(log))
+            cluster.timers.arm((log, "repair"), now_ms + REPAIR_EVERY_MS, RepairDue(log))
         else:
             cluster.fetches.advanced(log)
 

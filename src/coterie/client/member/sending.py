@@ -158,7 +158,7 @@ def lookup_failed(member: Member, event: CoordinatorAnswered, now_ms: int) -> Ef
 
 
 def not_a_member(member: Member) -> KafkaError:
-    """M7: whether poll alone will mend it, or the partitions are somebody else's by now."""
+    """M7: whether poll alone will repair it, or the partitions are somebody else's by now."""
     if member.stage in IN_A_REBALANCE:
         return RebalanceInProgressError(
             "the offsets were not committed: the group is rebalancing. Poll until it has ended, then commit again, "
