@@ -66,11 +66,11 @@ class Group:
 
 
 def build(setup: Setup) -> Group:
-    dice = random.Random(1)
+    rng = random.Random(1)
     topics = [f"topic-{number:04}" for number in range(setup.topics)]
     subscriptions: dict[str, Callable[[int], list[str]]] = {
         "equal": lambda _: topics,
-        "half": lambda _: sorted(dice.sample(topics, len(topics) // 2)),
+        "half": lambda _: sorted(rng.sample(topics, len(topics) // 2)),
         "nested": lambda number: topics[: number * len(topics) // setup.members + 1],
     }
     before = {MEMBER.format(number): subscriptions[setup.pattern](number) for number in range(setup.members)}

@@ -39,13 +39,13 @@ Content = list[tuple[bytes, bytes]]
 
 def content_of(size: int, total: int) -> Content:
     """Keys of 10 bytes; key and value together are `size`."""
-    dice = random.Random(size)  # the same words in every run
-    words = [bytes(dice.choices(b"abcdefghijklmnopqrstuvwxyz", k=dice.randrange(3, 10))) for _ in range(500)]
+    rng = random.Random(size)  # the same words in every run
+    words = [bytes(rng.choices(b"abcdefghijklmnopqrstuvwxyz", k=rng.randrange(3, 10))) for _ in range(500)]
     values = []
     for _ in range(200):
         value = b""
         while len(value) < size - 10:
-            value += dice.choice(words) + b" "
+            value += rng.choice(words) + b" "
         values.append(value[: size - 10])
     return [(b"key%07d" % number, values[number % 200]) for number in range(total // size)]
 

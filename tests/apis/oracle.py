@@ -10,7 +10,7 @@ import io
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
-from random import Random  # noqa: TID251  (hypothesis throws the dice)
+from random import Random  # noqa: TID251  (hypothesis throws the rng)
 from typing import Any, get_args, get_origin, get_type_hints
 from uuid import UUID
 
@@ -90,38 +90,38 @@ def kio_fields(message: Any) -> list[KioField]:
 # --- random values of kio's -------------------------------------------------------------------------------------------
 
 
-def random_message(message: Any, dice: Random) -> Any:
-    return message(**{field.name: _random_field(field, dice) for field in kio_fields(message)})
+def random_message(message: Any, rng: Random) -> Any:
+    return message(**{field.name: _random_field(field, rng) for field in kio_fields(message)})
 
 
-def _random_field(field: KioField, dice: Random) -> Any:
-    if field.default is not MISSING and field.tag is not None and dice.random() < 0.5:
+def _random_field(field: KioField, rng: Random) -> Any:
+    if field.default is not MISSING and field.tag is not None and rng.random() < 0.5:
         return field.default
     nullable = field.optional and field.tag is None and field.kafka_type != "datetime_i64"
-    if nullable and dice.random() < 0.3:
+    if nullable and rng.random() < 0.3:
         return None
     if field.array:
-        return tuple(_random_value(field, dice) for _ in range(dice.choice((0, 1, 2, 3))))
-    return _random_value(field, dice)
+        return tuple(_random_value(field, rng) for _ in range(rng.choice((0, 1, 2, 3))))
+    return _random_value(field, rng)
 
 
-def _random_value(field: KioField, dice: Random) -> Any:
+def _random_value(field: KioField, rng: Random) -> Any:
     kind = field.kafka_type
     if field.message is not None:
-        return random_message(field.message, dice)
+        return random_message(field.message, rng)
     if kind in {"timedelta_i32", "timedelta_i64"}:
-        return timedelta(milliseconds=dice.choice(NUMBERS[kind]))
+        return timedelta(milliseconds=rng.choice(NUMBERS[kind]))
     if kind in NUMBERS:
-        return dice.choice(NUMBERS[kind])
+        return rng.choice(NUMBERS[kind])
     if kind == "datetime_i64":
-        return dice.choice((None, EPOCH + timedelta(milliseconds=dice.choice((0, 1, 1_700_000_000_123)))))
+        return rng.choice((None, EPOCH + timedelta(milliseconds=rng.choice((0, 1, 1_700_000_000_123)))))
     others: dict[Any, Callable[[], Any]] = {
-        "string": lambda: dice.choice(TEXTS),
-        "bytes": lambda: dice.randbytes(dice.choice((0, 1, 127, 300))),
-        "records": lambda: dice.randbytes(dice.choice((0, 61, 20_000))),
-        "bool": lambda: dice.random() < 0.5,
-        "error_code": lambda: dice.choice(list(KioErrorCode)),
-        "uuid": lambda: dice.choice((None, UUID(bytes=dice.randbytes(16)))),
+        "string": lambda: rng.choice(TEXTS),
+        "bytes": lambda: rng.randbytes(rng.choice((0, 1, 127, 300))),
+        "records": lambda: rng.randbytes(rng.choice((0, 61, 20_000))),
+        "bool": lambda: rng.random() < 0.5,
+        "error_code": lambda: rng.choice(list(KioErrorCode)),
+        "uuid": lambda: rng.choice((None, UUID(bytes=rng.randbytes(16)))),
     }
     return others[kind]()
 

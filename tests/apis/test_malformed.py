@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import tracemalloc
 from collections.abc import Callable
-from random import Random  # noqa: TID251  (hypothesis throws the dice)
+from random import Random  # noqa: TID251  (hypothesis throws the rng)
 from typing import Any
 
 import pytest
@@ -39,23 +39,23 @@ def survives(read: Callable[[bytes, int, int], Any], frame: bytes, version: int)
 
 @pytest.mark.parametrize(("api", "direction"), readers)
 @settings(max_examples=3, deadline=None)
-@given(dice=st.randoms(use_true_random=True))
-def test_a_message_cut_short_is_malformed(api: Api, direction: str, dice: Random) -> None:
+@given(rng=st.randoms(use_true_random=True))
+def test_a_message_cut_short_is_malformed(api: Api, direction: str, rng: Random) -> None:
     """Every field but the last tagged ones is needed, so nothing shorter is a message."""
     read, _ = our_codec(api, direction)
     for version in served(api):
-        data = kio_bytes(random_message(kio_message(api, version, direction), dice))
+        data = kio_bytes(random_message(kio_message(api, version, direction), rng))
         for length in range(0, len(data), max(1, len(data) // 20)):
             assert not survives(read, data[:length], version), f"version {version}: {length} of {len(data)}"
 
 
 @pytest.mark.parametrize(("api", "direction"), readers)
 @settings(max_examples=2, deadline=None)
-@given(dice=st.randoms(use_true_random=True))
-def test_an_absurd_length_anywhere_costs_nothing(api: Api, direction: str, dice: Random) -> None:
+@given(rng=st.randoms(use_true_random=True))
+def test_an_absurd_length_anywhere_costs_nothing(api: Api, direction: str, rng: Random) -> None:
     read, _ = our_codec(api, direction)
     for version in {*served(api)[:1], *served(api)[-1:]}:
-        data = kio_bytes(random_message(kio_message(api, version, direction), dice))
+        data = kio_bytes(random_message(kio_message(api, version, direction), rng))
         survives(read, data, version)  # what is made on first use is made
         tracemalloc.start()
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
-from random import Random  # noqa: TID251  (hypothesis throws the dice)
+from random import Random  # noqa: TID251  (hypothesis throws the rng)
 from typing import Any, get_args, get_origin
 from uuid import UUID
 
@@ -124,12 +124,12 @@ def test_a_message_has_kafkas_fields_in_kafkas_order(api: Api, version: int, dir
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 @settings(max_examples=8, deadline=None)
-@given(dice=st.randoms(use_true_random=True))
-def test_what_kio_writes_we_read_and_write_back_to_the_byte(api: Api, direction: str, dice: Random) -> None:
+@given(rng=st.randoms(use_true_random=True))
+def test_what_kio_writes_we_read_and_write_back_to_the_byte(api: Api, direction: str, rng: Random) -> None:
     read, write = our_codec(api, direction)
     for version in served(api):
         schema: Any = kio_message(api, version, direction)
-        theirs = random_message(schema, dice)
+        theirs = random_message(schema, rng)
         data = kio_bytes(theirs)
         ours = read(b"header" + data + b"rest", 6, version)
         assert write(ours, version) == data, f"version {version}: {theirs}"

@@ -16,7 +16,7 @@ from coterie.storage.files import parent_of
 
 __all__ = ["LossyFiles", "PowerCut"]
 
-Dice = Callable[[int], int]
+Rng = Callable[[int], int]
 """A number from 0 up to and including the one given."""
 
 
@@ -100,11 +100,11 @@ class LossyFiles(MemoryFiles):
 
     # --- what is left of it -------------------------------------------------------------------------------------------
 
-    def crash(self, dice: Dice, *, in_order: bool = True) -> LossyFiles:
+    def crash(self, rng: Rng, *, in_order: bool = True) -> LossyFiles:
         """As the next owner finds it; what is found then is durable. Not `in_order`: of names the last few are kept."""
         unsure = [change for change in self._changes if not change.is_durable]
         unsure = unsure if in_order else unsure[::-1]
-        kept_of_unsure = {id(change) for change in unsure[: dice(len(unsure))]}
+        kept_of_unsure = {id(change) for change in unsure[: rng(len(unsure))]}
         after = LossyFiles()
         for change in self._changes:
             if change.is_durable or id(change) in kept_of_unsure:
@@ -112,7 +112,7 @@ class LossyFiles(MemoryFiles):
         found: dict[int, bytes] = {}
         for path, inode in after._inodes.items():
             if id(inode) not in found:
-                found[id(inode)] = _left_of(inode, dice)
+                found[id(inode)] = _left_of(inode, rng)
             after._contents[path][:] = found[id(inode)]
         after._inodes = {path: _Inode(bytes(content)) for path, content in after._contents.items()}
         after._changes = [
@@ -144,14 +144,14 @@ def _apply(disk: LossyFiles, change: _Named) -> None:
         MemoryFiles.rmdir(disk, change.path)
 
 
-def _left_of(inode: _Inode, dice: Dice) -> bytes:
+def _left_of(inode: _Inode, rng: Rng) -> bytes:
     durable, content = inode.durable, bytes(inode.content)
-    if durable == content or not dice(2):
+    if durable == content or not rng(2):
         return durable
     if not content.startswith(durable):
-        return content if dice(1) else durable
-    kept = len(durable) + dice(len(content) - len(durable))
-    zeros = dice(len(content) - kept) if not dice(3) else 0
+        return content if rng(1) else durable
+    kept = len(durable) + rng(len(content) - len(durable))
+    zeros = rng(len(content) - kept) if not rng(3) else 0
     return content[:kept] + bytes(zeros)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 from contextlib import suppress
-from random import Random  # noqa: TID251  (hypothesis throws the dice)
+from random import Random  # noqa: TID251  (hypothesis throws the rng)
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -30,16 +30,16 @@ COORDINATOR = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}
 class MoodyFiles(MemoryFiles):
     """One in `refuses` of what it is asked for fails; 0 is none."""
 
-    def __init__(self, dice: Random) -> None:
+    def __init__(self, rng: Random) -> None:
         super().__init__()
-        self.dice = dice
+        self.rng = rng
         self.refuses = 0
         self.refused = 0
 
     def mood(self) -> None:
-        if self.refuses and not self.dice.randrange(self.refuses):
+        if self.refuses and not self.rng.randrange(self.refuses):
             self.refused += 1
-            raise OSError(self.dice.choice((errno.ENOSPC, errno.EIO)), "not in the mood")
+            raise OSError(self.rng.choice((errno.ENOSPC, errno.EIO)), "not in the mood")
 
     def open(self, path: str, *, create: bool = False) -> File:
         self.mood()
@@ -89,7 +89,7 @@ class _MoodyFile:
         try:
             self._disk.mood()
         except OSError:
-            self._file.append(data[: self._disk.dice.randrange(len(data) + 1)])
+            self._file.append(data[: self._disk.rng.randrange(len(data) + 1)])
             raise
         self._file.append(data)
 
@@ -114,9 +114,9 @@ class _MoodyFile:
 class Load:
     """Clients that remember what they were told."""
 
-    def __init__(self, dice: Random) -> None:
-        self.dice = dice
-        self.disk = MoodyFiles(dice)
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.disk = MoodyFiles(rng)
         self.world = World(self.disk, {"offsets.topic.num.partitions": 2})
         self.client = self.world.client()
         self.told: dict[str, list[bytes]] = {topic: [] for topic in TOPICS}
@@ -147,7 +147,7 @@ class Load:
 
     def produce(self, topic: str) -> None:
         self.counter += 1
-        value = b"%d " % self.counter * self.dice.randrange(1, 30)
+        value = b"%d " % self.counter * self.rng.randrange(1, 30)
         producer = (1, 0, self.sequence) if topic == "b" else None
         answer = self.client.produce(topic, value, producer=producer)
         if self.expect(answer.error, STORAGE):
@@ -186,7 +186,7 @@ class Load:
 
     def upkeep(self) -> None:
         checkpoint(self.world.cluster)
-        self.world.advance(self.dice.choice((10, 1_000, 400_000)))
+        self.world.advance(self.rng.choice((10, 1_000, 400_000)))
 
     # --- what must hold -----------------------------------------------------------------------------------------------
 
@@ -211,13 +211,13 @@ MOODS = (3, 10, 2, 40, 5)
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(dice=st.randoms(use_true_random=True))
-def test_a_moody_disk_loses_nothing_and_keeps_nothing_that_was_refused(dice: Random) -> None:
-    load = Load(dice)
+@given(rng=st.randoms(use_true_random=True))
+def test_a_moody_disk_loses_nothing_and_keeps_nothing_that_was_refused(rng: Random) -> None:
+    load = Load(rng)
     for mood in MOODS:
         load.disk.refuses = mood
         for _ in range(15):
-            name, _, what = dice.choice(STEPS).partition(" ")
+            name, _, what = rng.choice(STEPS).partition(" ")
             getattr(load, name)(*([what] if what else []))
         load.heal()
         load.check(load.client)

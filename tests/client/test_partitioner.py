@@ -52,19 +52,19 @@ def test_the_sticky_partition_changes_after_twice_the_size_in_any_case() -> None
 
 
 def test_equal_queues_are_drawn_equally() -> None:
-    assert Counter(draw_partition(dice, [0, 1, 5]) for dice in range(9)) == {0: 3, 1: 3, 5: 3}
-    assert Counter(draw_partition(dice, [0, 1, 5], {0: 2, 1: 2, 5: 2}) for dice in range(9)) == {0: 3, 1: 3, 5: 3}
+    assert Counter(draw_partition(rng, [0, 1, 5]) for rng in range(9)) == {0: 3, 1: 3, 5: 3}
+    assert Counter(draw_partition(rng, [0, 1, 5], {0: 2, 1: 2, 5: 2}) for rng in range(9)) == {0: 3, 1: 3, 5: 3}
 
 
 def test_short_queues_are_drawn_more_often() -> None:
     """KIP-794's own example: queues of 0, 3 and 1 batches are drawn 4 : 1 : 3."""
-    drawn = [draw_partition(dice, [0, 1, 2], {0: 0, 1: 3, 2: 1}) for dice in range(8)]
+    drawn = [draw_partition(rng, [0, 1, 2], {0: 0, 1: 3, 2: 1}) for rng in range(8)]
     assert drawn == [0, 0, 0, 0, 1, 2, 2, 2]
 
 
 @given(
-    dice=st.integers(0, 2**31 - 1),
+    rng=st.integers(0, 2**31 - 1),
     queued=st.dictionaries(st.integers(0, 20), st.integers(0, 50), min_size=1),
 )
-def test_what_is_drawn_is_available(dice: int, queued: dict[int, int]) -> None:
-    assert draw_partition(dice, sorted(queued), queued) in queued
+def test_what_is_drawn_is_available(rng: int, queued: dict[int, int]) -> None:
+    assert draw_partition(rng, sorted(queued), queued) in queued

@@ -1,6 +1,6 @@
 """A handful of clients and all they were ever told; what they may expect is checked as they go.
 
-Knows no dice: what is sent, and when, is for `machine.py` or whoever else drives it.
+Knows no rng: what is sent, and when, is for `machine.py` or whoever else drives it.
 """
 
 from __future__ import annotations

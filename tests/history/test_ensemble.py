@@ -19,7 +19,7 @@ from coterie.history.registry import (
     SessionEnded,
     Trouble,
 )
-from coterie.sim.dice import Dice
+from coterie.sim.rng import Rng
 from coterie.sim.schedule import Schedule
 
 SESSION_MS = 6_000
@@ -47,7 +47,7 @@ class Asker:
 
 
 def ensemble(lag_ms: int) -> Ensemble:
-    return Ensemble(Schedule(), Dice(1).of("x"), session_timeout_ms=SESSION_MS, lags_ms=(lag_ms,))
+    return Ensemble(Schedule(), Rng(1).of("x"), session_timeout_ms=SESSION_MS, lags_ms=(lag_ms,))
 
 
 def test_a_follower_answers_from_what_it_has_which_may_be_old() -> None:

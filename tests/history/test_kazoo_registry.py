@@ -26,7 +26,7 @@ from coterie.history.registry import (
     Trouble,
 )
 from coterie.history.zookeeper import ZooKeeper
-from coterie.sim.dice import Dice
+from coterie.sim.rng import Rng
 from coterie.sim.schedule import Schedule
 
 WAIT_S = 20.0
@@ -99,7 +99,7 @@ def somebody(request: pytest.FixtureRequest) -> Iterator[Callable[[], Asker]]:
     """Makes a client of one and the same ensemble."""
     with ExitStack() as opened:
         if request.param == "model":
-            ensemble = Ensemble(Schedule(), Dice(1).of("x"), session_timeout_ms=4_000, lags_ms=(2, 9))
+            ensemble = Ensemble(Schedule(), Rng(1).of("x"), session_timeout_ms=4_000, lags_ms=(2, 9))
             yield lambda: OnModel(ensemble)
             return
         zookeeper: ZooKeeper = request.getfixturevalue("zookeeper")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.sim.dice import Dice
+from coterie.sim.rng import Rng
 from coterie.sim.disk import Disk
 from coterie.storage import DiskFiles, Files, MemoryFiles
 
@@ -16,4 +16,4 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
         return DiskFiles(tmp_path / "data")
     if request.param == "disk, one file open":
         return DiskFiles(tmp_path / "data", most_open=1)
-    return MemoryFiles() if request.param == "memory" else Disk(Dice(0).of("disk"))
+    return MemoryFiles() if request.param == "memory" else Disk(Rng(0).of("disk"))

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from coterie.sim.dice import Dice
+from coterie.sim.rng import Rng
 from coterie.sim.disk import Disk, PowerCut
 from coterie.storage import (
     Change,
@@ -313,7 +313,7 @@ def test_a_power_cut_while_a_topic_is_made_leaves_it_whole_or_not_at_all() -> No
     """Each name may survive or not: the directories' are durable before the topics file names the topic."""
     for seed in range(10):
         for steps in range(40):
-            disk = Disk(Dice(seed).of("disk"))
+            disk = Disk(Rng(seed).of("disk"))
             directory = opened(disk)
             disk.steps_left = steps
             is_made = False

@@ -9,7 +9,7 @@ import pytest
 from broker.lossy import LossyFiles
 from coterie.errors import ErrorCode
 from coterie.protocol.batch import batches
-from coterie.sim.dice import Dice
+from coterie.sim.rng import Rng
 from coterie.sim.disk import Disk
 from coterie.storage import (
     DamageError,
@@ -433,7 +433,7 @@ def test_a_log_that_was_made_anew_and_closed_untouched_keeps_its_files_when_the_
 def test_an_empty_log_that_was_opened_and_closed_again_and_again_keeps_its_files_when_the_power_goes() -> None:
     """A close of an empty log syncs nothing: the next owner must not take its names for durable."""
     for seed in range(20):
-        disk = Disk(Dice(seed).of("disk"))
+        disk = Disk(Rng(seed).of("disk"))
         for clean in (0, 1, 1):
             opened(disk, clean=clean).close()
         log = opened(disk, clean=1)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from coterie.sim.dice import Dice
+from coterie.sim.rng import Rng
 from coterie.sim.disk import Disk, PowerCut
 from coterie.storage import (
     UNLIMITED,
@@ -156,7 +156,7 @@ def test_a_power_cut_while_old_segments_go_costs_no_offset_and_leaves_no_hole(re
     config = replace(KEEP, retention_ms=retention_ms)
     for seed in range(5):
         for steps in range(30):
-            disk = Disk(Dice(seed).of("disk"))
+            disk = Disk(Rng(seed).of("disk"))
             directory = DataDirectory.open(disk, NOW, cluster_id="c", config_of=lambda _topic: config)
             make(directory.create_topic(Topic("t", UUID(int=7), 1), NOW))
             log = directory.logs["t", 0]

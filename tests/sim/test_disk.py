@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from coterie.sim.dice import Dice
+from coterie.sim.rng import Rng
 from coterie.sim.disk import DAMAGES, Disk, PowerCut
 from coterie.storage.files import read_file, replace_file
 
@@ -15,7 +15,7 @@ SEEDS = range(60)
 
 
 def disk(seed: int = 0) -> Disk:
-    return Disk(Dice(seed).of("disk"))
+    return Disk(Rng(seed).of("disk"))
 
 
 def test_what_was_synced_survives_every_power_cut() -> None:

@@ -31,16 +31,16 @@ def bomb(compression: Compression) -> bytes:
 
 
 class Batches:
-    def __init__(self, dice: Random) -> None:
-        self._dice = dice
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
 
     def some(self) -> bytes:
-        dice = self._dice
-        chance = dice.random()
+        rng = self._rng
+        chance = rng.random()
         if chance < 0.01:
-            return bomb(dice.choice([Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]))
+            return bomb(rng.choice([Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]))
         if chance < 0.1:
-            return dice.randbytes(dice.randrange(100))
+            return rng.randbytes(rng.randrange(100))
         whole = self._sound()
         if chance < 0.5:
             return whole
@@ -50,53 +50,53 @@ class Batches:
             return self._wrong_records(whole)
         if chance < 0.9:
             return whole + self._sound()
-        return whole[: dice.randrange(len(whole))]
+        return whole[: rng.randrange(len(whole))]
 
     def _sound(self) -> bytes:
-        dice = self._dice
-        time = dice.choice((-1, 0, 1_000, 1_000_000))
+        rng = self._rng
+        time = rng.choice((-1, 0, 1_000, 1_000_000))
         content = [
-            BatchRecord(dice.choice((b"k", None)), dice.choice((b"v", None, bytes(200))), time)
-            for _ in range(dice.choice((1, 1, 2, 10)))
+            BatchRecord(rng.choice((b"k", None)), rng.choice((b"v", None, bytes(200))), time)
+            for _ in range(rng.choice((1, 1, 2, 10)))
         ]
-        compression = dice.choice(list(Compression))
-        if dice.random() < 0.5:
+        compression = rng.choice(list(Compression))
+        if rng.random() < 0.5:
             return bytes(build_batch(content, compression=compression))
         whole = build_batch(
             content,
             compression=compression,
-            producer_id=dice.randrange(3),
-            producer_epoch=dice.choice((0, 0, 1)),
-            base_sequence=dice.choice((0, 1, 2, 2**31 - 1)),
-            is_transactional=dice.random() < 0.1,
+            producer_id=rng.randrange(3),
+            producer_epoch=rng.choice((0, 0, 1)),
+            base_sequence=rng.choice((0, 1, 2, 2**31 - 1)),
+            is_transactional=rng.random() < 0.1,
         )
         return bytes(whole)
 
     def _wrong_header(self, whole: bytes) -> bytes:
         """Under a right checksum."""
-        dice = self._dice
+        rng = self._rng
         header = parse_header(whole)
-        absurd = dice.choice((-1, 0, 2, 2**31 - 1, -(2**31)))
-        wrong = dice.choice(
+        absurd = rng.choice((-1, 0, 2, 2**31 - 1, -(2**31)))
+        wrong = rng.choice(
             (
                 {"record_count": absurd},
                 {"record_count": 2**31 - 1, "last_offset_delta": 2**31 - 2},
                 {"last_offset_delta": absurd},
-                {"base_offset": dice.choice((1, -1, 2**63 - 1))},
-                {"attributes": dice.getrandbits(15)},
+                {"base_offset": rng.choice((1, -1, 2**63 - 1))},
+                {"attributes": rng.getrandbits(15)},
                 {"base_timestamp": -(2**63), "max_timestamp": 2**63 - 1},
                 {"max_timestamp": -(2**63)},
                 {"producer_id": 2**63 - 1, "producer_epoch": 2**15 - 1, "base_sequence": 2**31 - 1},
-                {"producer_id": dice.randrange(3), "producer_epoch": -1, "base_sequence": -1},
+                {"producer_id": rng.randrange(3), "producer_epoch": -1, "base_sequence": -1},
             )
         )
         return bytes(pack_header(header._replace(**wrong), whole[61:]))
 
     def _wrong_records(self, whole: bytes) -> bytes:
         """Under a right checksum: only who opens them finds out."""
-        dice = self._dice
+        rng = self._rng
         body = bytearray(whole[61:])
-        for _ in range(dice.randrange(1, 4)):
-            body[dice.randrange(len(body))] = dice.getrandbits(8)
-        kept = body if dice.random() < 0.5 else body[: dice.randrange(len(body))]
+        for _ in range(rng.randrange(1, 4)):
+            body[rng.randrange(len(body))] = rng.getrandbits(8)
+        kept = body if rng.random() < 0.5 else body[: rng.randrange(len(body))]
         return bytes(pack_header(parse_header(whole), bytes(kept)))

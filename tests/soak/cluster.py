@@ -274,8 +274,8 @@ class Group:
 
 
 class Soak:
-    def __init__(self, cluster: KafkaCluster, directory: Path, minutes: float, dice: random.Random) -> None:
-        self.cluster, self.dice = cluster, dice
+    def __init__(self, cluster: KafkaCluster, directory: Path, minutes: float, rng: random.Random) -> None:
+        self.cluster, self.rng = cluster, rng
         self.admin = Admin(
             bootstrap_servers=cluster.bootstrap, default_api_timeout_ms=15_000, request_timeout_ms=10_000
         )
@@ -380,14 +380,14 @@ class Soak:
         return "not yet seen: " + ", ".join(parts)
 
     def rolling_restart(self) -> None:
-        for number in self.dice.sample([1, 2, 3], 3):
+        for number in self.rng.sample([1, 2, 3], 3):
             self.cluster.nodes[number].stop()
             self.pause(0.2)
             self.cluster.start(number)
             self.until_whole()
 
     def kill_each(self) -> None:
-        for number in self.dice.sample([1, 2, 3], 3):
+        for number in self.rng.sample([1, 2, 3], 3):
             self.cluster.nodes[number].kill()
             self.pause(0.5)
             self.cluster.start(number)
@@ -403,7 +403,7 @@ class Soak:
         return 0 if isinstance(found, KafkaError) else len(found.partitions)
 
     def reassign(self) -> None:
-        replicas = {number: self.dice.sample([1, 2, 3], 2) for number in range(3)}
+        replicas = {number: self.rng.sample([1, 2, 3], 2) for number in range(3)}
         plan = self.directory / "reassignment.json"
         rows = [{"topic": MOVED, "partition": number, "replicas": to} for number, to in replicas.items()]
         plan.write_text(json.dumps({"version": 1, "partitions": rows}))
@@ -466,7 +466,7 @@ class Soak:
             "unclean election": self.unclean_election,
             "deleted and recreated": self.recreate,
         }
-        for name in self.dice.sample(list(steps), len(steps)):
+        for name in self.rng.sample(list(steps), len(steps)):
             self.step(name, steps[name])
         for topic in list(self.writer.targets):
             self.drain(topic)

@@ -206,7 +206,7 @@ def _write(files: Files, path: str, content: bytes | bytearray) -> None:
     file.append(content)
 
 
-def _delete(files: Files, path: str, _older: Files, _dice: Random) -> bool:
+def _delete(files: Files, path: str, _older: Files, _rng: Random) -> bool:
     if files.exists(f"{path}/partition.metadata"):
         for name in files.names(path):
             files.delete(f"{path}/{name}")
@@ -216,33 +216,33 @@ def _delete(files: Files, path: str, _older: Files, _dice: Random) -> bool:
     return True
 
 
-def _truncate(files: Files, path: str, _older: Files, dice: Random) -> bool:
+def _truncate(files: Files, path: str, _older: Files, rng: Random) -> bool:
     content = read_file(files, path)
     if content:
-        _write(files, path, content[: dice.randrange(len(content))])
+        _write(files, path, content[: rng.randrange(len(content))])
     return bool(content)
 
 
-def _flip(files: Files, path: str, _older: Files, dice: Random) -> bool:
+def _flip(files: Files, path: str, _older: Files, rng: Random) -> bool:
     content = bytearray(read_file(files, path))
     if content:
-        bit = dice.randrange(8 * len(content))
+        bit = rng.randrange(8 * len(content))
         content[bit // 8] ^= 1 << bit % 8
         _write(files, path, content)
     return bool(content)
 
 
-def _zero(files: Files, path: str, _older: Files, dice: Random) -> bool:
+def _zero(files: Files, path: str, _older: Files, rng: Random) -> bool:
     content = bytearray(read_file(files, path))
     if not any(content):
         return False
-    begin = dice.randrange(0, len(content), PAGE)
+    begin = rng.randrange(0, len(content), PAGE)
     content[begin : begin + PAGE] = bytes(len(content[begin : begin + PAGE]))
     _write(files, path, content)
     return True
 
 
-def _replace(files: Files, path: str, older: Files, _dice: Random) -> bool:
+def _replace(files: Files, path: str, older: Files, _rng: Random) -> bool:
     if not older.exists(path) or read_file(older, path) == read_file(files, path):
         return False
     _write(files, path, read_file(older, path))
@@ -293,8 +293,8 @@ def kind_of(path: str) -> str:
     return of + re.sub(r"^\d{20}", "", name)
 
 
-def cases(directories: Mapping[str, Directory], flips: int, *, all_files: bool, dice: Random) -> Iterator[Case]:
-    """Every file, or of each kind one that the dice choose, and the last segment of each."""
+def cases(directories: Mapping[str, Directory], flips: int, *, all_files: bool, rng: Random) -> Iterator[Case]:
+    """Every file, or of each kind one that the rng choose, and the last segment of each."""
     for how, directory in directories.items():
         found = [path for path in paths(directory.files) if not path.endswith((".lock", ".tmp"))]
         found += sorted({parent_of(path) for path in found if parent_of(path)})
@@ -302,7 +302,7 @@ def cases(directories: Mapping[str, Directory], flips: int, *, all_files: bool, 
         for path in found:
             kinds.setdefault(kind_of(path), []).append(path)
         for several in kinds.values():
-            chosen = several if all_files else sorted({dice.choice(several), several[-1]})
+            chosen = several if all_files else sorted({rng.choice(several), several[-1]})
             for path in chosen:
                 for damage in DAMAGES:
                     if directory.files.exists(f"{path}/partition.metadata") and damage != "deleted":
@@ -472,7 +472,7 @@ def main() -> None:
     print(f"seed {options.seed}", flush=True)
     directories = prepared()
     outcomes = []
-    for case in cases(directories, options.flips, all_files=not options.few, dice=Random(options.seed)):
+    for case in cases(directories, options.flips, all_files=not options.few, rng=Random(options.seed)):
         outcome = judge(case, directories[case.how], options.seed)
         if outcome is not None:
             outcomes.append((case, outcome))

@@ -70,13 +70,13 @@ class FuzzOutcome:
 
 
 class Fuzz:
-    """One node, and clients that send it whatever the dice say."""
+    """One node, and clients that send it whatever the rng say."""
 
     def __init__(self, seed: int, outcome: FuzzOutcome) -> None:
-        self.dice = Random(seed)
+        self.rng = Random(seed)
         self.seed = seed
         self.outcome = outcome
-        self.requests = Requests(self.dice)
+        self.requests = Requests(self.rng)
         self.world = World(settings=SETTINGS)
         self.clients = [self.world.client() for _ in range(CLIENTS)]
         self.asked: defaultdict[Client, dict[int, tuple[int, int]]] = defaultdict(dict)
@@ -109,7 +109,7 @@ class Fuzz:
         for number in range(frames):
             if number % LEARN_EVERY == 0:
                 self.learn()
-            frame = hostile(self.requests.frame(), self.dice)
+            frame = hostile(self.requests.frame(), self.rng)
             began = time.thread_time()
             try:
                 self.send(frame)
@@ -123,15 +123,15 @@ class Fuzz:
             self.outcome.frames += 1
 
     def send(self, frame: bytes) -> None:
-        dice, world = self.dice, self.world
-        seat = dice.randrange(CLIENTS)
+        rng, world = self.rng, self.world
+        seat = rng.randrange(CLIENTS)
         client = self.clients[seat]
         if len(frame) >= HEADER.size:
             key, version, correlation_id = HEADER.unpack_from(frame)
             self.asked[client][correlation_id] = key, version
         client.send_frame(frame)
-        if dice.random() < 0.05:
-            world.advance(dice.choice((1, 50, 50, 500, 500, 3_000, 40_000)))
+        if rng.random() < 0.05:
+            world.advance(rng.choice((1, 50, 50, 500, 500, 3_000, 40_000)))
         for each in self.clients:
             self.read_answers(each)
         self.outcome.reached.update(type(fact).__name__ for fact in world.facts)
@@ -140,7 +140,7 @@ class Fuzz:
             if each.closed is not None or len(each.connection.waiting) > PATIENCE:
                 self.leave(each)
                 self.clients[at] = world.client()
-        if dice.random() < 0.002:
+        if rng.random() < 0.002:
             self.leave(client)
             self.clients[seat] = world.client()
         if world.chores:

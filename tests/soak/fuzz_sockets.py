@@ -48,9 +48,9 @@ class SocketOutcome:
 class Stranger:
     """One socket after the other in the same seat."""
 
-    def __init__(self, address: tuple[str, int], dice: Random, *, is_deaf: bool) -> None:
+    def __init__(self, address: tuple[str, int], rng: Random, *, is_deaf: bool) -> None:
         self._address = address
-        self._dice = dice
+        self._rng = rng
         self._is_deaf = is_deaf
         self.connections = 0
         self._connect()
@@ -70,15 +70,15 @@ class Stranger:
             self._connect()
 
     def _wrapped(self, frame: bytes) -> bytes:
-        dice = self._dice
+        rng = self._rng
         size = len(frame)
-        if dice.random() < 0.02:
-            size = dice.choice((-1, 0, size - 1, size + 1, 104_857_600, 104_857_601, 2**31 - 1, -(2**31)))
+        if rng.random() < 0.02:
+            size = rng.choice((-1, 0, size - 1, size + 1, 104_857_600, 104_857_601, 2**31 - 1, -(2**31)))
         return struct.pack(">i", size) + frame
 
     def _write(self, data: bytes) -> None:
-        dice = self._dice
-        chance = dice.random()
+        rng = self._rng
+        chance = rng.random()
         if chance < 0.9:
             self.socket.sendall(data)
         elif chance < 0.97:
@@ -86,7 +86,7 @@ class Stranger:
                 self.socket.sendall(data[at : at + 1])
             self.socket.sendall(data[200:])
         else:
-            self.socket.sendall(data[: dice.randrange(len(data))])
+            self.socket.sendall(data[: rng.randrange(len(data))])
             if chance < 0.98:
                 self.socket.shutdown(socket.SHUT_WR)
             elif chance < 0.99:
@@ -109,7 +109,7 @@ def fuzz_sockets(frames: int, seed: int, data: Path, log: Path) -> SocketOutcome
 
     Raises `AssertionError` for whatever goes wrong.
     """
-    dice = Random(seed)
+    rng = Random(seed)
     outcome = SocketOutcome()
     with Serving(data, *SETTINGS, log=log) as broker:
         bootstrap = broker.ready()
@@ -120,11 +120,11 @@ def fuzz_sockets(frames: int, seed: int, data: Path, log: Path) -> SocketOutcome
         watch = Watch(bootstrap)
         watch.start()
         before = rss_bytes(broker.process.pid)
-        requests = Requests(dice)
+        requests = Requests(rng)
         requests.known.topic_ids = topic_ids
-        strangers = [Stranger((host, int(port)), dice, is_deaf=seat < DEAF) for seat in range(SOCKETS)]
+        strangers = [Stranger((host, int(port)), rng, is_deaf=seat < DEAF) for seat in range(SOCKETS)]
         while outcome.frames < frames or (outcome.connections < frames // 9 and outcome.frames < 20 * frames):
-            dice.choice(strangers).send(hostile(requests.frame(), dice))
+            rng.choice(strangers).send(hostile(requests.frame(), rng))
             outcome.frames += 1
             outcome.connections = sum(stranger.connections for stranger in strangers)
         watch.wait_for_answers(LEAST_WATCHED)  # with the strangers still there

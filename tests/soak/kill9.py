@@ -69,7 +69,7 @@ def kill_again_and_again(
 
     `nodes`: how many, in one life after another; `tells`: how far it is.
     """
-    dice = Random(seed)
+    rng = Random(seed)
     workers = make_workers(seed)
     outcome = Outcome()
     for life in range(kills + 1):
@@ -86,7 +86,7 @@ def kill_again_and_again(
             for worker in workers:
                 worker.check_at(bootstrap)
             if life < kills:
-                _live(broker, bootstrap, workers, dice.uniform(0.05, 0.5), outcome)
+                _live(broker, bootstrap, workers, rng.uniform(0.05, 0.5), outcome)
                 if tells and outcome.kills % TELLS_EVERY == 0:
                     print(f"{outcome.kills} of {kills} kills, {outcome.acknowledged} acknowledged", flush=True)
             else:

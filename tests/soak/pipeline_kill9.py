@@ -72,7 +72,7 @@ class Follower:
 
 def soak(folder: Path, *, kills: int, seed: int, finish: Callable[[str, Path], None], steps: int = 1_200) -> list[str]:
     """Which batch each kill met. `finish` runs the pipeline to the end."""
-    dice = Random(seed)
+    rng = Random(seed)
     live_busily(folder / "data", groups=4, steps=steps, seed=seed)
     out, met, gave_up = folder / "out", list[str](), 0
     with (
@@ -90,7 +90,7 @@ def soak(folder: Path, *, kills: int, seed: int, finish: Callable[[str, Path], N
                     continue
                 places = [TopicPartition(*place) for place in PARTITIONS]
                 admin.alter_group_offsets("more", {place: OffsetAndMetadata(number) for place in places})
-                time.sleep(dice.random() * 6)
+                time.sleep(rng.random() * 6)
             finally:
                 follower.kill()
             begun = sorted(int(each.name) for each in (out / "checkpoint" / "offsets").iterdir() if each.name.isdigit())

@@ -53,12 +53,12 @@ class Known:
 
 
 class Requests:
-    def __init__(self, dice: Random, apis: Sequence[Api] = APIS) -> None:
-        self._dice = dice
-        self._batches = Batches(dice)
+    def __init__(self, rng: Random, apis: Sequence[Api] = APIS) -> None:
+        self._rng = rng
+        self._batches = Batches(rng)
         self.known = Known()
         self._about = ("g", "nobody", 1)
-        """Group, member and generation of the request at hand, unless the dice say otherwise."""
+        """Group, member and generation of the request at hand, unless the rng say otherwise."""
         self._shapes = [
             (api, version, codec(api, _message(api))[1], api.flexible <= version)
             for api in apis
@@ -66,44 +66,44 @@ class Requests:
             if api.serves(version)
         ]
         self._numbers: Mapping[str, Callable[[], int]] = {
-            "partition": lambda: dice.choice(SMALL),
-            "partitions": lambda: dice.choice(SMALL),
-            "num_partitions": lambda: dice.choice((-1, 1, 1, 2, 0, 3, 10_001, 2**31 - 1)),
-            "count": lambda: dice.choice((-1, 0, 1, 2, 3, 4, 10_001, 2**31 - 1)),
-            "replication_factor": lambda: dice.choice((-1, 1, 1, 0, 3)),
-            "generation_id": lambda: dice.choice((-1, 0, 1, self._about[2], self._about[2])),
-            "session_timeout_ms": lambda: dice.choice((0, 6_000, 10_000, 30_000, 30_000, 1_800_001)),
-            "rebalance_timeout_ms": lambda: dice.choice((-1, 0, 1_000, 60_000, 2**31 - 1)),
-            "max_wait_ms": lambda: dice.choice(WAITS_MS),
-            "timeout_ms": lambda: dice.choice(WAITS_MS),
-            "acks": lambda: dice.choice((-1, -1, 0, 1, 2)),
-            "session_id": lambda: dice.choice((0, 0, 0, 7)),
-            "session_epoch": lambda: dice.choice((-1, -1, 0, 5)),
-            "current_leader_epoch": lambda: dice.choice((-1, -1, 0, 1)),
-            "fetch_offset": lambda: dice.choice((0, 0, 1, 5, -1, 2**63 - 1)),
-            "timestamp": lambda: dice.choice((-1, -2, -3, -4, -5, -6, -7, 0, 1_000, 1_000_000, 2**63 - 1)),
+            "partition": lambda: rng.choice(SMALL),
+            "partitions": lambda: rng.choice(SMALL),
+            "num_partitions": lambda: rng.choice((-1, 1, 1, 2, 0, 3, 10_001, 2**31 - 1)),
+            "count": lambda: rng.choice((-1, 0, 1, 2, 3, 4, 10_001, 2**31 - 1)),
+            "replication_factor": lambda: rng.choice((-1, 1, 1, 0, 3)),
+            "generation_id": lambda: rng.choice((-1, 0, 1, self._about[2], self._about[2])),
+            "session_timeout_ms": lambda: rng.choice((0, 6_000, 10_000, 30_000, 30_000, 1_800_001)),
+            "rebalance_timeout_ms": lambda: rng.choice((-1, 0, 1_000, 60_000, 2**31 - 1)),
+            "max_wait_ms": lambda: rng.choice(WAITS_MS),
+            "timeout_ms": lambda: rng.choice(WAITS_MS),
+            "acks": lambda: rng.choice((-1, -1, 0, 1, 2)),
+            "session_id": lambda: rng.choice((0, 0, 0, 7)),
+            "session_epoch": lambda: rng.choice((-1, -1, 0, 5)),
+            "current_leader_epoch": lambda: rng.choice((-1, -1, 0, 1)),
+            "fetch_offset": lambda: rng.choice((0, 0, 1, 5, -1, 2**63 - 1)),
+            "timestamp": lambda: rng.choice((-1, -2, -3, -4, -5, -6, -7, 0, 1_000, 1_000_000, 2**63 - 1)),
         }
         self._texts: Mapping[str, Callable[[], str]] = {
-            "group_id": lambda: dice.choice((*GROUPS, *[self._about[0]] * 20)),
-            "member_id": lambda: dice.choice(("", "", "nobody", *[self._about[1]] * 6)),
-            "_Protocol.name": lambda: dice.choice(("range", "range", "sticky")),
-            "protocol_type": lambda: dice.choice(("consumer", "consumer", "consumer", "consumer", "connect", "")),
-            "protocol_name": lambda: dice.choice(("range", "range", "sticky")),
-            "name": lambda: dice.choice(TOPICS),
-            "topic": lambda: dice.choice(TOPICS),
-            "key": lambda: dice.choice(GROUPS),
-            "instance_id": lambda: dice.choice(("i", "j")),
-            "transactional_id": lambda: dice.choice(("", "tx")),
+            "group_id": lambda: rng.choice((*GROUPS, *[self._about[0]] * 20)),
+            "member_id": lambda: rng.choice(("", "", "nobody", *[self._about[1]] * 6)),
+            "_Protocol.name": lambda: rng.choice(("range", "range", "sticky")),
+            "protocol_type": lambda: rng.choice(("consumer", "consumer", "consumer", "consumer", "connect", "")),
+            "protocol_name": lambda: rng.choice(("range", "range", "sticky")),
+            "name": lambda: rng.choice(TOPICS),
+            "topic": lambda: rng.choice(TOPICS),
+            "key": lambda: rng.choice(GROUPS),
+            "instance_id": lambda: rng.choice(("i", "j")),
+            "transactional_id": lambda: rng.choice(("", "tx")),
         }
 
     def frame(self) -> bytes:
         """Without its size."""
-        dice = self._dice
-        api, version, write, flexible = dice.choice(self._shapes)
-        self._about = dice.choice((*self.known.members, (dice.choice(GROUPS), "", -1)))
+        rng = self._rng
+        api, version, write, flexible = rng.choice(self._shapes)
+        self._about = rng.choice((*self.known.members, (rng.choice(GROUPS), "", -1)))
         body = write(self._value(_message(api), version), version)
-        client_id = dice.choice(("tester", "tester", None, "", "x" * 500))
-        return request_frame(api.key, version, dice.getrandbits(31), client_id, body, flexible=flexible)[4:]
+        client_id = rng.choice(("tester", "tester", None, "", "x" * 500))
+        return request_frame(api.key, version, rng.getrandbits(31), client_id, body, flexible=flexible)[4:]
 
     # --- values -------------------------------------------------------------------------------------------------------
 
@@ -117,41 +117,41 @@ class Requests:
         )
 
     def _field(self, message: Any, member: Member, version: int) -> Any:
-        if member.optional and member.may_be_null(version) and self._dice.random() < NULL.get(member.name, 0.3):
+        if member.optional and member.may_be_null(version) and self._rng.random() < NULL.get(member.name, 0.3):
             return None
         full = f"{message.__name__}.{member.name}"
         return self._of_type(member.type, full if full in self._texts else member.name, version)
 
     def _of_type(self, hint: Any, name: str, version: int) -> Any:
-        dice = self._dice
+        rng = self._rng
         if hint is bool:
-            return dice.random() < 0.5
+            return rng.random() < 0.5
         if hint is ErrorCode:
-            return dice.choice(list(ErrorCode))
+            return rng.choice(list(ErrorCode))
         if is_records(hint):
             return self._batches.some()
         code = number_format(hint)
         if code:
             return self._number(code, name)
         if hint is str:
-            return self._texts.get(name, lambda: dice.choice((*WORDS, *TOPICS)))()
+            return self._texts.get(name, lambda: rng.choice((*WORDS, *TOPICS)))()
         if hint is bytes:
-            return dice.choice((b"", b"\0\1\0\0\0\0\xff\xff\xff\xff", dice.randbytes(dice.randrange(40)), bytes(3_000)))
+            return rng.choice((b"", b"\0\1\0\0\0\0\xff\xff\xff\xff", rng.randbytes(rng.randrange(40)), bytes(3_000)))
         if hint is UUID:
-            return dice.choice((*self.known.topic_ids, UUID(int=7), None))
+            return rng.choice((*self.known.topic_ids, UUID(int=7), None))
         if get_origin(hint) is Sequence:
             (element,) = get_args(hint)
-            return [self._of_type(element, name, version) for _ in range(dice.choice((0, 1, 1, 1, 2, 3)))]
+            return [self._of_type(element, name, version) for _ in range(rng.choice((0, 1, 1, 1, 2, 3)))]
         assert is_dataclass(hint), hint
         return self._value(hint, version)
 
     def _number(self, code: str, name: str) -> int:
-        dice = self._dice
+        rng = self._rng
         bits: int = RANGES[code]
         most: int = 2**bits - 1
-        if name in self._numbers and dice.random() < 0.9:
+        if name in self._numbers and rng.random() < 0.9:
             return min(self._numbers[name](), most)
-        return dice.choice((0, 1, -1, 7, most, -most - 1, dice.getrandbits(bits)))
+        return rng.choice((0, 1, -1, 7, most, -most - 1, rng.getrandbits(bits)))
 
 
 def _message(api: Api) -> Any:

@@ -36,12 +36,12 @@ def main(address: str, topic: str, group_id: str, folder: Path, longest_s: float
     spark.sparkContext.setLogLevel("ERROR")
     sink = folder / "sink"
     sink.mkdir(parents=True, exist_ok=True)
-    dice = Random(os.getpid())
+    rng = Random(os.getpid())
 
     def write(rows: DataFrame, batch: int) -> None:
         """A batch that is run again replaces itself: the sink is as exact as Spark's checkpoint."""
         found = [[row.partition, row.offset] for row in rows.select("partition", "offset").collect()]
-        asked_to_end.wait(dice.uniform(0, longest_s))
+        asked_to_end.wait(rng.uniform(0, longest_s))
         (sink / f"{batch}.part").write_text(json.dumps(found))
         (sink / f"{batch}.part").rename(sink / str(batch))
 

@@ -222,7 +222,7 @@ def broker(where: str) -> Iterator[str]:
 
 
 def soak(where: str, minutes: float, seed: int) -> dict[str, int]:
-    dice = Random(seed)
+    rng = Random(seed)
     with tempfile.TemporaryDirectory() as name, broker(where) as address, Admin(bootstrap_servers=address) as admin:
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])
         members = [
@@ -233,7 +233,7 @@ def soak(where: str, minutes: float, seed: int) -> dict[str, int]:
         writing = Writing(address)
         happened: Counter[str] = Counter()
         try:
-            _live(members, dice, minutes, happened)
+            _live(members, rng, minutes, happened)
             written = writing.end()
             _settle(admin, members, len(written))
         finally:
@@ -244,17 +244,17 @@ def soak(where: str, minutes: float, seed: int) -> dict[str, int]:
         return _judge(members, written, happened)
 
 
-def _live(members: list[Member], dice: Random, minutes: float, happened: Counter[str]) -> None:
+def _live(members: list[Member], rng: Random, minutes: float, happened: Counter[str]) -> None:
     """It begins, and ends, with all of them at work, so that none was there in name only."""
     _all_at_work(members)
     ends_at = time.monotonic() + minutes * 60
     while time.monotonic() < ends_at:
-        time.sleep(dice.uniform(3, 12))
-        member = dice.choice(members)
+        time.sleep(rng.uniform(3, 12))
+        member = rng.choice(members)
         if not member.is_alive:
             what = "start"
         elif member.is_at_work:
-            what = dice.choice(["stop", "stop", "kill"])
+            what = rng.choice(["stop", "stop", "kill"])
         else:
             continue  # it is only just coming up
         happened[what] += 1

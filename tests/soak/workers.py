@@ -25,7 +25,7 @@ PIPELINED = 4
 class Worker(ABC):
     def __init__(self, name: str, seed: int) -> None:
         self.name = name
-        self.dice = Random(f"{seed} {name}")
+        self.rng = Random(f"{seed} {name}")
         self.acknowledged = 0
 
     def run(self, bootstrap: str, stop: Event) -> None:
@@ -82,7 +82,7 @@ class PlainProducer(Worker):
 
     def work(self, peer: Peer) -> None:
         while len(self.under_way) < PIPELINED:
-            value = b"%s %d " % (self.name.encode(), self.sent) + bytes(self.dice.randrange(3_000))
+            value = b"%s %d " % (self.name.encode(), self.sent) + bytes(self.rng.randrange(3_000))
             self.sent += 1
             self.under_way.append(value)
             peer.send_produce(self.topic, value, partition=self.partition)
@@ -121,7 +121,7 @@ class IdempotentProducer(PlainProducer):
             if self.retries:
                 value = self.retries.popleft()
             else:
-                value = b"%s %d " % (self.name.encode(), self.sent) + bytes(self.dice.randrange(3_000))
+                value = b"%s %d " % (self.name.encode(), self.sent) + bytes(self.rng.randrange(3_000))
                 self.sent += 1
             sequence = len(self.in_order) + len(self.under_way)
             self.under_way.append(value)
@@ -199,9 +199,9 @@ class Member(Worker):
         self.offset = self.offset_attempted = 0
 
     def work(self, peer: Peer) -> None:
-        if self.joined is None or self.dice.random() < 0.1:
+        if self.joined is None or self.rng.random() < 0.1:
             self._join(peer, self.joined.member_id if self.joined else "")
-        elif self.dice.random() < 0.05:
+        elif self.rng.random() < 0.05:
             self._leave(peer, self.joined)
         else:
             self._commit(peer, self.joined)

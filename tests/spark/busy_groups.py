@@ -48,31 +48,31 @@ class Member:
 
 
 class BusyGroup:
-    def __init__(self, world: World, name: str, dice: Random) -> None:
-        self.world, self.name, self.dice = world, name, dice
+    def __init__(self, world: World, name: str, rng: Random) -> None:
+        self.world, self.name, self.rng = world, name, rng
         self.members: list[Member] = []
 
     def step(self) -> None:
-        self.world.advance(self.dice.randrange(1, 400))
+        self.world.advance(self.rng.randrange(1, 400))
         happenings = [self.come] * 3 + [self.commit] * 2
         if self.members:
             happenings += [self.go] * 2 + [self.ask_again, self.change]
         else:
             happenings += [self.vanish]
-        self.dice.choice(happenings)()
+        self.rng.choice(happenings)()
 
     def come(self) -> None:
         if len(self.members) >= 5:
             self.go()
             return
-        member = Member(self.world.client(), self.dice.choice([["orders"], ["orders", "payments"]]))
+        member = Member(self.world.client(), self.rng.choice([["orders"], ["orders", "payments"]]))
         given = member.client.join(self.name, protocols=member.protocols(), session_timeout_ms=SESSION_MS)
         member.joined = given
         self.members.insert(0, member)
         self.rebalance()
 
     def go(self) -> None:
-        member = self.members.pop(self.dice.randrange(len(self.members)))
+        member = self.members.pop(self.rng.randrange(len(self.members)))
         member.client.ask(leave_group, LeaveGroup(None, self.name, [LeavingMember(member.member_id, None, "bored")]), 5)
         if self.members:
             self.rebalance()
@@ -83,7 +83,7 @@ class BusyGroup:
         self.rebalance()
 
     def change(self) -> None:
-        self.dice.choice(self.members).topics = self.dice.choice([["orders"], ["payments"], ["orders", "payments"]])
+        self.rng.choice(self.members).topics = self.rng.choice([["orders"], ["payments"], ["orders", "payments"]])
         self.ask_again()
 
     def vanish(self) -> None:
@@ -91,12 +91,12 @@ class BusyGroup:
         asker.ask(delete_groups, [DeleteGroup(None, self.name)], 2)
 
     def commit(self) -> None:
-        places = self.dice.sample(PARTITIONS, self.dice.randrange(1, 4))
-        offsets = {place: self.dice.randrange(1_000) for place in places}
+        places = self.rng.sample(PARTITIONS, self.rng.randrange(1, 4))
+        offsets = {place: self.rng.randrange(1_000) for place in places}
         if self.members:
             member = self.members[0]
             member.client.commit(self.name, offsets, member=member.joined)
-        elif self.dice.random() < 0.3:
+        elif self.rng.random() < 0.3:
             topic, number = places[0]
             self.world.client().ask(offset_delete, OffsetDelete(None, self.name, [(topic, [number])]))
         else:
@@ -112,7 +112,7 @@ class BusyGroup:
             answer: JoinedGroup = member.client.answer()
             assert not answer.error, answer
             member.joined = answer
-        self.world.advance(self.dice.randrange(20))
+        self.world.advance(self.rng.randrange(20))
         leader = next(member for member in self.members if member.member_id == member.joined.leader_id)  # type: ignore[union-attr]
         dealt = self.deal()
         for member in sorted(self.members, key=lambda one: one is not leader):
@@ -127,25 +127,25 @@ class BusyGroup:
         dealt: dict[str, dict[str, list[int]]] = {member.member_id: {} for member in self.members}
         for topic, number in PARTITIONS:
             wanting = [member for member in self.members if topic in member.topics]
-            if not wanting or self.dice.random() < 0.05:  # now and then one is left lying
+            if not wanting or self.rng.random() < 0.05:  # now and then one is left lying
                 continue
             owner = next((one for one in wanting if number in one.owned.get(topic, [])), None)
-            if owner is None or self.dice.random() < 0.3:
-                owner = self.dice.choice(wanting)
+            if owner is None or self.rng.random() < 0.3:
+                owner = self.rng.choice(wanting)
             dealt[owner.member_id].setdefault(topic, []).append(number)
         return dealt
 
 
 def live_busily(data: Path, *, groups: int, steps: int, seed: int) -> list[Fact]:
     """What the node told, in order; its log is in `data`."""
-    dice = Random(seed)
+    rng = Random(seed)
     world = World(DiskFiles(data), {"offsets.topic.num.partitions": 4, **KEEPS_ALL}, sync=False, now_ms=START_MS)
     asker = world.client()
     asker.find_coordinator()
     for topic, count in TOPICS.items():
         asker.create(topic, count)
-    busy = [BusyGroup(world, f"group-{number}", dice) for number in range(groups)]
+    busy = [BusyGroup(world, f"group-{number}", rng) for number in range(groups)]
     for _ in range(steps):
-        dice.choice(busy).step()
+        rng.choice(busy).step()
     world.stop()
     return world.facts

@@ -197,7 +197,7 @@ class Walk:
     """Members of a group and all that can happen to them, one thing after the other."""
 
     def __init__(self, seed: int, *, is_alone: bool) -> None:
-        self.dice = Random(seed)
+        self.rng = Random(seed)
         self.is_alone = is_alone
         self.world = World()
         self.queries = [Query(self.world, name, is_alone=is_alone) for name in ("a1", "b2")[: 1 if is_alone else 2]]
@@ -206,7 +206,7 @@ class Walk:
             self.world.ends[each] = 5
 
     def roll(self, sides: int) -> int:
-        return self.dice.randrange(sides)
+        return self.rng.randrange(sides)
 
     def step(self) -> None:
         if self.is_alone:

@@ -205,7 +205,7 @@ def test_rows_that_do_not_fit_together_are_refused() -> None:
         list(writer.add(two, two, 1, None, [()]))
 
 
-def test_rows_without_a_key_fill_a_batch_and_go_on_where_the_dice_say() -> None:
+def test_rows_without_a_key_fill_a_batch_and_go_on_where_the_rng_say() -> None:
     """KIP-480: batches are full, and no partition has all."""
     places = [0, 2, 1, 0, 1, 2, 0]
     drawn = iter(places)

@@ -73,7 +73,7 @@ class Cluster:
         nodes: int = 1,
         wall: WallClock | None = None,
     ) -> None:
-        """`fresh_id` are the dice: ids of members, topics and the cluster. Nodes are numbered from `node.id` on."""
+        """`fresh_id` are the rng: ids of members, topics and the cluster. Nodes are numbered from `node.id` on."""
         check_nodes(nodes)
         self.files = files
         self.settings = settings

@@ -1,4 +1,4 @@
-"""A model of a ZooKeeper ensemble: a leader, and followers that lag. Deterministic: its dice and its time come in.
+"""A model of a ZooKeeper ensemble: a leader, and followers that lag. Deterministic: its rng and its time come in.
 
 What it keeps of the real one: writes are ordered by the leader; a server answers reads from what it has, which may be
 old; a client reads its own writes, and hears a watch before it can read what it rang for; a watch rings once, at the
@@ -32,7 +32,7 @@ from coterie.history.registry import (
     kinds,
 )
 from coterie.history.tree import Closed, Made, Put, Removed, Transaction
-from coterie.sim.dice import Random
+from coterie.sim.rng import Random
 from coterie.sim.schedule import Schedule
 
 __all__ = ["Ensemble"]
@@ -45,7 +45,7 @@ class Ensemble:
     def __init__(
         self,
         schedule: Schedule,
-        dice: Random,
+        rng: Random,
         *,
         session_timeout_ms: int,
         lags_ms: Sequence[int],
@@ -55,7 +55,7 @@ class Ensemble:
         self.session_timeout_ms = session_timeout_ms
         self.servers = [Server(lag) for lag in (0, *lags_ms)]
         self.leader = self.servers[0]
-        self._dice = dice
+        self._rng = rng
         self._sessions: dict[int, tuple[ModelClient, int]] = {}
         """As the leader has them: whose, and until when it must be heard of."""
         self._last_session = self._last_ask = 0
@@ -68,12 +68,12 @@ class Ensemble:
     # --- ways: each keeps its order -----------------------------------------------------------------------------------
 
     def _to_server(self, client: ModelClient, act: Callable[[Any], None], about: Any) -> None:
-        at_ms = self.schedule.now_ms + 1 + int(self._dice.random() * JITTER_MS)
+        at_ms = self.schedule.now_ms + 1 + int(self._rng.random() * JITTER_MS)
         client.up_at_ms = max(at_ms, client.up_at_ms)
         self.schedule.at(client.up_at_ms, self._passes, (client, act, about))
 
     def _to_client(self, client: ModelClient, act: Callable[[Any], None], about: Any) -> None:
-        at_ms = self.schedule.now_ms + 1 + int(self._dice.random() * JITTER_MS)
+        at_ms = self.schedule.now_ms + 1 + int(self._rng.random() * JITTER_MS)
         client.down_at_ms = max(at_ms, client.down_at_ms)
         self.schedule.at(client.down_at_ms, self._passes, (client, act, about))
 
@@ -96,7 +96,7 @@ class Ensemble:
 
     def connect(self, client: ModelClient) -> None:
         """To any server; whoever had a session that is over gets a new one."""
-        client.server = self._dice.choice(self.servers)
+        client.server = self._rng.choice(self.servers)
         self._to_server(client, self._knocks, client)
 
     def _knocks(self, client: ModelClient) -> None:

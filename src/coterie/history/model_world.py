@@ -33,7 +33,7 @@ from coterie.history.registry import Ask
 from coterie.history.server_messages import Commit
 from coterie.history.told_member import ToldMember
 from coterie.history.zookeeper_watchers import WatchingConsumer, WatchingSettings
-from coterie.sim.dice import Dice
+from coterie.sim.rng import Rng
 from coterie.sim.schedule import Schedule
 
 __all__ = ["GROUP", "SESSION_MS", "TOPIC", "Actor", "ModelWorld"]
@@ -169,7 +169,7 @@ class ModelWorld:
     def __init__(self, seed: int = 1, *, partitions: int = 6, lags_ms: Sequence[int] = (5, 20)) -> None:
         self.schedule = Schedule()
         self.ensemble = Ensemble(
-            self.schedule, Dice(seed).of("ensemble"), session_timeout_ms=SESSION_MS, lags_ms=lags_ms
+            self.schedule, Rng(seed).of("ensemble"), session_timeout_ms=SESSION_MS, lags_ms=lags_ms
         )
         self.topics = {TOPIC: Topic(partitions)}
         self.partitions = [(TOPIC, number) for number in range(partitions)]

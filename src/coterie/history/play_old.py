@@ -14,7 +14,7 @@ from coterie.history.owning import Owning
 from coterie.history.paths import Paths, read_assignment, read_offset
 from coterie.history.tale import BROKERS, FOLLOWERS, Act, Do, Tale
 from coterie.history.tree import Closed, Put, Transaction
-from coterie.sim.dice import Dice
+from coterie.sim.rng import Rng
 
 __all__ = ["play_old"]
 
@@ -29,8 +29,8 @@ def play_old(design: Design, tale: Tale) -> Account:
 
 class _Play:
     def __init__(self, design: Design, tale: Tale) -> None:
-        dice = Dice(tale.seed).of("followers")
-        self._lags = [dice.choice(LAGS_MS) for _ in FOLLOWERS]
+        rng = Rng(tale.seed).of("followers")
+        self._lags = [rng.choice(LAGS_MS) for _ in FOLLOWERS]
         self._tale = tale
         self._world = world = ModelWorld(tale.seed, partitions=tale.partitions, lags_ms=self._lags)
         self._is_watching = design is Design.WATCHERS

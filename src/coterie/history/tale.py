@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from coterie.history.model_world import SESSION_MS
-from coterie.sim.dice import Dice, Random
+from coterie.sim.rng import Rng, Random
 
 __all__ = ["BROKERS", "FOLLOWERS", "Act", "Chapter", "Do", "Rolled", "Tale", "tale"]
 
@@ -105,22 +105,20 @@ def tale(seed: int, members: int, partitions: int, *, weather: bool = False, rol
         chapters.append(Chapter("a new strategy", first_ms, first_ms + ROLL_MS * members + CHAPTER_MS))
     if weather:
         chapters.append(Chapter("fair weather", chapters[-1].ended_ms, chapters[-1].ended_ms + CHAPTER_MS))
-        acts += _faults(Dice(seed).of("tale"), there, chapters)
+        acts += _faults(Rng(seed).of("tale"), there, chapters)
     return Tale(seed, members, partitions, chapters, sorted(acts, key=lambda act: act.at_ms))
 
 
-def _faults(dice: Random, seats: Sequence[str], chapters: Sequence[Chapter]) -> list[Act]:
+def _faults(rng: Random, seats: Sequence[str], chapters: Sequence[Chapter]) -> list[Act]:
     """Of those that are there from beginning to end; at last there is time to come to rest."""
     first_ms, last_ms = chapters[0].began_ms, chapters[-1].began_ms - 2 * SESSION_MS
-    return [
-        _fault(dice, seats, dice.randint(first_ms, last_ms)) for _ in range(dice.randint(LEAST_FAULTS, MOST_FAULTS))
-    ]
+    return [_fault(rng, seats, rng.randint(first_ms, last_ms)) for _ in range(rng.randint(LEAST_FAULTS, MOST_FAULTS))]
 
 
-def _fault(dice: Random, seats: Sequence[str], at_ms: int) -> Act:
-    do = dice.choice((Do.PAUSE, Do.CUT, Do.LAG, Do.PAUSE_BROKER))
-    for_ms = int(dice.choice((0.5, 1.5, 2.5)) * SESSION_MS * dice.uniform(0.7, 1.3))
-    who = {Do.LAG: f"follower {dice.choice(FOLLOWERS)}", Do.PAUSE_BROKER: f"b{dice.choice(BROKERS)}"}.get(
-        do, dice.choice(seats)
+def _fault(rng: Random, seats: Sequence[str], at_ms: int) -> Act:
+    do = rng.choice((Do.PAUSE, Do.CUT, Do.LAG, Do.PAUSE_BROKER))
+    for_ms = int(rng.choice((0.5, 1.5, 2.5)) * SESSION_MS * rng.uniform(0.7, 1.3))
+    who = {Do.LAG: f"follower {rng.choice(FOLLOWERS)}", Do.PAUSE_BROKER: f"b{rng.choice(BROKERS)}"}.get(
+        do, rng.choice(seats)
     )
     return Act(at_ms, do, who, for_ms)

@@ -12,7 +12,7 @@ How the shipped code is driven without I/O, decided once:
 - So what is not run here is the asyncio itself: sockets, tasks and threads (`server.py`, `connection.py`, `cluster.py`,
   `consuming.py`, `reading.py`, `sender.py`). An event loop of ours could run those as they are; it was left out, since
   every await costs tens of microseconds and a heartbeat has fifty for both sides, wire and invariants included.
-- One heap holds all that is going to happen (`schedule.py`). Everything random comes from `dice.py`: a stream for each
+- One heap holds all that is going to happen (`schedule.py`). Everything random comes from `rng.py`: a stream for each
   concern, named, so that one more throw here does not change the luck elsewhere. Nothing asks a clock.
 - A run is a list of steps (`steps.py`, `faults.py`, `workloads.py`), drawn from the seed and printed first. Any of them
   can be left out: so a failure is shrunk, and so it is replayed.

@@ -62,7 +62,7 @@ class Asked:
 
 class Client(Host):
     __slots__ = (
-        "_dice",
+        "_rng",
         "_failures",
         "_network",
         "_wires",
@@ -84,7 +84,7 @@ class Client(Host):
         self.group_id = ""
         self._wires: dict[tuple[int, str], Wire] = {}
         self._failures: dict[int, int] = {}
-        self._dice = world.dice.of(f"{name}/choices")
+        self._rng = world.rng.of(f"{name}/choices")
         self._network = world.network
         self.tag = name.encode()
 
@@ -133,7 +133,7 @@ class Client(Host):
         numbers = self.world.machine.numbers
         if len(numbers) == 1:
             return numbers[0]
-        return self._dice.choice([one for one in numbers if one not in self._failures] or numbers)
+        return self._rng.choice([one for one in numbers if one not in self._failures] or numbers)
 
     def _open(self, node_id: int, lane: str) -> Wire:
         failures = self._failures.get(node_id, 0)

@@ -39,7 +39,7 @@ class Committer(Client):
         elif self._coordinator is None:
             request = find_coordinator.Request(keys=[self.group_id])
             self.ask(ANY, "", find_coordinator, request, 30_000, self._found)
-        elif self._dice.random() < 0.3:
+        elif self._rng.random() < 0.3:
             request_all = OffsetFetch(None, self.group_id, None)
             self.ask(
                 self._coordinator,
@@ -56,7 +56,7 @@ class Committer(Client):
     def _commit(self) -> None:
         assert self._coordinator is not None
         self._next += 1
-        wanted = self._dice.sample(range(self._partitions), self._dice.randint(1, self._partitions))
+        wanted = self._rng.sample(range(self._partitions), self._rng.randint(1, self._partitions))
         entries = [CommitPartition(self._topic, partition, self._next) for partition in sorted(wanted)]
         request = OffsetCommit(None, self.group_id, "", None, -1, entries)
         self.world.commit_sent(self, request)
@@ -73,7 +73,7 @@ class Committer(Client):
         )
 
     def _again(self) -> None:
-        self.later(1 + int(self._dice.expovariate(1 / self._every_ms)), self.begin, None)
+        self.later(1 + int(self._rng.expovariate(1 / self._every_ms)), self.begin, None)
 
     def _found(self, _then: Any, reply: find_coordinator.Response | None, _error: KafkaError | None) -> None:
         if reply is not None and not reply.coordinators[0].error:

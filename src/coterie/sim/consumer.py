@@ -134,7 +134,7 @@ class Consumer(Reader):
                 max_poll_interval_ms=habits.max_poll_interval_ms,
                 enable_auto_commit=habits.auto_commit,
                 auto_commit_interval_ms=habits.auto_commit_interval_ms,
-                dice=self._dice.random(),
+                rng=self._rng.random(),
             )
         )
         self.user = User.AWAY

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator, Sequence
-from random import Random  # noqa: TID251  the type alone: the dice come in
+from random import Random  # noqa: TID251  the type alone: the rng come in
 from typing import NamedTuple
 
 from coterie.protocol.buffer import Buffer
@@ -83,8 +83,8 @@ def _apply(entries: dict[str, _Inode | _Directory], names: _Names) -> None:
 
 
 class Disk:
-    def __init__(self, dice: Random) -> None:
-        self._dice = dice
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
         self._root = _Directory()
         self._locks: set[str] = set()
         self.is_full = False
@@ -117,7 +117,7 @@ class Disk:
 
     def share(self) -> float:
         """Of a write that fails, how much is there."""
-        return self._dice.random()
+        return self._rng.random()
 
     def crash(self) -> None:
         """The power is cut: what is found from now on is what was durable, and some of the rest."""
@@ -137,12 +137,12 @@ class Disk:
         """Change what was durable, one of `DAMAGES`; the files."""
         durable = [(path, inode) for path, inode in _walk(self._root, "") if inode.safe and not inode.durable]
         logs = [(path, inode) for path, inode in durable if path.endswith(LOG)]
-        path, inode = self._dice.choice(logs if logs and self._dice.random() < 0.5 else durable)
-        at = self._dice.randrange(inode.safe)
+        path, inode = self._rng.choice(logs if logs and self._rng.random() < 0.5 else durable)
+        at = self._rng.randrange(inode.safe)
         while path.endswith(LOG) and how == "a wrong bit" and _is_leader_epoch(inode.content, at):
-            at = self._dice.randrange(inode.safe)
+            at = self._rng.randrange(inode.safe)
         if how == "a wrong bit":
-            self._damage(path, inode, at, bytes([inode.content[at] ^ 1 << self._dice.randrange(8)]))
+            self._damage(path, inode, at, bytes([inode.content[at] ^ 1 << self._rng.randrange(8)]))
             return [path]
         at -= at % _PAGE
         page = bytes(inode.content[at : min(at + _PAGE, inode.safe)])
@@ -150,8 +150,8 @@ class Disk:
         self._damage(path, inode, at, bytes(len(page)))
         if how == "a lost write" or not others:
             return [path]
-        other, victim = self._dice.choice(others)
-        there = self._dice.randrange(victim.safe - len(page) + 1)
+        other, victim = self._rng.choice(others)
+        there = self._rng.randrange(victim.safe - len(page) + 1)
         there -= there % _PAGE
         if path.endswith(LOG) and other.endswith(LOG) and there == at:
             return [path]  # whole batches with the right offsets: nothing in Kafka's format says whose they are
@@ -192,13 +192,13 @@ class Disk:
 
     def _changes_left(self, changes: Sequence[_Names]) -> Sequence[_Names]:
         """Some, each by itself, as with a file system that promises no order; or the first few, as with most."""
-        if not changes or self._dice.random() < 0.3:
-            return changes[: self._dice.randint(0, len(changes))]
-        likely = self._dice.random()
+        if not changes or self._rng.random() < 0.3:
+            return changes[: self._rng.randint(0, len(changes))]
+        likely = self._rng.random()
         left: list[_Names] = []
         lost: set[str] = set()
         for names in changes:
-            if lost.isdisjoint(names) and self._dice.random() < likely:
+            if lost.isdisjoint(names) and self._rng.random() < likely:
                 left.append(names)
             else:
                 lost.update(names)
@@ -207,22 +207,22 @@ class Disk:
     def _content_left(self, inode: _Inode) -> bytes:
         content = bytes(inode.content)
         if inode.durable is not None:
-            return self._dice.choice((content, inode.durable))
+            return self._rng.choice((content, inode.durable))
         unsure = len(content) - inode.safe
         if not unsure:
             return content
-        how = self._dice.random()
+        how = self._rng.random()
         if how < 0.3:
             return self._pages_left(content, inode.safe)
-        kept = inode.safe + self._dice.choice((0, self._dice.randint(0, unsure), unsure))
-        zeros = self._dice.randint(0, len(content) - kept) if how < 0.5 else 0
+        kept = inode.safe + self._rng.choice((0, self._rng.randint(0, unsure), unsure))
+        zeros = self._rng.randint(0, len(content) - kept) if how < 0.5 else 0
         return content[:kept] + bytes(zeros)
 
     def _pages_left(self, content: bytes, safe: int) -> bytes:
         left = bytearray(content[:safe])
         while len(left) < len(content):
             end = min((len(left) // _PAGE + 1) * _PAGE, len(content))
-            left += content[len(left) : end] if self._dice.random() < 0.5 else bytes(end - len(left))
+            left += content[len(left) : end] if self._rng.random() < 0.5 else bytes(end - len(left))
         return bytes(left)
 
     # --- the port -----------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ class Disk:
             return
         if self.waits_for_swap and SWAP in (old[-len(SWAP) :], new[-len(SWAP) :]):
             self.waits_for_swap = False
-            self.steps_left = self._dice.randint(0, _STEPS_OF_A_SWAP)
+            self.steps_left = self._rng.randint(0, _STEPS_OF_A_SWAP)
         source, old_name = self._parent(old)
         target, new_name = self._parent(new)
         replaced = target.entries.get(new_name)

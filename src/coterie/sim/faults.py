@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from coterie.sim.client import Client
-from coterie.sim.dice import Random
+from coterie.sim.rng import Random
 from coterie.sim.disk import DAMAGES
 from coterie.sim.machine import Machine
 from coterie.sim.steps import CreateTopic, Fault, GrowTopic, Step, Undo
@@ -318,83 +318,83 @@ _Draw = Callable[[Random, int, Sequence[str], int], Fault]
 
 
 def _of_client(kind: Callable[..., Fault], spans: Sequence[int]) -> _Draw:
-    return lambda dice, at_ms, seats, _nodes: kind(at_ms=at_ms, seat=dice.choice(seats), for_ms=_span(dice, spans))
+    return lambda rng, at_ms, seats, _nodes: kind(at_ms=at_ms, seat=rng.choice(seats), for_ms=_span(rng, spans))
 
 
 def _of_broker(kind: Callable[..., Fault], spans: Sequence[int]) -> _Draw:
-    return lambda dice, at_ms, _seats, _nodes: kind(at_ms=at_ms, for_ms=_span(dice, spans))
+    return lambda rng, at_ms, _seats, _nodes: kind(at_ms=at_ms, for_ms=_span(rng, spans))
 
 
-def _span(dice: Random, spans: Sequence[int]) -> int:
-    return int(dice.choice(spans) * dice.uniform(0.5, 1.5))
+def _span(rng: Random, spans: Sequence[int]) -> int:
+    return int(rng.choice(spans) * rng.uniform(0.5, 1.5))
 
 
 def _ambush(kind: Callable[..., Fault], spans: Sequence[int]) -> _Draw:
-    return lambda dice, at_ms, _seats, _nodes: kind(at_ms=at_ms, for_ms=_span(dice, spans), waits=dice.random() < 0.6)
+    return lambda rng, at_ms, _seats, _nodes: kind(at_ms=at_ms, for_ms=_span(rng, spans), waits=rng.random() < 0.6)
 
 
 FAULTS: dict[str, _Draw] = {
     "BrokerKilled": _ambush(BrokerKilled, _LONG),
     "PowerLost": _ambush(PowerLost, _LONG),
-    "SwapInterrupted": lambda dice, at_ms, _seats, _nodes: SwapInterrupted(
-        at_ms=at_ms, for_ms=_span(dice, _LONG[2:]), loses_power=dice.random() < 0.5
+    "SwapInterrupted": lambda rng, at_ms, _seats, _nodes: SwapInterrupted(
+        at_ms=at_ms, for_ms=_span(rng, _LONG[2:]), loses_power=rng.random() < 0.5
     ),
     "BrokerRestarted": _of_broker(BrokerRestarted, _SHORT),
-    "PowerLostAfterRestart": lambda dice, at_ms, _seats, _nodes: PowerLostAfterRestart(
-        at_ms=at_ms, for_ms=40_000, after_ms=_span(dice, (1_000, 5_000, 20_000))
+    "PowerLostAfterRestart": lambda rng, at_ms, _seats, _nodes: PowerLostAfterRestart(
+        at_ms=at_ms, for_ms=40_000, after_ms=_span(rng, (1_000, 5_000, 20_000))
     ),
-    "DiskDamaged": lambda dice, at_ms, _seats, _nodes: DiskDamaged(
-        at_ms=at_ms, for_ms=_span(dice, _SHORT), how=dice.choice(DAMAGES), in_order=dice.random() < 0.5
+    "DiskDamaged": lambda rng, at_ms, _seats, _nodes: DiskDamaged(
+        at_ms=at_ms, for_ms=_span(rng, _SHORT), how=rng.choice(DAMAGES), in_order=rng.random() < 0.5
     ),
     "BrokerPaused": _of_broker(BrokerPaused, _LONG),
     "BrokerCutOff": _of_broker(BrokerCutOff, _LONG),
-    "NodeStops": lambda dice, at_ms, _seats, nodes: NodeStops(
-        at_ms=at_ms, for_ms=_span(dice, _SHORT), node=dice.randint(1, nodes)
+    "NodeStops": lambda rng, at_ms, _seats, nodes: NodeStops(
+        at_ms=at_ms, for_ms=_span(rng, _SHORT), node=rng.randint(1, nodes)
     ),
     "DiskFull": _of_broker(DiskFull, _LONG),
     "DiskFails": _ambush(DiskFails, _SHORT),
-    "DiskSlow": lambda dice, at_ms, _seats, _nodes: DiskSlow(
-        at_ms=at_ms, for_ms=_span(dice, _LONG), times=dice.choice((10, 100, 1_000))
+    "DiskSlow": lambda rng, at_ms, _seats, _nodes: DiskSlow(
+        at_ms=at_ms, for_ms=_span(rng, _LONG), times=rng.choice((10, 100, 1_000))
     ),
     "CutOff": _of_client(CutOff, _LONG),
     "ConnectionsLost": _of_client(ConnectionsLost, (1,)),
     "HalfOpen": _of_client(HalfOpen, (1,)),
     "Paused": _of_client(Paused, _LONG),
-    "SlowLink": lambda dice, at_ms, seats, _nodes: SlowLink(
-        at_ms=at_ms, seat=dice.choice(seats), for_ms=_span(dice, _LONG), by_ms=dice.choice((50, 500, 4_000))
+    "SlowLink": lambda rng, at_ms, seats, _nodes: SlowLink(
+        at_ms=at_ms, seat=rng.choice(seats), for_ms=_span(rng, _LONG), by_ms=rng.choice((50, 500, 4_000))
     ),
     "Awakened": _of_client(Awakened, (1,)),
-    "Crashed": lambda dice, at_ms, seats, _nodes: Crashed(
-        at_ms=at_ms, seat=dice.choice(seats), for_ms=_span(dice, _LONG), loses_power=dice.random() < 0.5
+    "Crashed": lambda rng, at_ms, seats, _nodes: Crashed(
+        at_ms=at_ms, seat=rng.choice(seats), for_ms=_span(rng, _LONG), loses_power=rng.random() < 0.5
     ),
 }
 
 
-def aimed_faults(dice: Random, steps: Sequence[Step], until_ms: int, *, compacts: bool) -> list[Fault]:
+def aimed_faults(rng: Random, steps: Sequence[Step], until_ms: int, *, compacts: bool) -> list[Fault]:
     """What hurts only at the right moment: a restart while new partitions are still empty, whose files the next owner
     takes for durable; then records, and then the power goes. And where logs are compacted, a death in the midst of it.
     """
     found: list[Fault] = []
     if compacts:
-        at_ms = dice.randint(until_ms // 5, until_ms // 2)
-        found.append(SwapInterrupted(at_ms=at_ms, for_ms=until_ms // 3, loses_power=dice.random() < 0.5))
+        at_ms = rng.randint(until_ms // 5, until_ms // 2)
+        found.append(SwapInterrupted(at_ms=at_ms, for_ms=until_ms // 3, loses_power=rng.random() < 0.5))
     for step in steps:
-        if isinstance(step, (CreateTopic, GrowTopic)) and dice.random() < 0.5:
-            after_ms = dice.randint(20_000, 60_000)
-            at_ms = min(step.at_ms + dice.choice((200, 1_000, 3_000)), until_ms)
+        if isinstance(step, (CreateTopic, GrowTopic)) and rng.random() < 0.5:
+            after_ms = rng.randint(20_000, 60_000)
+            at_ms = min(step.at_ms + rng.choice((200, 1_000, 3_000)), until_ms)
             found.append(PowerLostAfterRestart(at_ms=at_ms, for_ms=after_ms + 10_000, after_ms=after_ms))
     return found
 
 
-def clock_faults(dice: Random, until_ms: int) -> list[Fault]:
+def clock_faults(rng: Random, until_ms: int) -> list[Fault]:
     """By how much clocks are set, from seconds to years, forward and back."""
     return [
-        ClockSet(at_ms=dice.randint(0, until_ms), for_ms=_span(dice, _LONG), by_ms=dice.choice(_STEPS))
-        for _ in range(dice.randint(0, 3))
+        ClockSet(at_ms=rng.randint(0, until_ms), for_ms=_span(rng, _LONG), by_ms=rng.choice(_STEPS))
+        for _ in range(rng.randint(0, 3))
     ]
 
 
-def draw_fault(dice: Random, at_ms: int, seats: Sequence[str], nodes: int, *, compacts: bool) -> Fault:
+def draw_fault(rng: Random, at_ms: int, seats: Sequence[str], nodes: int, *, compacts: bool) -> Fault:
     """A power cut is the hardest test there is, and comes three times as often as anything else."""
     names = [name for name in FAULTS if compacts or name != "SwapInterrupted"]
-    return FAULTS[dice.choice([*names, "PowerLost", "PowerLost"])](dice, at_ms, seats, nodes)
+    return FAULTS[rng.choice([*names, "PowerLost", "PowerLost"])](rng, at_ms, seats, nodes)

@@ -25,7 +25,7 @@ from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.runtime import Shard
 from coterie.errors import CoterieError, MalformedError
 from coterie.protocol.frames import FrameCutter
-from coterie.sim.dice import fresh_ids
+from coterie.sim.rng import fresh_ids
 from coterie.sim.disk import Disk, PowerCut
 from coterie.sim.host import Clock, Host
 from coterie.sim.network import Wire
@@ -65,15 +65,15 @@ class Machine(Host):
         self.settings = settings
         self.numbers = range(settings.node_id, settings.node_id + nodes)
         self.nodes = Nodes(self)
-        self.disk = Disk(world.dice.of(f"{self.name}/disk"))
+        self.disk = Disk(world.rng.of(f"{self.name}/disk"))
         self.cluster: Cluster | None = None
         self.has_power = True
         self.links: dict[Link, None] = {}
         self.slow_disk = 1
         """Everything on the disk takes so many times longer."""
         self.was_slow = False
-        self._fresh_id = fresh_ids(world.dice.of(f"{self.name}/ids"))
-        self._disk_dice = world.dice.of(f"{self.name}/latency")
+        self._fresh_id = fresh_ids(world.rng.of(f"{self.name}/ids"))
+        self._disk_rng = world.rng.of(f"{self.name}/latency")
         self._jobs: deque[Flush | Work] = deque()
         self._toil: Toil | None = None
         self.toils = 0
@@ -217,7 +217,7 @@ class Machine(Host):
     def _stops_within(self, job: Flush | Work | None) -> None:
         """Whoever dies while the disk works has done a part of it."""
         if job is not None:
-            self.disk.steps_left = self._disk_dice.randint(0, 6)
+            self.disk.steps_left = self._disk_rng.randint(0, 6)
             with suppress(PowerCut):
                 job.run()
 
@@ -428,12 +428,12 @@ class Machine(Host):
             self._begin_job(cluster)
 
     def _begin_job(self, cluster: Cluster) -> None:
-        took_ms = 1 + int(self._disk_dice.expovariate(1 / self.world.disk_ms))
+        took_ms = 1 + int(self._disk_rng.expovariate(1 / self.world.disk_ms))
         took_ms *= self.slow_disk
         self.later(took_ms, self._job_ended, (cluster, self._jobs[0]))
         if self._ambush is not None:
             strike, self._ambush = self._ambush, None
-            self.later(int(self._disk_dice.random() * took_ms), strike, None)
+            self.later(int(self._disk_rng.random() * took_ms), strike, None)
 
     def _job_ended(self, about: tuple[Cluster, Flush | Work]) -> None:
         cluster, job = about

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from coterie.sim.dice import Random
+from coterie.sim.rng import Random
 
 if TYPE_CHECKING:
     from coterie.sim.client import Asked, Client
@@ -44,11 +44,11 @@ class Wire:
         "up_at_ms",
     )
 
-    def __init__(self, client: Client, machine: Machine, key: tuple[int, str], dice: Random) -> None:
+    def __init__(self, client: Client, machine: Machine, key: tuple[int, str], rng: Random) -> None:
         self.client = client
         self.machine = machine
         self.key = key
-        self.random = dice.random
+        self.random = rng.random
         self.link: Link | None = None
         self.is_open = True
         self.is_ready = False
@@ -88,7 +88,7 @@ class Network:
     def open(self, client: Client, machine: Machine, key: tuple[int, str], after_ms: int) -> Wire:
         name = f"{client.name}/{key[0]}/{key[1]}"
         number = self._opened[name] = self._opened.get(name, 0) + 1
-        wire = Wire(client, machine, key, self._world.dice.of(f"wire/{name}/{number}"))
+        wire = Wire(client, machine, key, self._world.rng.of(f"wire/{name}/{number}"))
         wire.is_cut = self._is_cut(wire)
         wire.up_at_ms = self._schedule.now_ms + after_ms
         self.wires[wire] = None

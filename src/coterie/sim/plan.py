@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from coterie.errors import CoterieError
-from coterie.sim.dice import Dice
+from coterie.sim.rng import Rng
 from coterie.sim.faults import aimed_faults, clock_faults, draw_fault
 from coterie.sim.steps import Fault, Step
 from coterie.sim.workloads import FIRST_MS, WORKLOADS, Scene
@@ -56,15 +56,15 @@ class Plan:
         drop: Collection[int] = (),
     ) -> Self:
         """What is not given is drawn. `faults` 0: nothing goes wrong by itself."""
-        dice = Dice(seed)
-        throw = dice.of("plan")
+        rng = Rng(seed)
+        throw = rng.of("plan")
         drawn, usual = throw.choice(list(WORKLOADS)), throw.randint(2, 6)  # also if given: what follows stays the same
         name = workload or drawn
         if name not in WORKLOADS:
             raise CoterieError(f"there is no workload {name!r}; there are {', '.join(WORKLOADS)}")
         length_ms = LENGTH_MS if hours is None else max(round(hours * 60 * MINUTE_MS), MINUTE_MS)
         count = usual if members is None else members
-        scene = Scene(dice.of(f"workload/{name}"), length_ms, count, every_ms=throw.choice((1_000, 3_000, 10_000)))
+        scene = Scene(rng.of(f"workload/{name}"), length_ms, count, every_ms=throw.choice((1_000, 3_000, 10_000)))
         scene.topics["t"] = throw.choice((3, 8, 12))
         scene.settings = {
             "offsets.topic.num.partitions": throw.choice((1, 4)),
@@ -81,7 +81,7 @@ class Plan:
         scene.nodes = drawn_nodes if nodes is None else nodes
         scene.settings |= throw.choice(({}, SOON_COMPACTED))
         WORKLOADS[name](scene)
-        luck = dice.of("faults")
+        luck = rng.of("faults")
         many = luck.randint(LEAST_FAULTS, MOST_FAULTS) * max(1, length_ms // LENGTH_MS) if faults is None else faults
         seats = [*scene.seats, "p"]
         compacts = SOON_COMPACTED.items() <= scene.settings.items()
@@ -90,8 +90,8 @@ class Plan:
             for _ in range(many)
         ]
         if faults is None:
-            wrong += aimed_faults(dice.of("aimed faults"), scene.steps, length_ms, compacts=compacts)
-            wrong += clock_faults(dice.of("clock faults"), length_ms)
+            wrong += aimed_faults(rng.of("aimed faults"), scene.steps, length_ms, compacts=compacts)
+            wrong += clock_faults(rng.of("clock faults"), length_ms)
         steps = sorted([*scene.steps, *wrong], key=lambda step: step.at_ms)
         return cls(
             seed,

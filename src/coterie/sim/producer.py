@@ -52,10 +52,10 @@ class Producer(Client):
         super().__init__(world, name, clock)
         self.topics = list(topics)
         self.every_ms = every_ms
-        patience_ms = world.dice.of(f"{name}/patience").choice(PATIENCE_MS)
+        patience_ms = world.rng.of(f"{name}/patience").choice(PATIENCE_MS)
         self.batching = Batching(
             BatchingRules(buffer_memory=1 << 22, delivery_timeout_ms=patience_ms),
-            lambda: self._dice.getrandbits(31),
+            lambda: self._rng.getrandbits(31),
         )
         self.sent = 0
         self.is_sending = False
@@ -94,13 +94,13 @@ class Producer(Client):
             return
         if not self.is_alive or not self.is_sending:
             return
-        for _ in range(self._dice.choice((1, 1, 1, BURST))):
+        for _ in range(self._rng.choice((1, 1, 1, BURST))):
             self._append()
         self._handle(Woke())
-        self.later(1 + int(self._dice.expovariate(1 / self.every_ms)), self._write, None)
+        self.later(1 + int(self._rng.expovariate(1 / self.every_ms)), self._write, None)
 
     def _append(self) -> None:
-        topic = self._dice.choice(self.topics)
+        topic = self._rng.choice(self.topics)
         value = b"%s %d" % (self.name.encode(), self.sent)
         now_ms = self.now_ms
         placed = self.batching.append(topic, None, value, value, now_ms, (), now_ms)

@@ -1,6 +1,6 @@
 """Workloads, a row each: how many groups of which members, and what their users do. Faults come on top.
 
-A workload is a function from dice to steps. Times are in ms from the beginning; topics are there from the start unless
+A workload is a function from rng to steps. Times are in ms from the beginning; topics are there from the start unless
 a step makes them.
 """
 
@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from coterie.assignors import Assignor, CooperativeSticky, Range, RoundRobin, Sticky
 from coterie.sim.consumer import Habits
-from coterie.sim.dice import Random
+from coterie.sim.rng import Random
 from coterie.sim.steps import (
     Come,
     Commit,
@@ -50,7 +50,7 @@ FIRST_MS = 4_000
 class Scene:
     """What a workload writes into."""
 
-    dice: Random
+    rng: Random
     length_ms: int
     members: int
     topics: dict[str, int] = field(default_factory=lambda: {"t": 8})
@@ -62,31 +62,31 @@ class Scene:
     nodes: int = 1
 
     def time(self) -> int:
-        return self.dice.randint(FIRST_MS, self.length_ms)
+        return self.rng.randint(FIRST_MS, self.length_ms)
 
     def habits(self, **more: object) -> Habits:
         """As the group agrees on them; who differs says so."""
         return replace(self.usual, **more)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
-        dice = self.dice
+        rng = self.rng
         self.usual = Habits(
-            assignors=dice.choice(ASSIGNORS),
-            session_timeout_ms=dice.choice((10_000, 30_000, 45_000)),
-            max_poll_interval_ms=dice.choice((30_000, 60_000, 120_000)),
-            auto_commit=dice.random() < 0.7,
-            poll_ms=dice.choice((1_000, 5_000, 20_000)),
-            work_ms=dice.choice((0, 5, 200)),
-            listener_ms=dice.choice((0, 0, 10, 1_000)),
-            fetch_max_wait_ms=dice.choice((2_000, 10_000, 30_000)),
-            metadata_max_age_ms=dice.choice((10_000, 60_000, 300_000)),
+            assignors=rng.choice(ASSIGNORS),
+            session_timeout_ms=rng.choice((10_000, 30_000, 45_000)),
+            max_poll_interval_ms=rng.choice((30_000, 60_000, 120_000)),
+            auto_commit=rng.random() < 0.7,
+            poll_ms=rng.choice((1_000, 5_000, 20_000)),
+            work_ms=rng.choice((0, 5, 200)),
+            listener_ms=rng.choice((0, 0, 10, 1_000)),
+            fetch_max_wait_ms=rng.choice((2_000, 10_000, 30_000)),
+            metadata_max_age_ms=rng.choice((10_000, 60_000, 300_000)),
         )
 
     def group(self, **more: object) -> list[str]:
         """A few members, more or less at once."""
         new = [f"c{len(self.seats) + at}" for at in range(self.members)]
         for seat in new:
-            self.come(seat, FIRST_MS + self.dice.choice((0, self.dice.randint(0, 20_000))), **more)
+            self.come(seat, FIRST_MS + self.rng.choice((0, self.rng.randint(0, 20_000))), **more)
         self.seats += new
         return new
 
@@ -108,9 +108,9 @@ def rolling_deploy(scene: Scene) -> None:
         at_ms = scene.time()
         for seat in seats:
             scene.leave(seat, at_ms)
-            at_ms += scene.dice.randint(200, 6_000)
+            at_ms += scene.rng.randint(200, 6_000)
             scene.come(seat, at_ms)
-            at_ms += scene.dice.randint(500, 10_000)
+            at_ms += scene.rng.randint(500, 10_000)
 
 
 def autoscaler(scene: Scene) -> None:
@@ -119,15 +119,15 @@ def autoscaler(scene: Scene) -> None:
     at_ms = FIRST_MS + 10_000
     extra: list[str] = []
     while at_ms < scene.length_ms:
-        at_ms += scene.dice.randint(5_000, 60_000)
-        if extra and scene.dice.random() < 0.5:
+        at_ms += scene.rng.randint(5_000, 60_000)
+        if extra and scene.rng.random() < 0.5:
             for seat in extra:
-                scene.leave(seat, at_ms + scene.dice.randint(0, 500))
+                scene.leave(seat, at_ms + scene.rng.randint(0, 500))
             extra = []
         else:
-            new = [f"x{at_ms}-{number}" for number in range(scene.dice.randint(1, len(seats)))]
+            new = [f"x{at_ms}-{number}" for number in range(scene.rng.randint(1, len(seats)))]
             for seat in new:
-                scene.come(seat, at_ms + scene.dice.randint(0, 2_000))
+                scene.come(seat, at_ms + scene.rng.randint(0, 2_000))
             extra += new
 
 
@@ -136,9 +136,9 @@ def flapping(scene: Scene) -> None:
     scene.group()
     at_ms = FIRST_MS
     while at_ms < scene.length_ms:
-        at_ms += scene.dice.choice((50, 700, 3_000, 12_000, 40_000))
+        at_ms += scene.rng.choice((50, 700, 3_000, 12_000, 40_000))
         scene.come("flapping", at_ms)
-        at_ms += scene.dice.choice((20, 300, 2_500, 6_000, 20_000))
+        at_ms += scene.rng.choice((20, 300, 2_500, 6_000, 20_000))
         scene.leave("flapping", at_ms)
     scene.come("flapping", at_ms)
     scene.seats.append("flapping")
@@ -146,7 +146,7 @@ def flapping(scene: Scene) -> None:
 
 def slow_joiners(scene: Scene) -> None:
     """Work and listeners that take longer than others like to wait, and at times longer than is allowed."""
-    scene.group(work_ms=scene.dice.choice((2_000, 8_000)), listener_ms=scene.dice.choice((3_000, 20_000)))
+    scene.group(work_ms=scene.rng.choice((2_000, 8_000)), listener_ms=scene.rng.choice((3_000, 20_000)))
     for number in range(2):
         scene.come(f"late{number}", scene.time(), work_ms=scene.usual.max_poll_interval_ms + 5_000)
 
@@ -155,25 +155,25 @@ def static_members(scene: Scene) -> None:
     """They go without a leave and come back under their names; some are displaced by a second process."""
     seats = [f"c{number}" for number in range(scene.members)]
     for seat in seats:
-        scene.come(seat, FIRST_MS + scene.dice.randint(0, 5_000), instance_id=seat)
+        scene.come(seat, FIRST_MS + scene.rng.randint(0, 5_000), instance_id=seat)
     scene.seats += seats
     for _ in range(scene.members):
-        seat, at_ms = scene.dice.choice(seats), scene.time()
-        if scene.dice.random() < 0.3:
+        seat, at_ms = scene.rng.choice(seats), scene.time()
+        if scene.rng.random() < 0.3:
             scene.steps.append(Replace(at_ms=at_ms, seat=seat, habits=scene.habits(instance_id=seat)))
         else:
-            scene.leave(seat, at_ms, leave=scene.dice.choice((None, None, True)))
-            gone_ms = scene.dice.choice((500, 5_000, scene.usual.session_timeout_ms + 5_000))
+            scene.leave(seat, at_ms, leave=scene.rng.choice((None, None, True)))
+            gone_ms = scene.rng.choice((500, 5_000, scene.usual.session_timeout_ms + 5_000))
             scene.come(seat, at_ms + gone_ms, instance_id=seat)
 
 
 def mixed_versions(scene: Scene) -> None:
     """Clients of many years, with lists of assignors that have one in common."""
     for number in range(scene.members):
-        others = scene.dice.sample([Sticky(), RoundRobin(), CooperativeSticky()], scene.dice.randint(0, 2))
-        assignors = scene.dice.sample([Range(), *others], len(others) + 1)
+        others = scene.rng.sample([Sticky(), RoundRobin(), CooperativeSticky()], scene.rng.randint(0, 2))
+        assignors = scene.rng.sample([Range(), *others], len(others) + 1)
         seat = f"c{number}"
-        scene.come(seat, FIRST_MS, assignors=assignors, versions=scene.dice.choice(OLD_VERSIONS))
+        scene.come(seat, FIRST_MS, assignors=assignors, versions=scene.rng.choice(OLD_VERSIONS))
         scene.seats.append(seat)
 
 
@@ -183,11 +183,11 @@ def subscriptions(scene: Scene) -> None:
     seats = scene.group()
     choices = (("t",), ("u",), ("t", "u"), ("t", "v"), ("u", "v"))
     for seat in seats:
-        if scene.dice.random() < 0.5:
-            scene.steps.append(Subscribe(at_ms=scene.time(), seat=seat, topics=scene.dice.choice(choices)))
+        if scene.rng.random() < 0.5:
+            scene.steps.append(Subscribe(at_ms=scene.time(), seat=seat, topics=scene.rng.choice(choices)))
     for _ in range(scene.members):
         scene.steps.append(
-            Subscribe(at_ms=scene.time(), seat=scene.dice.choice(seats), topics=scene.dice.choice(choices))
+            Subscribe(at_ms=scene.time(), seat=scene.rng.choice(seats), topics=scene.rng.choice(choices))
         )
     scene.steps.append(CreateTopic(at_ms=scene.time(), topic="v", partitions=3))
 
@@ -195,7 +195,7 @@ def subscriptions(scene: Scene) -> None:
 def growing_topics(scene: Scene) -> None:
     scene.group()
     for _ in range(3):
-        scene.steps.append(GrowTopic(at_ms=scene.time(), topic="t", by=scene.dice.randint(1, 4)))
+        scene.steps.append(GrowTopic(at_ms=scene.time(), topic="t", by=scene.rng.randint(1, 4)))
 
 
 def over_the_limit(scene: Scene) -> None:
@@ -207,7 +207,7 @@ def over_the_limit(scene: Scene) -> None:
 def several_groups(scene: Scene) -> None:
     """Beside them, consumers that commit without being members."""
     for group_id in ("g", "h"):
-        scene.group(group_id=group_id, assignors=scene.dice.choice(ASSIGNORS))
+        scene.group(group_id=group_id, assignors=scene.rng.choice(ASSIGNORS))
     scene.steps.append(Commit(at_ms=FIRST_MS, group_id="simple", topic="t", partitions=4, every_ms=800))
 
 
@@ -218,10 +218,10 @@ def expiring_offsets(scene: Scene) -> None:
     """
     scene.settings |= {"offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 15_000}
     seats = scene.group()
-    at_ms = scene.dice.randint(min(60_000, scene.length_ms // 2), scene.length_ms // 2)
+    at_ms = scene.rng.randint(min(60_000, scene.length_ms // 2), scene.length_ms // 2)
     for seat in seats:
-        scene.leave(seat, at_ms + scene.dice.randint(0, 3_000))
-        scene.come(seat, at_ms + scene.dice.choice((20_000, 150_000)) + scene.dice.randint(0, 5_000))
+        scene.leave(seat, at_ms + scene.rng.randint(0, 3_000))
+        scene.come(seat, at_ms + scene.rng.choice((20_000, 150_000)) + scene.rng.randint(0, 5_000))
     scene.steps += [DeleteGroup(at_ms=at_ms + offset, group_id="g") for offset in (500, 6_000, 9_000)]
     scene.steps.append(Commit(at_ms=FIRST_MS, group_id="simple", topic="t", partitions=4, every_ms=800))
     scene.steps += [DeleteGroup(at_ms=scene.time(), group_id="simple") for _ in range(10)]
@@ -235,15 +235,15 @@ def moving_coordinators(scene: Scene) -> None:
         scene.group(group_id=group_id)
     scene.steps.append(Commit(at_ms=FIRST_MS, group_id="simple", topic="t", partitions=4, every_ms=800))
     for _ in range(12):
-        at_ms, group_id = scene.time(), scene.dice.choice(("g", "h", "simple"))
-        for _ in range(scene.dice.choice((1, 1, 4))):
-            scene.steps.append(MoveCoordinator(at_ms=at_ms, group_id=group_id, node=scene.dice.randint(1, scene.nodes)))
-            at_ms += scene.dice.choice((1, 15, 60, 250))
-        if group_id != "simple" and scene.dice.random() < 0.5:
+        at_ms, group_id = scene.time(), scene.rng.choice(("g", "h", "simple"))
+        for _ in range(scene.rng.choice((1, 1, 4))):
+            scene.steps.append(MoveCoordinator(at_ms=at_ms, group_id=group_id, node=scene.rng.randint(1, scene.nodes)))
+            at_ms += scene.rng.choice((1, 15, 60, 250))
+        if group_id != "simple" and scene.rng.random() < 0.5:
             seat = f"x{at_ms}"
             scene.come(seat, at_ms, group_id=group_id)
-            scene.leave(seat, at_ms + scene.dice.choice((100, 4_000, 20_000)))
-            node = scene.dice.randint(1, scene.nodes)
+            scene.leave(seat, at_ms + scene.rng.choice((100, 4_000, 20_000)))
+            node = scene.rng.randint(1, scene.nodes)
             scene.steps.append(MoveCoordinator(at_ms=at_ms, group_id=group_id, node=node, in_a_rebalance=True))
 
 

@@ -20,7 +20,7 @@ from coterie.sim.admin import Admin
 from coterie.sim.client import Asked, Client
 from coterie.sim.committer import Committer
 from coterie.sim.consumer import Consumer, Habits
-from coterie.sim.dice import Dice
+from coterie.sim.rng import Rng
 from coterie.sim.host import Clock
 from coterie.sim.machine import Machine
 from coterie.sim.network import Network, Wire
@@ -53,12 +53,12 @@ class World:
         """There is one machine; the broker on it has so many nodes."""
         self.seed = seed
         self.disk_ms = disk_ms
-        self.dice = Dice(seed)
+        self.rng = Rng(seed)
         self.schedule = Schedule()
         self.network = Network(self, delay_ms=delay_ms, jitter_ms=jitter_ms)
-        self._clock_dice = self.dice.of("clocks")
+        self._clock_rng = self.rng.of("clocks")
         self._skew_ms, self._drift_ppm = skew_ms, drift_ppm
-        self._began_ms = EPOCH_MS + self._clock_dice.randrange(10**9)
+        self._began_ms = EPOCH_MS + self._clock_rng.randrange(10**9)
         self.machine = Machine(self, Settings.of({"node.id": 1, **settings}), self._clock("b1"), nodes)
         self.consumers: dict[str, Consumer] = {}
         """Those that are alive, by name. A name that comes back is another process."""
@@ -71,7 +71,7 @@ class World:
         self._lives: dict[str, int] = {}
         self._awaited: dict[str, list[Callable[[object], None]]] = {}
         self._loaded_ms: dict[str, int] = {}
-        self._moment_dice = self.dice.of("moments")
+        self._moment_rng = self.rng.of("moments")
         self.observers = [make(self) for make in observers]
         self._on = {
             hook: [
@@ -83,10 +83,10 @@ class World:
         """Those that are called for every packet; who has it calls them."""
 
     def _clock(self, name: str) -> Clock:
-        dice = self.dice.of(f"clock/{name}")
+        rng = self.rng.of(f"clock/{name}")
         skew_ms, ppm = self._skew_ms, self._drift_ppm
         return Clock(
-            self._began_ms + (dice.randint(-skew_ms, skew_ms) if skew_ms else 0), dice.randint(-ppm, ppm) if ppm else 0
+            self._began_ms + (rng.randint(-skew_ms, skew_ms) if skew_ms else 0), rng.randint(-ppm, ppm) if ppm else 0
         )
 
     # --- who is there -------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class World:
             self._loaded_ms[fact.group_id] = self.schedule.now_ms
         elif self._awaited and type(fact) is JoinPhaseCompleted and fact.group_id in self._awaited:
             for act in self._awaited.pop(fact.group_id):
-                self.schedule.after(int(self._moment_dice.random() * SOON_MS), act, None)
+                self.schedule.after(int(self._moment_rng.random() * SOON_MS), act, None)
 
     def when_joined(self, group_id: str, act: Callable[[object], None]) -> None:
         """Soon after the next join phase of that group has ended, while assignments are on their way."""

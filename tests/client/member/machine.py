@@ -84,7 +84,7 @@ class MemberMachine(RuleBasedStateMachine):
         if self.seats[seat] is not None:
             return
         self.names += 1
-        settings: dict[str, Any] = {"assignors": self.assignors, "enable_auto_commit": auto, "dice": seat / SEATS}
+        settings: dict[str, Any] = {"assignors": self.assignors, "enable_auto_commit": auto, "rng": seat / SEATS}
         if static:
             settings["group_instance_id"] = f"seat {seat}"
         party = self.room.party(f"p{self.names}", **settings).joins(*topics)

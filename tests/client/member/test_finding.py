@@ -45,9 +45,9 @@ def test_a_lookup_that_fails_is_repeated_after_a_growing_back_off(room: Room) ->
     assert not a.errors
 
 
-def test_dice_spread_the_back_off_by_a_fifth(room: Room) -> None:
+def test_rng_spread_the_back_off_by_a_fifth(room: Room) -> None:
     """KIP-580: members that lost the same coordinator do not come back in the same instant."""
-    few, many = room.party("few", dice=0.0), room.party("many", dice=1.0)
+    few, many = room.party("few", rng=0.0), room.party("many", rng=1.0)
     assert [few.member.backoff_ms(n) for n in range(5)] == [80, 160, 320, 640, 800]
     assert [many.member.backoff_ms(n) for n in (0, 3, 1_000)] == [120, 960, 1_200]
 

@@ -58,7 +58,7 @@ def _join_group(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> N
         client_id=client_id_of(frame),
         client_host=f"/{call.connection.host}",
     )
-    if not request.member_id:  # dice cost more than to read the request
+    if not request.member_id:  # rng cost more than to read the request
         request.fresh_id = str(node.fresh_id())
     node.ask(request, now_ms)
 

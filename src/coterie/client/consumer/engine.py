@@ -90,8 +90,8 @@ class Engine:
         self._reach_is_watched = False
         self.member: Membership | None = None
         if settings.group_id is not None:
-            dice = Random().random()  # noqa: S311
-            self.member = Membership(_member_settings(settings, settings.group_id, assignors, dice))
+            rng = Random().random()  # noqa: S311
+            self.member = Membership(_member_settings(settings, settings.group_id, assignors, rng))
         self.listener = Listener({})
         self.needs_attention = False
         """A poll has more to do than to take records."""
@@ -432,7 +432,7 @@ class Engine:
 
 
 def _member_settings(
-    settings: ConsumerSettings, group_id: str, assignors: Sequence[Assignor], dice: float
+    settings: ConsumerSettings, group_id: str, assignors: Sequence[Assignor], rng: float
 ) -> MemberSettings:
     return MemberSettings(
         group_id=group_id,
@@ -448,5 +448,5 @@ def _member_settings(
         retry_backoff_max_ms=settings.retry_backoff_max_ms,
         enable_auto_commit=settings.commits_automatically,
         auto_commit_interval_ms=settings.auto_commit_interval_ms,
-        dice=dice,
+        rng=rng,
     )

@@ -1,6 +1,6 @@
 """One member of a classic consumer group, without I/O: `Membership(settings).handle(event, now_ms)` returns effects.
 
-Knows no clock, no dice, no sockets and no records. Read `states.py` first (what a member can be doing, and what it does
+Knows no clock, no rng, no sockets and no records. Read `states.py` first (what a member can be doing, and what it does
 about every error), then `events.py` and `effects.py` (all a driver has to know), then the file of the idea you are
 interested in: finding, preparing, joining, leading, syncing, heartbeat, committing, leaving.
 

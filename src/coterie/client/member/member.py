@@ -159,4 +159,4 @@ class Member:
     def backoff_ms(self, failures: int) -> int:
         settings = self.settings
         term = settings.retry_backoff_ms << min(failures, _MOST_DOUBLINGS)
-        return round(min(term, settings.retry_backoff_max_ms) * (0.8 + 0.4 * settings.dice))
+        return round(min(term, settings.retry_backoff_max_ms) * (0.8 + 0.4 * settings.rng))

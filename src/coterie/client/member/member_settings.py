@@ -28,7 +28,7 @@ class MemberSettings:
     retry_backoff_max_ms: int = 1_000
     enable_auto_commit: bool = True
     auto_commit_interval_ms: int = 5_000
-    dice: float = 0.5
+    rng: float = 0.5
     """Between 0 and 1, thrown once outside: back-offs are 20 % shorter to 20 % longer, so that members spread out."""
 
     def __post_init__(self) -> None:

@@ -68,13 +68,13 @@ class Topic:
 
 
 class Accumulator:
-    def __init__(self, rules: BatchingRules, dice: Callable[[], int]) -> None:
-        """`dice` gives anything from 0 to 2^31 - 1."""
+    def __init__(self, rules: BatchingRules, rng: Callable[[], int]) -> None:
+        """`rng` gives anything from 0 to 2^31 - 1."""
         self.rules = rules
         self.topics: dict[str, Topic] = {}
         self.used = 0
         self.wants_attention = False
-        self._dice = dice
+        self._rng = rng
         self._wants_room = False
         self._busy: dict[TopicPartition, PartitionQueue] = {}  # those that hold a batch; whoever sent goes to the end
         self._on_the_way: dict[int, int] = {}  # requests, by node
@@ -157,7 +157,7 @@ class Accumulator:
         topic = self.topics[topic_name]
         everywhere = len(topic.queues) >= topic.partitions
         queued = {p: len(q) for p, q in topic.queues.items()} if self.rules.is_adaptive and everywhere else None
-        return draw_partition(self._dice(), topic.available or range(topic.partitions), queued)
+        return draw_partition(self._rng(), topic.available or range(topic.partitions), queued)
 
     def fits(self, size: int) -> bool:
         """A record of so many bytes can be sent at all."""

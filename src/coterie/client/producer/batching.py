@@ -1,6 +1,6 @@
 """The producer without I/O: records are collected into batches, batches sent, answers judged. `handle(event, now_ms)`.
 
-    batching = Batching(BatchingRules(...), dice)
+    batching = Batching(BatchingRules(...), rng)
     batching.handle(LeadersFound({"orders": {0: 1, 1: 1}}), now_ms)
     placed = batching.append("orders", None, key, value, timestamp, (), now_ms)   # batch and index, or None: no room
     if batching.wants_attention:
@@ -49,7 +49,7 @@ from coterie.protocol.batch import HEADER_SIZE, NO_SEQUENCE, Compression
 
 __all__ = ["CONSEQUENCES", "Batching", "BatchingRules", "Consequence"]
 
-_DICE_MAX = 2**31 - 1
+_RNG_MAX = 2**31 - 1
 
 
 class Consequence(Enum):
@@ -81,8 +81,8 @@ of them the leaders are asked for anew."""
 
 
 class Batching(Accumulator):
-    def __init__(self, rules: BatchingRules, dice: Callable[[], int]) -> None:
-        super().__init__(rules, dice)
+    def __init__(self, rules: BatchingRules, rng: Callable[[], int]) -> None:
+        super().__init__(rules, rng)
         self.identity: Identity | None = NOBODY if rules.is_idempotent else None
         self.failure: KafkaError | None = None
         """Why nothing can be sent any more."""
@@ -273,7 +273,7 @@ class Batching(Accumulator):
             queue.move_to(self.identity)
 
     def _pause_ms(self, failures: int) -> float:
-        chance = self._dice() / _DICE_MAX
+        chance = self._rng() / _RNG_MAX
         return backoff_ms(failures, self.rules.retry_backoff_ms, self.rules.retry_backoff_max_ms, chance)
 
     # --- sending ------------------------------------------------------------------------------------------------------

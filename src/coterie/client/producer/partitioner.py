@@ -5,7 +5,7 @@
   so that every partition gets as many bytes as any other (KIP-794). Where queues are of different length the draw
   favours the short ones: a slow broker is given less.
 
-The dice come in with the call: anything from 0 to 2^31 - 1.
+The rng come in with the call: anything from 0 to 2^31 - 1.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def partition_for_key(key: bytes, partitions: int) -> int:
     return (murmur2(key) & _POSITIVE) % partitions
 
 
-def draw_partition(dice: int, available: Sequence[int], queued: Mapping[int, int] | None = None) -> int:
+def draw_partition(rng: int, available: Sequence[int], queued: Mapping[int, int] | None = None) -> int:
     """One of `available`; the fewer batches are `queued` for a partition, the likelier."""
     lengths = [queued.get(partition, 0) for partition in available] if queued else []
     if not lengths or min(lengths) == max(lengths):
-        return available[dice % len(available)]
+        return available[rng % len(available)]
     most = max(lengths)
     up_to = list(accumulate(most + 1 - length for length in lengths))
-    return available[bisect_right(up_to, dice % up_to[-1])]
+    return available[bisect_right(up_to, rng % up_to[-1])]
 
 
 class Sticky:
@@ -41,7 +41,7 @@ class Sticky:
     __slots__ = ("_batch_size", "_draw", "partition", "produced")
 
     def __init__(self, batch_size: int, draw: Callable[[], int]) -> None:
-        """`draw` throws the dice and looks at the queues: see `draw_partition`."""
+        """`draw` throws the rng and looks at the queues: see `draw_partition`."""
         self._batch_size = max(1, batch_size)
         self._draw = draw
         self.produced = 0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from random import Random  # noqa: TID251  seeded; this is where a simulated world gets its dice
+from random import Random  # noqa: TID251  seeded; this is where a simulated world gets its rng
 from uuid import UUID
 
-__all__ = ["Dice", "Random", "fresh_ids"]
+__all__ = ["Rng", "Random", "fresh_ids"]
 
 
-class Dice:
+class Rng:
     """`of(name)` is the same stream for the same seed and name, whatever else was thrown, in every process."""
 
     def __init__(self, seed: int) -> None:
@@ -19,8 +19,8 @@ class Dice:
 
 
 class fresh_ids:  # noqa: N801  a function that remembers
-    def __init__(self, dice: Random) -> None:
-        self._dice = dice
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
 
     def __call__(self) -> UUID:
-        return UUID(int=self._dice.getrandbits(128), version=4)
+        return UUID(int=self._rng.getrandbits(128), version=4)
