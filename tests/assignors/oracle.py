@@ -1,6 +1,6 @@
-"""What an assignment is worth, and what the best one would be: partitions matched to seats, by SciPy.
+"""What an assignment is worth, and what the best one would be: partitions matched to slots, by SciPy.
 
-Seat k of a member costs 2k + 1, so that a load of n costs n squared; on top comes a move, and off it goes a rack match,
+Slot k of a member costs 2k + 1, so that a load of n costs n squared; on top comes a move, and off it goes a rack match,
 each too small to outweigh the one before. The matching knows nothing of piles, blocks or paths.
 """
 
@@ -68,10 +68,10 @@ def optimum(case: Case) -> Worth:
     if not partitions:
         return Worth(0, 0, 0)
     move = len(partitions) + 1
-    seat = move * (len(partitions) + 1)
-    seats = [sum(case.topics[t].partitions for t in set(member.topics) if t in case.topics) for member in members]
-    member_of = np.repeat(np.arange(len(members)), seats)
-    price_of = np.concatenate([np.arange(count) * 2.0 + 1 for count in seats]) * seat
+    slot = move * (len(partitions) + 1)
+    slots = [sum(case.topics[t].partitions for t in set(member.topics) if t in case.topics) for member in members]
+    member_of = np.repeat(np.arange(len(members)), slots)
+    price_of = np.concatenate([np.arange(count) * 2.0 + 1 for count in slots]) * slot
     costs = np.full((len(partitions), len(member_of)), FORBIDDEN)
     for row, (topic, partition) in enumerate(partitions):
         by_member = np.full(len(members), FORBIDDEN)

@@ -104,7 +104,7 @@ def test_a_static_member_that_was_fenced_is_told_what_to_do(
 ) -> None:
     fill(broker.bootstrap_servers, name, 1)
     a, b = (
-        consumer_of(broker.bootstrap_servers, group_id=name, client_id=client, group_instance_id="seat-1")
+        consumer_of(broker.bootstrap_servers, group_id=name, client_id=client, group_instance_id="slot-1")
         for client in ("ann", "bob")
     )
     a.subscribe(name)
@@ -114,8 +114,8 @@ def test_a_static_member_that_was_fenced_is_told_what_to_do(
     with pytest.raises(FencedInstanceError):
         until(lambda: False, a)
     level, said = only(caplog, facts.Fenced, "ann")
-    assert level == logging.WARNING and 'group.instance.id "seat-1"' in said and "Close this one" in said
-    assert said.startswith(f"[{name}/ann (instance seat-1)] fenced")
+    assert level == logging.WARNING and 'group.instance.id "slot-1"' in said and "Close this one" in said
+    assert said.startswith(f"[{name}/ann (instance slot-1)] fenced")
     assert not lines(caplog, facts.Fenced, "bob")
     a.close()
     b.close()

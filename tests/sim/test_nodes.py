@@ -29,7 +29,7 @@ class Told(Observer):
 
 def plan(*steps: Come | MoveCoordinator | NodeStops) -> Plan:
     drawn = Plan.draw(3, "steady", hours=0.05, members=2, faults=0)
-    joins = [Come(at_ms=4_000, seat=seat, habits=Habits()) for seat in ("c0", "c1")]
+    joins = [Come(at_ms=4_000, slot=slot, habits=Habits()) for slot in ("c0", "c1")]
     settings: dict[str, object] = {"offsets.topic.num.partitions": 4, "group.initial.rebalance.delay.ms": 3_000}
     return replace(drawn, steps=(*joins, *steps), settings=settings, nodes=3)
 

@@ -124,8 +124,8 @@ class Fuzz:
 
     def send(self, frame: bytes) -> None:
         rng, world = self.rng, self.world
-        seat = rng.randrange(CLIENTS)
-        client = self.clients[seat]
+        slot = rng.randrange(CLIENTS)
+        client = self.clients[slot]
         if len(frame) >= HEADER.size:
             key, version, correlation_id = HEADER.unpack_from(frame)
             self.asked[client][correlation_id] = key, version
@@ -142,7 +142,7 @@ class Fuzz:
                 self.clients[at] = world.client()
         if rng.random() < 0.002:
             self.leave(client)
-            self.clients[seat] = world.client()
+            self.clients[slot] = world.client()
         if world.chores:
             world.do_chores()
 

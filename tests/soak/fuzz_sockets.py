@@ -46,7 +46,7 @@ class SocketOutcome:
 
 
 class Stranger:
-    """One socket after the other in the same seat."""
+    """One socket after the other in the same slot."""
 
     def __init__(self, address: tuple[str, int], rng: Random, *, is_deaf: bool) -> None:
         self._address = address
@@ -122,7 +122,7 @@ def fuzz_sockets(frames: int, seed: int, data: Path, log: Path) -> SocketOutcome
         before = rss_bytes(broker.process.pid)
         requests = Requests(rng)
         requests.known.topic_ids = topic_ids
-        strangers = [Stranger((host, int(port)), rng, is_deaf=seat < DEAF) for seat in range(SOCKETS)]
+        strangers = [Stranger((host, int(port)), rng, is_deaf=slot < DEAF) for slot in range(SOCKETS)]
         while outcome.frames < frames or (outcome.connections < frames // 9 and outcome.frames < 20 * frames):
             rng.choice(strangers).send(hostile(requests.frame(), rng))
             outcome.frames += 1

@@ -12,7 +12,7 @@ from threading import Thread
 from typing import Any
 
 from coterie.client.network.background import background
-from coterie.spark.membership import Seat
+from coterie.spark.membership import Slot
 from coterie.spark.options import SourceOptions, Use
 from coterie.spark.source import StreamReader
 from spark.topics import Topic
@@ -122,7 +122,7 @@ class Query:
         """As kill -9: nobody is told, the sockets close."""
         self._is_ending = True
         driver = self.reader.driver
-        assert isinstance(driver, Seat)
+        assert isinstance(driver, Slot)
         self.reader._driver = None
         background().run(driver._member.close())
         if self._thread is not None:
@@ -132,7 +132,7 @@ class Query:
     def owned(self) -> int:
         """Looks, and makes no driver: Spark asks from one thread alone."""
         driver = self.reader._driver
-        return len(driver._holdings.owned) if isinstance(driver, Seat) else 0
+        return len(driver._holdings.owned) if isinstance(driver, Slot) else 0
 
     def seen(self) -> list[int]:
         return sinks(self.folder)

@@ -16,7 +16,7 @@ from typing import Any
 
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
-from coterie.adapters.seat import Seat, assign, resolve
+from coterie.adapters.member_slot import Slot, assign, resolve
 from coterie.assignors import Assignor, Member, Topic
 from coterie.errors import CoterieError
 from coterie.protocol.messages import NO_GENERATION
@@ -45,21 +45,21 @@ class _Adapter(AbstractPartitionAssignor):  # type: ignore[misc]  # the library'
 
     def __init__(self, assignor: Assignor) -> None:
         self.name = assignor.name
-        self._seat = Seat(assignor)
+        self._slot = Slot(assignor)
 
     def metadata(self, topics: Iterable[str]) -> bytes:
-        return write_subscription(self._seat.subscription(frozenset(topics)))
+        return write_subscription(self._slot.subscription(frozenset(topics)))
 
     def assign(self, cluster: Any, members: Mapping[str, Any]) -> dict[str, bytes]:
         joined = [
             Member(member_id, list(told.subscription), user_data=told.user_data or None)
             for member_id, told in members.items()
         ]
-        answer = assign(self._seat.assignor, joined, lambda name: _topic(cluster, name))
+        answer = assign(self._slot.assignor, joined, lambda name: _topic(cluster, name))
         return {member: write_assignment(Assignment(shares, b"")) for member, shares in answer.items()}
 
     def on_assignment(self, assignment: Any) -> None:
-        self._seat.assigned(assignment.partitions(), NO_GENERATION)
+        self._slot.assigned(assignment.partitions(), NO_GENERATION)
 
 
 def _topic(cluster: Any, name: str) -> Topic | None:

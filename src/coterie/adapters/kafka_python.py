@@ -13,7 +13,7 @@ from typing import Any
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from coterie.adapters.seat import Seat, assign, resolve
+from coterie.adapters.member_slot import Slot, assign, resolve
 from coterie.assignors import Assignor, Member, Topic
 
 __all__ = ["adapt"]
@@ -29,13 +29,13 @@ class _Adapter(AbstractPartitionAssignor):  # type: ignore[misc]  # the library 
 
     def __init__(self, assignor: Assignor, rack: str | None) -> None:
         self.name = assignor.name
-        self._seat = Seat(assignor, rack)
+        self._slot = Slot(assignor, rack)
 
     def supported_protocols(self) -> list[RebalanceProtocol]:
-        return [RebalanceProtocol.COOPERATIVE if self._seat.assignor.cooperative else RebalanceProtocol.EAGER]
+        return [RebalanceProtocol.COOPERATIVE if self._slot.assignor.cooperative else RebalanceProtocol.EAGER]
 
     def metadata(self, topics: Collection[str]) -> ConsumerProtocolSubscription:
-        told = self._seat.subscription(topics)
+        told = self._slot.subscription(topics)
         owned = ConsumerProtocolSubscription.TopicPartition
         return ConsumerProtocolSubscription(
             version=told.version,
@@ -48,7 +48,7 @@ class _Adapter(AbstractPartitionAssignor):  # type: ignore[misc]  # the library 
 
     def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, ConsumerProtocolAssignment]:
         answer = assign(
-            self._seat.assignor, [_member(member) for member in members], lambda name: _topic(cluster, name)
+            self._slot.assignor, [_member(member) for member in members], lambda name: _topic(cluster, name)
         )
         return {
             member: ConsumerProtocolAssignment(0, [(topic, list(ids)) for topic, ids in shares.items()], b"")
@@ -56,7 +56,7 @@ class _Adapter(AbstractPartitionAssignor):  # type: ignore[misc]  # the library 
         }
 
     def on_assignment(self, assignment: ConsumerProtocolAssignment, generation: int) -> None:
-        self._seat.assigned(assignment.partitions(), generation)
+        self._slot.assigned(assignment.partitions(), generation)
 
 
 def _member(joined: Any) -> Member:

@@ -74,14 +74,14 @@ def _deal(kept: list[Owned], topics: Sequence[str], claims: Claims, blocks: list
     free = ((topic, run) for topic in topics if (run := claims.free(topic)))
     gained: defaultdict[int, dict[str, Sequence[int]]] = defaultdict(dict)
     topic, run, at = "", range(0), 0
-    for seats, rounds in blocks:
-        turn, turns = 0, len(seats) * rounds
+    for slots, rounds in blocks:
+        turn, turns = 0, len(slots) * rounds
         while turn < turns:
             if at == len(run):
                 topic, run, at = *next(free), 0
             stop = min(len(run), at + turns - turn)
-            first, step = turn % len(seats), len(seats)
-            for position, start in zip(chain(seats[first:], seats[:first]), range(at, stop), strict=False):
+            first, step = turn % len(slots), len(slots)
+            for position, start in zip(chain(slots[first:], slots[:first]), range(at, stop), strict=False):
                 mine = gained[position]
                 part = run[start:stop:step]
                 mine[topic] = sorted((*mine[topic], *part)) if topic in mine else part

@@ -23,10 +23,10 @@ class RoundRobin(Assignor):
                     readers.setdefault(topic, []).append(position)
         pointer = 0
         for topic in java_sorted(readers):
-            seats, count = readers[topic], topics[topic].partitions
-            first = next((seat for seat, position in enumerate(seats) if position >= pointer), 0)
-            for turn in range(min(len(seats), count)):
-                position = seats[(first + turn) % len(seats)]
-                assignment[ordered[position].id][topic] = range(turn, count, len(seats))
-            pointer = seats[(first + count - 1) % len(seats)] + 1
+            slots, count = readers[topic], topics[topic].partitions
+            first = next((slot for slot, position in enumerate(slots) if position >= pointer), 0)
+            for turn in range(min(len(slots), count)):
+                position = slots[(first + turn) % len(slots)]
+                assignment[ordered[position].id][topic] = range(turn, count, len(slots))
+            pointer = slots[(first + count - 1) % len(slots)] + 1
         return assignment

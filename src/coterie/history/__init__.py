@@ -13,8 +13,8 @@ processes, `compare.py` puts the accounts side by side (docs/designs.md).
 
 from __future__ import annotations
 
-from coterie.history.brokers import BrokerSeat
+from coterie.history.brokers import BrokerSlot
 from coterie.history.told_member import ToldMember
 from coterie.history.zookeeper_watchers import WatchingConsumer, WatchingSettings
 
-__all__ = ["BrokerSeat", "ToldMember", "WatchingConsumer", "WatchingSettings"]
+__all__ = ["BrokerSlot", "ToldMember", "WatchingConsumer", "WatchingSettings"]

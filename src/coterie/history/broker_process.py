@@ -1,4 +1,4 @@
-"""A broker's seat at ZooKeeper as a process of its own; under design 2 it coordinates groups, by its own strategy.
+"""A broker's slot at ZooKeeper as a process of its own; under design 2 it coordinates groups, by its own strategy.
 
     python -m coterie.history.broker_process '{"broker": "1", "groups": ["g"], "strategy": "range", ...}'
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.assignors import Topic
-from coterie.history.brokers import BrokerSeat
+from coterie.history.brokers import BrokerSlot
 from coterie.history.design_types import HangUp, Say
 from coterie.history.journal import Journal
 from coterie.history.lines import Listener
@@ -35,7 +35,7 @@ class BrokerProcess:
         topics = {name: Topic(partitions) for name, partitions in told["topics"].items()}
         self._station = Station(
             self._loop,
-            BrokerSeat(told["broker"], self._listener.address, told["groups"], topics, strategy_of(told["strategy"])),
+            BrokerSlot(told["broker"], self._listener.address, told["groups"], topics, strategy_of(told["strategy"])),
             told["zookeeper"],
             session_timeout_ms=told["session_timeout_ms"],
             performs={Say: self._listener.say, HangUp: self._listener.hang_up},

@@ -26,14 +26,14 @@ from coterie.history.registry import (
 from coterie.history.server_messages import Hello
 from coterie.history.server_side import Asked, Coordinator
 
-__all__ = ["BrokerSeat", "coordinator_of"]
+__all__ = ["BrokerSlot", "coordinator_of"]
 
 
 def coordinator_of(group_id: str, brokers: Iterable[str]) -> str:
     return min(brokers, key=lambda broker: (crc32(f"{group_id}/{broker}".encode()), broker))
 
 
-class BrokerSeat:
+class BrokerSlot:
     """`groups` empty: it only says that it is there, as under design 1, where nobody coordinates."""
 
     def __init__(

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from coterie.assignors import Range, Topic
 from coterie.history.account import Design
-from coterie.history.brokers import BrokerSeat
+from coterie.history.brokers import BrokerSlot
 from coterie.history.design_types import Connect, HangUp, Machine, Say, StartReading, Stopped, StopReading
 from coterie.history.lines import Line, Listener
 from coterie.history.loop import Loop, Station
@@ -77,8 +77,8 @@ class Crowd:
         groups = [] if self._is_watching else [self._group_id]
         listener = Listener()
         self._opened.callback(listener.close)
-        seat = BrokerSeat(f"{self._group_id}-{number}", listener.address, groups, self._topics, Range())
-        station = self._station(seat, {Say: listener.say, HangUp: listener.hang_up})
+        slot = BrokerSlot(f"{self._group_id}-{number}", listener.address, groups, self._topics, Range())
+        station = self._station(slot, {Say: listener.say, HangUp: listener.hang_up})
         listener.serve(station.post)
 
     def _station(self, machine: Machine, performs: dict[type, Callable[[Any], None]]) -> Station:

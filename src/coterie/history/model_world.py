@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from coterie.assignors import Assignor, Range, Topic
-from coterie.history.brokers import BrokerSeat
+from coterie.history.brokers import BrokerSlot
 from coterie.history.design_types import (
     Arm,
     CommitDue,
@@ -201,7 +201,7 @@ class ModelWorld:
     def broker(self, number: str, *, coordinates: bool = False, assignor: Assignor | None = None) -> Actor:
         groups = [GROUP] if coordinates else []
         name = f"b{number}"
-        return self.add(name, BrokerSeat(number, name, groups, self.topics, assignor or Range()))
+        return self.add(name, BrokerSlot(number, name, groups, self.topics, assignor or Range()))
 
     def run(self, ms: int) -> None:
         self.schedule.run(self.schedule.now_ms + ms)

@@ -78,19 +78,19 @@ def _step(act: Act, habits: Habits, renewed: Habits) -> Sequence[Step]:
     at_ms, who, for_ms = act.at_ms, act.who, act.for_ms
     match act.do:
         case Do.COME:
-            return [Come(at_ms=at_ms, seat=who, habits=habits)]
+            return [Come(at_ms=at_ms, slot=who, habits=habits)]
         case Do.DIE:
-            return [_Dies(at_ms=at_ms, seat=who)]
+            return [_Dies(at_ms=at_ms, slot=who)]
         case Do.STOP:
-            return [Leave(at_ms=at_ms, seat=who)]
+            return [Leave(at_ms=at_ms, slot=who)]
         case Do.RENEW:
-            return [_Renewed(at_ms=at_ms, seat=who, habits=renewed)]
+            return [_Renewed(at_ms=at_ms, slot=who, habits=renewed)]
         case Do.BROKER_GOES:
             return [_CoordinatorGoes(at_ms=at_ms, for_ms=for_ms)]
         case Do.PAUSE:
-            return [Paused(at_ms=at_ms, seat=who, for_ms=for_ms)]
+            return [Paused(at_ms=at_ms, slot=who, for_ms=for_ms)]
         case Do.CUT:
-            return [CutOff(at_ms=at_ms, seat=who, for_ms=for_ms)]
+            return [CutOff(at_ms=at_ms, slot=who, for_ms=for_ms)]
         case Do.PAUSE_BROKER:
             return [BrokerPaused(at_ms=at_ms, for_ms=for_ms)]
         case Do.LAG:
@@ -99,22 +99,22 @@ def _step(act: Act, habits: Habits, renewed: Habits) -> Sequence[Step]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Dies(Step):
-    seat: str
+    slot: str
 
     def begin(self, world: World) -> None:
-        consumer = world.consumers.get(self.seat)
+        consumer = world.consumers.get(self.slot)
         if consumer is not None:
             world.crash(consumer)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Renewed(Step):
-    seat: str
+    slot: str
     habits: Habits
 
     def begin(self, world: World) -> None:
         """When the one before has ended."""
-        if world.consumer(self.seat, replace(self.habits)) is None:
+        if world.consumer(self.slot, replace(self.habits)) is None:
             world.schedule.after(AGAIN_MS, lambda _about: self.begin(world), None)
 
 
@@ -154,16 +154,16 @@ class _Watch(Observer):
             self._counts["messages"] += 1
 
     def came(self, consumer: Consumer) -> None:
-        self._counts["restarts"] += consumer.name != consumer.seat
-        self._account.owns.came(consumer.seat, self.world.schedule.now_ms)
-        self._account.believes.came(consumer.seat, self.world.schedule.now_ms)
+        self._counts["restarts"] += consumer.name != consumer.slot
+        self._account.owns.came(consumer.slot, self.world.schedule.now_ms)
+        self._account.believes.came(consumer.slot, self.world.schedule.now_ms)
 
     def went(self, consumer: Consumer, _how: str) -> None:
-        self._account.owns.went(consumer.seat, self.world.schedule.now_ms)
-        self._account.believes.went(consumer.seat, self.world.schedule.now_ms)
+        self._account.owns.went(consumer.slot, self.world.schedule.now_ms)
+        self._account.believes.went(consumer.slot, self.world.schedule.now_ms)
 
     def ownership_changed(self, consumer: Consumer) -> None:
-        self._account.believes.owns(consumer.seat, consumer.owned, self.world.schedule.now_ms)
+        self._account.believes.owns(consumer.slot, consumer.owned, self.world.schedule.now_ms)
         self._look()
 
     def tell(self, _machine: Machine, fact: Fact) -> None:
@@ -183,4 +183,4 @@ class _Watch(Observer):
         for consumer in self.world.consumers.values():
             member = consumer.member
             is_taken = member.generation_id >= self._accepts.get(member.member_id, member.generation_id + 1)
-            self._account.owns.owns(consumer.seat, consumer.owned if is_taken else (), now_ms)
+            self._account.owns.owns(consumer.slot, consumer.owned if is_taken else (), now_ms)

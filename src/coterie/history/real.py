@@ -104,7 +104,7 @@ def story(design: Design, home: Path, zookeeper: ZooKeeper | None) -> Story:
         strategy_s, restarted, untouched = None, "", ""
         if new is not None:
             stage.strategies = [f"{new.__module__}:{new.__name__}", *([strategy] if number == 3 else [])]
-            whom = stage.seats if number == 2 else stage.members
+            whom = stage.slots if number == 2 else stage.members
             running = {name: process.pid for name, process in stage.processes.items() if name not in whom}
             strategy_s = _timed(stage, lambda: _roll(stage, whom, new.name))
             restarted = ", ".join(whom)

@@ -183,7 +183,7 @@ class Stage:
         return found
 
     @property
-    def seats(self) -> list[str]:
+    def slots(self) -> list[str]:
         """What brokers say to ZooKeeper, as processes."""
         return [name for name in self.processes if name.startswith(BROKER_NAME)]
 

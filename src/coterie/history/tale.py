@@ -81,9 +81,9 @@ class Tale:
 
 def tale(seed: int, members: int, partitions: int, *, weather: bool = False, rolls: Rolled | None = None) -> Tale:
     """`rolls`: who is restarted with a new strategy, if anybody is."""
-    seats = [f"c{number}" for number in range(1, members + 1)]
-    new, dead = f"c{members + 1}", seats[0]
-    acts = [Act(FIRST_MS + APART_MS * at, Do.COME, seat) for at, seat in enumerate(seats)]
+    slots = [f"c{number}" for number in range(1, members + 1)]
+    new, dead = f"c{members + 1}", slots[0]
+    acts = [Act(FIRST_MS + APART_MS * at, Do.COME, slot) for at, slot in enumerate(slots)]
     began_ms = FIRST_MS + APART_MS * members + 2 * CHAPTER_MS
     chapters: list[Chapter] = []
     for name, act in (
@@ -95,7 +95,7 @@ def tale(seed: int, members: int, partitions: int, *, weather: bool = False, rol
         first_ms = began_ms + CHAPTER_MS * len(chapters)
         chapters.append(Chapter(name, first_ms, first_ms + CHAPTER_MS))
         acts += [act] if act is not None else []
-    there = [*seats[1:], new]
+    there = [*slots[1:], new]
     if rolls is not None:
         first_ms = chapters[-1].ended_ms
         who = there if rolls is Rolled.MEMBERS else [f"b{broker}" for broker in BROKERS]
@@ -109,16 +109,16 @@ def tale(seed: int, members: int, partitions: int, *, weather: bool = False, rol
     return Tale(seed, members, partitions, chapters, sorted(acts, key=lambda act: act.at_ms))
 
 
-def _faults(rng: Random, seats: Sequence[str], chapters: Sequence[Chapter]) -> list[Act]:
+def _faults(rng: Random, slots: Sequence[str], chapters: Sequence[Chapter]) -> list[Act]:
     """Of those that are there from beginning to end; at last there is time to come to rest."""
     first_ms, last_ms = chapters[0].began_ms, chapters[-1].began_ms - 2 * SESSION_MS
-    return [_fault(rng, seats, rng.randint(first_ms, last_ms)) for _ in range(rng.randint(LEAST_FAULTS, MOST_FAULTS))]
+    return [_fault(rng, slots, rng.randint(first_ms, last_ms)) for _ in range(rng.randint(LEAST_FAULTS, MOST_FAULTS))]
 
 
-def _fault(rng: Random, seats: Sequence[str], at_ms: int) -> Act:
+def _fault(rng: Random, slots: Sequence[str], at_ms: int) -> Act:
     do = rng.choice((Do.PAUSE, Do.CUT, Do.LAG, Do.PAUSE_BROKER))
     for_ms = int(rng.choice((0.5, 1.5, 2.5)) * SESSION_MS * rng.uniform(0.7, 1.3))
     who = {Do.LAG: f"follower {rng.choice(FOLLOWERS)}", Do.PAUSE_BROKER: f"b{rng.choice(BROKERS)}"}.get(
-        do, rng.choice(seats)
+        do, rng.choice(slots)
     )
     return Act(at_ms, do, who, for_ms)

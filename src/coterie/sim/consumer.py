@@ -109,7 +109,7 @@ class Consumer(Reader):
         "habits",
         "member",
         "owned",
-        "seat",
+        "slot",
         "told",
         "user",
     )
@@ -142,7 +142,7 @@ class Consumer(Reader):
         """What the listener knows to be ours."""
         self.errors: list[Exception] = []
         self.owned: frozenset[TopicPartition] = frozenset()
-        self.seat = name
+        self.slot = name
         self._armed: dict[str, effects.Arm] = {}
         self._events: deque[Any] = deque()
         self._is_handling = False

@@ -19,8 +19,8 @@ __all__ = ["FAULTS", "aimed_faults", "clock_faults", "draw_fault"]
 BACK_AFTER_MS = 8_000
 
 
-def _client(world: World, seat: str) -> Client | None:
-    return world.consumers.get(seat) or world.producers.get(seat) or world.clients.get(seat)
+def _client(world: World, slot: str) -> Client | None:
+    return world.consumers.get(slot) or world.producers.get(slot) or world.clients.get(slot)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,12 +228,12 @@ class BrokerCutOff(Fault):
 
 @dataclass(frozen=True, kw_only=True)
 class OfClient(Fault):
-    seat: str
+    slot: str
 
 
 class CutOff(OfClient):
     def begin(self, world: World) -> Undo | None:
-        client = _client(world, self.seat)
+        client = _client(world, self.slot)
         if client is None:
             return None
         world.network.cut(client.name)
@@ -242,7 +242,7 @@ class CutOff(OfClient):
 
 class ConnectionsLost(OfClient):
     def begin(self, world: World) -> None:
-        client = _client(world, self.seat)
+        client = _client(world, self.slot)
         for wire in [wire for wire in world.network.wires if wire.client is client]:
             world.network.lose(wire)
 
@@ -251,7 +251,7 @@ class HalfOpen(OfClient):
     """Somebody in between has forgotten its connections: what is sent vanishes, and neither side is told."""
 
     def begin(self, world: World) -> None:
-        client = _client(world, self.seat)
+        client = _client(world, self.slot)
         for wire in world.network.wires:
             if wire.client is client:
                 wire.is_dead = True
@@ -259,7 +259,7 @@ class HalfOpen(OfClient):
 
 class Paused(OfClient):
     def begin(self, world: World) -> Undo | None:
-        client = _client(world, self.seat)
+        client = _client(world, self.slot)
         if client is None or client.is_paused:
             return None
         client.pause()
@@ -271,7 +271,7 @@ class SlowLink(OfClient):
     by_ms: int = 500
 
     def begin(self, world: World) -> Undo | None:
-        client = _client(world, self.seat)
+        client = _client(world, self.slot)
         if client is None:
             return None
         slow, name = world.network.slow, client.name
@@ -290,13 +290,13 @@ class Crashed(OfClient):
     loses_power: bool = False
 
     def begin(self, world: World) -> Undo | None:
-        consumer = world.consumers.get(self.seat)
+        consumer = world.consumers.get(self.slot)
         if consumer is None:
             return None
         world.crash(consumer, loses_power=self.loses_power)
 
         def undo() -> None:
-            world.consumer(self.seat, replace(consumer.habits))
+            world.consumer(self.slot, replace(consumer.habits))
 
         return undo
 
@@ -305,7 +305,7 @@ class Awakened(OfClient):
     """A copy of a member, as of now, wakes when its generation is over, and speaks."""
 
     def begin(self, world: World) -> None:
-        consumer = world.consumers.get(self.seat)
+        consumer = world.consumers.get(self.slot)
         if consumer is not None and consumer.member.has_generation:
             world.zombie(consumer)
 
@@ -318,11 +318,11 @@ _Draw = Callable[[Random, int, Sequence[str], int], Fault]
 
 
 def _of_client(kind: Callable[..., Fault], spans: Sequence[int]) -> _Draw:
-    return lambda rng, at_ms, seats, _nodes: kind(at_ms=at_ms, seat=rng.choice(seats), for_ms=_span(rng, spans))
+    return lambda rng, at_ms, slots, _nodes: kind(at_ms=at_ms, slot=rng.choice(slots), for_ms=_span(rng, spans))
 
 
 def _of_broker(kind: Callable[..., Fault], spans: Sequence[int]) -> _Draw:
-    return lambda rng, at_ms, _seats, _nodes: kind(at_ms=at_ms, for_ms=_span(rng, spans))
+    return lambda rng, at_ms, _slots, _nodes: kind(at_ms=at_ms, for_ms=_span(rng, spans))
 
 
 def _span(rng: Random, spans: Sequence[int]) -> int:
@@ -330,42 +330,42 @@ def _span(rng: Random, spans: Sequence[int]) -> int:
 
 
 def _ambush(kind: Callable[..., Fault], spans: Sequence[int]) -> _Draw:
-    return lambda rng, at_ms, _seats, _nodes: kind(at_ms=at_ms, for_ms=_span(rng, spans), waits=rng.random() < 0.6)
+    return lambda rng, at_ms, _slots, _nodes: kind(at_ms=at_ms, for_ms=_span(rng, spans), waits=rng.random() < 0.6)
 
 
 FAULTS: dict[str, _Draw] = {
     "BrokerKilled": _ambush(BrokerKilled, _LONG),
     "PowerLost": _ambush(PowerLost, _LONG),
-    "SwapInterrupted": lambda rng, at_ms, _seats, _nodes: SwapInterrupted(
+    "SwapInterrupted": lambda rng, at_ms, _slots, _nodes: SwapInterrupted(
         at_ms=at_ms, for_ms=_span(rng, _LONG[2:]), loses_power=rng.random() < 0.5
     ),
     "BrokerRestarted": _of_broker(BrokerRestarted, _SHORT),
-    "PowerLostAfterRestart": lambda rng, at_ms, _seats, _nodes: PowerLostAfterRestart(
+    "PowerLostAfterRestart": lambda rng, at_ms, _slots, _nodes: PowerLostAfterRestart(
         at_ms=at_ms, for_ms=40_000, after_ms=_span(rng, (1_000, 5_000, 20_000))
     ),
-    "DiskDamaged": lambda rng, at_ms, _seats, _nodes: DiskDamaged(
+    "DiskDamaged": lambda rng, at_ms, _slots, _nodes: DiskDamaged(
         at_ms=at_ms, for_ms=_span(rng, _SHORT), how=rng.choice(DAMAGES), in_order=rng.random() < 0.5
     ),
     "BrokerPaused": _of_broker(BrokerPaused, _LONG),
     "BrokerCutOff": _of_broker(BrokerCutOff, _LONG),
-    "NodeStops": lambda rng, at_ms, _seats, nodes: NodeStops(
+    "NodeStops": lambda rng, at_ms, _slots, nodes: NodeStops(
         at_ms=at_ms, for_ms=_span(rng, _SHORT), node=rng.randint(1, nodes)
     ),
     "DiskFull": _of_broker(DiskFull, _LONG),
     "DiskFails": _ambush(DiskFails, _SHORT),
-    "DiskSlow": lambda rng, at_ms, _seats, _nodes: DiskSlow(
+    "DiskSlow": lambda rng, at_ms, _slots, _nodes: DiskSlow(
         at_ms=at_ms, for_ms=_span(rng, _LONG), times=rng.choice((10, 100, 1_000))
     ),
     "CutOff": _of_client(CutOff, _LONG),
     "ConnectionsLost": _of_client(ConnectionsLost, (1,)),
     "HalfOpen": _of_client(HalfOpen, (1,)),
     "Paused": _of_client(Paused, _LONG),
-    "SlowLink": lambda rng, at_ms, seats, _nodes: SlowLink(
-        at_ms=at_ms, seat=rng.choice(seats), for_ms=_span(rng, _LONG), by_ms=rng.choice((50, 500, 4_000))
+    "SlowLink": lambda rng, at_ms, slots, _nodes: SlowLink(
+        at_ms=at_ms, slot=rng.choice(slots), for_ms=_span(rng, _LONG), by_ms=rng.choice((50, 500, 4_000))
     ),
     "Awakened": _of_client(Awakened, (1,)),
-    "Crashed": lambda rng, at_ms, seats, _nodes: Crashed(
-        at_ms=at_ms, seat=rng.choice(seats), for_ms=_span(rng, _LONG), loses_power=rng.random() < 0.5
+    "Crashed": lambda rng, at_ms, slots, _nodes: Crashed(
+        at_ms=at_ms, slot=rng.choice(slots), for_ms=_span(rng, _LONG), loses_power=rng.random() < 0.5
     ),
 }
 
@@ -394,7 +394,7 @@ def clock_faults(rng: Random, until_ms: int) -> list[Fault]:
     ]
 
 
-def draw_fault(rng: Random, at_ms: int, seats: Sequence[str], nodes: int, *, compacts: bool) -> Fault:
+def draw_fault(rng: Random, at_ms: int, slots: Sequence[str], nodes: int, *, compacts: bool) -> Fault:
     """A power cut is the hardest test there is, and comes three times as often as anything else."""
     names = [name for name in FAULTS if compacts or name != "SwapInterrupted"]
-    return FAULTS[rng.choice([*names, "PowerLost", "PowerLost"])](rng, at_ms, seats, nodes)
+    return FAULTS[rng.choice([*names, "PowerLost", "PowerLost"])](rng, at_ms, slots, nodes)

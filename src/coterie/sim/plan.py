@@ -83,10 +83,10 @@ class Plan:
         WORKLOADS[name](scene)
         luck = rng.of("faults")
         many = luck.randint(LEAST_FAULTS, MOST_FAULTS) * max(1, length_ms // LENGTH_MS) if faults is None else faults
-        seats = [*scene.seats, "p"]
+        slots = [*scene.slots, "p"]
         compacts = SOON_COMPACTED.items() <= scene.settings.items()
         wrong = [
-            draw_fault(luck, luck.randint(FIRST_MS, length_ms), seats, scene.nodes, compacts=compacts)
+            draw_fault(luck, luck.randint(FIRST_MS, length_ms), slots, scene.nodes, compacts=compacts)
             for _ in range(many)
         ]
         if faults is None:

@@ -52,20 +52,20 @@ class Fault(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class Come(Step):
-    seat: str
+    slot: str
     habits: Habits
 
     def begin(self, world: World) -> None:
-        world.consumer(self.seat, replace(self.habits))
+        world.consumer(self.slot, replace(self.habits))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Leave(Step):
-    seat: str
+    slot: str
     leave: bool | None = None
 
     def begin(self, world: World) -> None:
-        consumer = world.consumers.get(self.seat)
+        consumer = world.consumers.get(self.slot)
         if consumer is not None:
             consumer.close(leave=self.leave)
 
@@ -74,20 +74,20 @@ class Leave(Step):
 class Replace(Step):
     """A second process with the same instance id comes while the first is still there (KIP-345): that one is fenced."""
 
-    seat: str
+    slot: str
     habits: Habits
 
     def begin(self, world: World) -> None:
-        world.displace(self.seat, replace(self.habits))
+        world.displace(self.slot, replace(self.habits))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subscribe(Step):
-    seat: str
+    slot: str
     topics: Sequence[str]
 
     def begin(self, world: World) -> None:
-        consumer = world.consumers.get(self.seat)
+        consumer = world.consumers.get(self.slot)
         if consumer is not None:
             consumer.subscribe(self.topics)
 

@@ -56,7 +56,7 @@ class Scene:
     topics: dict[str, int] = field(default_factory=lambda: {"t": 8})
     settings: dict[str, object] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
-    seats: list[str] = field(default_factory=list)
+    slots: list[str] = field(default_factory=list)
     every_ms: int = 700
     """How often a producer sends a record."""
     nodes: int = 1
@@ -84,17 +84,17 @@ class Scene:
 
     def group(self, **more: object) -> list[str]:
         """A few members, more or less at once."""
-        new = [f"c{len(self.seats) + at}" for at in range(self.members)]
-        for seat in new:
-            self.come(seat, FIRST_MS + self.rng.choice((0, self.rng.randint(0, 20_000))), **more)
-        self.seats += new
+        new = [f"c{len(self.slots) + at}" for at in range(self.members)]
+        for slot in new:
+            self.come(slot, FIRST_MS + self.rng.choice((0, self.rng.randint(0, 20_000))), **more)
+        self.slots += new
         return new
 
-    def come(self, seat: str, at_ms: int, **more: object) -> None:
-        self.steps.append(Come(at_ms=at_ms, seat=seat, habits=self.habits(**more)))
+    def come(self, slot: str, at_ms: int, **more: object) -> None:
+        self.steps.append(Come(at_ms=at_ms, slot=slot, habits=self.habits(**more)))
 
-    def leave(self, seat: str, at_ms: int, *, leave: bool | None = None) -> None:
-        self.steps.append(Leave(at_ms=at_ms, seat=seat, leave=leave))
+    def leave(self, slot: str, at_ms: int, *, leave: bool | None = None) -> None:
+        self.steps.append(Leave(at_ms=at_ms, slot=slot, leave=leave))
 
 
 def steady(scene: Scene) -> None:
@@ -103,31 +103,31 @@ def steady(scene: Scene) -> None:
 
 def rolling_deploy(scene: Scene) -> None:
     """One after the other is stopped and started, twice."""
-    seats = scene.group()
+    slots = scene.group()
     for _ in range(2):
         at_ms = scene.time()
-        for seat in seats:
-            scene.leave(seat, at_ms)
+        for slot in slots:
+            scene.leave(slot, at_ms)
             at_ms += scene.rng.randint(200, 6_000)
-            scene.come(seat, at_ms)
+            scene.come(slot, at_ms)
             at_ms += scene.rng.randint(500, 10_000)
 
 
 def autoscaler(scene: Scene) -> None:
     """Between a few and many members, in waves."""
-    seats = scene.group()
+    slots = scene.group()
     at_ms = FIRST_MS + 10_000
     extra: list[str] = []
     while at_ms < scene.length_ms:
         at_ms += scene.rng.randint(5_000, 60_000)
         if extra and scene.rng.random() < 0.5:
-            for seat in extra:
-                scene.leave(seat, at_ms + scene.rng.randint(0, 500))
+            for slot in extra:
+                scene.leave(slot, at_ms + scene.rng.randint(0, 500))
             extra = []
         else:
-            new = [f"x{at_ms}-{number}" for number in range(scene.rng.randint(1, len(seats)))]
-            for seat in new:
-                scene.come(seat, at_ms + scene.rng.randint(0, 2_000))
+            new = [f"x{at_ms}-{number}" for number in range(scene.rng.randint(1, len(slots)))]
+            for slot in new:
+                scene.come(slot, at_ms + scene.rng.randint(0, 2_000))
             extra += new
 
 
@@ -141,7 +141,7 @@ def flapping(scene: Scene) -> None:
         at_ms += scene.rng.choice((20, 300, 2_500, 6_000, 20_000))
         scene.leave("flapping", at_ms)
     scene.come("flapping", at_ms)
-    scene.seats.append("flapping")
+    scene.slots.append("flapping")
 
 
 def slow_joiners(scene: Scene) -> None:
@@ -153,18 +153,18 @@ def slow_joiners(scene: Scene) -> None:
 
 def static_members(scene: Scene) -> None:
     """They go without a leave and come back under their names; some are displaced by a second process."""
-    seats = [f"c{number}" for number in range(scene.members)]
-    for seat in seats:
-        scene.come(seat, FIRST_MS + scene.rng.randint(0, 5_000), instance_id=seat)
-    scene.seats += seats
+    slots = [f"c{number}" for number in range(scene.members)]
+    for slot in slots:
+        scene.come(slot, FIRST_MS + scene.rng.randint(0, 5_000), instance_id=slot)
+    scene.slots += slots
     for _ in range(scene.members):
-        seat, at_ms = scene.rng.choice(seats), scene.time()
+        slot, at_ms = scene.rng.choice(slots), scene.time()
         if scene.rng.random() < 0.3:
-            scene.steps.append(Replace(at_ms=at_ms, seat=seat, habits=scene.habits(instance_id=seat)))
+            scene.steps.append(Replace(at_ms=at_ms, slot=slot, habits=scene.habits(instance_id=slot)))
         else:
-            scene.leave(seat, at_ms, leave=scene.rng.choice((None, None, True)))
+            scene.leave(slot, at_ms, leave=scene.rng.choice((None, None, True)))
             gone_ms = scene.rng.choice((500, 5_000, scene.usual.session_timeout_ms + 5_000))
-            scene.come(seat, at_ms + gone_ms, instance_id=seat)
+            scene.come(slot, at_ms + gone_ms, instance_id=slot)
 
 
 def mixed_versions(scene: Scene) -> None:
@@ -172,22 +172,22 @@ def mixed_versions(scene: Scene) -> None:
     for number in range(scene.members):
         others = scene.rng.sample([Sticky(), RoundRobin(), CooperativeSticky()], scene.rng.randint(0, 2))
         assignors = scene.rng.sample([Range(), *others], len(others) + 1)
-        seat = f"c{number}"
-        scene.come(seat, FIRST_MS, assignors=assignors, versions=scene.rng.choice(OLD_VERSIONS))
-        scene.seats.append(seat)
+        slot = f"c{number}"
+        scene.come(slot, FIRST_MS, assignors=assignors, versions=scene.rng.choice(OLD_VERSIONS))
+        scene.slots.append(slot)
 
 
 def subscriptions(scene: Scene) -> None:
     """They differ and change, and topics appear that somebody has long waited for."""
     scene.topics |= {"u": 5}
-    seats = scene.group()
+    slots = scene.group()
     choices = (("t",), ("u",), ("t", "u"), ("t", "v"), ("u", "v"))
-    for seat in seats:
+    for slot in slots:
         if scene.rng.random() < 0.5:
-            scene.steps.append(Subscribe(at_ms=scene.time(), seat=seat, topics=scene.rng.choice(choices)))
+            scene.steps.append(Subscribe(at_ms=scene.time(), slot=slot, topics=scene.rng.choice(choices)))
     for _ in range(scene.members):
         scene.steps.append(
-            Subscribe(at_ms=scene.time(), seat=scene.rng.choice(seats), topics=scene.rng.choice(choices))
+            Subscribe(at_ms=scene.time(), slot=scene.rng.choice(slots), topics=scene.rng.choice(choices))
         )
     scene.steps.append(CreateTopic(at_ms=scene.time(), topic="v", partitions=3))
 
@@ -217,11 +217,11 @@ def expiring_offsets(scene: Scene) -> None:
     A simple consumer commits all the while, and at times its group is deleted under its hands.
     """
     scene.settings |= {"offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 15_000}
-    seats = scene.group()
+    slots = scene.group()
     at_ms = scene.rng.randint(min(60_000, scene.length_ms // 2), scene.length_ms // 2)
-    for seat in seats:
-        scene.leave(seat, at_ms + scene.rng.randint(0, 3_000))
-        scene.come(seat, at_ms + scene.rng.choice((20_000, 150_000)) + scene.rng.randint(0, 5_000))
+    for slot in slots:
+        scene.leave(slot, at_ms + scene.rng.randint(0, 3_000))
+        scene.come(slot, at_ms + scene.rng.choice((20_000, 150_000)) + scene.rng.randint(0, 5_000))
     scene.steps += [DeleteGroup(at_ms=at_ms + offset, group_id="g") for offset in (500, 6_000, 9_000)]
     scene.steps.append(Commit(at_ms=FIRST_MS, group_id="simple", topic="t", partitions=4, every_ms=800))
     scene.steps += [DeleteGroup(at_ms=scene.time(), group_id="simple") for _ in range(10)]
@@ -240,9 +240,9 @@ def moving_coordinators(scene: Scene) -> None:
             scene.steps.append(MoveCoordinator(at_ms=at_ms, group_id=group_id, node=scene.rng.randint(1, scene.nodes)))
             at_ms += scene.rng.choice((1, 15, 60, 250))
         if group_id != "simple" and scene.rng.random() < 0.5:
-            seat = f"x{at_ms}"
-            scene.come(seat, at_ms, group_id=group_id)
-            scene.leave(seat, at_ms + scene.rng.choice((100, 4_000, 20_000)))
+            slot = f"x{at_ms}"
+            scene.come(slot, at_ms, group_id=group_id)
+            scene.leave(slot, at_ms + scene.rng.choice((100, 4_000, 20_000)))
             node = scene.rng.randint(1, scene.nodes)
             scene.steps.append(MoveCoordinator(at_ms=at_ms, group_id=group_id, node=node, in_a_rebalance=True))
 

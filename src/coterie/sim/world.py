@@ -63,7 +63,7 @@ class World:
         self.consumers: dict[str, Consumer] = {}
         """Those that are alive, by name. A name that comes back is another process."""
         self.displaced: list[Consumer] = []
-        """Alive, and another process has their seat."""
+        """Alive, and another process has their slot."""
         self.producers: dict[str, Producer] = {}
         self.clients: dict[str, Client] = {}
         """Everybody else that speaks to brokers."""
@@ -97,7 +97,7 @@ class World:
             return None
         life = self._lives[name] = self._lives.get(name, 0) + 1
         consumer = Consumer(self, name if life == 1 else f"{name}.{life}", self._clock(name), habits)
-        consumer.seat = name
+        consumer.slot = name
         self.consumers[name] = consumer
         self._each("came", consumer)
         consumer.begin()
@@ -123,8 +123,8 @@ class World:
         self._gone(consumer, "was fenced")
 
     def _gone(self, consumer: Consumer, how: str) -> None:
-        if self.consumers.get(consumer.seat) is consumer:
-            del self.consumers[consumer.seat]
+        if self.consumers.get(consumer.slot) is consumer:
+            del self.consumers[consumer.slot]
         else:
             self.displaced.remove(consumer)
         self._each("went", consumer, how)

@@ -1,4 +1,4 @@
-"""A query's seat in its group: what it plans, and when it lets go. All on the background's event loop.
+"""A query's slot in its group: what it plans, and when it lets go. All on the background's event loop.
 
 Spark's process of the query asks and waits; heartbeats, rebalances and commits go on meanwhile. What is promised and
 why is in `claims.py`; what is held in `holdings.py`; the member is in `member.py`; this file does the asking.
@@ -24,7 +24,7 @@ from coterie.spark.places import EARLIEST, LATEST
 from coterie.spark.plan import Plan, Span
 from coterie.spark.planning import Budget, next_plan, within_reach
 
-__all__ = ["Seat"]
+__all__ = ["Slot"]
 
 log = logging.getLogger("coterie.spark")
 
@@ -35,7 +35,7 @@ LOOK_MS = 100
 LEAVE_MS = 10_000
 
 
-class Seat:
+class Slot:
     """Of one query, from its first question to its end."""
 
     def __init__(self, options: SourceOptions, query: str) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from coterie.client.types import TopicPartition
-    from coterie.spark.membership import Seat
+    from coterie.spark.membership import Slot
 
 __all__ = ["CoterieSource"]
 
@@ -110,7 +110,7 @@ class BatchReader(DataSourceReader):
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._driver: Alone | Seat | None = None
+        self._driver: Alone | Slot | None = None
         self._background: Background | None = None
         self._farewell = Farewell(self._end)
 
@@ -119,7 +119,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return type(self), (self._options,)
 
     @property
-    def driver(self) -> Alone | Seat:
+    def driver(self) -> Alone | Slot:
         """What plans, from the first question on; it ends with the process, in order if that is at all possible."""
         if self._driver is None:
             self._background = background()
@@ -173,10 +173,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._background.run(self._driver.end())
 
 
-async def _driver(options: SourceOptions) -> Alone | Seat:
+async def _driver(options: SourceOptions) -> Alone | Slot:
     query = os.urandom(6).hex()
     if options.group_id is None:
         return Alone(options, query)
-    from coterie.spark.membership import Seat
+    from coterie.spark.membership import Slot
 
-    return Seat(options, query)
+    return Slot(options, query)

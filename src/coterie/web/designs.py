@@ -59,9 +59,9 @@ def _band(account: Account, top: int, row: int, scale: Scale) -> Iterator[str]:
     rows = {("t", one): top + row * one for one in range(told.partitions)}
     for y in rows.values():
         yield f'<rect class="row" x="{LEFT}" y="{y}" width="{WIDTH - LEFT - RIGHT}" height="{row - 1}"/>'
-    for seat in range(1, told.members + 2):
-        mine = [one for one in account.owns.intervals if one.owner == f"c{seat}"]
-        yield _bars(f"c{seat}", f'class="bar" style="--hue:{colour_of(seat - 1)}"', mine, rows, row - 1, scale)
+    for slot in range(1, told.members + 2):
+        mine = [one for one in account.owns.intervals if one.owner == f"c{slot}"]
+        yield _bars(f"c{slot}", f'class="bar" style="--hue:{colour_of(slot - 1)}"', mine, rows, row - 1, scale)
     two = [Interval("", one.partition, "", one.began_ms, one.ended_ms) for one in account.several]
     if two:
         yield _bars("two owners", 'class="two"', two, rows, row - 1, scale)

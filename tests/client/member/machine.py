@@ -38,8 +38,8 @@ CODES = (
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ErrorCode.UNKNOWN_SERVER_ERROR,
 )
-SEATS = 4
-seats = st.integers(0, SEATS - 1)
+SLOTS = 4
+slots = st.integers(0, SLOTS - 1)
 SPANS_MS = (0, 1, 10, 100, 1_000, 3_000, 3_000, 5_000, 11_000, 31_000, 61_000)
 TIME_TO_HEAL_MS = 900_000
 
@@ -51,7 +51,7 @@ class MemberMachine(RuleBasedStateMachine):
         assignors=st.sampled_from(ASSIGNORS),
         delays=st.lists(st.sampled_from((0, 0, 1, 5, 40, 300, 2_000)), min_size=1, max_size=12),
         initial_delay_ms=st.sampled_from((0, 3_000)),
-        first=st.lists(st.tuples(st.sampled_from(TOPICS), st.booleans(), st.booleans()), min_size=2, max_size=SEATS),
+        first=st.lists(st.tuples(st.sampled_from(TOPICS), st.booleans(), st.booleans()), min_size=2, max_size=SLOTS),
         until_ms=st.sampled_from((0, 50, 20_000)),
     )
     def begin(
@@ -67,29 +67,29 @@ class MemberMachine(RuleBasedStateMachine):
         self.room.delay_ms = lambda: next(following)
         self.assignors = assignors
         self.names = 0
-        self.seats: list[Party | None] = [None] * SEATS
+        self.slots: list[Party | None] = [None] * SLOTS
         self.farthest: dict[TopicPartition, int] = {}
         self.asked: list[tuple[Party, str]] = []
-        for seat, (topics, static, auto) in enumerate(first):
-            self.come(seat, topics, static, auto)
+        for slot, (topics, static, auto) in enumerate(first):
+            self.come(slot, topics, static, auto)
         self.room.advance(until_ms)
 
     # --- users --------------------------------------------------------------------------------------------------------
 
-    @rule(seat=seats, topics=st.sampled_from(TOPICS), static=st.booleans(), auto=st.booleans())
-    def comes(self, seat: int, topics: tuple[str, ...], static: bool, auto: bool) -> None:
-        self.come(seat, topics, static, auto)
+    @rule(slot=slots, topics=st.sampled_from(TOPICS), static=st.booleans(), auto=st.booleans())
+    def comes(self, slot: int, topics: tuple[str, ...], static: bool, auto: bool) -> None:
+        self.come(slot, topics, static, auto)
 
-    def come(self, seat: int, topics: tuple[str, ...], static: bool, auto: bool) -> None:
-        if self.seats[seat] is not None:
+    def come(self, slot: int, topics: tuple[str, ...], static: bool, auto: bool) -> None:
+        if self.slots[slot] is not None:
             return
         self.names += 1
-        settings: dict[str, Any] = {"assignors": self.assignors, "enable_auto_commit": auto, "rng": seat / SEATS}
+        settings: dict[str, Any] = {"assignors": self.assignors, "enable_auto_commit": auto, "rng": slot / SLOTS}
         if static:
-            settings["group_instance_id"] = f"seat {seat}"
+            settings["group_instance_id"] = f"slot {slot}"
         party = self.room.party(f"p{self.names}", **settings).joins(*topics)
         party.listener = lambda kind, partitions: self.starts_reading(party, kind, partitions)
-        self.seats[seat] = party
+        self.slots[slot] = party
 
     def starts_reading(self, party: Party, kind: str, partitions: list[TopicPartition]) -> None:
         """At what the group has committed."""
@@ -100,13 +100,13 @@ class MemberMachine(RuleBasedStateMachine):
             stored = None if group is None else group.offsets.get(one.topic, {}).get(one.partition)
             party.positions[one] = 0 if stored is None else stored.offset
 
-    @rule(seat=seats, many=st.integers(1, 9))
-    def reads(self, seat: int, many: int) -> None:
-        self.read(seat, many)
+    @rule(slot=slots, many=st.integers(1, 9))
+    def reads(self, slot: int, many: int) -> None:
+        self.read(slot, many)
 
-    def read(self, seat: int, many: int) -> None:
+    def read(self, slot: int, many: int) -> None:
         """A poll returns, the user works, and polls again."""
-        if (party := self.seats[seat]) is None or not party.polls:
+        if (party := self.slots[slot]) is None or not party.polls:
             return
         party.ends_poll()
         for one in party.assigned:
@@ -117,59 +117,59 @@ class MemberMachine(RuleBasedStateMachine):
 
     @rule(many=st.integers(1, 9))
     def all_read(self, many: int) -> None:
-        for seat in range(SEATS):
-            self.read(seat, many)
+        for slot in range(SLOTS):
+            self.read(slot, many)
 
-    @rule(seat=seats)
-    def walk_away(self, seat: int) -> None:
-        if (party := self.seats[seat]) is not None and party.polls and party.waiting_call is None:
+    @rule(slot=slots)
+    def walk_away(self, slot: int) -> None:
+        if (party := self.slots[slot]) is not None and party.polls and party.waiting_call is None:
             party.ends_poll()
 
     @rule()
     def come_back(self) -> None:
-        for party in self.seats:
+        for party in self.slots:
             if party is not None and not party.polls:
                 party.begins_poll()
 
-    @rule(seat=seats, topics=st.sampled_from(TOPICS))
-    def subscribe(self, seat: int, topics: tuple[str, ...]) -> None:
-        if (party := self.seats[seat]) is not None:
+    @rule(slot=slots, topics=st.sampled_from(TOPICS))
+    def subscribe(self, slot: int, topics: tuple[str, ...]) -> None:
+        if (party := self.slots[slot]) is not None:
             party.subscribes(*topics)
 
-    @rule(seat=seats)
-    def unsubscribe(self, seat: int) -> None:
-        if (party := self.seats[seat]) is not None:
+    @rule(slot=slots)
+    def unsubscribe(self, slot: int) -> None:
+        if (party := self.slots[slot]) is not None:
             party.unsubscribes()
 
-    @rule(seat=seats, within_ms=st.sampled_from((None, 500, 60_000)))
-    def commit(self, seat: int, within_ms: int | None) -> None:
-        if (party := self.seats[seat]) is not None and party.member.subscribed:
+    @rule(slot=slots, within_ms=st.sampled_from((None, 500, 60_000)))
+    def commit(self, slot: int, within_ms: int | None) -> None:
+        if (party := self.slots[slot]) is not None and party.member.subscribed:
             offsets = {one: at for one, at in party.positions.items() if one in party.assigned}
             self.asked.append((party, party.commits_offsets(offsets, within_ms=within_ms)))
 
-    @rule(seat=seats, within_ms=st.sampled_from((0, 100, 30_000)), leave=st.sampled_from((None, True, False)))
-    def close(self, seat: int, within_ms: int, leave: bool | None) -> None:
-        if (party := self.seats[seat]) is not None:
+    @rule(slot=slots, within_ms=st.sampled_from((0, 100, 30_000)), leave=st.sampled_from((None, True, False)))
+    def close(self, slot: int, within_ms: int, leave: bool | None) -> None:
+        if (party := self.slots[slot]) is not None:
             party.closes(within_ms=within_ms, leave=leave)
-            self.is_followed(seat, party)
+            self.is_followed(slot, party)
 
-    @rule(seat=seats)
-    def crash(self, seat: int) -> None:
+    @rule(slot=slots)
+    def crash(self, slot: int) -> None:
         """The process is gone, and says nothing."""
-        if (party := self.seats[seat]) is not None:
+        if (party := self.slots[slot]) is not None:
             self.room.forget(party)
             self.asked = [(one, token) for one, token in self.asked if one is not party]
-            self.is_followed(seat, party)
+            self.is_followed(slot, party)
 
-    def is_followed(self, seat: int, party: Party) -> None:
+    def is_followed(self, slot: int, party: Party) -> None:
         """By a process like it, as a supervisor would see to."""
-        self.seats[seat] = None
+        self.slots[slot] = None
         settings = party.member.settings
-        self.come(seat, ("t",), settings.group_instance_id is not None, settings.enable_auto_commit)
+        self.come(slot, ("t",), settings.group_instance_id is not None, settings.enable_auto_commit)
 
-    @rule(seat=seats, how=st.sampled_from(("raises", "hangs", "returns")))
-    def listener(self, seat: int, how: str) -> None:
-        if (party := self.seats[seat]) is None:
+    @rule(slot=slots, how=st.sampled_from(("raises", "hangs", "returns")))
+    def listener(self, slot: int, how: str) -> None:
+        if (party := self.slots[slot]) is None:
             return
         party.holds_listener = how == "hangs"
         if how == "raises" and party.waiting_call is not None:
@@ -195,9 +195,9 @@ class MemberMachine(RuleBasedStateMachine):
         self.come_back()
         self.room.advance(15_000)
 
-    @rule(seat=seats)
-    def lose_connection(self, seat: int) -> None:
-        if (party := self.seats[seat]) is not None:
+    @rule(slot=slots)
+    def lose_connection(self, slot: int) -> None:
+        if (party := self.slots[slot]) is not None:
             self.room.disconnect(party)
 
     @rule(dies=st.booleans())
@@ -265,7 +265,7 @@ class MemberMachine(RuleBasedStateMachine):
         room = self.room
         room.refusals.clear()
         room.is_deaf, room.lookup_error = False, None
-        alive = [party for party in self.seats if party is not None]
+        alive = [party for party in self.slots if party is not None]
         for party in room.parties.values():
             party.holds_listener = False
             if party.waiting_call is not None:

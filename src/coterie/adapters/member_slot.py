@@ -1,6 +1,6 @@
 """A member's side of an assignor: what it says before it joins, and what it remembers of the last rebalance.
 
-An assignor keeps no state, so each consumer has a seat of its own. Two consumers on one seat would each claim what the
+An assignor keeps no state, so each consumer has a slot of its own. Two consumers on one slot would each claim what the
 other has.
 """
 
@@ -12,14 +12,14 @@ from coterie.assignors import Assignment, Assignor, Member, Owned, Topic, assign
 from coterie.protocol.messages import NO_GENERATION
 from coterie.protocol.subscription import Subscription
 
-__all__ = ["Seat", "assign", "resolve"]
+__all__ = ["Slot", "assign", "resolve"]
 
 
 def resolve(chosen: Assignor | str) -> Assignor:
     return assignor(chosen) if isinstance(chosen, str) else chosen
 
 
-class Seat:
+class Slot:
     def __init__(self, chosen: Assignor, rack: str | None = None) -> None:
         self.assignor = chosen
         self._rack = rack
