@@ -90,7 +90,7 @@ WORLDS = [
     Mutant(SIM, "committed offsets are not asked for", "client/consumer/fetcher.py",
            "                place.stand_at(found.offset, found.leader_epoch)", "                place.stand_at(found.offset + 1, found.leader_epoch)"),
     Mutant(SIM, "commits cross generations", "client/member/sending.py",
-           "errand.generation_id != NO_GENERATION and not _is_current(member, errand)", "False", workload="flapping"),
+           "pending.generation_id != NO_GENERATION and not _is_current(member, pending)", "False", workload="flapping"),
     Mutant(SIM, "a cooperative member gives everything up", "client/member/preparing.py",
            "    if member.settings.is_cooperative:\n        gone", "    if False:\n        gone", workload="autoscaler"),
     Mutant(SIM, "a cooperative member stops reading before it joins", "client/member/preparing.py",

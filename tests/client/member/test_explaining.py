@@ -45,7 +45,9 @@ def test_a_life_in_words(room: Room) -> None:
     a.positions[tps("t:0")[0]] = 5
     a.begins_poll()
     room.advance(10)
-    assert "it waits for the commit before the join; 1 errands are under way (commit before the join)" in said(a)
+    assert "it waits for the commit before the join; 1 pending_requests are under way (commit before the join)" in said(
+        a
+    )
 
 
 def test_who_waits_for_others_says_so(room: Room) -> None:

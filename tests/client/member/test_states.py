@@ -67,7 +67,7 @@ def test_a_member_moves_along_the_arrows_alone(stage: Stage, following: Stage, r
 
 
 def ask(api: Api, room: Room) -> tuple[Party, str]:
-    """A member that is about to send this request, and the token of its errand, if it is one."""
+    """A member that is about to send this request, and the token of its pending, if it is one."""
     token = ""
     if api in {Api.JOIN_GROUP, Api.SYNC_GROUP}:
         a = room.party("a", group_instance_id="i", enable_auto_commit=False).joins("t")

@@ -16,7 +16,7 @@ from coterie.client.member.leaving import can_go_on_leaving, go_on_leaving, star
 from coterie.client.member.listener_calls import call_listener
 from coterie.client.member.member import Member
 from coterie.client.member.preparing import begin, can_begin, can_give_up, give_up
-from coterie.client.member.sending import can_send, send_errands
+from coterie.client.member.sending import can_send, send_pending_requests
 from coterie.client.member.states import Stage
 from coterie.client.member.syncing import can_complete, complete
 from coterie.errors import IllegalTransitionError
@@ -70,7 +70,7 @@ def _next(member: Member) -> Step | None:
         if can_find(member):
             return find_coordinator
     elif member.unsent and can_send(member):
-        return send_errands
+        return send_pending_requests
     if member.ending is not None and member.stage not in _ENDING_ALREADY:
         return start_leaving if member.calling is None else None
     entry = AGENDA[member.stage]

@@ -34,7 +34,10 @@ def auto_commit_if_due(member: Member, now_ms: int) -> Effects:
     if member.subscribed and member.wish is not None:
         return []  # the rebalance that is about to begin commits by itself
     effects = restart_auto_commit(member, now_ms)
-    if not (member.errands and any(errand.kind is Kind.AUTO_COMMIT for errand in member.errands.values())):
+    if not (
+        member.pending_requests
+        and any(pending.kind is Kind.AUTO_COMMIT for pending in member.pending_requests.values())
+    ):
         member.auto_asked = then = PositionsAnswered()
         effects.append(AskPositions(then))
     return effects

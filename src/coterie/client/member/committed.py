@@ -5,7 +5,7 @@ from __future__ import annotations
 from coterie.client.member.effects import CommittedEnded, Effects
 from coterie.client.member.events import CommittedAnswered, CommittedAsked
 from coterie.client.member.member import Member
-from coterie.client.member.pending_requests import Errand, Kind
+from coterie.client.member.pending_requests import PendingRequest, Kind
 from coterie.client.member.sending import end, give, try_later
 from coterie.client.member.states import Api, Do, on_error
 from coterie.client.member.user_errors import code_of, error_for, said
@@ -23,20 +23,20 @@ def committed_asked(member: Member, event: CommittedAsked, _now_ms: int) -> Effe
 
 
 def committed_answered(member: Member, event: CommittedAnswered, now_ms: int) -> Effects:
-    errand = member.errands.get(event.number)
-    if errand is None or not errand.in_flight:
+    pending = member.pending_requests.get(event.number)
+    if pending is None or not pending.in_flight:
         return []
-    errand.in_flight = False
+    pending.in_flight = False
     if event.error is not None:
         code, error = code_of(event.error), said(Api.OFFSET_FETCH, event.error, member.settings)
     else:
         code, about = _first_error(event.reply)
         if not code:
-            return _found(member, errand, event.reply, now_ms)
+            return _found(member, pending, event.reply, now_ms)
         error = error_for(Api.OFFSET_FETCH, code, member.settings, about)
     if on_error(Api.OFFSET_FETCH, code) is not Do.FAIL and isinstance(error, KafkaError):
-        return try_later(member, errand, Api.OFFSET_FETCH, error, now_ms)
-    return end(member, errand, error, now_ms)
+        return try_later(member, pending, Api.OFFSET_FETCH, error, now_ms)
+    return end(member, pending, error, now_ms)
 
 
 def _first_error(reply: OffsetsFetched) -> tuple[ErrorCode, str]:
@@ -51,7 +51,7 @@ def _first_error(reply: OffsetsFetched) -> tuple[ErrorCode, str]:
     return first.error, f"{first.topic}-{first.partition}"
 
 
-def _found(member: Member, errand: Errand, reply: OffsetsFetched, now_ms: int) -> Effects:
+def _found(member: Member, pending: PendingRequest, reply: OffsetsFetched, now_ms: int) -> Effects:
     offsets = {
         TopicPartition(one.topic, one.partition): OffsetAndMetadata(
             one.offset, one.metadata or "", leader_epoch=one.leader_epoch
@@ -59,4 +59,4 @@ def _found(member: Member, errand: Errand, reply: OffsetsFetched, now_ms: int) -
         for one in reply.partitions
         if one.offset >= 0
     }
-    return end(member, errand, None, now_ms, offsets)
+    return end(member, pending, None, now_ms, offsets)

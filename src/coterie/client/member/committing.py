@@ -10,7 +10,7 @@ from coterie.client.member.events import CommitAnswered, CommitAsked, Offsets, T
 from coterie.client.member.facts import CommitLeftOut
 from coterie.client.member.identity import DROPS, drop_for, fence
 from coterie.client.member.member import Member
-from coterie.client.member.pending_requests import Errand, Kind
+from coterie.client.member.pending_requests import PendingRequest, Kind
 from coterie.client.member.sending import end, give, not_a_member, try_later
 from coterie.client.member.states import IN_A_REBALANCE, Api, Do, on_error
 from coterie.client.member.user_errors import code_of, error_for, said
@@ -38,51 +38,51 @@ def ask_commit(
 ) -> Effects:
     effects = give(member, kind, token, until_ms, dict(offsets), ())
     if not offsets:
-        return [*effects, *end(member, member.errands[member.errands_given], None, now_ms)]
+        return [*effects, *end(member, member.pending_requests[member.pending_requests_given], None, now_ms)]
     return effects
 
 
 def commit_answered(member: Member, event: CommitAnswered, now_ms: int) -> Effects:
-    errand = member.errands.get(event.number)
-    if errand is None or not errand.in_flight:
+    pending = member.pending_requests.get(event.number)
+    if pending is None or not pending.in_flight:
         return []  # nobody waits for it any more
-    errand.in_flight = False
+    pending.in_flight = False
     if event.error is not None:
         code, error = code_of(event.error), said(Api.OFFSET_COMMIT, event.error, member.settings)
     else:
         code, about = _first_error(event.reply)
         if not code:
-            return end(member, errand, None, now_ms)
+            return end(member, pending, None, now_ms)
         error = error_for(Api.OFFSET_COMMIT, code, member.settings, about)
     what = on_error(Api.OFFSET_COMMIT, code)
     if what in {Do.RETRY, Do.FIND} and isinstance(error, KafkaError):
-        effects = try_later(member, errand, Api.OFFSET_COMMIT, error, now_ms)
-        if code in NO_SUCH_TOPIC and errand.number in member.errands:
-            topics = frozenset(one.topic for one in errand.offsets)
-            effects.append(RefreshMetadata(topics, TopicsAnswered(errand.number), may_create=False))
+        effects = try_later(member, pending, Api.OFFSET_COMMIT, error, now_ms)
+        if code in NO_SUCH_TOPIC and pending.number in member.pending_requests:
+            topics = frozenset(one.topic for one in pending.offsets)
+            effects.append(RefreshMetadata(topics, TopicsAnswered(pending.number), may_create=False))
         return effects
     if what is Do.FAIL:
-        return end(member, errand, error, now_ms)
-    return _not_taken(member, errand, code, what, now_ms)
+        return end(member, pending, error, now_ms)
+    return _not_taken(member, pending, code, what, now_ms)
 
 
 def topics_answered(member: Member, event: TopicsAnswered, now_ms: int) -> Effects:
     """Leave out of the commit what was deleted. Java retries until the time is over, and the group waits for it."""
-    errand = member.errands.get(event.number)
-    if errand is None or event.error is not None:
+    pending = member.pending_requests.get(event.number)
+    if pending is None or event.error is not None:
         return []
-    gone = [one for one in errand.offsets if one.topic not in event.reply or _is_beyond(one, event.reply[one.topic])]
-    errand.times_missing = errand.times_missing + 1 if gone else 0
-    if errand.times_missing < GONE_AFTER:
+    gone = [one for one in pending.offsets if one.topic not in event.reply or _is_beyond(one, event.reply[one.topic])]
+    pending.times_missing = pending.times_missing + 1 if gone else 0
+    if pending.times_missing < GONE_AFTER:
         return []
-    if errand.kind is Kind.COMMIT:
+    if pending.kind is Kind.COMMIT:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         named = ", ".join(str(one) for one in sorted(gone))
         about = f"{named}: the topic was deleted, or never was. Commit without it; the others are committed"
-        return end(member, errand, error_for(Api.OFFSET_COMMIT, code, member.settings, about), now_ms)
-    errand.offsets = {one: at for one, at in errand.offsets.items() if one not in gone}
+        return end(member, pending, error_for(Api.OFFSET_COMMIT, code, member.settings, about), now_ms)
+    pending.offsets = {one: at for one, at in pending.offsets.items() if one not in gone}
     effects: Effects = [Tell(CommitLeftOut(now_ms, member.settings.group_id, gone))]
-    return effects if errand.offsets else [*effects, *end(member, errand, None, now_ms)]
+    return effects if pending.offsets else [*effects, *end(member, pending, None, now_ms)]
 
 
 def _is_beyond(one: TopicPartition, topic: Topic) -> bool:
@@ -99,18 +99,18 @@ def _first_error(reply: OffsetsCommitted) -> tuple[ErrorCode, str]:
     return code, ", ".join(named)
 
 
-def _not_taken(member: Member, errand: Errand, code: ErrorCode, what: Do, now_ms: int) -> Effects:
+def _not_taken(member: Member, pending: PendingRequest, code: ErrorCode, what: Do, now_ms: int) -> Effects:
     """The group does not take it from this member. Whose fault that is depends on what happened since it was sent."""
-    if errand.generation_id == NO_GENERATION:
+    if pending.generation_id == NO_GENERATION:
         error = CommitFailedError(
             f'the offsets were not committed ({code.name}): group "{member.settings.group_id}" has members, and takes '
             "offsets from them alone. Stop them, or use another group.id",
             code,
         )
-        return end(member, errand, error, now_ms)
-    is_current = (errand.generation_id, errand.member_id) == (member.generation_id, member.member_id)
+        return end(member, pending, error, now_ms)
+    is_current = (pending.generation_id, pending.member_id) == (member.generation_id, member.member_id)
     if member.stage in IN_A_REBALANCE or not is_current:
-        return end(member, errand, not_a_member(member), now_ms)  # news of an older life resets nothing (KAFKA-9823)
+        return end(member, pending, not_a_member(member), now_ms)  # news of an older life resets nothing (KAFKA-9823)
     if what is Do.REJOIN:
         member.rejoin_reason = "offset commit failed since group is already rebalancing"
         rebalancing = RebalanceInProgressError(
@@ -118,10 +118,10 @@ def _not_taken(member: Member, errand: Errand, code: ErrorCode, what: Do, now_ms
             "again, if the partitions are still assigned",
             code,
         )
-        return end(member, errand, rebalancing, now_ms)
+        return end(member, pending, rebalancing, now_ms)
     if what is Do.GIVE_UP:
         fenced = error_for(Api.OFFSET_COMMIT, code, member.settings)
-        return [*fence(member, fenced, now_ms), *end(member, errand, fenced, now_ms)]
+        return [*fence(member, fenced, now_ms), *end(member, pending, fenced, now_ms)]
     assert what in DROPS
     effects = drop_for(member, Api.OFFSET_COMMIT, code, what, now_ms)
-    return [*effects, *end(member, errand, not_a_member(member), now_ms)]
+    return [*effects, *end(member, pending, not_a_member(member), now_ms)]

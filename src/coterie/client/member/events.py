@@ -223,7 +223,7 @@ class RetryDue:
 
     what: str
     number: int = 0
-    """Which errand, if it is one."""
+    """Which pending, if it is one."""
 
 
 @dataclass(slots=True)

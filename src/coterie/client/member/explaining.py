@@ -38,9 +38,9 @@ def explain(member: Member, now_ms: int) -> str:
         sentences.append(f"it waits for {waits}")
     if member.stage in {Stage.STABLE, Stage.UNJOINED} and member.subscribed and member.wish:
         sentences.append(f"it wants to rejoin: {member.wish}")
-    if member.errands:
-        kinds = sorted({errand.kind.value for errand in member.errands.values()})
-        sentences.append(f"{len(member.errands)} errands are under way ({', '.join(kinds)})")
+    if member.pending_requests:
+        kinds = sorted({pending.kind.value for pending in member.pending_requests.values()})
+        sentences.append(f"{len(member.pending_requests)} pending_requests are under way ({', '.join(kinds)})")
     return "; ".join(sentences) + "."
 
 
@@ -63,7 +63,7 @@ def _waits_for(member: Member, now_ms: int) -> str | None:
         return f"a back-off to end: {member.failures} attempts have failed"
     if member.stage is Stage.PREPARING and not member.is_prepared:
         return "the commit before the join"
-    if member.stage is Stage.LEAVING and member.errands:
+    if member.stage is Stage.LEAVING and member.pending_requests:
         return "commits to be answered"
     if member.stage is Stage.UNJOINED and not member.subscribed:
         return "a subscription"

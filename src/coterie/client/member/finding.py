@@ -24,7 +24,7 @@ def can_find(member: Member) -> bool:
         return False
     return (
         member.has_generation
-        or bool(member.errands)
+        or bool(member.pending_requests)
         or member.stage is Stage.JOINING
         or (
             member.polling

@@ -75,8 +75,8 @@ def start_leaving(member: Member, now_ms: int) -> Effects:
     enter(member, Stage.LEAVING, now_ms)
     effects: Effects = [Disarm(JOIN_RETRY), Disarm(PREPARE), Disarm(AUTO_COMMIT)]
     if member.is_closing:
-        for errand in [one for one in member.errands.values() if one.kind is Kind.COMMITTED]:
-            effects += end(member, errand, closed_error(member), now_ms)
+        for pending in [one for one in member.pending_requests.values() if one.kind is Kind.COMMITTED]:
+            effects += end(member, pending, closed_error(member), now_ms)
         if member.settings.enable_auto_commit and (member.is_settled or not member.subscribed):
             member.waiting_for = then = PositionsAnswered()
             effects.append(AskPositions(then))
@@ -90,7 +90,7 @@ def positions_on_close(member: Member, event: PositionsAnswered, now_ms: int) ->
 
 def can_go_on_leaving(member: Member) -> bool:
     """A closing member waits for all commits that were asked for: after the leave they would be refused."""
-    return member.waiting_for is None and member.calling is None and not (member.is_closing and member.errands)
+    return member.waiting_for is None and member.calling is None and not (member.is_closing and member.pending_requests)
 
 
 def go_on_leaving(member: Member, now_ms: int) -> Effects:
@@ -165,8 +165,8 @@ def _finish(member: Member, now_ms: int) -> Effects:
         effects.append(Ended(asked, error))
         following, member.next_subscription = member.next_subscription, None
         return effects if following is None else [*effects, *subscribe(member, following, now_ms)]
-    for errand in list(member.errands.values()):
-        effects += end(member, errand, closed_error(member), now_ms)
+    for pending in list(member.pending_requests.values()):
+        effects += end(member, pending, closed_error(member), now_ms)
     enter(member, Stage.CLOSED, now_ms)
     return [*effects, Disarm(CLOSE), Ended(asked, error)]
 

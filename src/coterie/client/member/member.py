@@ -22,7 +22,7 @@ from coterie.client.member.events import (
     UnsubscribeAsked,
 )
 from coterie.client.member.member_settings import MemberSettings
-from coterie.client.member.pending_requests import Errand
+from coterie.client.member.pending_requests import PendingRequest
 from coterie.client.member.states import Stage
 from coterie.client.types import TopicPartition
 from coterie.protocol.messages import NO_GENERATION
@@ -107,10 +107,10 @@ class Member:
     watched: frozenset[str] | None = frozenset()
 
     # commits and questions for committed offsets
-    errands: dict[int, Errand] = field(default_factory=dict)
-    errands_given: int = 0
-    unsent: list[Errand] = field(default_factory=list)
-    """Errands that can be sent as soon as the coordinator is known."""
+    pending_requests: dict[int, PendingRequest] = field(default_factory=dict)
+    pending_requests_given: int = 0
+    unsent: list[PendingRequest] = field(default_factory=list)
+    """Pending requests that can be sent as soon as the coordinator is known."""
     newest_commit: dict[TopicPartition, int] = field(default_factory=dict)
     auto_commit_at_ms: int | None = None
     auto_asked: PositionsAnswered | None = None

@@ -24,7 +24,7 @@ JOIN_RETRY = "join"
 PREPARE = "prepare"
 AUTO_COMMIT = "auto-commit"
 CLOSE = "close"
-ERRAND = "errand"
+ERRAND = "pending"
 
 DUE = HeartbeatDue()
 

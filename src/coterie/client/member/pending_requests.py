@@ -10,7 +10,7 @@ from typing import Any
 from coterie.client.member.events import Offsets
 from coterie.client.types import TopicPartition
 
-__all__ = ["Errand", "Kind"]
+__all__ = ["PendingRequest", "Kind"]
 
 
 class Kind(StrEnum):
@@ -23,7 +23,7 @@ class Kind(StrEnum):
 
 
 @dataclass(slots=True)
-class Errand:
+class PendingRequest:
     number: int
     kind: Kind
     token: Hashable
@@ -44,4 +44,4 @@ class Errand:
 
     @property
     def timer(self) -> str:
-        return f"errand {self.number}"
+        return f"pending {self.number}"
