@@ -44,7 +44,7 @@ class World:
         self.facts: list[Fact] = []
         self.flushes: deque[Flush | Work] = deque()
         self.toils: deque[Toil] = deque()
-        self.chores: list[Do] = []
+        self.tasks: list[Do] = []
         self._ids = now_ms << 64
         self._clients: dict[Connection, Client] = {}
         chosen = Settings.of({**QUICK, **(settings or {})})
@@ -95,7 +95,7 @@ class World:
             elif isinstance(effect, Toil):
                 self.toils.append(effect)
             elif isinstance(effect, Do):
-                self.chores.append(effect)
+                self.tasks.append(effect)
             else:
                 assert not isinstance(effect.fact, Mistake), effect.fact.trace
                 self.facts.append(effect.fact)
@@ -114,9 +114,9 @@ class World:
         self.now_ms += ms
         self.perform(self.cluster.ring(self.now_ms))
 
-    def do_chores(self) -> None:
-        chores, self.chores = self.chores, []
-        for chore in chores:
+    def do_tasks(self) -> None:
+        tasks, self.tasks = self.tasks, []
+        for chore in tasks:
             chore.work()
 
     def stop(self) -> None:

@@ -118,7 +118,7 @@ def test_a_topic_that_is_being_deleted_takes_records_until_it_is_gone(world: Wor
     assert reader.fetched().error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     while world.flushes:
         world.flush()
-    world.do_chores()
+    world.do_tasks()
     assert not [name for name in world.files.names() if name.startswith("old") or name.endswith("-delete")]
 
 

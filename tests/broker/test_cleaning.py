@@ -29,7 +29,7 @@ def test_a_user_topic_is_compacted_and_read_on() -> None:
     assert topic.values == list(range(1, 61))
     segments = topic.log.segment_count
     topic.world.advance(1_000)
-    topic.world.do_chores()
+    topic.world.do_tasks()
     assert topic.values[-3:] == [58, 59, 60] and len(topic.values) < 12
     assert topic.log.segment_count <= segments and not topic.leftovers
     topic.write(60)

@@ -89,7 +89,7 @@ def test_segments_that_retention_took_when_the_new_one_was_ready_stay_away() -> 
     check_retention(world.cluster)
     topic.go_on()
     world.perform(world.cluster.toil_ended(ended, world.now_ms))
-    world.do_chores()
+    world.do_tasks()
     assert topic.values == [] and topic.log.log_start == 60 and not topic.leftovers
 
 
@@ -101,7 +101,7 @@ def test_segments_that_retention_takes_meanwhile_do_not_come_back() -> None:
     topic.log.config = replace(EAGER, deletes=True, retention_ms=0)
     check_retention(topic.world.cluster)
     topic.go_on()
-    topic.world.do_chores()
+    topic.world.do_tasks()
     assert topic.values == [] and not topic.leftovers
     assert topic.log.log_start == 60
 
@@ -115,7 +115,7 @@ def test_segments_that_retention_took_before_they_were_read_are_no_trouble() -> 
     topic.log.config = replace(EAGER, deletes=True, retention_ms=-1, retention_bytes=600)
     check_retention(topic.world.cluster)
     topic.go_on()
-    topic.world.do_chores()
+    topic.world.do_tasks()
     topic.world.perform(topic.world.cluster.toil_ended(toil.run(lambda: None), topic.world.now_ms))
     assert not topic.world.troubles and topic.values[-1] == 60
     topic.write(60)
@@ -158,7 +158,7 @@ def test_a_disk_that_refuses_is_tried_again() -> None:
         assert topic.values[-3:] == [58, 59, 60]
         topic.world.advance(1_000)
         assert len(topic.values) < 12 and topic.values[-3:] == [58, 59, 60]
-        topic.world.do_chores()
+        topic.world.do_tasks()
         assert not topic.leftovers
     assert len(told) == 6 and any("t-0 could not be compacted" in trouble for trouble in told)
 
@@ -190,7 +190,7 @@ def test_a_swap_that_the_disk_refuses_is_finished_later(renames: int) -> None:
     for _ in range(3):
         topic.world.advance(1_000)
     assert topic.values[-3:] == [59, 60, 61] and len(topic.values) < 14
-    topic.world.do_chores()
+    topic.world.do_tasks()
     assert not topic.leftovers
     topic.world.stop()
     assert [int(value or b"") for _, value in World(files).client().read_all("t")] == topic.values
@@ -213,7 +213,7 @@ def test_a_topic_that_is_deleted_before_its_swap_is_finished_is_gone() -> None:
     topic.number = 0
     topic.write(60)
     topic.world.advance(1_000)
-    topic.world.do_chores()
+    topic.world.do_tasks()
     assert topic.world.cluster.cleaner._round is None
     assert topic.values == list(range(1, 61)) and not topic.leftovers
 
@@ -229,7 +229,7 @@ def test_a_log_that_is_repaired_before_its_swap_is_finished_has_it_finished() ->
     for _ in range(3):
         topic.world.advance(1_000)
     assert topic.values[-3:] == [58, 59, 60] and len(topic.values) < 14
-    topic.world.do_chores()
+    topic.world.do_tasks()
     assert not topic.leftovers
 
 
@@ -280,7 +280,7 @@ def test_a_stop_finishes_the_change_that_is_under_way_and_begins_no_other() -> N
     topic.toil()
     topic.world.flush()  # a checkpoint, before anything is changed
     topic.world.stop()
-    topic.world.do_chores()
+    topic.world.do_tasks()
     assert not topic.leftovers
     values = [int(value or b"") for _, value in World(topic.world.files).client().read_all("t")]
     assert values[-3:] == [58, 59, 60] and 12 < len(values) < 60

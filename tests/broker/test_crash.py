@@ -162,8 +162,8 @@ class Load:
             self.world.auto = False
             self.collect()
 
-    def chores(self) -> None:
-        self.world.do_chores()
+    def tasks(self) -> None:
+        self.world.do_tasks()
 
     def checkpoint(self) -> None:
         checkpoint(self.world.cluster)
@@ -265,7 +265,7 @@ STEPS = st.lists(
     st.sampled_from(
         [
             *("produce a", "produce b", "commit g", "commit h", "enter h", "flush", "flush", "checkpoint", "crash"),
-            *("make come", "make go", "make come", "fill come", "free come", "chores", "cut", "stop"),
+            *("make come", "make go", "make come", "fill come", "free come", "tasks", "cut", "stop"),
             *("burst", "burst", "burst", "clean", "clean", "clean", "toil", "cut_toil"),
         ]
     ),

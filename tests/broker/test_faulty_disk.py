@@ -169,7 +169,7 @@ class Load:
             made = self.client.created()
             self.exists = self.expect(made.error, STORAGE, made.message)
         with suppress(OSError):  # the server tells of it, and goes on
-            self.world.do_chores()
+            self.world.do_tasks()
 
     def read(self) -> None:
         answer = self.client.fetch("a", 0, max_wait_ms=0)

@@ -270,7 +270,7 @@ def test_deleting_a_topic_during_its_flush_tells_its_producers_and_nobody_else()
     client.send_produce("u", b"next")
     world.flush()
     assert client.produced().base_offset == 1
-    world.do_chores()
+    world.do_tasks()
     assert not [name for name in world.files.names() if name.startswith("t-") or name.endswith("-delete")]
 
 

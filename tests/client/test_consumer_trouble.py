@@ -303,7 +303,7 @@ def test_a_mistake_of_ours_reaches_the_caller_of_poll(broker: coterie.Broker, na
             raise ZeroDivisionError
 
         async def start() -> None:
-            consumer._inner._engine.chores.start(fails())
+            consumer._inner._engine.tasks.start(fails())
 
         consumer._run(start())
         with pytest.raises(ZeroDivisionError):

@@ -143,8 +143,8 @@ class Fuzz:
         if rng.random() < 0.002:
             self.leave(client)
             self.clients[slot] = world.client()
-        if world.chores:
-            world.do_chores()
+        if world.tasks:
+            world.do_tasks()
 
     def read_answers(self, client: Client) -> None:
         """Whatever was asked, the answer is one a client can read."""

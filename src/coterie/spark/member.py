@@ -123,7 +123,7 @@ class QueryMember(Engine):
         self.answer(effect.then, {})
 
     def call_listener(self, effect: effects.CallListener) -> None:
-        self.chores.start(self._listen(effect))
+        self.tasks.start(self._listen(effect))
 
     async def _listen(self, effect: effects.CallListener) -> None:
         if effect.kind is Listened.REVOKED and not self.is_leaving:
@@ -131,7 +131,7 @@ class QueryMember(Engine):
         elif effect.kind is not Listened.ASSIGNED:
             self._holdings.lost(effect.partitions)
         self.answer(effect.then)
-        if self._holdings.broken is not None and not self.is_leaving and not self.chores.is_closed:
+        if self._holdings.broken is not None and not self.is_leaving and not self.tasks.is_closed:
             self.tell(events.UnsubscribeAsked())  # the query will fail; until then it must not keep others from reading
 
     def answer(self, then: Any, reply: Any = None, error: Exception | None = None) -> None:

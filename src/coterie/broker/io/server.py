@@ -56,7 +56,7 @@ class Server:
         self._alarm: asyncio.Handle | None = None
         self._alarm_ms: int | None = None
         self._disk = ThreadPoolExecutor(1, "coterie-disk")
-        self._chores = ThreadPoolExecutor(1, "coterie-chores")
+        self._tasks = ThreadPoolExecutor(1, "coterie-tasks")
         self._toils = ThreadPoolExecutor(1, "coterie-toils")
         self._gone = asyncio.Event()
         """Somebody has."""
@@ -166,7 +166,7 @@ class Server:
                 timer.cancel()
         self._telling.close()
         self._disk.shutdown()
-        self._chores.shutdown()
+        self._tasks.shutdown()
         self._toils.shutdown()
 
     async def _all_written(self) -> None:
@@ -324,7 +324,7 @@ class Server:
             elif kind is Close:
                 self.drop(effect.connection, effect.why)  # type: ignore[union-attr]
             elif kind is Do:
-                self._chores.submit(self._chore, effect)  # type: ignore[arg-type]
+                self._tasks.submit(self._chore, effect)  # type: ignore[arg-type]
             else:
                 self.tell(effect.fact)  # type: ignore[union-attr]
         while self._ready:

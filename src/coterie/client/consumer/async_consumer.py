@@ -409,7 +409,7 @@ class AsyncConsumer:
         """Sent once, never repeated. A later poll or close calls `callback(offsets, error or None)`."""
         self._check_group("commit")
         wanted = self._to_commit(offsets)
-        self._engine.chores.start(self._commit_once(wanted, callback))
+        self._engine.tasks.start(self._commit_once(wanted, callback))
 
     async def _commit_once(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], callback: CommitCallback | None

@@ -32,7 +32,7 @@ from coterie.client.metrics import (
     of_partition,
     snapshot,
 )
-from coterie.client.network.background_tasks import Chores, within
+from coterie.client.network.background_tasks import BackgroundTasks, within
 from coterie.client.network.clock import clock_ms
 from coterie.client.network.cluster import Cluster
 from coterie.client.types import OffsetAndMetadata, TopicPartition
@@ -75,17 +75,17 @@ class Engine:
             TelemetrySettings(settings.metrics_num_samples, settings.metrics_sample_window_ms)
         )
         self.cluster = Cluster(settings, self.log, self.measured)
-        self.chores = Chores(self.fail)
+        self.tasks = BackgroundTasks(self.fail)
         self.reading = Reading(
             settings,
             self.cluster,
-            self.chores,
+            self.tasks,
             self.log,
             self.measured,
             committed=self.committed,
             on_news=self._something_was_read,
         )
-        self.watch = Watch(settings, self.cluster, self.chores, self._topics_changed, self.log)
+        self.watch = Watch(settings, self.cluster, self.tasks, self._topics_changed, self.log)
         self._reach = Reach()
         self._reach_is_watched = False
         self.member: Membership | None = None
@@ -104,16 +104,16 @@ class Engine:
         self._endings: dict[int, asyncio.Future[Any]] = {}
         self._last_token = 0
         self._perform: Mapping[type, Callable[[Any], None]] = {
-            effects.Send: lambda effect: self.chores.start(self._send(effect)),
-            effects.FindCoordinator: lambda effect: self.chores.start(self._find_coordinator(effect)),
+            effects.Send: lambda effect: self.tasks.start(self._send(effect)),
+            effects.FindCoordinator: lambda effect: self.tasks.start(self._find_coordinator(effect)),
             effects.Disconnect: self._disconnect,
-            effects.Arm: lambda effect: self.chores.arm(effect.key, effect.at_ms, lambda: self.tell(effect.then)),
-            effects.Disarm: lambda effect: self.chores.disarm(effect.key),
+            effects.Arm: lambda effect: self.tasks.arm(effect.key, effect.at_ms, lambda: self.tell(effect.then)),
+            effects.Disarm: lambda effect: self.tasks.disarm(effect.key),
             effects.CallListener: self.call_listener,
             effects.HoldPartitions: self.hold,
             effects.SetAssignment: lambda effect: self.assign(sorted(effect.partitions)),
             effects.WatchTopics: lambda effect: self.watch.watch(effect.topics),
-            effects.RefreshMetadata: lambda effect: self.chores.start(self._refresh(effect)),
+            effects.RefreshMetadata: lambda effect: self.tasks.start(self._refresh(effect)),
             effects.AskPositions: self.answer_positions,
             effects.CommitEnded: self._commit_ended,
             effects.CommittedEnded: lambda effect: self._end(effect.token, effect.offsets, effect.error),
@@ -141,7 +141,7 @@ class Engine:
         self.news()
 
     def answer(self, then: Any, reply: Any = None, error: Exception | None = None) -> None:
-        if not self.chores.is_closed:
+        if not self.tasks.is_closed:
             then.reply, then.error = reply, error
             self.tell(then)
 
@@ -233,7 +233,7 @@ class Engine:
         due_ms = self._reach.due_ms
         if due_ms is not None and not self._reach_is_watched:
             self._reach_is_watched = True
-            self.chores.arm("reach", due_ms, self._look_at_reach)
+            self.tasks.arm("reach", due_ms, self._look_at_reach)
 
     def _look_at_reach(self) -> None:
         self._reach_is_watched = False
@@ -298,7 +298,7 @@ class Engine:
     def begin(self) -> tuple[int, asyncio.Future[Any]]:
         """A token for an event, and the future that ends with it."""
         self._last_token += 1
-        ending: asyncio.Future[Any] = self.chores.loop.create_future()
+        ending: asyncio.Future[Any] = self.tasks.loop.create_future()
         self._endings[self._last_token] = ending
         return self._last_token, ending
 
@@ -318,7 +318,7 @@ class Engine:
 
     def ask_to_end(self, event: events.UnsubscribeAsked | events.CloseAsked) -> asyncio.Future[Any]:
         """Its listener calls come out of `until_something` until the future is done."""
-        ending: asyncio.Future[Any] = self.chores.loop.create_future()
+        ending: asyncio.Future[Any] = self.tasks.loop.create_future()
         self._endings[id(event)] = ending
         ending.add_done_callback(lambda _: self.news())
         self.tell(event)
@@ -368,7 +368,7 @@ class Engine:
     async def until_news(self, until_ms: float) -> bool:
         """Whether something has happened; False when the time is over."""
         left_s = (until_ms - clock_ms()) / 1000
-        waiter = self.chores.loop.create_future()
+        waiter = self.tasks.loop.create_future()
         self._waiters.add(waiter)
         try:
             async with asyncio.timeout(max(left_s, 0)):  # also without time left others get their turn
@@ -389,7 +389,7 @@ class Engine:
         """Can be called from any thread."""
         self._is_woken = True
         self.needs_attention = True
-        self.chores.loop.call_soon_threadsafe(self.news)
+        self.tasks.loop.call_soon_threadsafe(self.news)
 
     async def poll(self, until_ms: float, *, begins: bool = True) -> effects.CallListener | None:
         """As `until_something`, within a poll: it begins here, and ends with anything but a listener's call.
@@ -411,17 +411,17 @@ class Engine:
         return call
 
     def end_poll(self) -> None:
-        if self.member is not None and not self.chores.is_closed:
+        if self.member is not None and not self.tasks.is_closed:
             self.tell(events.PollEnded())
 
     def _something_was_read(self) -> None:
-        if not self.chores.is_closed:
+        if not self.tasks.is_closed:
             self.watch.look_again()
             self.news()
 
     async def close(self) -> None:
         """Whatever is under way ends here; nothing is asked any more."""
-        await self.chores.close()
+        await self.tasks.close()
         for ending in self._endings.values():
             if not ending.done():
                 ending.set_exception(CoterieError("the consumer was closed before this was done"))

@@ -29,7 +29,7 @@ from coterie.client.consumer.fetcher import Fetcher
 from coterie.client.consumer.offset_resets import parse_reset
 from coterie.client.event_log import EventLog
 from coterie.client.metrics import ConsumerMetrics
-from coterie.client.network.background_tasks import Chores, within
+from coterie.client.network.background_tasks import BackgroundTasks, within
 from coterie.client.network.clock import clock_ms
 from coterie.client.network.cluster import Cluster
 from coterie.client.network.metadata import NO_LEADER, Metadata
@@ -52,7 +52,7 @@ class Reading:
         self,
         settings: ConsumerSettings,
         cluster: Cluster,
-        chores: Chores,
+        tasks: BackgroundTasks,
         log: EventLog,
         measured: ConsumerMetrics,
         *,
@@ -64,7 +64,7 @@ class Reading:
         self.fetcher = Fetcher(_fetch_settings(settings))
         self._settings = settings
         self._cluster = cluster
-        self._chores = chores
+        self._tasks = tasks
         self._log = log
         self._measured = measured
         self._committed = committed
@@ -88,14 +88,14 @@ class Reading:
             wishes = self.fetcher.wishes(self._leader_of, clock_ms())
             due_ms = self.fetcher.due_ms
         for wish in wishes:
-            self._chores.start(self._grant(wish))
+            self._tasks.start(self._grant(wish))
         if due_ms is not None:
-            self._chores.arm("look", due_ms, self._look)
+            self._tasks.arm("look", due_ms, self._look)
 
     def ask_more_soon(self) -> None:
         """Can be called from any thread."""
         with suppress(RuntimeError):  # the loop is gone, and so is everything else
-            self._chores.loop.call_soon_threadsafe(self.ask_more)
+            self._tasks.loop.call_soon_threadsafe(self.ask_more)
 
     def _look(self) -> None:
         self.fetcher.is_hungry = True

@@ -8,7 +8,7 @@ from coterie.assignors import Topic as AssignorTopic
 from coterie.client.client_settings import ConsumerSettings
 from coterie.client.event_log import EventLog
 from coterie.client.member.facts import TopicFound, TopicMissing
-from coterie.client.network.background_tasks import Chores
+from coterie.client.network.background_tasks import BackgroundTasks
 from coterie.client.network.clock import clock_ms
 from coterie.client.network.cluster import Cluster
 from coterie.client.network.metadata import Metadata, Topic
@@ -24,13 +24,13 @@ class Watch:
         self,
         settings: ConsumerSettings,
         cluster: Cluster,
-        chores: Chores,
+        tasks: BackgroundTasks,
         on_change: Callable[[Mapping[str, AssignorTopic]], None],
         log: EventLog,
     ) -> None:
         self._settings = settings
         self._cluster = cluster
-        self._chores = chores
+        self._tasks = tasks
         self._on_change = on_change
         self._log = log
         self._missing: dict[str, bool] = {}
@@ -45,14 +45,14 @@ class Watch:
         self._topics = topics
         self._seen = None
         self._looked_at = Metadata()
-        self._chores.disarm("watch")
+        self._tasks.disarm("watch")
         if topics is None or topics:
             self._look()
 
     def _look(self) -> None:
         if not self._is_looking:
             self._is_looking = True
-            self._chores.start(self._refresh())
+            self._tasks.start(self._refresh())
 
     async def _refresh(self) -> None:
         settings, asked = self._settings, self._topics
@@ -69,7 +69,7 @@ class Watch:
         self._tell_missing(asked or ())
         is_complete = asked is None or all(name in (self._seen or ()) for name in asked)
         after_ms = settings.metadata_max_age_ms if is_complete else settings.retry_backoff_max_ms
-        self._chores.arm("watch", clock_ms() + after_ms, self._look)
+        self._tasks.arm("watch", clock_ms() + after_ms, self._look)
 
     def _tell_missing(self, asked: Collection[str]) -> None:
         """Warn at the second look: a topic that is just being created is missing at the first."""

@@ -9,7 +9,7 @@ from coterie.client.member.member import Member
 __all__ = [
     "AUTO_COMMIT",
     "CLOSE",
-    "ERRAND",
+    "PENDING_REQUEST",
     "FIND_RETRY",
     "HEARTBEAT",
     "JOIN_RETRY",
@@ -24,7 +24,7 @@ JOIN_RETRY = "join"
 PREPARE = "prepare"
 AUTO_COMMIT = "auto-commit"
 CLOSE = "close"
-ERRAND = "pending"
+PENDING_REQUEST = "pending"
 
 DUE = HeartbeatDue()
 

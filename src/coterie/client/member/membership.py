@@ -27,7 +27,7 @@ from coterie.client.member.leaving import (
 )
 from coterie.client.member.listener_calls import listener_answered
 from coterie.client.member.member import Member
-from coterie.client.member.member_timers import ERRAND, FIND_RETRY
+from coterie.client.member.member_timers import PENDING_REQUEST, FIND_RETRY
 from coterie.client.member.preparing import metadata_for_pattern, positions_before_join, prepare_due
 from coterie.client.member.sending import pending_request_due, lookup_failed
 from coterie.client.member.states import Stage
@@ -55,7 +55,7 @@ def _poll_ended(member: Member, _event: events.PollEnded, now_ms: int) -> Effect
 
 
 def _retry_due(member: Member, event: events.RetryDue, now_ms: int) -> Effects:
-    if event.what == ERRAND:
+    if event.what == PENDING_REQUEST:
         return pending_request_due(member, event, now_ms)
     if event.what == FIND_RETRY:
         member.is_finding_later = False

@@ -16,7 +16,7 @@ from coterie.client.member.events import (
 from coterie.client.member.facts import AutoCommitFailed
 from coterie.client.member.finding import forget_coordinator
 from coterie.client.member.member import Member
-from coterie.client.member.member_timers import AUTO_COMMIT, ERRAND
+from coterie.client.member.member_timers import AUTO_COMMIT, PENDING_REQUEST
 from coterie.client.member.pending_requests import PendingRequest, Kind
 from coterie.client.member.states import IN_A_REBALANCE, Api, Do, Stage, on_error
 from coterie.client.member.user_errors import code_of, said
@@ -61,7 +61,7 @@ def give(
     member.unsent.append(pending)
     for partition in offsets:
         member.newest_commit[partition] = pending.number
-    return [] if until_ms is None else [Arm(pending.timer, until_ms, RetryDue(ERRAND, pending.number))]
+    return [] if until_ms is None else [Arm(pending.timer, until_ms, RetryDue(PENDING_REQUEST, pending.number))]
 
 
 def can_send(member: Member) -> bool:
@@ -129,7 +129,7 @@ def try_later(member: Member, pending: PendingRequest, api: Api, error: KafkaErr
     if pending.until_ms is None or at_ms >= pending.until_ms:
         return [*effects, *end(member, pending, error, now_ms)]
     pending.waits_until_ms = at_ms
-    return [*effects, Arm(pending.timer, at_ms, RetryDue(ERRAND, pending.number))]
+    return [*effects, Arm(pending.timer, at_ms, RetryDue(PENDING_REQUEST, pending.number))]
 
 
 def pending_request_due(member: Member, event: RetryDue, now_ms: int) -> Effects:
@@ -141,7 +141,7 @@ def pending_request_due(member: Member, event: RetryDue, now_ms: int) -> Effects
     if pending.waits_until_ms is not None:
         pending.waits_until_ms = None
         member.unsent.append(pending)
-    return [Arm(pending.timer, pending.until_ms, RetryDue(ERRAND, pending.number))]
+    return [Arm(pending.timer, pending.until_ms, RetryDue(PENDING_REQUEST, pending.number))]
 
 
 def _too_late(member: Member, pending: PendingRequest) -> KafkaError:

@@ -9,7 +9,7 @@ from typing import Any
 from coterie.client.network.clock import clock_ms
 from coterie.errors import RequestTimedOutError
 
-__all__ = ["Chores", "within"]
+__all__ = ["BackgroundTasks", "within"]
 
 
 async def within(timeout_ms: float, asked: Coroutine[Any, Any, Any]) -> Any:
@@ -21,7 +21,7 @@ async def within(timeout_ms: float, asked: Coroutine[Any, Any, Any]) -> Any:
         raise RequestTimedOutError(f"no answer within {timeout_ms:.0f} ms") from None
 
 
-class Chores:
+class BackgroundTasks:
     """To be made in the event loop it lives on."""
 
     def __init__(self, on_mistake: Callable[[Exception], None]) -> None:
