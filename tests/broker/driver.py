@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from broker.speaker import Speaker
-from coterie.broker.broker_effects import Close, Do, Effect, Flush, Send, Toil, Work
+from coterie.broker.broker_effects import Close, Do, Effect, Flush, Send, BackgroundTask, Work
 from coterie.broker.broker_facts import ConnectionDropped, Trouble
 from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
@@ -43,7 +43,7 @@ class World:
         self.now_ms = now_ms
         self.facts: list[Fact] = []
         self.flushes: deque[Flush | Work] = deque()
-        self.toils: deque[Toil] = deque()
+        self.background_tasks: deque[BackgroundTask] = deque()
         self.tasks: list[Do] = []
         self._ids = now_ms << 64
         self._clients: dict[Connection, Client] = {}
@@ -75,8 +75,10 @@ class World:
                 self._carry_out(self.cluster.ring(self.now_ms))
             elif self.auto and self.flushes:
                 self._carry_out(self.cluster.disk_ended(self.flushes.popleft().run(), self.now_ms))
-            elif self.auto and self.toils:
-                self._carry_out(self.cluster.toil_ended(self.toils.popleft().run(_no_rest), self.now_ms))
+            elif self.auto and self.background_tasks:
+                self._carry_out(
+                    self.cluster.background_task_ended(self.background_tasks.popleft().run(_no_rest), self.now_ms)
+                )
             else:
                 return
 
@@ -92,8 +94,8 @@ class World:
                 self._clients[effect.connection].node.disconnected(effect.connection)
             elif isinstance(effect, Flush | Work):
                 self.flushes.append(effect)
-            elif isinstance(effect, Toil):
-                self.toils.append(effect)
+            elif isinstance(effect, BackgroundTask):
+                self.background_tasks.append(effect)
             elif isinstance(effect, Do):
                 self.tasks.append(effect)
             else:
@@ -106,9 +108,9 @@ class World:
         for each in ended:
             self.perform(self.cluster.disk_ended(each, self.now_ms))
 
-    def toil(self) -> None:
+    def background_task(self) -> None:
         """What takes long is done, all of it."""
-        self.perform(self.cluster.toil_ended(self.toils.popleft().run(_no_rest), self.now_ms))
+        self.perform(self.cluster.background_task_ended(self.background_tasks.popleft().run(_no_rest), self.now_ms))
 
     def advance(self, ms: int) -> None:
         self.now_ms += ms
@@ -121,8 +123,8 @@ class World:
 
     def stop(self) -> None:
         self.perform(self.cluster.stop(self.now_ms))
-        while self.flushes or self.toils:
-            self.flush() if self.flushes else self.toil()
+        while self.flushes or self.background_tasks:
+            self.flush() if self.flushes else self.background_task()
         self.node.directory.close()
 
     @property

@@ -43,17 +43,17 @@ class KeyedTopic:
         """A rebalance begins, and nothing is done of itself from here on."""
         self.world.auto = False
         self.world.advance(1_000)
-        assert self.world.toils
+        assert self.world.background_tasks
 
     def go_on(self) -> None:
         """Everything is done, one thing after the other."""
         self.world.auto = True
         self.world.perform(self.world.cluster.ring(self.world.now_ms))
 
-    def toil(self) -> None:
+    def background_task(self) -> None:
         """What takes long is done, up to the first change of the log."""
-        while self.world.toils:
-            self.world.toil()
+        while self.world.background_tasks:
+            self.world.background_task()
 
     @property
     def values(self) -> list[int]:

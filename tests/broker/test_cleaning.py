@@ -81,8 +81,8 @@ def test_readers_get_the_old_records_until_they_get_the_new_ones() -> None:
     everything = topic.values
     topic.begin()
     seen = []
-    while topic.world.toils or topic.world.flushes:
-        topic.toil()
+    while topic.world.background_tasks or topic.world.flushes:
+        topic.background_task()
         seen.append(topic.values)
         if topic.world.flushes:
             topic.world.flush()
@@ -99,7 +99,7 @@ def test_what_is_produced_meanwhile_is_there() -> None:
     topic.begin()
     others = [topic.world.client() for _ in range(20)]
     for other in others:
-        topic.toil()
+        topic.background_task()
         topic.number += 1
         other.send_produce("t", records=build_batch([BatchRecord(b"new", b"%d" % topic.number, 1)]))
         topic.world.flush()
@@ -234,4 +234,4 @@ def test_a_due_round_while_one_is_stopped_does_nothing() -> None:
     topic.world.cluster.cleaner.stop()
     topic.world.node.coordinator.timers.arm("cleaner", topic.world.now_ms, CleanDue())
     topic.world.advance(0)
-    assert not topic.world.toils and topic.values == list(range(1, 61))
+    assert not topic.world.background_tasks and topic.values == list(range(1, 61))

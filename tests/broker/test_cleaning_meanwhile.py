@@ -9,7 +9,7 @@ import pytest
 
 from broker.driver import World
 from broker.keyed_topic import EAGER, KeyedTopic
-from coterie.broker.broker_effects import Toil, ToilEnded
+from coterie.broker.broker_effects import BackgroundTask, BackgroundTaskEnded
 from coterie.broker.maintenance.periodic import check_retention
 from coterie.errors import ErrorCode
 from coterie.protocol.records import BatchRecord, build_batch
@@ -21,7 +21,7 @@ def test_a_topic_that_is_deleted_meanwhile_is_not_compacted() -> None:
     topic = KeyedTopic()
     topic.write(60)
     topic.begin()
-    topic.toil()
+    topic.background_task()
     world = topic.world
     assert world.flushes, "a new segment is offered"
     topic.client.send_delete("t")
@@ -35,22 +35,22 @@ def test_a_topic_that_is_deleted_meanwhile_is_not_compacted() -> None:
     assert topic.values[-3:] == [118, 119, 120] and not world.troubles
 
 
-@pytest.mark.parametrize("toils_done", [0, 1])
-def test_a_topic_made_anew_meanwhile_keeps_its_records(toils_done: int) -> None:
+@pytest.mark.parametrize("background_tasks_done", [0, 1])
+def test_a_topic_made_anew_meanwhile_keeps_its_records(background_tasks_done: int) -> None:
     """The old one's work writes to a directory of the same name, and nothing comes of it."""
     topic = KeyedTopic()
     topic.write(60)
     topic.begin()
     world = topic.world
-    for _ in range(toils_done):
-        world.toil()
-    toil = world.toils.popleft()
+    for _ in range(background_tasks_done):
+        world.background_task()
+    background_task = world.background_tasks.popleft()
     world.auto = True
     topic.client.delete("t")
     topic.client.create("t")
     topic.log.config = EAGER
     topic.write(5)
-    world.perform(world.cluster.toil_ended(toil.run(lambda: None), world.now_ms))
+    world.perform(world.cluster.background_task_ended(background_task.run(lambda: None), world.now_ms))
     assert topic.values == [61, 62, 63, 64, 65]
     assert not topic.leftovers
     topic.write(40)
@@ -64,15 +64,15 @@ def test_a_topic_made_anew_gets_nothing_of_what_was_ready_for_the_old_one() -> N
     topic.write(60)
     topic.begin()
     world = topic.world
-    world.toil()
-    ended = world.toils.popleft().run(lambda: None)
+    world.background_task()
+    ended = world.background_tasks.popleft().run(lambda: None)
     assert not ended.error
     world.auto = True
     topic.client.delete("t")
     topic.client.create("t")
     topic.log.config = EAGER
     topic.write(5)
-    world.perform(world.cluster.toil_ended(ended, world.now_ms))
+    world.perform(world.cluster.background_task_ended(ended, world.now_ms))
     assert topic.values == [61, 62, 63, 64, 65]
     assert not topic.leftovers and not world.troubles
 
@@ -82,13 +82,13 @@ def test_segments_that_retention_took_when_the_new_one_was_ready_stay_away() -> 
     topic.write(60)
     topic.begin()
     world = topic.world
-    world.toil()
-    ended = world.toils.popleft().run(lambda: None)
+    world.background_task()
+    ended = world.background_tasks.popleft().run(lambda: None)
     world.auto = True
     topic.log.config = replace(EAGER, deletes=True, retention_ms=0)
     check_retention(world.cluster)
     topic.go_on()
-    world.perform(world.cluster.toil_ended(ended, world.now_ms))
+    world.perform(world.cluster.background_task_ended(ended, world.now_ms))
     world.do_tasks()
     assert topic.values == [] and topic.log.log_start == 60 and not topic.leftovers
 
@@ -97,7 +97,7 @@ def test_segments_that_retention_takes_meanwhile_do_not_come_back() -> None:
     topic = KeyedTopic()
     topic.write(60)
     topic.begin()
-    topic.toil()
+    topic.background_task()
     topic.log.config = replace(EAGER, deletes=True, retention_ms=0)
     check_retention(topic.world.cluster)
     topic.go_on()
@@ -110,13 +110,15 @@ def test_segments_that_retention_took_before_they_were_read_are_no_trouble() -> 
     topic = KeyedTopic()
     topic.write(60)
     topic.begin()
-    toil = topic.world.toils.popleft()
+    background_task = topic.world.background_tasks.popleft()
     topic.world.auto = True
     topic.log.config = replace(EAGER, deletes=True, retention_ms=-1, retention_bytes=600)
     check_retention(topic.world.cluster)
     topic.go_on()
     topic.world.do_tasks()
-    topic.world.perform(topic.world.cluster.toil_ended(toil.run(lambda: None), topic.world.now_ms))
+    topic.world.perform(
+        topic.world.cluster.background_task_ended(background_task.run(lambda: None), topic.world.now_ms)
+    )
     assert not topic.world.troubles and topic.values[-1] == 60
     topic.write(60)
     topic.world.advance(1_000)
@@ -128,7 +130,7 @@ def test_a_log_that_is_repaired_meanwhile_keeps_what_was_acknowledged() -> None:
     topic = KeyedTopic(files)
     topic.write(60)
     topic.begin()
-    topic.toil()
+    topic.background_task()
     topic.client.send_produce("t", records=build_batch([BatchRecord(b"lost", b"1000", 1)]))
     offered, written = topic.world.flushes
     files.refuses_sync = True
@@ -265,10 +267,10 @@ def test_a_stop_does_not_wait_for_the_end_of_a_round() -> None:
     topic.log.config = replace(EAGER, segment_bytes=40_000)
     topic.write(1_500)
     topic.begin()
-    toil = topic.world.toils[0]
+    background_task = topic.world.background_tasks[0]
     topic.world.stop()
-    assert not toil.is_wanted
-    assert not topic.world.toils and not topic.leftovers
+    assert not background_task.is_wanted
+    assert not topic.world.background_tasks and not topic.leftovers
     again = World(topic.world.files)
     assert len(again.client().read_all("t")) == 1_500
 
@@ -277,7 +279,7 @@ def test_a_stop_finishes_the_change_that_is_under_way_and_begins_no_other() -> N
     topic = KeyedTopic()
     topic.write(60)
     topic.begin()
-    topic.toil()
+    topic.background_task()
     topic.world.flush()  # a checkpoint, before anything is changed
     topic.world.stop()
     topic.world.do_tasks()
@@ -294,10 +296,10 @@ def test_work_that_is_not_wanted_any_more_ends_after_a_step() -> None:
             steps.append(number)
             yield
 
-    toil = Toil(work(), ToilEnded())
+    background_task = BackgroundTask(work(), BackgroundTaskEnded())
 
     def rest() -> None:
-        toil.is_wanted = len(steps) < 3
+        background_task.is_wanted = len(steps) < 3
 
-    assert toil.run(rest).error is None
+    assert background_task.run(rest).error is None
     assert steps == [0, 1, 2, 3]

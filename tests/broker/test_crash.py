@@ -176,21 +176,21 @@ class Load:
             if world.cluster.cleaner._round is None:
                 world.node.coordinator.timers.arm("cleaner", world.now_ms, CleanDue())
                 world.perform(world.cluster.ring(world.now_ms))
-            self.toil()
+            self.background_task()
             self.flush()
         if self.data.draw(st.booleans()):
             self.cut()
 
-    def toil(self) -> None:
-        while self.world.toils:
-            self.world.toil()
+    def background_task(self) -> None:
+        while self.world.background_tasks:
+            self.world.background_task()
 
-    def cut_toil(self) -> None:
+    def cut_background_task(self) -> None:
         """The machine dies while a compacted segment is being written."""
-        if self.world.toils:
+        if self.world.background_tasks:
             self.files.steps_left = self.data.draw(st.integers(0, 10))
             with suppress(PowerCut):
-                self.toil()
+                self.background_task()
             self.crash()
 
     def cut(self) -> None:
@@ -253,9 +253,9 @@ class Load:
 
     def stop(self) -> None:
         """In an orderly way: what is left needs no journal."""
-        while self.world.flushes or self.world.toils:
+        while self.world.flushes or self.world.background_tasks:
             self.flush()
-            self.toil()
+            self.background_task()
         self.world.stop()
         assert not self.files.exists(JOURNAL_FILE)
         self.crash()
@@ -266,7 +266,7 @@ STEPS = st.lists(
         [
             *("produce a", "produce b", "commit g", "commit h", "enter h", "flush", "flush", "checkpoint", "crash"),
             *("make come", "make go", "make come", "fill come", "free come", "tasks", "cut", "stop"),
-            *("burst", "burst", "burst", "clean", "clean", "clean", "toil", "cut_toil"),
+            *("burst", "burst", "burst", "clean", "clean", "clean", "background_task", "cut_background_task"),
         ]
     ),
     min_size=1,

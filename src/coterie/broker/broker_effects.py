@@ -13,7 +13,18 @@ from coterie.broker.calls import Connection
 from coterie.coordinator.classic.effects import Tell
 from coterie.storage import Change, DurableEnds, FlushTarget, Journal, JournalTarget, PartitionLog
 
-__all__ = ["Close", "Do", "Effect", "Flush", "FlushEnded", "Send", "Toil", "ToilEnded", "Work", "WorkEnded"]
+__all__ = [
+    "Close",
+    "Do",
+    "Effect",
+    "Flush",
+    "FlushEnded",
+    "Send",
+    "BackgroundTask",
+    "BackgroundTaskEnded",
+    "Work",
+    "WorkEnded",
+]
 
 
 @dataclass(slots=True)
@@ -107,22 +118,22 @@ class Work:
 
 
 @dataclass(slots=True)
-class ToilEnded:
+class BackgroundTaskEnded:
     """How it ended; None is well."""
 
     error: Exception | None = None
 
 
 @dataclass(slots=True)
-class Toil:
+class BackgroundTask:
     """Long work in small steps, away from the loop and from the thread that flushes; then `then` is handed back."""
 
     steps: Iterator[None]
-    then: ToilEnded
+    then: BackgroundTaskEnded
     is_wanted: bool = True
     """Whoever asked for it may change its mind."""
 
-    def run(self, rest: Callable[[], None]) -> ToilEnded:
+    def run(self, rest: Callable[[], None]) -> BackgroundTaskEnded:
         """On any thread; `rest` is called between steps."""
         try:
             for _ in self.steps:
@@ -144,4 +155,4 @@ class Do:
     work: Callable[[], None]
 
 
-Effect = Send | Close | Flush | Work | Toil | Do | Tell
+Effect = Send | Close | Flush | Work | BackgroundTask | Do | Tell

@@ -14,7 +14,7 @@ from traceback import format_exc
 from typing import Any
 from uuid import UUID
 
-from coterie.broker.broker_effects import Close, Do, Effect, FlushEnded, Toil, ToilEnded, WorkEnded
+from coterie.broker.broker_effects import Close, Do, Effect, FlushEnded, BackgroundTask, BackgroundTaskEnded, WorkEnded
 from coterie.broker.broker_facts import Trouble
 from coterie.broker.calls import Call, Connection
 from coterie.broker.configs.broker_settings import Settings
@@ -165,7 +165,7 @@ class Cluster:
             self._flushed(event, now_ms)
         return self.take(now_ms)
 
-    def toil_ended(self, event: ToilEnded, now_ms: int) -> list[Effect]:
+    def background_task_ended(self, event: BackgroundTaskEnded, now_ms: int) -> list[Effect]:
         self.now_ms = now_ms
         self.cleaner.ended(event, now_ms)
         return self.take(now_ms)
@@ -303,8 +303,8 @@ class Cluster:
         connection.forget_waiting()
         self.out.append(Close(connection, why))
 
-    def toil(self, toil: Toil) -> None:
-        self.out.append(toil)
+    def background_task(self, background_task: BackgroundTask) -> None:
+        self.out.append(background_task)
 
     def do_later(self, what: str, work: Callable[[], None]) -> None:
         self.out.append(Do(what, work))

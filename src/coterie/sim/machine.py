@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from coterie.broker.broker_effects import Close, Do, Effect, Flush, Send, Toil, Work
+from coterie.broker.broker_effects import Close, Do, Effect, Flush, Send, BackgroundTask, Work
 from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
 from coterie.broker.configs.broker_settings import Settings
@@ -39,7 +39,7 @@ __all__ = ["Link", "Machine"]
 
 SWEEP_MS = 60_000
 TRY_AGAIN_MS = 1_000
-TOIL_STEPS, TOIL_MS = 1, 20
+BACKGROUND_TASK_STEPS, BACKGROUND_TASK_MS = 1, 20
 """Of long work so much is done at a time, and so long it rests then: everybody else has a turn in between."""
 
 
@@ -75,8 +75,8 @@ class Machine(Host):
         self._fresh_id = fresh_ids(world.rng.of(f"{self.name}/ids"))
         self._disk_rng = world.rng.of(f"{self.name}/latency")
         self._jobs: deque[Flush | Work] = deque()
-        self._toil: Toil | None = None
-        self.toils = 0
+        self._background_task: BackgroundTask | None = None
+        self.background_tasks = 0
         """How much long work has ended."""
         self._alarm_ms: int | None = None
         self.wall = WallClock()
@@ -229,7 +229,7 @@ class Machine(Host):
         self.cluster = None
         self._steps_of_swap = None
         self._jobs.clear()
-        self._toil = None
+        self._background_task = None
         self._alarm_ms = None
         self.forget_missed()
         self.is_paused = False
@@ -265,11 +265,11 @@ class Machine(Host):
 
     def _drain(self, cluster: Cluster) -> None:
         """What is on its way to the disk is there. The rest of the world waits: a stop takes no time here."""
-        while self._jobs or self._toil is not None:
+        while self._jobs or self._background_task is not None:
             if self._jobs:
                 self._job_ended((cluster, self._jobs[0]))
             else:
-                self._toil_goes_on((cluster, self._toil))
+                self._background_task_goes_on((cluster, self._background_task))
 
     @property
     def kept_ms(self) -> float:
@@ -359,9 +359,9 @@ class Machine(Host):
                     self._send(effect)  # type: ignore[arg-type]
                 elif kind is Flush or kind is Work:
                     self._on_disk(cluster, effect)  # type: ignore[arg-type]
-                elif kind is Toil:
-                    self._toil = effect  # type: ignore[assignment]
-                    self.later(TOIL_MS, self._toil_goes_on, (cluster, effect))
+                elif kind is BackgroundTask:
+                    self._background_task = effect  # type: ignore[assignment]
+                    self.later(BACKGROUND_TASK_MS, self._background_task_goes_on, (cluster, effect))
                 elif kind is Tell:
                     self.world.tell(self, effect.fact)  # type: ignore[union-attr]
                 elif kind is Close:
@@ -454,12 +454,12 @@ class Machine(Host):
             self._begin_job(cluster)
         self.run("what follows work of the disk", lambda now_ms: cluster.disk_ended(ended, now_ms))
 
-    def _toil_goes_on(self, about: tuple[Cluster, Toil | None]) -> None:
-        cluster, toil = about
-        if cluster is not self.cluster or toil is None or toil is not self._toil:
+    def _background_task_goes_on(self, about: tuple[Cluster, BackgroundTask | None]) -> None:
+        cluster, background_task = about
+        if cluster is not self.cluster or background_task is None or background_task is not self._background_task:
             return
         if self.is_paused:
-            self.misses(self._toil_goes_on, about)
+            self.misses(self._background_task_goes_on, about)
             return
         done = 0
 
@@ -467,13 +467,15 @@ class Machine(Host):
             nonlocal done
             done += 1
 
-        ended = Toil(islice(toil.steps, TOIL_STEPS), toil.then, toil.is_wanted).run(rest)
-        if done == TOIL_STEPS:
-            self.later(TOIL_MS, self._toil_goes_on, about)
+        ended = BackgroundTask(
+            islice(background_task.steps, BACKGROUND_TASK_STEPS), background_task.then, background_task.is_wanted
+        ).run(rest)
+        if done == BACKGROUND_TASK_STEPS:
+            self.later(BACKGROUND_TASK_MS, self._background_task_goes_on, about)
             return
-        self._toil = None
-        self.toils += 1
-        self.run("what follows long work", lambda now_ms: cluster.toil_ended(ended, now_ms))
+        self._background_task = None
+        self.background_tasks += 1
+        self.run("what follows long work", lambda now_ms: cluster.background_task_ended(ended, now_ms))
 
     def _chore(self, about: tuple[Cluster, Any]) -> None:
         cluster, work = about

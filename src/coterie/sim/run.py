@@ -163,7 +163,7 @@ def simulate(plan: Plan, watch: Sequence[Callable[[World], Observer]] = ()) -> O
     account = run.account
     account.simulated_ms = world.schedule.now_ms
     account.events = world.schedule.steps
-    account.counts["long work"] = world.machine.toils
+    account.counts["long work"] = world.machine.background_tasks
     account.counts["damage told"] = world.machine.damage_told
     account.counts["swaps interrupted"] = world.machine.swaps_cut
     for one in world.observers:

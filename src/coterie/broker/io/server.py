@@ -12,7 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from coterie.broker.broker_effects import Close, Do, Effect, Flush, FlushEnded, Send, Toil, ToilEnded, Work, WorkEnded
+from coterie.broker.broker_effects import (
+    Close,
+    Do,
+    Effect,
+    Flush,
+    FlushEnded,
+    Send,
+    BackgroundTask,
+    BackgroundTaskEnded,
+    Work,
+    WorkEnded,
+)
 from coterie.broker.broker_facts import ConnectionDropped, Trouble
 from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
@@ -57,7 +68,7 @@ class Server:
         self._alarm_ms: int | None = None
         self._disk = ThreadPoolExecutor(1, "coterie-disk")
         self._tasks = ThreadPoolExecutor(1, "coterie-tasks")
-        self._toils = ThreadPoolExecutor(1, "coterie-toils")
+        self._background_tasks = ThreadPoolExecutor(1, "coterie-background")
         self._gone = asyncio.Event()
         """Somebody has."""
         self._sweep: asyncio.TimerHandle | None = None
@@ -167,7 +178,7 @@ class Server:
         self._telling.close()
         self._disk.shutdown()
         self._tasks.shutdown()
-        self._toils.shutdown()
+        self._background_tasks.shutdown()
 
     async def _all_written(self) -> None:
         while self._under_way:  # the end of one may start another
@@ -319,7 +330,7 @@ class Server:
                 self._send(effect)  # type: ignore[arg-type]
             elif kind is Flush or kind is Work:
                 self._on_disk(effect)  # type: ignore[arg-type]
-            elif kind is Toil:
+            elif kind is BackgroundTask:
                 self._in_background(effect)  # type: ignore[arg-type]
             elif kind is Close:
                 self.drop(effect.connection, effect.why)  # type: ignore[union-attr]
@@ -455,14 +466,16 @@ class Server:
         self.run("what follows work of the disk", lambda now_ms: self.cluster.disk_ended(ended, now_ms))
         self._idle.set()
 
-    def _in_background(self, effect: Toil) -> None:
+    def _in_background(self, effect: BackgroundTask) -> None:
         self._under_way += 1
-        self._loop.run_in_executor(self._toils, effect.run, Pace()).add_done_callback(self._toil_ended)
+        self._loop.run_in_executor(self._background_tasks, effect.run, Pace()).add_done_callback(
+            self._background_task_ended
+        )
 
-    def _toil_ended(self, done: asyncio.Future[ToilEnded]) -> None:
+    def _background_task_ended(self, done: asyncio.Future[BackgroundTaskEnded]) -> None:
         self._under_way -= 1
         ended = done.result()
-        self.run("what follows long work", lambda now_ms: self.cluster.toil_ended(ended, now_ms))
+        self.run("what follows long work", lambda now_ms: self.cluster.background_task_ended(ended, now_ms))
         self._idle.set()
 
     def _chore(self, effect: Do) -> None:

@@ -1,6 +1,6 @@
 """The cleaner: has logs compacted whose topic says so, the dirtiest first, one at a time.
 
-What takes long, reading and writing segments, is a `Toil`: small steps, on a thread of its own. What changes the log,
+What takes long, reading and writing segments, is a `BackgroundTask`: small steps, on a thread of its own. What changes the log,
 the new segment taking the place of others, is one of the cluster's `changes`, so it meets no deletion, no repairing and
 no stop halfway. Readers never wait: they read the old segments until they read the new one.
 """
@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from coterie.broker.broker_effects import Toil, ToilEnded
+from coterie.broker.broker_effects import BackgroundTask, BackgroundTaskEnded
 from coterie.broker.maintenance.directory_changes import Step
 from coterie.errors import MalformedError
 from coterie.storage import (
@@ -69,7 +69,7 @@ class Cleaner:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._round: _Round | None = None
-        self._toil: Toil | None = None
+        self._background_task: BackgroundTask | None = None
         self._then: Callable[[_Round, int], None] = self._looked_through
         self._given_up: WeakSet[PartitionLog] = WeakSet()
         self._is_stopped = False
@@ -81,8 +81,8 @@ class Cleaner:
     def stop(self) -> None:
         """What is under way ends with its next step, and nothing more is begun; all can be taken up again later."""
         self._is_stopped = True
-        if self._toil is not None:
-            self._toil.is_wanted = False
+        if self._background_task is not None:
+            self._background_task.is_wanted = False
 
     def due(self, now_ms: int) -> None:
         if self._is_stopped:
@@ -135,12 +135,12 @@ class Cleaner:
 
     def _start(self, steps: Iterator[None], then: Callable[[_Round, int], None]) -> None:
         self._then = then
-        self._toil = Toil(steps, ToilEnded())
-        self._cluster.toil(self._toil)
+        self._background_task = BackgroundTask(steps, BackgroundTaskEnded())
+        self._cluster.background_task(self._background_task)
 
-    def ended(self, event: ToilEnded, now_ms: int) -> None:
-        assert self._toil is not None and self._round is not None, "a toil that nobody asked for"
-        self._toil = None
+    def ended(self, event: BackgroundTaskEnded, now_ms: int) -> None:
+        assert self._background_task is not None and self._round is not None, "a background_task that nobody asked for"
+        self._background_task = None
         this = self._round
         if self._is_stopped:
             if this.work.cleaned is not None:
