@@ -184,7 +184,7 @@ class Load:
         answer = self.client.ask(delete_records, delete_records.Request(topics=[topic])).topics[0].partitions[0]
         self.expect(answer.error, STORAGE)
 
-    def upkeep(self) -> None:
+    def maintenance(self) -> None:
         checkpoint(self.world.cluster)
         self.world.advance(self.rng.choice((10, 1_000, 400_000)))
 
@@ -204,7 +204,18 @@ class Load:
         self.disk.refused = 0
 
 
-STEPS = ("produce a", "produce a", "produce b", "produce b", "commit g", "commit h", "change", "read", "free", "upkeep")
+STEPS = (
+    "produce a",
+    "produce a",
+    "produce b",
+    "produce b",
+    "commit g",
+    "commit h",
+    "change",
+    "read",
+    "free",
+    "maintenance",
+)
 
 
 MOODS = (3, 10, 2, 40, 5)

@@ -138,7 +138,7 @@ class Cluster:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def start(self, now_ms: int) -> list[Effect]:
-        """Read the groups back and set the timers of upkeep."""
+        """Read the groups back and set the timers of maintenance."""
         self.load_groups(now_ms)
         self.timers.arm("checkpoint", now_ms + CHECKPOINT_EVERY_MS, CheckpointDue())
         self.timers.arm("retention", now_ms + self.settings.log_retention_check_interval_ms, RetentionDue())

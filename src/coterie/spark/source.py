@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from coterie.client.network.background import Background, background
 from coterie.settings import SettingsError
 from coterie.spark.alone import Alone
-from coterie.spark.farewell import Farewell
+from coterie.spark.shutdown import Shutdown
 from coterie.spark.options import SinkOptions, SourceOptions, Use
 from coterie.spark.plan import Plan, Span
 from coterie.spark.planning import Slice, slices
@@ -112,7 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._driver: Alone | Slot | None = None
         self._background: Background | None = None
-        self._farewell = Farewell(self._end)
+        self._shutdown = Shutdown(self._end)
 
     def __reduce__(self) -> tuple[type[StreamReader], tuple[SourceOptions]]:
         """For the tasks, which need the options alone."""
@@ -124,7 +124,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._driver is None:
             self._background = background()
             self._driver = self._background.run(_driver(self._options))
-            self._farewell.before_the_end()
+            self._shutdown.before_the_end()
         return self._driver
 
     def initialOffset(self) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Spark seldom calls it and ends the process instead: a member that does not leave makes others wait."""
-        self._farewell.say()
+        self._shutdown.say()
 
     def _end(self) -> None:
         """Also from within a signal, so that it takes no lock that the main thread may hold."""

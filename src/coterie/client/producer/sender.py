@@ -98,7 +98,7 @@ class Sender:
         self._on_room = on_room
         self._acks = settings.required_acks
         self._timer: asyncio.TimerHandle | None = None
-        self._upkeep: asyncio.TimerHandle | None = None
+        self._maintenance: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._flushes: dict[int, asyncio.Future[None]] = {}
         self._tokens = count()
@@ -107,7 +107,7 @@ class Sender:
 
     def start(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self._upkeep = self.loop.call_later(self.settings.metadata_max_age_ms / 1000, self._refresh_sometimes)
+        self._maintenance = self.loop.call_later(self.settings.metadata_max_age_ms / 1000, self._refresh_sometimes)
 
     # --- what the faces ask for ---------------------------------------------------------------------------------------
 
@@ -156,7 +156,7 @@ class Sender:
         finally:
             why = "the producer was closed before the record could be delivered"
             self._handle(GaveUp(KafkaError(why, ErrorCode.REQUEST_TIMED_OUT)))
-            for timer in (self._timer, self._upkeep):
+            for timer in (self._timer, self._maintenance):
                 if timer is not None:
                     timer.cancel()
             tasks = list(self._tasks)
@@ -330,7 +330,7 @@ class Sender:
         used = [name for name, topic in self.batching.topics.items() if topic.used_ms >= since_ms]
         if used:
             self._begin(self._ask_leaders(tuple(used)))
-        self._upkeep = self.loop.call_later(self.settings.metadata_max_age_ms / 1000, self._refresh_sometimes)
+        self._maintenance = self.loop.call_later(self.settings.metadata_max_age_ms / 1000, self._refresh_sometimes)
 
 
 def _leaders(metadata: Metadata, topics: Iterable[str]) -> dict[str, dict[int, int]]:

@@ -1,4 +1,4 @@
-"""A process that is told to go says its farewell first: once, and to the end."""
+"""A process that is told to go says its shutdown first: once, and to the end."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pytest
 
 SCRIPT = """
 import signal, threading
-from coterie.spark.farewell import Farewell
+from coterie.spark.shutdown import Shutdown
 
 def words():
     print("begun", flush=True)
     {meanwhile}
     print("over", flush=True)
 
-farewell = Farewell(words)
+shutdown = Shutdown(words)
 {installed}
 {then}
 """
-HERE = "farewell.before_the_end()"
+HERE = "shutdown.before_the_end()"
 TOLD = "signal.raise_signal(signal.SIGTERM)"  # its handler has run when this returns
 
 
@@ -35,7 +35,7 @@ def ended(then: str, meanwhile: str = "pass", installed: str = HERE) -> tuple[li
 SAID = ["begun", "over"]
 
 
-@pytest.mark.parametrize("begins", [TOLD, "farewell.say()", ""], ids=["SIGTERM", "stop()", "exit"])
+@pytest.mark.parametrize("begins", [TOLD, "shutdown.say()", ""], ids=["SIGTERM", "stop()", "exit"])
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_signal_meanwhile_cuts_nothing_off(begins: str, times: int) -> None:
     """Spark sends SIGTERM twice, a millisecond apart: the second used to end the process before it had left."""
@@ -47,18 +47,18 @@ def test_without_a_signal_it_is_said_at_exit() -> None:
 
 
 def test_it_is_said_once_whoever_asks() -> None:
-    assert ended("farewell.say(); farewell.say()") == (SAID, 0)
+    assert ended("shutdown.say(); shutdown.say()") == (SAID, 0)
 
 
 def test_a_signal_after_it_ends_the_process() -> None:
-    assert ended(f"farewell.say(); {TOLD}; print('alive')") == (SAID, -signal.SIGTERM)
+    assert ended(f"shutdown.say(); {TOLD}; print('alive')") == (SAID, -signal.SIGTERM)
 
 
-def test_a_farewell_that_fails_keeps_nobody_alive() -> None:
+def test_a_shutdown_that_fails_keeps_nobody_alive() -> None:
     assert ended(f"{TOLD}; print('alive')", meanwhile="raise OSError") == (["begun"], -signal.SIGTERM)
 
 
 def test_outside_the_main_thread_it_is_said_at_exit() -> None:
     """Python takes signal handlers from the main thread alone."""
-    elsewhere = "threading.Thread(target=farewell.before_the_end).start()"
+    elsewhere = "threading.Thread(target=shutdown.before_the_end).start()"
     assert ended("", installed=elsewhere) == (SAID, 0)

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
-__all__ = ["Farewell"]
+__all__ = ["Shutdown"]
 
 
-class Farewell:
+class Shutdown:
     """Of the main thread, where Python runs signal handlers: each step may be interrupted by `_told_to_go`."""
 
     def __init__(self, words: Callable[[], None]) -> None:
