@@ -113,7 +113,7 @@ class World:
 
     def pass_ms(self, ms: int) -> None:
         self.now_ms += ms
-        self.reader.is_hungry = True
+        self.reader.needs_data = True
 
     def run(self, rebalances: int = 8) -> None:
         """Ask and answer until nothing more is wanted (or there is no end to it)."""

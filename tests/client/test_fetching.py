@@ -173,9 +173,9 @@ def test_the_next_fetch_goes_out_while_records_wait_and_not_when_too_many_do() -
     world.answer(fetch)
     assert world.wish() == []
     assert offsets(world.reader.take(3)) == [(0, 0), (0, 1), (0, 2)]
-    assert not world.reader.is_hungry
+    assert not world.reader.needs_data
     world.reader.take(3)
-    assert world.reader.is_hungry
+    assert world.reader.needs_data
     assert isinstance(only(list(world.wish())), Fetch)
 
 

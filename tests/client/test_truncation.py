@@ -56,7 +56,7 @@ def heal(world: World) -> None:
 def the_question(world: World) -> AskEpochEnds:
     """What is asked of the new leader, once it is known."""
     world.known[0] = world.leader(0)
-    world.reader.is_hungry = True
+    world.reader.needs_data = True
     (asked,) = [one for one in world.wish() if isinstance(one, AskEpochEnds)]
     return asked
 
@@ -215,7 +215,7 @@ def test_a_paused_partition_is_validated_and_one_that_is_given_up_stays_where_it
     world.reader.hold([HERE])
     world.elect(0, 2, end=6)
     world.known[0] = world.leader(0)
-    world.reader.is_hungry = True
+    world.reader.needs_data = True
     assert world.wish() == []
     assert world.reader.positions() == {HERE: OffsetAndMetadata(10, leader_epoch=EPOCH)}
 

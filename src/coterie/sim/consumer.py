@@ -344,7 +344,7 @@ class Consumer(Reader):
         finally:
             self._is_handling = False
         fetcher = self.fetcher
-        if fetcher.is_hungry:
+        if fetcher.needs_data:
             self.ask_more()
         if member.assigned is not self.owned:
             self.owned = member.assigned

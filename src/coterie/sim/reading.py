@@ -79,11 +79,11 @@ class Reader(Client, ABC):
         if self.is_paused:
             self.misses(self._look_for_more, None)
         elif self.is_alive:
-            self.fetcher.is_hungry = True
+            self.fetcher.needs_data = True
             self._go_on()
 
     def _go_on(self) -> None:
-        if self.fetcher.is_hungry:
+        if self.fetcher.needs_data:
             self.ask_more()
         self.wake()
 

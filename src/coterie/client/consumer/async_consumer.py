@@ -254,7 +254,7 @@ class AsyncConsumer:
         reading = self._engine.reading
         with reading.lock:
             record = reading.fetcher.take_one()
-        if reading.fetcher.is_hungry:
+        if reading.fetcher.needs_data:
             reading.ask_more_soon()
         return record
 

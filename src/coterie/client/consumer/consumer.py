@@ -199,7 +199,7 @@ class Consumer:
         try:
             with reading.lock:
                 records = Records(reading.fetcher.take(limit))
-            if reading.fetcher.is_hungry:
+            if reading.fetcher.needs_data:
                 reading.ask_more_soon()
         except KeyboardInterrupt:
             self._take_back()

@@ -82,7 +82,7 @@ class Reading:
 
     def ask_more(self) -> None:
         """Ask for all that is wished now, if anything has changed."""
-        if not self.fetcher.is_hungry:
+        if not self.fetcher.needs_data:
             return
         with self.lock:
             wishes = self.fetcher.wishes(self._leader_of, clock_ms())
@@ -98,7 +98,7 @@ class Reading:
             self._tasks.loop.call_soon_threadsafe(self.ask_more)
 
     def _look(self) -> None:
-        self.fetcher.is_hungry = True
+        self.fetcher.needs_data = True
         self.ask_more()
 
     async def _grant(self, wish: Wish) -> None:

@@ -80,7 +80,7 @@ class Fetcher:
         self._is_refreshing = False
         self._refresh_not_before_ms = 0
         self._truncations: list[LogTruncated] = []
-        self.is_hungry = True
+        self.needs_data = True
         """`wishes` may have something new to say. Set by everything that changes anything."""
         self.due_ms: int | None = None
         """When `wishes` should be asked again even if nothing happens."""
@@ -106,7 +106,7 @@ class Fetcher:
         for place in before.values():
             self._move(place)
             self._handed.pop(place, None)
-        self.is_hungry = True
+        self.needs_data = True
 
     @property
     def assignment(self) -> list[TopicPartition]:
@@ -125,14 +125,14 @@ class Fetcher:
         place = self.place(partition)
         self._move(place)
         place.stand_at(offset, leader_epoch)
-        self.is_hungry = True
+        self.needs_data = True
 
     def reset(self, partition: TopicPartition, reset: Reset) -> None:
         """To the beginning or the end; where that is will be asked."""
         place = self.place(partition)
         self._move(place)
         place.need, place.reset = Need.RESET, reset
-        self.is_hungry = True
+        self.needs_data = True
 
     def _move(self, place: Place) -> None:
         place.forget_fetched()
@@ -153,7 +153,7 @@ class Fetcher:
         place = self.place(partition)
         place.is_paused = False
         self._offer(place)
-        self.is_hungry = True
+        self.needs_data = True
 
     def _offer(self, place: Place) -> None:
         if place.chunks or place.failure is not None:
@@ -277,7 +277,7 @@ class Fetcher:
             place.chunks.popleft()
             self.bytes_taken += chunk.whole_size
             self._turn.move_to_end(place)
-            self.is_hungry = True
+            self.needs_data = True
 
     def _unreadable(self, place: Place, chunk: Chunk, why: str) -> None:
         place.chunks.clear()
@@ -293,7 +293,7 @@ class Fetcher:
     # --- what to ask --------------------------------------------------------------------------------------------------
 
     def wishes(self, leader_of: LeaderOf, now_ms: int) -> list[Wish]:
-        self.is_hungry = False
+        self.needs_data = False
         self.due_ms = None
         found: list[Wish] = []
         committed: list[Place] = []
@@ -405,7 +405,7 @@ class Fetcher:
     def _ended(self, asked: Fetch) -> None:
         if self._fetching.get(asked.node_id) is asked:
             del self._fetching[asked.node_id]
-        self.is_hungry = True
+        self.needs_data = True
 
     def _take_in(self, place: Place, offset: int, one: fetch.FetchedPartition, now_ms: int) -> None:
         if one.error:
@@ -483,7 +483,7 @@ class Fetcher:
 
     def _back_off(self, place: Place, now_ms: int) -> None:
         place.not_before_ms = now_ms + self._settings.retry_backoff_ms
-        self.is_hungry = True
+        self.needs_data = True
 
     # --- answers about positions --------------------------------------------------------------------------------------
 
@@ -491,7 +491,7 @@ class Fetcher:
         self, asked: AskCommitted, offsets: Mapping[TopicPartition, OffsetAndMetadata] | KafkaError, now_ms: int
     ) -> None:
         """`offsets`: what the group has committed; a partition that is not there has nothing."""
-        self.is_hungry = True
+        self.needs_data = True
         for place in asked.places:
             if place.asking is not asked:
                 continue  # sought elsewhere in the meantime, or gone
@@ -511,7 +511,7 @@ class Fetcher:
                 place.need, place.reset = Need.RESET, self._settings.auto_offset_reset
 
     def offsets_found(self, asked: AskOffsets, found: Mapping[TopicPartition, Found], now_ms: int) -> None:
-        self.is_hungry = True
+        self.needs_data = True
         for place in asked.places:
             if place.asking is not asked:
                 continue
@@ -528,7 +528,7 @@ class Fetcher:
 
     def epoch_ends_found(self, asked: AskEpochEnds, answer: epoch_api.Response, now_ms: int) -> None:
         """Take the end offsets of the positions' epochs, as their leaders answered."""
-        self.is_hungry = True
+        self.needs_data = True
         ends = {(topic.topic, one.partition): one for topic in answer.topics for one in topic.partitions}
         for place in asked.places:
             if place.asking is not asked:
@@ -549,7 +549,7 @@ class Fetcher:
                 place.need = Need.NOTHING
 
     def epoch_ends_failed(self, asked: AskEpochEnds, error: KafkaError, now_ms: int) -> None:
-        self.is_hungry = True
+        self.needs_data = True
         for place in asked.places:
             if place.asking is not asked:
                 continue
@@ -578,4 +578,4 @@ class Fetcher:
         """The metadata was asked for, with or without success."""
         self._is_refreshing = False
         self._refresh_not_before_ms = now_ms + self._settings.retry_backoff_ms
-        self.is_hungry = True
+        self.needs_data = True
