@@ -8,7 +8,7 @@ import pytest
 
 from coterie.history.account import Account, Cost, Design
 from coterie.history.compare import calm, play, split_brain, storms, stormy
-from coterie.history.tale import Do, tale
+from coterie.history.scenario import Do, scenario
 
 PARTITIONS = 12
 SIZES = (3, 8)
@@ -20,9 +20,9 @@ Costs = Mapping[tuple[Design, int, str], Cost]
 @pytest.fixture(scope="module")
 def costs() -> Costs:
     return {
-        (one.design, one.tale.members, chapter.name): one.cost(chapter)
+        (one.design, one.scenario.members, chapter.name): one.cost(chapter)
         for one in calm(SIZES, PARTITIONS, seed=1)
-        for chapter in one.tale.chapters
+        for chapter in one.scenario.chapters
     }
 
 
@@ -91,7 +91,7 @@ def test_split_brain_is_had_under_design_1_by_seeds_that_never_give_it_under_the
     found = split_brain(rough)
     assert found is not None
     account, two = found
-    assert account.design is Design.WATCHERS and account.tale.seed == SEEDS[0]
+    assert account.design is Design.WATCHERS and account.scenario.seed == SEEDS[0]
     assert len(two.owners) == 2 and two.ended_ms - two.began_ms > 1_000
     by_design = {one.design: one for one in storms(rough)}
     assert by_design[Design.WATCHERS].split == len(SEEDS)
@@ -100,7 +100,7 @@ def test_split_brain_is_had_under_design_1_by_seeds_that_never_give_it_under_the
 
 def test_a_follower_that_lags_is_enough_for_a_split_brain_under_design_1_and_not_under_2() -> None:
     """Two consumers see different children, each from its own server (semantics 13.1)."""
-    told = tale(23, 3, PARTITIONS, weather=True)
+    told = scenario(23, 3, PARTITIONS, with_faults=True)
     assert {fault.do for fault in told.faults} == {Do.LAG}
     first, second = (play(design, told) for design in (Design.WATCHERS, Design.SERVER))
     assert first.several and not second.several
@@ -114,13 +114,13 @@ def test_two_believe_it_under_every_design_but_only_design_1_takes_what_both_com
     assert [by_design[one].went_back for one in Design if one is not Design.WATCHERS] == [0, 0, 0]
 
 
-def test_when_the_weather_is_fair_again_all_come_to_rest(rough: Sequence[Account]) -> None:
+def test_when_the_faults_are_over_all_come_to_rest(rough: Sequence[Account]) -> None:
     assert all(one.came_to_rest for one in rough)
 
 
 def test_the_same_seed_is_the_same_story() -> None:
-    told, other = (tale(seed, 3, 6, weather=True) for seed in (6, 7))
-    assert told == tale(6, 3, 6, weather=True) and told.faults != other.faults
+    told, other = (scenario(seed, 3, 6, with_faults=True) for seed in (6, 7))
+    assert told == scenario(6, 3, 6, with_faults=True) and told.faults != other.faults
     for design in (Design.WATCHERS, Design.SERVER, Design.EAGER):
         first, second = play(design, told), play(design, told)
         assert (first.owns.intervals, first.marks) == (second.owns.intervals, second.marks)

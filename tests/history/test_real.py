@@ -9,7 +9,7 @@ import pytest
 from coterie.history.account import Cost, Design
 from coterie.history.compare import play
 from coterie.history.real import herd, story
-from coterie.history.tale import tale
+from coterie.history.scenario import scenario
 from coterie.history.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.real_time
@@ -19,11 +19,11 @@ PARTITIONS = 24
 
 @pytest.fixture(scope="module")
 def simulated() -> dict[tuple[Design, int, str], Cost]:
-    played = [play(one, tale(1, size, PARTITIONS)) for one in (Design.WATCHERS, Design.SERVER) for size in SIZES]
+    played = [play(one, scenario(1, size, PARTITIONS)) for one in (Design.WATCHERS, Design.SERVER) for size in SIZES]
     return {
-        (one.design, one.tale.members, chapter.name): one.cost(chapter)
+        (one.design, one.scenario.members, chapter.name): one.cost(chapter)
         for one in played
-        for chapter in one.tale.chapters
+        for chapter in one.scenario.chapters
     }
 
 

@@ -413,7 +413,7 @@ def compare_designs(
         str, typer.Option(metavar="SIZES", help="Group sizes: 3,10,30. Seeds with faults are told with the first.")
     ] = "3,10,30",
     partitions: Annotated[int, typer.Option(min=1, max=1_000, help="Of the topic.")] = 60,
-    seed: Annotated[int, typer.Option(min=0, help="Of the story in fair weather.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Of the story without faults.")] = 1,
     seeds: Annotated[str, typer.Option(metavar="FIRST-LAST", help="Of stories with faults: 0-99, or 1,5.")] = "0-9",
     real: Annotated[bool, typer.Option("--real", help="Also as processes, on a real ZooKeeper. Needs Java.")] = False,
     out: Annotated[

@@ -84,7 +84,7 @@ def _simulated(
 ) -> list[Account]:
     groups = f"groups of {', '.join(map(str, sizes))}" if len(sizes) > 1 else f"a group of {sizes[0]}"
     typer.echo(f"the story of {groups} under {len(Design)} designs, then with the faults of {len(seeds)} seeds")
-    fair = list(progress(calm(sizes, partitions, seed), len(sizes) * len(Design), "stories in fair weather"))
+    fair = list(progress(calm(sizes, partitions, seed), len(sizes) * len(Design), "stories without faults"))
     print_rows(f"seed {seed}, {partitions} partitions, nothing goes wrong by itself:", _by_change(fair))
     told = (one for number in seeds for one in stormy(number, sizes[0], partitions))
     rough = list(progress(told, len(seeds) * len(Design), "stories with faults"))
@@ -96,7 +96,7 @@ def _simulated(
     else:
         _tell_split_brain(*found)
     if out is not None:
-        _draw(fair, [] if found is None else [one for one in rough if one.tale.seed == found[0].tale.seed], out)
+        _draw(fair, [] if found is None else [one for one in rough if one.scenario.seed == found[0].scenario.seed], out)
     return fair
 
 
@@ -119,18 +119,18 @@ def progress(items: Iterable[T], of: int, what: str) -> Iterator[T]:
 
 
 def _by_change(accounts: Sequence[Account]) -> Rows:
-    names = list(dict.fromkeys(chapter.name for one in accounts for chapter in one.tale.chapters))
+    names = list(dict.fromkeys(chapter.name for one in accounts for chapter in one.scenario.chapters))
     rows = [row for name in names for one in accounts for row in _rows_of(one, name)]
     return Rows(COLUMNS, rows)
 
 
 def _rows_of(account: Account, name: str) -> Iterator[Sequence[Cell]]:
-    for chapter in account.tale.chapters:
+    for chapter in account.scenario.chapters:
         if chapter.name == name:
             cost = account.cost(chapter)
             yield (
                 name,
-                account.tale.members,
+                account.scenario.members,
                 account.design,
                 cost.notified,
                 cost.reads,
@@ -166,13 +166,13 @@ def _s(ms: int) -> str:
 
 
 def _tell_split_brain(account: Account, two: Shared) -> None:
-    tale = account.tale
+    scenario = account.scenario
     topic, number = two.partition
     said = f"{' and '.join(two.owners)} owned {topic}-{number} from {_s(two.began_ms)} s to {_s(two.ended_ms)} s"
-    typer.echo(f"\nsplit brain: under design {account.design}, seed {tale.seed}, {said}. What went wrong there:")
-    for fault in tale.faults:
+    typer.echo(f"\nsplit brain: under design {account.design}, seed {scenario.seed}, {said}. What went wrong there:")
+    for fault in scenario.faults:
         typer.echo(f"  {fault}")
-    again = f"--members {tale.members} --partitions {tale.partitions} --seeds {tale.seed}"
+    again = f"--members {scenario.members} --partitions {scenario.partitions} --seeds {scenario.seed}"
     typer.echo(f"again: coterie compare-designs {again}")
 
 
@@ -182,7 +182,7 @@ def _tell_split_brain(account: Account, two: Shared) -> None:
 def _draw(fair: Sequence[Account], split: Sequence[Account], out: Path) -> None:
     from coterie.web.designs import growth, owners
 
-    smallest = [one for one in fair if one.tale.members == fair[0].tale.members]
+    smallest = [one for one in fair if one.scenario.members == fair[0].scenario.members]
     pictures = {"growth.svg": growth(fair), "owners.svg": owners(smallest)}
     if split:
         pictures["split-brain.svg"] = owners(split)

@@ -44,8 +44,8 @@ STORY_COLUMNS = (
 
 def compare_real(fair: Sequence[Account]) -> None:
     """`fair`: what the simulator made of it."""
-    sizes = sorted({one.tale.members for one in fair if one.tale.members <= MOST_SESSIONS})
-    partitions = fair[0].tale.partitions
+    sizes = sorted({one.scenario.members for one in fair if one.scenario.members <= MOST_SESSIONS})
+    partitions = fair[0].scenario.partitions
     with TemporaryDirectory() as folder:
         home = Path(folder)
         with ZooKeeper(home / "zookeeper") as zookeeper:
@@ -78,8 +78,8 @@ def _herd_row(one: Herd, fair: Sequence[Account]) -> Sequence[Cell]:
 
 def _simulated(one: Herd, fair: Sequence[Account]) -> Iterator[Cost]:
     for account in fair:
-        if account.design is one.design and account.tale.members == one.members:
-            yield from (account.cost(chapter) for chapter in account.tale.chapters if chapter.name == one.change)
+        if account.design is one.design and account.scenario.members == one.members:
+            yield from (account.cost(chapter) for chapter in account.scenario.chapters if chapter.name == one.change)
 
 
 def _story_row(one: Story) -> Sequence[Cell]:

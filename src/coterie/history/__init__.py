@@ -7,7 +7,7 @@ The rules are machines without I/O. `registry.py` is their port to ZooKeeper: a 
 `kazoo_registry.py`) or a model whose followers lag (`ensemble.py`). They know nothing of who drives them. Read
 `registry.py` first, then `zookeeper_watchers.py`.
 
-`tale.py` is the story all designs are told; `play_old.py` and `play_new.py` simulate it, `real.py` has it acted by
+`scenario.py` is the story all designs are told; `play_old.py` and `play_new.py` simulate it, `real.py` has it acted by
 processes, `compare.py` puts the accounts side by side (docs/designs.md).
 """
 

@@ -1,4 +1,4 @@
-"""What a design made of the tale: counted by chapter, and who owned what when."""
+"""What a design made of the scenario: counted by chapter, and who owned what when."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from coterie.history.design_types import Partition
 from coterie.history.owning import Owning, Shared, Sum
-from coterie.history.tale import Chapter, Tale
+from coterie.history.scenario import Chapter, Scenario
 
 __all__ = ["Account", "Cost", "Design"]
 
@@ -45,7 +45,7 @@ class Cost:
 @dataclass(slots=True)
 class Account:
     design: Design
-    tale: Tale
+    scenario: Scenario
     owns: Owning
     """Design 1: what a process reads. Designs 2 and 3: what its commits are taken for."""
     believes: Owning
@@ -61,7 +61,7 @@ class Account:
         self._committed[where] = offset
 
     def cost(self, chapter: Chapter) -> Cost:
-        at = self.tale.chapters.index(chapter)
+        at = self.scenario.chapters.index(chapter)
         counts = self.marks[at + 1] - self.marks[at]
         began_ms, ended_ms = chapter.began_ms, chapter.ended_ms
         rest = self.owns.at_rest_after(began_ms, ended_ms)
@@ -79,7 +79,7 @@ class Account:
 
     @property
     def _whole(self) -> tuple[int, int]:
-        return self.tale.chapters[0].began_ms, self.tale.length_ms
+        return self.scenario.chapters[0].began_ms, self.scenario.length_ms
 
     @property
     def several(self) -> list[Shared]:

@@ -1,4 +1,4 @@
-"""All designs side by side: the same tale for each, by group size; and many seeds of bad weather."""
+"""All designs side by side: the same scenario for each, by group size; and many seeds with faults."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from coterie.history.account import Account, Design
 from coterie.history.owning import NOTHING, Shared, Sum
 from coterie.history.play_new import play_new
 from coterie.history.play_old import play_old
-from coterie.history.tale import Rolled, Tale, tale
+from coterie.history.scenario import Rolled, Scenario, scenario
 
 __all__ = ["Storm", "calm", "play", "split_brain", "storms", "stormy"]
 
-PLAY: Mapping[Design, Callable[[Design, Tale], Account]] = {
+PLAY: Mapping[Design, Callable[[Design, Scenario], Account]] = {
     Design.WATCHERS: play_old,
     Design.SERVER: play_old,
     Design.EAGER: play_new,
@@ -25,20 +25,20 @@ HAVE_THE_STRATEGY: Mapping[Design, Rolled] = {
 """Who must be restarted to have another one."""
 
 
-def play(design: Design, told: Tale) -> Account:
+def play(design: Design, told: Scenario) -> Account:
     return PLAY[design](design, told)
 
 
 def calm(members: Sequence[int], partitions: int, seed: int) -> Iterator[Account]:
-    """Nothing goes wrong but what the tale says; at last a new strategy comes."""
+    """Nothing goes wrong but what the scenario says; at last a new strategy comes."""
     for size in members:
         for design in Design:
-            yield play(design, tale(seed, size, partitions, rolls=HAVE_THE_STRATEGY[design]))
+            yield play(design, scenario(seed, size, partitions, rolls=HAVE_THE_STRATEGY[design]))
 
 
 def stormy(seed: int, members: int, partitions: int) -> list[Account]:
-    """The tale with the faults of this seed, under each design."""
-    told = tale(seed, members, partitions, weather=True)
+    """The scenario with the faults of this seed, under each design."""
+    told = scenario(seed, members, partitions, with_faults=True)
     return [play(design, told) for design in Design]
 
 

@@ -1,4 +1,4 @@
-"""The tale under today's design: the shipped broker and members in the simulator's world, invariants and all."""
+"""The scenario under today's design: the shipped broker and members in the simulator's world, invariants and all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coterie.history.account import Account, Design
 from coterie.history.backwards import Backwards, BackwardsCooperative
 from coterie.history.model_world import GROUP, SESSION_MS, TOPIC
 from coterie.history.owning import Owning
-from coterie.history.tale import BROKERS, Act, Do, Tale
+from coterie.history.scenario import BROKERS, Act, Do, Scenario
 from coterie.protocol.apis import heartbeat, join_group, leave_group, sync_group
 from coterie.sim.client import Asked, Client
 from coterie.sim.consumer import Consumer, Habits
@@ -38,30 +38,30 @@ AGAIN_MS = 100
 RECORD_MS = 2_000
 
 
-def play_new(design: Design, tale: Tale) -> Account:
-    partitions = [(TOPIC, number) for number in range(tale.partitions)]
-    account = Account(design, tale, Owning(GROUP, partitions), Owning(GROUP, partitions))
+def play_new(design: Design, scenario: Scenario) -> Account:
+    partitions = [(TOPIC, number) for number in range(scenario.partitions)]
+    account = Account(design, scenario, Owning(GROUP, partitions), Owning(GROUP, partitions))
     plan = Plan(
-        tale.seed,
-        "the tale of the designs",
-        tale.length_ms,
-        tale.members,
-        tuple(_steps(design, tale)),
-        {TOPIC: tale.partitions},
+        scenario.seed,
+        "the scenario of the designs",
+        scenario.length_ms,
+        scenario.members,
+        tuple(_steps(design, scenario)),
+        {TOPIC: scenario.partitions},
         {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 4},
         RECORD_MS,
         nodes=len(BROKERS),
     )
     outcome = simulate(plan, [lambda world: _Watch(world, account)])
     if not outcome.held:
-        raise CoterieError(f"design {design}, seed {tale.seed}: {outcome.broken}: {outcome.what}")
+        raise CoterieError(f"design {design}, seed {scenario.seed}: {outcome.broken}: {outcome.what}")
     return account
 
 
 # --- the acts, as steps of the simulator ------------------------------------------------------------------------------
 
 
-def _steps(design: Design, tale: Tale) -> list[Step]:
+def _steps(design: Design, scenario: Scenario) -> list[Step]:
     old, new = STRATEGIES[design]
     habits = Habits(
         assignors=(old,),
@@ -71,7 +71,7 @@ def _steps(design: Design, tale: Tale) -> list[Step]:
         poll_ms=10_000,
         fetch_max_wait_ms=10_000,
     )
-    return [step for act in tale.acts for step in _step(act, habits, replace(habits, assignors=(new, old)))]
+    return [step for act in scenario.acts for step in _step(act, habits, replace(habits, assignors=(new, old)))]
 
 
 def _step(act: Act, habits: Habits, renewed: Habits) -> Sequence[Step]:
@@ -140,9 +140,9 @@ class _Watch(Observer):
         self._counts: Counter[str] = Counter()
         self._accepts: dict[str, int] = {}
         """By member id: the lowest generation it can be in. A coordinator that is moving keeps its word."""
-        for chapter in account.tale.chapters:
+        for chapter in account.scenario.chapters:
             world.schedule.at(chapter.began_ms - 1, self._mark, None)
-        world.schedule.at(account.tale.length_ms, self._mark, None)
+        world.schedule.at(account.scenario.length_ms, self._mark, None)
 
     def _mark(self, _about: object) -> None:
         self._account.marks.append(Counter(self._counts))

@@ -1,4 +1,4 @@
-"""The tale under designs 1 and 2: their machines on a model of ZooKeeper, whose followers lag."""
+"""The scenario under designs 1 and 2: their machines on a model of ZooKeeper, whose followers lag."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from coterie.history.design_types import Partition
 from coterie.history.model_world import GROUP, SESSION_MS, Actor, ModelWorld
 from coterie.history.owning import Owning
 from coterie.history.paths import Paths, read_assignment, read_offset
-from coterie.history.tale import BROKERS, FOLLOWERS, Act, Do, Tale
+from coterie.history.scenario import BROKERS, FOLLOWERS, Act, Do, Scenario
 from coterie.history.tree import Closed, Put, Transaction
 from coterie.sim.rng import Rng
 
@@ -20,21 +20,21 @@ __all__ = ["play_old"]
 
 COMMIT_MS = 1_000
 LAGS_MS = (2, 5, 20, 80)
-"""Of a follower in fair weather, by the seed."""
+"""Of a follower without faults, by the seed."""
 
 
-def play_old(design: Design, tale: Tale) -> Account:
-    return _Play(design, tale).play()
+def play_old(design: Design, scenario: Scenario) -> Account:
+    return _Play(design, scenario).play()
 
 
 class _Play:
-    def __init__(self, design: Design, tale: Tale) -> None:
-        rng = Rng(tale.seed).of("followers")
+    def __init__(self, design: Design, scenario: Scenario) -> None:
+        rng = Rng(scenario.seed).of("followers")
         self._lags = [rng.choice(LAGS_MS) for _ in FOLLOWERS]
-        self._tale = tale
-        self._world = world = ModelWorld(tale.seed, partitions=tale.partitions, lags_ms=self._lags)
+        self._scenario = scenario
+        self._world = world = ModelWorld(scenario.seed, partitions=scenario.partitions, lags_ms=self._lags)
         self._is_watching = design is Design.WATCHERS
-        self._account = Account(design, tale, Owning(GROUP, world.partitions), Owning(GROUP, world.partitions))
+        self._account = Account(design, scenario, Owning(GROUP, world.partitions), Owning(GROUP, world.partitions))
         self._paths = Paths(GROUP)
         self._fence: tuple[int, Mapping[Partition, str]] = (0, {})
         self._offsets = {self._paths.offset(one): one for one in world.partitions}
@@ -58,12 +58,12 @@ class _Play:
         schedule = self._world.schedule
         for broker in BROKERS:
             self._broker(broker)
-        for act in self._tale.acts:
+        for act in self._scenario.acts:
             schedule.at(act.at_ms, self._acts, act)
-        for chapter in self._tale.chapters:
+        for chapter in self._scenario.chapters:
             schedule.at(chapter.began_ms - 1, self._mark, None)
         schedule.at(COMMIT_MS, self._commit, None)
-        schedule.run(self._tale.length_ms)
+        schedule.run(self._scenario.length_ms)
         self._mark(None)
         return self._account
 

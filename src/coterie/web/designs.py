@@ -28,8 +28,8 @@ MORE = """
 
 
 def owners(accounts: Sequence[Account]) -> str:
-    """One tale, a band for each design, a row for each partition."""
-    told = accounts[0].tale
+    """One scenario, a band for each design, a row for each partition."""
+    told = accounts[0].scenario
     scale = Scale(told.chapters[0].began_ms, told.length_ms)
     row = min(max(BAND // told.partitions, LEAST), MOST)
     height = row * told.partitions
@@ -52,7 +52,7 @@ def owners(accounts: Sequence[Account]) -> str:
 
 
 def _band(account: Account, top: int, row: int, scale: Scale) -> Iterator[str]:
-    told = account.tale
+    told = account.scenario
     number, _, name = account.design.partition(" ")
     yield f'<text class="name" x="{LEFT - 8}" y="{top + 12}" text-anchor="end">design {number}</text>'
     yield f'<text x="{LEFT - 8}" y="{top + 27}" text-anchor="end">{escape(name)}</text>'
@@ -107,10 +107,10 @@ def growth(accounts: Sequence[Account]) -> str:
     for at, (title, chapter, value) in enumerate(PANELS):
         lines = {
             design: [
-                (one.tale.members, value(one.cost(told)))
+                (one.scenario.members, value(one.cost(told)))
                 for one in accounts
                 if one.design is design
-                for told in one.tale.chapters
+                for told in one.scenario.chapters
                 if told.name == chapter
             ]
             for design in Design

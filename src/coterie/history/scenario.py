@@ -1,7 +1,7 @@
 """The story that every design is told: n consumers; one joins, one dies, the group's broker goes and comes again.
 
 It is a list of acts, the same for all. With a strategy to come, everything that has the strategy in it is restarted
-with another one, one after the other. With weather, faults are drawn from the seed.
+with another one, one after the other. With faults, they are drawn from the seed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import StrEnum
 from coterie.history.model_world import SESSION_MS
 from coterie.sim.rng import Rng, Random
 
-__all__ = ["BROKERS", "FOLLOWERS", "Act", "Chapter", "Do", "Rolled", "Tale", "tale"]
+__all__ = ["BROKERS", "FOLLOWERS", "Act", "Chapter", "Do", "Rolled", "Scenario", "scenario"]
 
 BROKERS = ("1", "2")
 FOLLOWERS = (1, 2)
@@ -63,7 +63,7 @@ class Chapter:
 
 
 @dataclass(frozen=True, slots=True)
-class Tale:
+class Scenario:
     seed: int
     members: int
     partitions: int
@@ -79,7 +79,9 @@ class Tale:
         return [act for act in self.acts if act.do in {Do.PAUSE, Do.CUT, Do.LAG, Do.PAUSE_BROKER}]
 
 
-def tale(seed: int, members: int, partitions: int, *, weather: bool = False, rolls: Rolled | None = None) -> Tale:
+def scenario(
+    seed: int, members: int, partitions: int, *, with_faults: bool = False, rolls: Rolled | None = None
+) -> Scenario:
     """`rolls`: who is restarted with a new strategy, if anybody is."""
     slots = [f"c{number}" for number in range(1, members + 1)]
     new, dead = f"c{members + 1}", slots[0]
@@ -103,10 +105,10 @@ def tale(seed: int, members: int, partitions: int, *, weather: bool = False, rol
             stops_ms = first_ms + ROLL_MS * at
             acts += [Act(stops_ms, Do.STOP, one), Act(stops_ms + DOWN_MS, Do.RENEW, one)]
         chapters.append(Chapter("a new strategy", first_ms, first_ms + ROLL_MS * members + CHAPTER_MS))
-    if weather:
-        chapters.append(Chapter("fair weather", chapters[-1].ended_ms, chapters[-1].ended_ms + CHAPTER_MS))
-        acts += _faults(Rng(seed).of("tale"), there, chapters)
-    return Tale(seed, members, partitions, chapters, sorted(acts, key=lambda act: act.at_ms))
+    if with_faults:
+        chapters.append(Chapter("no faults", chapters[-1].ended_ms, chapters[-1].ended_ms + CHAPTER_MS))
+        acts += _faults(Rng(seed).of("scenario"), there, chapters)
+    return Scenario(seed, members, partitions, chapters, sorted(acts, key=lambda act: act.at_ms))
 
 
 def _faults(rng: Random, slots: Sequence[str], chapters: Sequence[Chapter]) -> list[Act]:
