@@ -9,7 +9,7 @@ import pytest
 
 import coterie
 from client.consumers import QUICK, Heard, consumer_of, fill, on, read, until
-from client.member.room import Room
+from client.member.harness import Harness
 from coterie.client.client_settings import AdminSettings, ConsumerSettings, ProducerSettings
 from coterie.client.event_log import LINES, EventLog, NodeDisconnected, NodeReached, NodeUnreachable
 from coterie.client.member import facts
@@ -141,7 +141,7 @@ def test_a_late_poll_is_told_with_what_to_do_and_how_late_it_was(
 
 
 def test_how_late_a_poll_was_is_counted_by_the_clock() -> None:
-    room = Room()
+    room = Harness()
     (a,) = room.stable("a", max_poll_interval_ms=20_000)
     a.ends_poll()
     room.advance(50_000)

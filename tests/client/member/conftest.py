@@ -1,13 +1,13 @@
-"""A room for each test: see room.py."""
+"""A harness for each test: see harness.py."""
 
 from __future__ import annotations
 
 import pytest
 
-from client.member.room import Room
+from client.member.harness import Harness
 
 
 @pytest.fixture
-def room() -> Room:
+def harness() -> Harness:
     """One topic `t` of four partitions, and a coordinator without the initial delay."""
-    return Room()
+    return Harness()

@@ -1,7 +1,7 @@
 """Random lives of members: users that poll, work, subscribe, commit, close and crash; a link that delays and breaks; a
 coordinator that moves and dies; listeners that raise and hang. Then all of it heals, and everybody must be stable.
 
-`room.py` asserts on the way that listener calls balance and come only while the user is there.
+`harness.py` asserts on the way that listener calls balance and come only while the user is there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from client.member.room import GROUP, Party, Room, tps
+from client.member.harness import GROUP, Party, Harness, tps
 from coterie.assignors import Assignor, CooperativeSticky, Range, RoundRobin, Sticky
 from coterie.client.member.states import Stage
 from coterie.client.types import TopicPartition
@@ -45,7 +45,7 @@ TIME_TO_HEAL_MS = 900_000
 
 
 class MemberMachine(RuleBasedStateMachine):
-    room: Room
+    harness: Harness
 
     @initialize(
         assignors=st.sampled_from(ASSIGNORS),
@@ -62,9 +62,9 @@ class MemberMachine(RuleBasedStateMachine):
         first: list[tuple[tuple[str, ...], bool, bool]],
         until_ms: int,
     ) -> None:
-        self.room = Room({"t": 4, "u": 3}, group_initial_rebalance_delay_ms=initial_delay_ms)
+        self.harness = Harness({"t": 4, "u": 3}, group_initial_rebalance_delay_ms=initial_delay_ms)
         following = cycle(delays)
-        self.room.delay_ms = lambda: next(following)
+        self.harness.delay_ms = lambda: next(following)
         self.assignors = assignors
         self.names = 0
         self.slots: list[Party | None] = [None] * SLOTS
@@ -72,7 +72,7 @@ class MemberMachine(RuleBasedStateMachine):
         self.asked: list[tuple[Party, str]] = []
         for slot, (topics, static, auto) in enumerate(first):
             self.come(slot, topics, static, auto)
-        self.room.advance(until_ms)
+        self.harness.advance(until_ms)
 
     # --- users --------------------------------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class MemberMachine(RuleBasedStateMachine):
         settings: dict[str, Any] = {"assignors": self.assignors, "enable_auto_commit": auto, "rng": slot / SLOTS}
         if static:
             settings["group_instance_id"] = f"slot {slot}"
-        party = self.room.party(f"p{self.names}", **settings).joins(*topics)
+        party = self.harness.party(f"p{self.names}", **settings).joins(*topics)
         party.listener = lambda kind, partitions: self.starts_reading(party, kind, partitions)
         self.slots[slot] = party
 
@@ -95,7 +95,7 @@ class MemberMachine(RuleBasedStateMachine):
         """At what the group has committed."""
         if kind != "assigned":
             return
-        group = self.room.world.group(GROUP)
+        group = self.harness.world.group(GROUP)
         for one in partitions:
             stored = None if group is None else group.offsets.get(one.topic, {}).get(one.partition)
             party.positions[one] = 0 if stored is None else stored.offset
@@ -112,7 +112,7 @@ class MemberMachine(RuleBasedStateMachine):
         for one in party.assigned:
             if one in party.positions and one not in party.held:
                 party.positions[one] += many
-        self.room.advance(many)
+        self.harness.advance(many)
         party.begins_poll()
 
     @rule(many=st.integers(1, 9))
@@ -157,7 +157,7 @@ class MemberMachine(RuleBasedStateMachine):
     def crash(self, slot: int) -> None:
         """The process is gone, and says nothing."""
         if (party := self.slots[slot]) is not None:
-            self.room.forget(party)
+            self.harness.forget(party)
             self.asked = [(one, token) for one, token in self.asked if one is not party]
             self.is_followed(slot, party)
 
@@ -181,48 +181,48 @@ class MemberMachine(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from(SPANS_MS))
     def wait(self, ms: int) -> None:
-        self.room.advance(ms)
+        self.harness.advance(ms)
 
     @rule(ms=st.integers(1, 4_000))
     def wait_a_little(self, ms: int) -> None:
-        self.room.advance(ms)
+        self.harness.advance(ms)
 
     @rule()
     def all_is_well_for_a_while(self) -> None:
         """So that there is something to break."""
         self.network("well")
-        self.room.refusals.clear()
+        self.harness.refusals.clear()
         self.come_back()
-        self.room.advance(15_000)
+        self.harness.advance(15_000)
 
     @rule(slot=slots)
     def lose_connection(self, slot: int) -> None:
         if (party := self.slots[slot]) is not None:
-            self.room.disconnect(party)
+            self.harness.disconnect(party)
 
     @rule(dies=st.booleans())
     def coordinator_moves(self, dies: bool) -> None:
         if dies:
-            self.room.crash_coordinator()
+            self.harness.crash_coordinator()
         else:
-            self.room.move_coordinator()
+            self.harness.move_coordinator()
 
     @rule(how=st.sampled_from(("deaf", "lost", "well", "well")))
     def network_is(self, how: str) -> None:
         self.network(how)
 
     def network(self, how: str) -> None:
-        self.room.is_deaf = how == "deaf"
-        self.room.lookup_error = ConnectionLostError("no route") if how == "lost" else None
+        self.harness.is_deaf = how == "deaf"
+        self.harness.lookup_error = ConnectionLostError("no route") if how == "lost" else None
 
     @rule(kind=st.sampled_from((JoinGroup, SyncGroup, Heartbeat, OffsetCommit)), code=st.sampled_from(CODES))
     def refuse(self, kind: type[Any], code: ErrorCode) -> None:
-        self.room.refusals.append((kind, lambda request: self.room.refusal(request, code)))
+        self.harness.refusals.append((kind, lambda request: self.harness.refusal(request, code)))
 
-    @precondition(lambda self: self.room.topics["t"].partitions < 8)
+    @precondition(lambda self: self.harness.topics["t"].partitions < 8)
     @rule()
     def partitions_are_added(self) -> None:
-        self.room.has_topics(t=self.room.topics["t"].partitions + 1)
+        self.harness.has_topics(t=self.harness.topics["t"].partitions + 1)
 
     # --- what always holds --------------------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class MemberMachine(RuleBasedStateMachine):
     def one_owner_in_a_generation(self) -> None:
         settled = [
             party.member
-            for party in self.room.parties.values()
+            for party in self.harness.parties.values()
             if party.is_in(Stage.STABLE) and party.member.has_generation
         ]
         for one, other in combinations(settled, 2):
@@ -240,13 +240,13 @@ class MemberMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_listener_knows_what_is_owned(self) -> None:
-        for party in self.room.parties.values():
+        for party in self.harness.parties.values():
             if party.waiting_call is None and not party.is_in(Stage.CLOSED):
                 assert party.owns == set(party.assigned) == set(party.member.assigned)
 
     @invariant()
     def commits_never_go_backwards(self) -> None:
-        group = self.room.world.group(GROUP)
+        group = self.harness.world.group(GROUP)
         for topic, offsets in ({} if group is None else group.offsets).items():
             for partition, stored in offsets.items():
                 one = TopicPartition(topic, partition)
@@ -255,18 +255,18 @@ class MemberMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_member_can_say_what_it_does(self) -> None:
-        assert all(said.endswith(".") for said in self.room.explained())
+        assert all(said.endswith(".") for said in self.harness.explained())
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def teardown(self) -> None:
-        if not hasattr(self, "room"):
+        if not hasattr(self, "harness"):
             return
-        room = self.room
-        room.refusals.clear()
-        room.is_deaf, room.lookup_error = False, None
+        harness = self.harness
+        harness.refusals.clear()
+        harness.is_deaf, harness.lookup_error = False, None
         alive = [party for party in self.slots if party is not None]
-        for party in room.parties.values():
+        for party in harness.parties.values():
             party.holds_listener = False
             if party.waiting_call is not None:
                 party.listener_returns()
@@ -276,26 +276,26 @@ class MemberMachine(RuleBasedStateMachine):
                 party.begins_poll()
         self.goes_on_until_healed(alive, are_all_owned=False)
         # A static leader that is back does not know what was added meanwhile (KIP-814); it sees what comes next.
-        room.has_topics(t=room.topics["t"].partitions + 1)
+        harness.has_topics(t=harness.topics["t"].partitions + 1)
         self.goes_on_until_healed(alive, are_all_owned=True)
 
     def goes_on_until_healed(self, alive: list[Party], *, are_all_owned: bool) -> None:
-        room = self.room
-        until_ms = room.now_ms + TIME_TO_HEAL_MS
+        harness = self.harness
+        until_ms = harness.now_ms + TIME_TO_HEAL_MS
         while not self.has_healed(alive, are_all_owned=are_all_owned):
-            assert room.now_ms < until_ms, "it does not heal:\n" + "\n".join(room.explained())
-            room.advance(1_000)
+            assert harness.now_ms < until_ms, "it does not heal:\n" + "\n".join(harness.explained())
+            harness.advance(1_000)
             for party in alive:  # an error that was raised is not the end: the user polls on
                 party.ends_poll().begins_poll()
 
     def has_healed(self, alive: list[Party], *, are_all_owned: bool) -> bool:
         well = [party for party in alive if not party.is_in(Stage.FENCED)]
         owned = sorted(one for party in well for one in party.assigned)
-        everything = tps(f"t:0-{self.room.topics['t'].partitions - 1}")
+        everything = tps(f"t:0-{self.harness.topics['t'].partitions - 1}")
         return (
             all(party.is_in(Stage.STABLE) and party.member.wish is None for party in well)
             and len({party.member.generation_id for party in well}) <= 1
             and (owned == everything or not well or not are_all_owned)
-            and all(party.is_in(Stage.CLOSED) for party in self.room.parties.values() if party not in alive)
+            and all(party.is_in(Stage.CLOSED) for party in self.harness.parties.values() if party not in alive)
             and all(token in party.commits for party, token in self.asked)
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from client.member.room import Room, tps
+from client.member.harness import Harness, tps
 from coterie.assignors import Assignment, Assignor, CooperativeSticky, Member, Range, Topic
 from coterie.client.member.states import Stage
 from coterie.client.member.user_errors import AssignorError
@@ -28,61 +28,61 @@ class Custom(Assignor):
         return found
 
 
-def test_the_leader_assigns_topics_it_does_not_subscribe_to(room: Room) -> None:
+def test_the_leader_assigns_topics_it_does_not_subscribe_to(harness: Harness) -> None:
     """M5, M14: members may subscribe to different topics; the leader needs the metadata of all of them."""
-    room.has_topics(u=2)
-    a = room.party("a").joins("t")
-    b = room.party("b").joins("u")
-    room.settle()
+    harness.has_topics(u=2)
+    a = harness.party("a").joins("t")
+    b = harness.party("b").joins("u")
+    harness.settle()
     assert a.member.snapshot is not None and set(a.member.snapshot) == {"t", "u"}
     assert set(a.watched or ()) == {"t", "u"} and set(b.watched or ()) == {"u"}
     assert set(b.member.assigned) == set(tps("u:0-1")) and set(a.member.assigned) == set(tps("t:0-3"))
 
 
-def test_the_leader_rejoins_when_partitions_appear_in_anybodys_topic(room: Room) -> None:
+def test_the_leader_rejoins_when_partitions_appear_in_anybodys_topic(harness: Harness) -> None:
     """M5: and nobody else needs to know."""
-    room.has_topics(u=2)
-    room.party("a").joins("t")
-    b = room.party("b").joins("u")
-    room.settle()
-    room.has_topics(u=3)
-    room.advance(5_000)
-    room.settle()
+    harness.has_topics(u=2)
+    harness.party("a").joins("t")
+    b = harness.party("b").joins("u")
+    harness.settle()
+    harness.has_topics(u=3)
+    harness.advance(5_000)
+    harness.settle()
     assert set(b.member.assigned) == set(tps("u:0-2"))
-    assert room.world.ledger.rebalances_of("readers")[-1].reason == "cached metadata has changed"
+    assert harness.world.ledger.rebalances_of("readers")[-1].reason == "cached metadata has changed"
 
 
-def test_a_topic_that_is_created_and_one_that_is_deleted_start_a_rebalance(room: Room) -> None:
+def test_a_topic_that_is_created_and_one_that_is_deleted_start_a_rebalance(harness: Harness) -> None:
     """M5."""
-    (a,) = room.stable("a", topics=("t", "later"))
+    (a,) = harness.stable("a", topics=("t", "later"))
     assert set(a.member.assigned) == set(tps("t:0-3"))
-    room.has_topics(later=1)
-    room.settle()
+    harness.has_topics(later=1)
+    harness.settle()
     assert set(a.member.assigned) == set(tps("t:0-3", "later:0"))
-    del room.topics["t"]
-    room.tell_topics()
-    room.settle()
+    del harness.topics["t"]
+    harness.tell_topics()
+    harness.settle()
     assert set(a.member.assigned) == set(tps("later:0"))
 
 
-def test_metadata_that_is_only_repeated_starts_nothing(room: Room) -> None:
+def test_metadata_that_is_only_repeated_starts_nothing(harness: Harness) -> None:
     """M5: a leader that rejoined on every refresh would never rest."""
-    (a,) = room.stable("a")
+    (a,) = harness.stable("a")
     for _ in range(5):
-        room.tell_topics()
-        room.advance(1_000)
+        harness.tell_topics()
+        harness.advance(1_000)
     assert a.member.generation_id == 1
 
 
-def test_racks_that_move_count_only_for_members_that_have_one(room: Room) -> None:
+def test_racks_that_move_count_only_for_members_that_have_one(harness: Harness) -> None:
     """M5, KIP-881."""
-    room.topics["t"] = Topic(2, [{"r1"}, {"r2"}])
-    (a,) = room.stable("a", client_rack="r1")
-    room.topics["t"] = Topic(2, [{"r2"}, {"r1"}])
-    room.tell_topics()
-    room.settle()
+    harness.topics["t"] = Topic(2, [{"r1"}, {"r2"}])
+    (a,) = harness.stable("a", client_rack="r1")
+    harness.topics["t"] = Topic(2, [{"r2"}, {"r1"}])
+    harness.tell_topics()
+    harness.settle()
     assert a.member.generation_id == 2
-    other = Room()
+    other = Harness()
     other.topics["t"] = Topic(2, [{"r1"}, {"r2"}])
     (b,) = other.stable("b")
     other.topics["t"] = Topic(2, [{"r2"}, {"r1"}])
@@ -91,73 +91,73 @@ def test_racks_that_move_count_only_for_members_that_have_one(room: Room) -> Non
     assert b.member.generation_id == 1
 
 
-def test_a_member_that_stops_leading_stops_watching_the_topics_of_others(room: Room) -> None:
+def test_a_member_that_stops_leading_stops_watching_the_topics_of_others(harness: Harness) -> None:
     """M5."""
-    room.has_topics(u=2)
-    a = room.party("a").joins("t")
-    b = room.party("b").joins("u")
-    room.settle()
+    harness.has_topics(u=2)
+    a = harness.party("a").joins("t")
+    b = harness.party("b").joins("u")
+    harness.settle()
     a.unsubscribes()
-    room.advance(100)
+    harness.advance(100)
     assert a.watched == frozenset()
     a.subscribes("t")
-    room.advance(5_000)
-    room.settle()
+    harness.advance(5_000)
+    harness.settle()
     assert set(a.watched or ()) == {"t"} and set(b.watched or ()) == {"t", "u"}, "b leads now"
 
 
-def test_a_new_topic_that_matches_a_pattern_is_joined_for(room: Room) -> None:
+def test_a_new_topic_that_matches_a_pattern_is_joined_for(harness: Harness) -> None:
     """M5: whoever hears of it first, leader or not."""
-    a, b = (room.party(name).joins(pattern=re.compile("logs[.].*")) for name in "ab")
-    room.settle()
+    a, b = (harness.party(name).joins(pattern=re.compile("logs[.].*")) for name in "ab")
+    harness.settle()
     assert not a.member.assigned and not b.member.assigned
-    room.topics["logs.x"] = Topic(2)
-    room.topics["mylogs.x"] = Topic(2)
+    harness.topics["logs.x"] = Topic(2)
+    harness.topics["mylogs.x"] = Topic(2)
     b.hears_of_topics()
-    room.advance(5_000)
-    room.settle()
+    harness.advance(5_000)
+    harness.settle()
     assert a.member.assigned | b.member.assigned == set(tps("logs.x:0-1")), "the whole name matches, or it does not"
     assert a.member.generation_id == b.member.generation_id
 
 
-def test_a_returning_static_leader_watches_and_syncs_with_an_empty_list(room: Room) -> None:
+def test_a_returning_static_leader_watches_and_syncs_with_an_empty_list(harness: Harness) -> None:
     """M5, KIP-814: skip_assignment."""
-    (a,) = room.stable("a", group_instance_id="i")
+    (a,) = harness.stable("a", group_instance_id="i")
     a.closes()
-    room.advance(100)
-    (b,) = room.stable("b", group_instance_id="i")
+    harness.advance(100)
+    (b,) = harness.stable("b", group_instance_id="i")
     assert b.requests(SyncGroup)[-1].assignments == ()
     assert b.member.generation_id == 1 and set(b.member.assigned) == set(tps("t:0-3"))
-    room.has_topics(t=5)
-    room.settle()
+    harness.has_topics(t=5)
+    harness.settle()
     assert set(b.member.assigned) == set(tps("t:0-4")), "it watches, and rejoins as the leader it is"
 
 
-def test_metadata_the_leader_cannot_get_is_asked_for_again(room: Room) -> None:
+def test_metadata_the_leader_cannot_get_is_asked_for_again(harness: Harness) -> None:
     """M5: a retriable error is no reason to assign without it."""
-    room.metadata_error = KafkaError("no", ErrorCode.NETWORK_EXCEPTION)
-    a = room.party("a").joins("t")
-    room.advance(2_000)
+    harness.metadata_error = KafkaError("no", ErrorCode.NETWORK_EXCEPTION)
+    a = harness.party("a").joins("t")
+    harness.advance(2_000)
     assert a.is_in(Stage.LEADING) and not a.errors
-    assert "back-off" in a.member.explain(room.now_ms)
-    room.metadata_error = None
-    room.settle()
+    assert "back-off" in a.member.explain(harness.now_ms)
+    harness.metadata_error = None
+    harness.settle()
     assert len(a.member.assigned) == 4
 
 
-def test_metadata_the_leader_may_not_have_is_the_callers_error(room: Room) -> None:
+def test_metadata_the_leader_may_not_have_is_the_callers_error(harness: Harness) -> None:
     """M5."""
-    room.metadata_error = KafkaError("not allowed", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    a = room.party("a").joins("t")
-    room.advance(2_000)
+    harness.metadata_error = KafkaError("not allowed", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    a = harness.party("a").joins("t")
+    harness.advance(2_000)
     assert [str(error) for error in a.errors] == ["not allowed"] and a.is_in(Stage.UNJOINED)
 
 
-def assigned_by(answer: Callable[[Sequence[Member]], Any]) -> Room:
-    room = Room({"t": 4, "u": 1})
-    room.party("a", assignors=(Custom(answer),)).joins("t")
-    room.advance(2_000)
-    return room
+def assigned_by(answer: Callable[[Sequence[Member]], Any]) -> Harness:
+    harness = Harness({"t": 4, "u": 1})
+    harness.party("a", assignors=(Custom(answer),)).joins("t")
+    harness.advance(2_000)
+    return harness
 
 
 def raises(_members: Sequence[Member]) -> Assignment:
@@ -180,69 +180,69 @@ def raises(_members: Sequence[Member]) -> Assignment:
 )
 def test_an_assignor_that_raises_or_answers_nonsense_is_the_callers_error(answer: Any, says: str) -> None:
     """M5, M14: a clear error for the caller of poll, never a hang, and nobody is given anything."""
-    room = assigned_by(answer)
-    a = room.parties["a"]
+    harness = assigned_by(answer)
+    a = harness.parties["a"]
     (error,) = a.errors
     assert isinstance(error, AssignorError) and says in str(error) and '"custom"' in str(error)
     assert not a.requests(SyncGroup) and not a.member.assigned
     a.ends_poll().begins_poll()
-    room.advance(2_000)
+    harness.advance(2_000)
     assert len(a.errors) == 2, "the next poll tries again, and says it again"
     a.closes()
-    room.advance(100)
+    harness.advance(100)
     assert a.is_in(Stage.CLOSED)
-    (b,) = room.stable("b", assignors=(Range(),))
+    (b,) = harness.stable("b", assignors=(Range(),))
     assert len(b.member.assigned) == 4, "the group is rid of it"
 
 
-def test_a_member_the_assignor_forgets_gets_nothing(room: Room) -> None:
+def test_a_member_the_assignor_forgets_gets_nothing(harness: Harness) -> None:
     """Rule 11: left out, it would get bytes that are no assignment; so the leader writes an empty one."""
     only_first = Custom(lambda members: {members[0].id: {"t": range(4)}})
-    a = room.party("a", assignors=(only_first,)).joins("t")
-    b = room.party("b", assignors=(only_first,)).joins("t")
-    room.settle()
+    a = harness.party("a", assignors=(only_first,)).joins("t")
+    b = harness.party("b", assignors=(only_first,)).joins("t")
+    harness.settle()
     assert sorted([len(a.member.assigned), len(b.member.assigned)]) == [0, 4] and not (a.errors or b.errors)
 
 
-def test_a_cooperative_assignor_that_takes_too_early_is_refused(room: Room) -> None:
+def test_a_cooperative_assignor_that_takes_too_early_is_refused(harness: Harness) -> None:
     """KIP-429: what somebody still owns is first given to nobody."""
     to_last = Custom(lambda members: {max(one.id for one in members): {"t": range(4)}}, cooperative=True)
-    a = room.party("a", assignors=(to_last,)).joins("t")
-    room.settle()
-    room.party("b", assignors=(to_last,)).joins("t")
-    room.advance(10_000)
+    a = harness.party("a", assignors=(to_last,)).joins("t")
+    harness.settle()
+    harness.party("b", assignors=(to_last,)).joins("t")
+    harness.advance(10_000)
     assert "still owns it" in str(a.errors[0]) and len(a.member.assigned) == 4
 
 
-def test_cooperative_sticky_may_hand_out_what_only_a_stale_claim_holds(room: Room) -> None:
+def test_cooperative_sticky_may_hand_out_what_only_a_stale_claim_holds(harness: Harness) -> None:
     """KIP-792: it looks at the generations itself."""
-    a, b = room.stable("a", "b", assignors=(CooperativeSticky(),))
-    room.settle()
+    a, b = harness.stable("a", "b", assignors=(CooperativeSticky(),))
+    harness.settle()
     assert not a.errors and not b.errors
     assert sorted(a.member.assigned | b.member.assigned) == tps("t:0-3")
 
 
-def test_a_member_of_the_group_that_is_no_consumer_is_the_leaders_error(room: Room) -> None:
+def test_a_member_of_the_group_that_is_no_consumer_is_the_leaders_error(harness: Harness) -> None:
     """M5: its subscription cannot be read."""
-    a = room.party("a").joins("t")
+    a = harness.party("a").joins("t")
     others = [JoinedMember("a", None, b"\0"), JoinedMember("x", None, b"junk")]
-    room.refusals.append((JoinGroup, JoinedGroup(ErrorCode.NONE, "a", 1, "consumer", "range", "a", others)))
-    room.advance(100)
+    harness.refusals.append((JoinGroup, JoinedGroup(ErrorCode.NONE, "a", 1, "consumer", "range", "a", others)))
+    harness.advance(100)
     assert isinstance(a.errors[0], AssignorError) and "malformed" in str(a.errors[0])
 
 
-def test_an_assignment_that_cannot_be_read_is_the_members_error(room: Room) -> None:
+def test_an_assignment_that_cannot_be_read_is_the_members_error(harness: Harness) -> None:
     """M6: the leader's assignor left it out, or is of another kind."""
-    a = room.party("a").joins("t")
-    room.refusals.append((SyncGroup, SyncedGroup(ErrorCode.NONE, b"")))
-    room.advance(100)
+    a = harness.party("a").joins("t")
+    harness.refusals.append((SyncGroup, SyncedGroup(ErrorCode.NONE, b"")))
+    harness.advance(100)
     assert isinstance(a.errors[0], AssignorError) and "cannot be read" in str(a.errors[0])
     a.ends_poll().begins_poll()
-    room.settle()
+    harness.settle()
 
 
 @pytest.mark.parametrize("where", ["user_data", "on_assignment"])
-def test_what_an_assignor_raises_elsewhere_reaches_the_caller_of_poll(where: str, room: Room) -> None:
+def test_what_an_assignor_raises_elsewhere_reaches_the_caller_of_poll(where: str, harness: Harness) -> None:
     """M6, M14: user data is needed to join; on_assignment is only told."""
 
     def fails(*_args: Any) -> None:
@@ -250,8 +250,8 @@ def test_what_an_assignor_raises_elsewhere_reaches_the_caller_of_poll(where: str
 
     assignor = Range()
     setattr(assignor, where, fails)
-    a = room.party("a", assignors=(assignor,)).joins("t")
-    room.advance(2_000)
+    a = harness.party("a", assignors=(assignor,)).joins("t")
+    harness.advance(2_000)
     (error,) = a.errors
     assert isinstance(error, AssignorError) and isinstance(error.__cause__, ValueError)
     assert a.is_in(Stage.UNJOINED if where == "user_data" else Stage.STABLE)

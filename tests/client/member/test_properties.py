@@ -1,4 +1,4 @@
-"""Random lives of members, in one room with the real group core (M1 to M14): see machine.py."""
+"""Random lives of members, in one harness with the real group core (M1 to M14): see machine.py."""
 
 from __future__ import annotations
 

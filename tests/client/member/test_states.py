@@ -1,6 +1,6 @@
 """The tables of a member: which stage may follow which, and what every error of every request does (M4, M7, M8, M13).
 
-Generated: a code times a request for all codes there are, against the real rules in a room.
+Generated: a code times a request for all codes there are, against the real rules in a harness.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from client.member.room import Party, Room, tps
+from client.member.harness import Party, Harness, tps
 from coterie.client.member.facts import CoordinatorLost, IdentityDropped
 from coterie.client.member.states import DOING, NEXT, ON_ERROR, OTHERWISE, Api, Do, Stage, enter, on_error
 from coterie.errors import (
@@ -53,9 +53,9 @@ def test_the_tables_name_every_stage_and_every_request() -> None:
 
 @pytest.mark.parametrize("stage", Stage)
 @pytest.mark.parametrize("following", Stage)
-def test_a_member_moves_along_the_arrows_alone(stage: Stage, following: Stage, room: Room) -> None:
+def test_a_member_moves_along_the_arrows_alone(stage: Stage, following: Stage, harness: Harness) -> None:
     """M4: states.py alone assigns the stage."""
-    member = room.party("a").member
+    member = harness.party("a").member
     member.stage = stage
     if following in NEXT[stage]:
         enter(member, following, 5)
@@ -66,13 +66,13 @@ def test_a_member_moves_along_the_arrows_alone(stage: Stage, following: Stage, r
         assert member.stage is stage
 
 
-def ask(api: Api, room: Room) -> tuple[Party, str]:
+def ask(api: Api, harness: Harness) -> tuple[Party, str]:
     """A member that is about to send this request, and the token of its pending, if it is one."""
     token = ""
     if api in {Api.JOIN_GROUP, Api.SYNC_GROUP}:
-        a = room.party("a", group_instance_id="i", enable_auto_commit=False).joins("t")
+        a = harness.party("a", group_instance_id="i", enable_auto_commit=False).joins("t")
     else:
-        (a,) = room.stable("a", group_instance_id="i", enable_auto_commit=False)
+        (a,) = harness.stable("a", group_instance_id="i", enable_auto_commit=False)
     if api is Api.OFFSET_COMMIT:
         token = a.commits_offsets({T0: 3}, within_ms=2_000)
     elif api is Api.OFFSET_FETCH:
@@ -86,16 +86,16 @@ def ask(api: Api, room: Room) -> tuple[Party, str]:
 @pytest.mark.parametrize("api", REQUEST, ids=str)
 def test_what_is_done_about_an_error(api: Api, code: ErrorCode) -> None:
     """M4, M7, M8, M13: the table is what happens, and afterwards the member works, or says why it does not."""
-    room = Room()
-    room.refusals.append((REQUEST[api], lambda request: room.refusal(request, code)))
-    a, token = ask(api, room)
+    harness = Harness()
+    harness.refusals.append((REQUEST[api], lambda request: harness.refusal(request, code)))
+    a, token = ask(api, harness)
     before = a.member.member_id
-    room.advance(3_500)
-    assert not room.refusals, "the request was sent"
+    harness.advance(3_500)
+    assert not harness.refusals, "the request was sent"
     FOLLOWS[on_error(api, code)](a, api, code, token, before)
     if not a.is_in(Stage.FENCED) and not a.is_in(Stage.CLOSED):
         a.ends_poll().begins_poll()
-        room.settle()
+        harness.settle()
 
 
 def errand_error(party: Party, token: str) -> Exception | None:
@@ -161,30 +161,30 @@ FOLLOWS: Mapping[Do, Callable[[Party, Api, ErrorCode, str, str], None]] = {
 @pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
 def test_what_is_done_about_a_lookup_that_fails(code: ErrorCode) -> None:
     """M2: looked up again in the background, or said to the caller of poll; and then it works."""
-    room = Room()
-    room.lookup_error = KafkaError("no", code)
-    a = room.party("a").joins("t")
-    room.advance(3_000)
+    harness = Harness()
+    harness.lookup_error = KafkaError("no", code)
+    a = harness.party("a").joins("t")
+    harness.advance(3_000)
     if on_error(Api.FIND_COORDINATOR, code) is Do.RETRY:
         assert not a.errors and a.member.find_failures > 3
     else:
         failed(a, Api.FIND_COORDINATOR, code, "", "")
         a.ends_poll().begins_poll()
-    room.lookup_error = None
-    room.settle()
+    harness.lookup_error = None
+    harness.settle()
 
 
 @pytest.mark.parametrize("error", [ConnectionLostError("gone"), RequestTimedOutError("silence")], ids=["lost", "late"])
 @pytest.mark.parametrize("api", REQUEST, ids=str)
 def test_a_connection_that_is_lost_is_no_answer(api: Api, error: KafkaError) -> None:
     """M4: the coordinator is looked up again, and what was asked is asked again."""
-    room = Room()
-    room.refusals.append((REQUEST[api], None))
-    a, token = ask(api, room)
+    harness = Harness()
+    harness.refusals.append((REQUEST[api], None))
+    a, token = ask(api, harness)
     for _ in range(40):
-        if not room.refusals:
+        if not harness.refusals:
             break
-        room.advance(100)
+        harness.advance(100)
     a.connections.clear()
     send = next(send for _, send in reversed(a.sent) if isinstance(send.request, REQUEST[api]))
     send.then.error = error
@@ -192,18 +192,18 @@ def test_a_connection_that_is_lost_is_no_answer(api: Api, error: KafkaError) -> 
     if api is Api.LEAVE_GROUP:
         assert a.is_in(Stage.CLOSED)
         return
-    room.advance(1_500)
+    harness.advance(1_500)
     retried(a, api, error.code, token, "")
-    room.settle()
+    harness.settle()
 
 
 @pytest.mark.parametrize("api", [Api.JOIN_GROUP, Api.SYNC_GROUP, Api.OFFSET_COMMIT, Api.OFFSET_FETCH], ids=str)
 def test_an_error_that_is_not_kafkas_reaches_whoever_asked_as_it_is(api: Api) -> None:
     """M4: a defect, or a version that does not fit: said, not swallowed."""
-    room = Room()
-    room.refusals.append((REQUEST[api], None))
-    a, token = ask(api, room)
-    room.advance(100)
+    harness = Harness()
+    harness.refusals.append((REQUEST[api], None))
+    a, token = ask(api, harness)
+    harness.advance(100)
     a.connections.clear()
     send = next(send for _, send in reversed(a.sent) if isinstance(send.request, REQUEST[api]))
     send.then.error = raised = ValueError("no such version")

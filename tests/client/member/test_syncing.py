@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from client.member.room import Party, Room, tps
+from client.member.harness import Party, Harness, tps
 from coterie.assignors import CooperativeSticky
 from coterie.client.member.facts import AssignmentTaken
 from coterie.client.member.states import Stage
@@ -20,11 +20,11 @@ def assignment_of(**partitions: list[int]) -> SyncedGroup:
     return SyncedGroup(ErrorCode.NONE, write_assignment(Assignment(partitions)))
 
 
-def test_a_cooperative_member_gives_up_what_is_gone_and_rejoins_at_once(room: Room) -> None:
+def test_a_cooperative_member_gives_up_what_is_gone_and_rejoins_at_once(harness: Harness) -> None:
     """M6, KIP-429: two rebalances, and what stays is never given up."""
-    (a,) = room.stable("a", **COOPERATIVE)
-    (b,) = room.stable("b", **COOPERATIVE)
-    room.settle()
+    (a,) = harness.stable("a", **COOPERATIVE)
+    (b,) = harness.stable("b", **COOPERATIVE)
+    harness.settle()
     assert [kind for kind, _ in a.calls] == ["assigned", "revoked", "assigned", "assigned"]
     gone = a.told("revoked")
     assert len(gone) == 2 and set(b.member.assigned) == set(gone)
@@ -34,106 +34,106 @@ def test_a_cooperative_member_gives_up_what_is_gone_and_rejoins_at_once(room: Ro
     assert reasons[-2:] == ["group is already rebalancing", "need to revoke partitions and re-join"]
 
 
-def test_only_added_partitions_need_a_position(room: Room) -> None:
+def test_only_added_partitions_need_a_position(harness: Harness) -> None:
     """M6: committed offsets are fetched for these; the others are read on without a gap."""
-    a, b = room.stable("a", "b", **COOPERATIVE)
-    room.settle()
+    a, b = harness.stable("a", "b", **COOPERATIVE)
+    harness.settle()
     a.positions.update(dict.fromkeys(a.assigned, 5))
     mine = list(a.assigned)
     b.closes()
-    room.advance(4_000)
-    room.settle()
+    harness.advance(4_000)
+    harness.settle()
     assert len(a.assigned) == 4 and {one for one in a.assigned if one in a.positions} == set(mine)
     taken = a.fact(AssignmentTaken)
     assert set(taken.added) == set(tps("t:0-3")) - set(mine)
 
 
-def test_partitions_change_hands_after_the_revocation_and_before_the_assignment(room: Room) -> None:
+def test_partitions_change_hands_after_the_revocation_and_before_the_assignment(harness: Harness) -> None:
     """M6: the listener that is told of the revocation still owns them."""
-    (a,) = room.stable("a")
+    (a,) = harness.stable("a")
     seen: list[tuple[str, int]] = []
     a.listener = lambda kind, _: seen.append((kind, len(a.assigned)))
-    room.stable("b")
+    harness.stable("b")
     assert seen == [("revoked", 4), ("assigned", 2)]
 
 
-def test_an_assignment_outside_the_subscription_is_not_taken(room: Room) -> None:
+def test_an_assignment_outside_the_subscription_is_not_taken(harness: Harness) -> None:
     """M6: the subscription has changed since the join: rejoin."""
-    room.has_topics(u=1)
-    (a,) = room.stable("a")
-    room.refusals.append((SyncGroup, assignment_of(u=[0])))
-    room.has_topics(t=5)  # a reason to rebalance
-    room.advance(50)
-    room.settle()
+    harness.has_topics(u=1)
+    (a,) = harness.stable("a")
+    harness.refusals.append((SyncGroup, assignment_of(u=[0])))
+    harness.has_topics(t=5)  # a reason to rebalance
+    harness.advance(50)
+    harness.settle()
     assert ("assigned", tps("u:0")) not in a.calls
     assert a.requests(JoinGroup)[-1].reason == "received assignment does not match the current subscription"
     assert set(a.member.assigned) == set(tps("t:0-4"))
 
 
-def test_a_subscription_that_changes_while_it_joins_is_joined_for_again(room: Room) -> None:
+def test_a_subscription_that_changes_while_it_joins_is_joined_for_again(harness: Harness) -> None:
     """M6: nothing gets lost, whenever it changes."""
-    room.has_topics(u=2)
-    room.stable("a")
-    b = room.party("b").joins("t")
-    room.advance(20)
+    harness.has_topics(u=2)
+    harness.stable("a")
+    b = harness.party("b").joins("t")
+    harness.advance(20)
     assert b.is_in(Stage.JOINING)
     b.subscribes("u")
-    room.advance(5_000)
-    room.settle()
+    harness.advance(5_000)
+    harness.settle()
     assert set(b.member.assigned) == set(tps("u:0-1"))
 
 
-def test_a_pattern_member_obeys_a_leader_that_has_seen_more(room: Room) -> None:
+def test_a_pattern_member_obeys_a_leader_that_has_seen_more(harness: Harness) -> None:
     """M6: topics that match but that it had not heard of are taken, without another rebalance."""
-    a = room.party("a").joins(pattern=re.compile("t.*"))
-    room.settle()
-    room.refusals.append((SyncGroup, assignment_of(t=[0], tea=[1])))
-    room.topics["t"] = room.topics["t"].__class__(5)
-    room.tell_topics()
-    room.advance(20)
+    a = harness.party("a").joins(pattern=re.compile("t.*"))
+    harness.settle()
+    harness.refusals.append((SyncGroup, assignment_of(t=[0], tea=[1])))
+    harness.topics["t"] = harness.topics["t"].__class__(5)
+    harness.tell_topics()
+    harness.advance(20)
     assert set(a.member.assigned) == set(tps("t:0", "tea:1")) and "tea" in a.member.topics
     assert a.is_in(Stage.STABLE) and a.member.wish is None
 
 
-def polled_away(room: Room) -> Party:
+def polled_away(harness: Harness) -> Party:
     """A member whose assignment has come while the user was elsewhere."""
-    (a,) = room.stable("a")
-    b = room.party("b").joins("t")
-    room.advance(20)
+    (a,) = harness.stable("a")
+    b = harness.party("b").joins("t")
+    harness.advance(20)
     b.ends_poll()
-    room.advance(4_000)
+    harness.advance(4_000)
     assert b.is_in(Stage.COMPLETING) and not b.calls and a.is_in(Stage.STABLE)
     return b
 
 
-def test_an_assignment_waits_for_the_user_to_poll(room: Room) -> None:
+def test_an_assignment_waits_for_the_user_to_poll(harness: Harness) -> None:
     """M6: the listener is called in poll, and nothing is taken without it."""
-    b = polled_away(room)
-    assert "it waits for poll to be called" in b.member.explain(room.now_ms)
+    b = polled_away(harness)
+    assert "it waits for poll to be called" in b.member.explain(harness.now_ms)
     b.begins_poll()
-    room.settle()
+    harness.settle()
     assert len(b.told("assigned")) == 2
 
 
-def test_an_assignment_whose_generation_is_lost_before_the_callback_is_forgotten(room: Room) -> None:
+def test_an_assignment_whose_generation_is_lost_before_the_callback_is_forgotten(harness: Harness) -> None:
     """M10: if the heartbeat has changed the generation before the callback runs: rejoin, no callback."""
-    b = polled_away(room)
-    room.refusals.append((Heartbeat, ErrorCode.UNKNOWN_MEMBER_ID))
-    room.refusals.append((Heartbeat, ErrorCode.UNKNOWN_MEMBER_ID))
-    room.advance(4_000)
+    b = polled_away(harness)
+    harness.refusals.append((Heartbeat, ErrorCode.UNKNOWN_MEMBER_ID))
+    harness.refusals.append((Heartbeat, ErrorCode.UNKNOWN_MEMBER_ID))
+    harness.advance(4_000)
     assert b.is_in(Stage.UNJOINED)
-    room.refusals.clear()
+    harness.refusals.clear()
     b.begins_poll()
-    room.advance(8_000)
-    room.settle()
+    harness.advance(8_000)
+    harness.settle()
     assert [kind for kind, _ in b.calls] == ["assigned"], "once, of the new generation"
 
 
-def test_a_generation_that_is_lost_while_it_syncs_is_not_taken(room: Room) -> None:
+def test_a_generation_that_is_lost_while_it_syncs_is_not_taken(harness: Harness) -> None:
     """M10, KAFKA-9823: the answer to the sync belongs to an older life."""
-    a = room.party("a").joins("t")
-    room.refusals.append((SyncGroup, None))
-    room.advance(4_000)
+    a = harness.party("a").joins("t")
+    harness.refusals.append((SyncGroup, None))
+    harness.advance(4_000)
     assert a.is_in(Stage.SYNCING)
     beat, sync = a.sent[-1][1], a.sent[-2][1]
     assert isinstance(beat.request, Heartbeat) and isinstance(sync.request, SyncGroup)
@@ -147,19 +147,19 @@ def test_a_generation_that_is_lost_while_it_syncs_is_not_taken(room: Room) -> No
     assert not a.calls and a.is_in(Stage.JOINING)
 
 
-def test_each_partition_has_at_most_one_owner_in_a_generation(room: Room) -> None:
+def test_each_partition_has_at_most_one_owner_in_a_generation(harness: Harness) -> None:
     """M14."""
     for name in "abcdef":
-        room.stable(name)
-        room.advance(5_000)
-        room.settle()
-    assert len({party.member.generation_id for party in room.parties.values()}) == 1
-    assert all(len(names) == 1 for names in room.owners().values()) and len(room.owners()) == 4
+        harness.stable(name)
+        harness.advance(5_000)
+        harness.settle()
+    assert len({party.member.generation_id for party in harness.parties.values()}) == 1
+    assert all(len(names) == 1 for names in harness.owners().values()) and len(harness.owners()) == 4
 
 
-def test_a_sync_answered_with_another_protocol_is_refused(room: Room) -> None:
+def test_a_sync_answered_with_another_protocol_is_refused(harness: Harness) -> None:
     """M12: name and type must be those of the join."""
-    a = room.party("a").joins("t")
-    room.refusals.append((SyncGroup, SyncedGroup(ErrorCode.NONE, b"", "consumer", "sticky")))
-    room.advance(100)
+    a = harness.party("a").joins("t")
+    harness.refusals.append((SyncGroup, SyncedGroup(ErrorCode.NONE, b"", "consumer", "sticky")))
+    harness.advance(100)
     assert "INCONSISTENT_GROUP_PROTOCOL" in str(a.errors[0]) and '"sticky"' in str(a.errors[0])

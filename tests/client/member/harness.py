@@ -1,4 +1,4 @@
-"""A room: memberships and the real group core, joined in memory by a link with virtual time. Nothing sleeps.
+"""A harness: memberships and the real group core, joined in memory by a link with virtual time. Nothing sleeps.
 
 The link keeps what a network keeps and no more: one connection delivers in order and serves one request at a time (C6);
 two connections know nothing of each other; a connection that is lost takes along what was under way on it. Delays are
@@ -53,9 +53,9 @@ class Connection:
 
 @dataclass
 class Party:
-    """A driver: what stands between a membership and the room. `calls` is what the listener was told."""
+    """A driver: what stands between a membership and the harness. `calls` is what the listener was told."""
 
-    room: Room
+    harness: Harness
     name: str
     member: Membership
     polls: bool = False
@@ -102,29 +102,29 @@ class Party:
     def commits_offsets(
         self, offsets: Mapping[TopicPartition, int], *, within_ms: int | None = None, are_positions: bool = False
     ) -> str:
-        token = f"commit {next(self.room.numbers)}"
-        until_ms = None if within_ms is None else self.room.now_ms + within_ms
+        token = f"commit {next(self.harness.numbers)}"
+        until_ms = None if within_ms is None else self.harness.now_ms + within_ms
         given = {partition: OffsetAndMetadata(offset) for partition, offset in offsets.items()}
         self.handle(events.CommitAsked(token, given, until_ms, are_positions))
         return token
 
     def asks_committed(self, partitions: Collection[TopicPartition], *, within_ms: int = 10_000) -> str:
-        token = f"committed {next(self.room.numbers)}"
-        self.handle(events.CommittedAsked(token, partitions, self.room.now_ms + within_ms))
+        token = f"committed {next(self.harness.numbers)}"
+        self.handle(events.CommittedAsked(token, partitions, self.harness.now_ms + within_ms))
         return token
 
     def wants_rebalance(self, reason: str = "rebalance enforced by user") -> None:
         self.handle(events.RejoinAsked(reason))
 
     def hears_of_topics(self) -> None:
-        self.handle(events.MetadataChanged(self.room.known(self.watched)))
+        self.handle(events.MetadataChanged(self.harness.known(self.watched)))
 
     def unsubscribes(self) -> None:
         self.handle(events.UnsubscribeAsked())
 
     def closes(self, *, within_ms: int = 30_000, leave: bool | None = None) -> None:
         self.polls = False
-        self.handle(events.CloseAsked(self.room.now_ms + within_ms, leave))
+        self.handle(events.CloseAsked(self.harness.now_ms + within_ms, leave))
 
     def listener_returns(self, error: Exception | None = None) -> None:
         call, self.waiting_call = self.waiting_call, None
@@ -157,24 +157,24 @@ class Party:
         if len(self.events) > 1:
             return
         while self.events:
-            for effect in self.member.handle(self.events[0], self.room.now_ms):
+            for effect in self.member.handle(self.events[0], self.harness.now_ms):
                 PERFORM[type(effect)](self, effect)
             self.events.popleft()
 
     def _send(self, effect: effects.Send) -> None:
-        self.sent.append((self.room.now_ms, effect))
-        self.room.send(self, effect)
+        self.sent.append((self.harness.now_ms, effect))
+        self.harness.send(self, effect)
 
     def _find(self, effect: effects.FindCoordinator) -> None:
         def answer() -> None:
-            effect.then.error = self.room.lookup_error
-            effect.then.reply = None if self.room.lookup_error else self.room.node
+            effect.then.error = self.harness.lookup_error
+            effect.then.reply = None if self.harness.lookup_error else self.harness.node
             self.handle(effect.then)
 
-        self.room.later(self.room.delay_ms(), answer)
+        self.harness.later(self.harness.delay_ms(), answer)
 
     def _disconnect(self, effect: effects.Disconnect) -> None:
-        self.room.disconnect(self, effect.node)
+        self.harness.disconnect(self, effect.node)
 
     def _call(self, effect: effects.CallListener) -> None:
         assert self.polls or self.member.ending is not None, "a listener is called only while the user is here"
@@ -197,7 +197,7 @@ class Party:
                     error = raised
             self.listener_returns(error)
 
-        self.room.later(0, run)
+        self.harness.later(0, run)
 
     def _balance(self, kind: effects.Listened, partitions: set[TopicPartition]) -> None:
         """Nothing is assigned twice, and nothing is taken back that was not assigned."""
@@ -218,11 +218,11 @@ class Party:
 
     def _refresh(self, effect: effects.RefreshMetadata) -> None:
         def answer() -> None:
-            effect.then.error = self.room.metadata_error
-            effect.then.reply = None if self.room.metadata_error else self.room.known(effect.topics)
+            effect.then.error = self.harness.metadata_error
+            effect.then.reply = None if self.harness.metadata_error else self.harness.known(effect.topics)
             self.handle(effect.then)
 
-        self.room.later(self.room.delay_ms(), answer)
+        self.harness.later(self.harness.delay_ms(), answer)
 
     def _positions(self, effect: effects.AskPositions) -> None:
         effect.then.reply = {one: OffsetAndMetadata(at) for one, at in self.positions.items()}
@@ -263,7 +263,7 @@ PERFORM: Mapping[type, Callable[[Party, Any], None]] = {
 }
 
 
-class Room:
+class Harness:
     def __init__(self, topics: Mapping[str, int] | None = None, **group: Any) -> None:
         settings = GroupSettings(**{"group_initial_rebalance_delay_ms": 0, **group})
         self.world = World(CoordinatorSettings(settings))
