@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from broker.speaker import Speaker
-from coterie.broker.broker_effects import Close, Do, Effect, Flush, Send, BackgroundTask, Work
+from coterie.broker.broker_effects import BackgroundTask, Close, Do, Effect, Flush, Send, Work
 from coterie.broker.broker_facts import ConnectionDropped, Trouble
 from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster

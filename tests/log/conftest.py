@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from coterie.sim.rng import Rng
 from coterie.sim.disk import Disk
+from coterie.sim.rng import Rng
 from coterie.storage import DiskFiles, Files, MemoryFiles
 
 

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from coterie.sim.rng import Rng
 from coterie.sim.disk import Disk, PowerCut
+from coterie.sim.rng import Rng
 from coterie.storage import (
     Change,
     DataDirectory,

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from coterie.sim.rng import Rng
 from coterie.sim.disk import Disk, PowerCut
+from coterie.sim.rng import Rng
 from coterie.storage import (
     UNLIMITED,
     Change,

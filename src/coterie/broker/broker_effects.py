@@ -14,14 +14,14 @@ from coterie.coordinator.classic.effects import Tell
 from coterie.storage import Change, DurableEnds, FlushTarget, Journal, JournalTarget, PartitionLog
 
 __all__ = [
+    "BackgroundTask",
+    "BackgroundTaskEnded",
     "Close",
     "Do",
     "Effect",
     "Flush",
     "FlushEnded",
     "Send",
-    "BackgroundTask",
-    "BackgroundTaskEnded",
     "Work",
     "WorkEnded",
 ]

@@ -14,7 +14,7 @@ from traceback import format_exc
 from typing import Any
 from uuid import UUID
 
-from coterie.broker.broker_effects import Close, Do, Effect, FlushEnded, BackgroundTask, BackgroundTaskEnded, WorkEnded
+from coterie.broker.broker_effects import BackgroundTask, BackgroundTaskEnded, Close, Do, Effect, FlushEnded, WorkEnded
 from coterie.broker.broker_facts import Trouble
 from coterie.broker.calls import Call, Connection
 from coterie.broker.configs.broker_settings import Settings
@@ -73,7 +73,7 @@ class Cluster:
         nodes: int = 1,
         wall: WallClock | None = None,
     ) -> None:
-        """`fresh_id` are the rng: ids of members, topics and the cluster. Nodes are numbered from `node.id` on."""
+        """`fresh_id` makes ids of members, topics and the cluster. Nodes are numbered from `node.id` on."""
         check_nodes(nodes)
         self.files = files
         self.settings = settings

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from coterie.history.model_world import SESSION_MS
-from coterie.sim.rng import Rng, Random
+from coterie.sim.rng import Random, Rng
 
 __all__ = ["BROKERS", "FOLLOWERS", "Act", "Chapter", "Do", "Rolled", "Scenario", "scenario"]
 

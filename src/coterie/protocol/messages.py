@@ -89,7 +89,7 @@ class JoinGroup:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     fresh_id: str
-    """A new UUID, should the member need an id: rng are thrown outside."""
+    """A new UUID, in case the member needs an id: the caller makes it, since rules have no randomness."""
     client_id: str = ""
     client_host: str = ""
     reason: str | None = None

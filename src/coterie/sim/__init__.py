@@ -2,7 +2,8 @@
 
 How the shipped code is driven without I/O, decided once:
 
-- The broker is `broker.cluster.Cluster` with nodes, coordinators, groups, logs, recovery, maintenance and cleaner: frames
+- The broker is `broker.cluster.Cluster` with nodes, coordinators, groups, logs, recovery, maintenance and cleaner:
+frames
   in, effects out. `machine.py` and `nodes.py` do for it what `broker/io/server.py` does on asyncio, on virtual time.
   Its disk is the port of `storage/files.py`, kept by `disk.py`, which loses and tears what was not synced when the
   power goes.

@@ -62,9 +62,9 @@ class Asked:
 
 class Client(Host):
     __slots__ = (
-        "_rng",
         "_failures",
         "_network",
+        "_rng",
         "_wires",
         "client_id",
         "group_id",

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from coterie.sim.client import Client
-from coterie.sim.rng import Random
 from coterie.sim.disk import DAMAGES
 from coterie.sim.machine import Machine
+from coterie.sim.rng import Random
 from coterie.sim.steps import CreateTopic, Fault, GrowTopic, Step, Undo
 from coterie.sim.world import World
 

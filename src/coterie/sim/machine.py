@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from coterie.broker.broker_effects import Close, Do, Effect, Flush, Send, BackgroundTask, Work
+from coterie.broker.broker_effects import BackgroundTask, Close, Do, Effect, Flush, Send, Work
 from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
 from coterie.broker.configs.broker_settings import Settings
@@ -25,11 +25,11 @@ from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.runtime import Shard
 from coterie.errors import CoterieError, MalformedError
 from coterie.protocol.frames import FrameCutter
-from coterie.sim.rng import fresh_ids
 from coterie.sim.disk import Disk, PowerCut
 from coterie.sim.host import Clock, Host
 from coterie.sim.network import Wire
 from coterie.sim.nodes import Nodes
+from coterie.sim.rng import fresh_ids
 from coterie.storage.files import parent_of
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from coterie.errors import CoterieError
-from coterie.sim.rng import Rng
 from coterie.sim.faults import aimed_faults, clock_faults, draw_fault
+from coterie.sim.rng import Rng
 from coterie.sim.steps import Fault, Step
 from coterie.sim.workloads import FIRST_MS, WORKLOADS, Scene
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random  # noqa: TID251  seeded; this is where a simulated world gets its rng
 from uuid import UUID
 
-__all__ = ["Rng", "Random", "fresh_ids"]
+__all__ = ["Random", "Rng", "fresh_ids"]
 
 
 class Rng:

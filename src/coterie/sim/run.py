@@ -1,5 +1,5 @@
-"""A run has two halves: first everything may go wrong, and invariants must hold; then all is repaired, and everybody must
-come to rest within a bound.
+"""A run has two halves: first everything may go wrong, and invariants must hold; then all is repaired, and everybody
+must come to rest within a bound.
 
     outcome = simulate(Plan.draw(seed=7))
     print(outcome.report())

@@ -20,12 +20,12 @@ from coterie.sim.admin import Admin
 from coterie.sim.client import Asked, Client
 from coterie.sim.committer import Committer
 from coterie.sim.consumer import Consumer, Habits
-from coterie.sim.rng import Rng
 from coterie.sim.host import Clock
 from coterie.sim.machine import Machine
 from coterie.sim.network import Network, Wire
 from coterie.sim.observer import HOOKS, Broken, Observer
 from coterie.sim.producer import Producer
+from coterie.sim.rng import Rng
 from coterie.sim.schedule import Schedule
 from coterie.sim.zombie import Zombie
 from coterie.storage import PartitionLog

@@ -24,10 +24,10 @@ from pyspark.sql.types import StructType
 from coterie.client.network.background import Background, background
 from coterie.settings import SettingsError
 from coterie.spark.alone import Alone
-from coterie.spark.shutdown import Shutdown
 from coterie.spark.options import SinkOptions, SourceOptions, Use
 from coterie.spark.plan import Plan, Span
 from coterie.spark.planning import Slice, slices
+from coterie.spark.shutdown import Shutdown
 from coterie.spark.slice_reader import read_slice
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from client.member.harness import GROUP, Party, Harness, tps
+from client.member.harness import GROUP, Harness, Party, tps
 from coterie.assignors import Assignor, CooperativeSticky, Range, RoundRobin, Sticky
 from coterie.client.member.states import Stage
 from coterie.client.types import TopicPartition

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from client.member.harness import GROUP, Party, Harness, tps
+from client.member.harness import GROUP, Harness, Party, tps
 from coterie.client.member.facts import AutoCommitFailed, CommitLeftOut
 from coterie.client.member.states import Stage
 from coterie.client.types import OffsetAndMetadata, TopicPartition

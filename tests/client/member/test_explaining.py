@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from client.member.harness import Party, Harness, tps
+from client.member.harness import Harness, Party, tps
 from coterie.client.member.states import DOING, Stage
 from coterie.errors import ErrorCode, KafkaError
 from coterie.protocol.messages import JoinGroup, OffsetCommit, SyncGroup

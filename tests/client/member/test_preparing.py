@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from client.member.harness import GROUP, Party, Harness, tps
+from client.member.harness import GROUP, Harness, Party, tps
 from coterie.assignors import CooperativeSticky, Sticky
 from coterie.client.member.facts import AutoCommitFailed, CommitLeftOut, PreparationCutShort
 from coterie.client.member.states import Stage

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from client.member.harness import Party, Harness, tps
+from client.member.harness import Harness, Party, tps
 from coterie.client.member.facts import CoordinatorLost, IdentityDropped
 from coterie.client.member.states import DOING, NEXT, ON_ERROR, OTHERWISE, Api, Do, Stage, enter, on_error
 from coterie.errors import (

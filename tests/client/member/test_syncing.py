@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from client.member.harness import Party, Harness, tps
+from client.member.harness import Harness, Party, tps
 from coterie.assignors import CooperativeSticky
 from coterie.client.member.facts import AssignmentTaken
 from coterie.client.member.states import Stage

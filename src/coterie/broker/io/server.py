@@ -13,14 +13,14 @@ from contextlib import suppress
 from typing import Any
 
 from coterie.broker.broker_effects import (
+    BackgroundTask,
+    BackgroundTaskEnded,
     Close,
     Do,
     Effect,
     Flush,
     FlushEnded,
     Send,
-    BackgroundTask,
-    BackgroundTaskEnded,
     Work,
     WorkEnded,
 )

@@ -1,8 +1,8 @@
 """The cleaner: has logs compacted whose topic says so, the dirtiest first, one at a time.
 
-What takes long, reading and writing segments, is a `BackgroundTask`: small steps, on a thread of its own. What changes the log,
-the new segment taking the place of others, is one of the cluster's `changes`, so it meets no deletion, no repairing and
-no stop halfway. Readers never wait: they read the old segments until they read the new one.
+What takes long, reading and writing segments, is a `BackgroundTask`: small steps, on a thread of its own. What changes
+the log, the new segment taking the place of others, is one of the cluster's `changes`, so it meets no deletion, no
+repairing and no stop halfway. Readers never wait: they read the old segments until they read the new one.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from coterie.client.member.effects import CommittedEnded, Effects
 from coterie.client.member.events import CommittedAnswered, CommittedAsked
 from coterie.client.member.member import Member
-from coterie.client.member.pending_requests import PendingRequest, Kind
+from coterie.client.member.pending_requests import Kind, PendingRequest
 from coterie.client.member.sending import end, give, try_later
 from coterie.client.member.states import Api, Do, on_error
 from coterie.client.member.user_errors import code_of, error_for, said

@@ -10,7 +10,7 @@ from coterie.client.member.events import CommitAnswered, CommitAsked, Offsets, T
 from coterie.client.member.facts import CommitLeftOut
 from coterie.client.member.identity import DROPS, drop_for, fence
 from coterie.client.member.member import Member
-from coterie.client.member.pending_requests import PendingRequest, Kind
+from coterie.client.member.pending_requests import Kind, PendingRequest
 from coterie.client.member.sending import end, give, not_a_member, try_later
 from coterie.client.member.states import IN_A_REBALANCE, Api, Do, on_error
 from coterie.client.member.user_errors import code_of, error_for, said

@@ -9,10 +9,10 @@ from coterie.client.member.member import Member
 __all__ = [
     "AUTO_COMMIT",
     "CLOSE",
-    "PENDING_REQUEST",
     "FIND_RETRY",
     "HEARTBEAT",
     "JOIN_RETRY",
+    "PENDING_REQUEST",
     "PREPARE",
     "resume_heartbeats",
     "start_heartbeats",

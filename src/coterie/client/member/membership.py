@@ -27,9 +27,9 @@ from coterie.client.member.leaving import (
 )
 from coterie.client.member.listener_calls import listener_answered
 from coterie.client.member.member import Member
-from coterie.client.member.member_timers import PENDING_REQUEST, FIND_RETRY
+from coterie.client.member.member_timers import FIND_RETRY, PENDING_REQUEST
 from coterie.client.member.preparing import metadata_for_pattern, positions_before_join, prepare_due
-from coterie.client.member.sending import pending_request_due, lookup_failed
+from coterie.client.member.sending import lookup_failed, pending_request_due
 from coterie.client.member.states import Stage
 from coterie.client.member.subscribing import metadata_changed, rejoin_asked, subscribe
 from coterie.client.member.syncing import sync_answered

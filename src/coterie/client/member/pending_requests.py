@@ -10,7 +10,7 @@ from typing import Any
 from coterie.client.member.events import Offsets
 from coterie.client.types import TopicPartition
 
-__all__ = ["PendingRequest", "Kind"]
+__all__ = ["Kind", "PendingRequest"]
 
 
 class Kind(StrEnum):

@@ -1,4 +1,4 @@
-"""Pending requests to the coordinator: commits, and questions for committed offsets. When they are sent, how often, how long."""
+"""Pending requests to the coordinator, commits and committed offsets: when they are sent, how often, how long."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coterie.client.member.facts import AutoCommitFailed
 from coterie.client.member.finding import forget_coordinator
 from coterie.client.member.member import Member
 from coterie.client.member.member_timers import AUTO_COMMIT, PENDING_REQUEST
-from coterie.client.member.pending_requests import PendingRequest, Kind
+from coterie.client.member.pending_requests import Kind, PendingRequest
 from coterie.client.member.states import IN_A_REBALANCE, Api, Do, Stage, on_error
 from coterie.client.member.user_errors import code_of, said
 from coterie.client.types import TopicPartition
@@ -27,10 +27,10 @@ from coterie.protocol.messages import NO_GENERATION, CommitPartition, OffsetComm
 __all__ = [
     "can_send",
     "end",
-    "pending_request_due",
     "give",
     "lookup_failed",
     "not_a_member",
+    "pending_request_due",
     "send_pending_requests",
     "try_later",
 ]
@@ -182,7 +182,7 @@ def not_a_member(member: Member) -> KafkaError:
     )
 
 
-# --- the end of an pending ---------------------------------------------------------------------------------------------
+# --- the end of an pending --------------------------------------------------------------------------------------------
 
 
 def end(

@@ -9,7 +9,7 @@ _MOST_DOUBLINGS = 32
 
 
 def backoff_ms(failures: int, first_ms: int, most_ms: int, chance: float) -> float:
-    """After so many failures, of which there was at least one. `chance` is a rng throw from 0 to 1.
+    """After so many failures, of which there was at least one. `chance` is a random number from 0 to 1.
 
     As Kafka's ExponentialBackoff: the limit holds before the jitter of a fifth, which is so as much as a fifth above.
     """

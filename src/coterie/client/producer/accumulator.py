@@ -69,7 +69,7 @@ class Topic:
 
 class Accumulator:
     def __init__(self, rules: BatchingRules, rng: Callable[[], int]) -> None:
-        """`rng` gives anything from 0 to 2^31 - 1."""
+        """`rng` returns a random number from 0 to 2^31 - 1."""
         self.rules = rules
         self.topics: dict[str, Topic] = {}
         self.used = 0

@@ -41,7 +41,7 @@ class Sticky:
     __slots__ = ("_batch_size", "_draw", "partition", "produced")
 
     def __init__(self, batch_size: int, draw: Callable[[], int]) -> None:
-        """`draw` throws the rng and looks at the queues: see `draw_partition`."""
+        """`draw` draws a random number and looks at the queues: see `draw_partition`."""
         self._batch_size = max(1, batch_size)
         self._draw = draw
         self.produced = 0
