@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -107,3 +108,24 @@ def test_both_clients_of_a_kind_have_the_same_methods(plain: type, asynchronous:
     for name, method in _public(plain).items():
         if callable(method):
             assert signature(method).parameters == signature(getattr(asynchronous, name)).parameters, name
+
+
+@pytest.mark.parametrize("kind", [kind for pair in CLIENTS for kind in pair], ids=lambda kind: kind.__name__)
+def test_every_public_method_says_what_it_takes_returns_and_raises(kind: type) -> None:
+    """Both of a pair say the same, but for what differs between threads and tasks."""
+    for name, method in _public(kind).items():
+        said = getattr(method, "__doc__", None) or ""
+        assert said, f"{kind.__name__}.{name} has no docstring"
+        if not callable(method):
+            continue
+        takes = [one for one in signature(method).parameters if one != "self"]
+        untold = [one for one in takes if not re.search(rf"^ +\*{{0,2}}{one}: ", said, re.MULTILINE)]
+        assert untold == [], f"{kind.__name__}.{name} does not say what these are"
+        returns = signature(method).return_annotation
+        assert ("Returns:" in said) == (returns not in {"None", None}), f"{kind.__name__}.{name} returns {returns}"
+
+
+@pytest.mark.parametrize(("plain", "asynchronous"), CLIENTS, ids=lambda kind: kind.__name__)
+def test_both_clients_of_a_kind_are_described_in_the_same_words(plain: type, asynchronous: type) -> None:
+    for name in _public(plain).keys() - {"settings", "send"}:
+        assert getattr(plain, name).__doc__ == getattr(asynchronous, name).__doc__, name

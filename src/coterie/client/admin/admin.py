@@ -27,7 +27,7 @@ from coterie.client.arguments import ByPartition, Offsets, PartitionLike
 from coterie.client.client_settings import AdminSettings
 from coterie.client.event_log import EventLog
 from coterie.client.metrics import ADMIN_ROWS, ClientMetrics, Metrics, TelemetrySettings, snapshot
-from coterie.client.network.background import background
+from coterie.client.network.background import background, documented_by
 from coterie.client.network.clock import clock_ms
 from coterie.client.network.cluster import Cluster
 from coterie.client.settings_kwargs import AdminKwargs
@@ -41,7 +41,25 @@ Settings = Mapping[str, object] | AdminSettings
 
 
 class AsyncAdmin(TopicsAdmin, GroupsAdmin):
-    """async with AsyncAdmin(bootstrap_servers="localhost:9092") as admin: await admin.list_groups()"""
+    """Describe and change topics, configs, groups and offsets, with asyncio.
+
+    Example::
+
+        async with AsyncAdmin(bootstrap_servers="localhost:9092") as admin:
+            await admin.create_topics([NewTopic("orders", partitions=6)])
+
+    What asks for several things at once returns a result for each: a value, or the `KafkaError` it met. `checked`
+    raises the first of those errors. Each is tried again until `default.api.timeout.ms`. A result may be a
+    `RequestTimedOutError`, and methods without results for each raise it. An argument that cannot be right raises
+    `IllegalArgumentError` before anything is sent, and a closed admin `ClientClosedError`.
+
+    Args:
+        settings: Settings under Kafka's names, in a mapping or as `AdminSettings`.
+        **more: Settings as keywords, with underscores for dots. They count more than `settings`.
+
+    Raises:
+        SettingsError: A setting is unknown, its value is not allowed, or `bootstrap.servers` is missing.
+    """
 
     def __init__(self, settings: Settings | None = None, /, **more: Unpack[AdminKwargs]) -> None:
         self.settings = AdminSettings.of_arguments(settings, more)
@@ -55,7 +73,11 @@ class AsyncAdmin(TopicsAdmin, GroupsAdmin):
         return f"{type(self).__name__}({self._described()})"
 
     def metrics(self) -> Metrics:
-        """Return `{group: {name: value}}` under Kafka's names; None is what was not measured yet. From any thread."""
+        """Return the metrics under Kafka's names; can be called from any thread.
+
+        Returns:
+            For each group of metrics a mapping of names to values; None is what was not measured yet.
+        """
         self._measured.connection_count = len(self._cluster.addresses)
         return snapshot(ADMIN_ROWS, self._measured, clock_ms())
 
@@ -64,11 +86,18 @@ class AsyncAdmin(TopicsAdmin, GroupsAdmin):
         return ",".join(map(str, self.settings.addresses)) + (", closed" if self._cluster.is_closed else "")
 
     async def connect(self, *, within_ms: float | None = None) -> None:
-        """Not needed, but says early, and how early, that a cluster cannot be reached."""
+        """Connect to the cluster now; without it the first call does.
+
+        Args:
+            within_ms: The longest time to try, in milliseconds; `default.api.timeout.ms` if it is not given.
+
+        Raises:
+            KafkaError: The cluster cannot be reached.
+        """
         await self._cluster.refresh(timeout_ms=within_ms)
 
     async def close(self) -> None:
-        """A second close does nothing."""
+        """Close the connections. A second close does nothing."""
         await self._cluster.close()
 
     async def __aenter__(self) -> Self:
@@ -80,10 +109,26 @@ class AsyncAdmin(TopicsAdmin, GroupsAdmin):
         await self.close()
 
 
+@documented_by(AsyncAdmin)
 class Admin:
-    """with Admin(bootstrap_servers="localhost:9092") as admin: admin.list_groups()
+    """Describe and change topics, configs, groups and offsets.
 
-    Each method is that of AsyncAdmin, where it is described.
+    Example::
+
+        with Admin(bootstrap_servers="localhost:9092") as admin:
+            admin.create_topics([NewTopic("orders", partitions=6)])
+
+    What asks for several things at once returns a result for each: a value, or the `KafkaError` it met. `checked`
+    raises the first of those errors. Each is tried again until `default.api.timeout.ms`. A result may be a
+    `RequestTimedOutError`, and methods without results for each raise it. An argument that cannot be right raises
+    `IllegalArgumentError` before anything is sent, and a closed admin `ClientClosedError`.
+
+    Args:
+        settings: Settings under Kafka's names, in a mapping or as `AdminSettings`.
+        **more: Settings as keywords, with underscores for dots. They count more than `settings`.
+
+    Raises:
+        SettingsError: A setting is unknown, its value is not allowed, or `bootstrap.servers` is missing.
     """
 
     def __init__(self, settings: Settings | None = None, /, **more: Unpack[AdminKwargs]) -> None:
@@ -95,19 +140,22 @@ class Admin:
 
     @property
     def settings(self) -> AdminSettings:
-        """The settings that this admin was made with, and the defaults of the others."""
+        """The settings that the admin was made with, and the defaults of the others."""
         return self._admin.settings
 
     def metrics(self) -> Metrics:
+        """Return the metrics under Kafka's names; can be called from any thread."""
         return self._admin.metrics()
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self._background.run(coroutine)
 
     def connect(self, *, within_ms: float | None = None) -> None:
+        """Connect to the cluster now; without it the first call does."""
         self._run(self._admin.connect(within_ms=within_ms))
 
     def close(self) -> None:
+        """Close the connections. A second close does nothing."""
         self._run(self._admin.close())
 
     def __enter__(self) -> Self:
@@ -121,73 +169,91 @@ class Admin:
     # --- topics, configs, the cluster ---------------------------------------------------------------------------------
 
     def list_topics(self, *, include_internal: bool = False) -> list[TopicListing]:
+        """List all topics by name."""
         return self._run(self._admin.list_topics(include_internal=include_internal))
 
     def describe_topics(self, names: Collection[str]) -> dict[str, TopicDescription | KafkaError]:
+        """Describe topics: their partitions, leaders and replicas."""
         return self._run(self._admin.describe_topics(names))
 
     def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> dict[str, TopicCreated | KafkaError]:
+        """Create topics."""
         return self._run(self._admin.create_topics(topics, validate_only=validate_only))
 
     def delete_topics(self, names: Collection[str]) -> dict[str, KafkaError | None]:
+        """Delete topics and all their records."""
         return self._run(self._admin.delete_topics(names))
 
     def create_partitions(
         self, totals: Mapping[str, int], *, validate_only: bool = False
     ) -> dict[str, KafkaError | None]:
+        """Add partitions to topics."""
         return self._run(self._admin.create_partitions(totals, validate_only=validate_only))
 
     def delete_records(self, before: ByPartition[int]) -> dict[TopicPartition, int | KafkaError]:
+        """Delete the records below an offset."""
         return self._run(self._admin.delete_records(before))
 
     def list_offsets(
         self, wanted: ByPartition[int], *, read_committed: bool = False
     ) -> dict[TopicPartition, ListedOffset | KafkaError]:
+        """Look up offsets by time."""
         return self._run(self._admin.list_offsets(wanted, read_committed=read_committed))
 
     def describe_configs(
         self, resources: Collection[ConfigResource]
     ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
+        """Describe the configs of topics and brokers."""
         return self._run(self._admin.describe_configs(resources))
 
     def alter_configs(
         self, changes: Mapping[ConfigResource, Sequence[ConfigChange]], *, validate_only: bool = False
     ) -> dict[ConfigResource, KafkaError | None]:
+        """Change configs; those that are not named stay as they are (KIP-339)."""
         return self._run(self._admin.alter_configs(changes, validate_only=validate_only))
 
     def describe_cluster(self) -> ClusterDescription:
+        """Describe the cluster: its id, its controller and its brokers."""
         return self._run(self._admin.describe_cluster())
 
     def describe_log_dirs(self, node_ids: Collection[int] | None = None) -> dict[int, list[LogDirectory] | KafkaError]:
+        """Describe the log directories of brokers, with the size of each replica."""
         return self._run(self._admin.describe_log_dirs(node_ids))
 
     # --- groups -------------------------------------------------------------------------------------------------------
 
     def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
+        """List the groups of all brokers by id."""
         return self._run(self._admin.list_groups(states=states, types=types))
 
     def describe_groups(self, group_ids: Collection[str]) -> dict[str, GroupDescription | KafkaError]:
+        """Describe groups: their state, members and assignments."""
         return self._run(self._admin.describe_groups(group_ids))
 
     def delete_groups(self, group_ids: Collection[str]) -> dict[str, KafkaError | None]:
+        """Delete groups without members, and all their offsets."""
         return self._run(self._admin.delete_groups(group_ids))
 
     def remove_members(
         self, group_id: str, members: Collection[MemberToRemove | str] | None = None, *, reason: str = REMOVED
     ) -> dict[MemberToRemove, KafkaError | None]:
+        """Remove members from a group, which rebalances."""
         return self._run(self._admin.remove_members(group_id, members, reason=reason))
 
     def list_group_offsets(
         self, group_id: str, places: Collection[PartitionLike] | None = None, *, require_stable: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError | None]:
+        """List the offsets that a group has committed."""
         return self._run(self._admin.list_group_offsets(group_id, places, require_stable=require_stable))
 
     def alter_group_offsets(self, group_id: str, offsets: Offsets) -> dict[TopicPartition, KafkaError | None]:
+        """Set the offsets of a group without members."""
         return self._run(self._admin.alter_group_offsets(group_id, offsets))
 
     def delete_group_offsets(
         self, group_id: str, places: Collection[PartitionLike]
     ) -> dict[TopicPartition, KafkaError | None]:
+        """Delete offsets of a group, of topics that no member is subscribed to."""
         return self._run(self._admin.delete_group_offsets(group_id, places))

@@ -69,7 +69,18 @@ class GroupsAdmin:
     # --- groups -------------------------------------------------------------------------------------------------------
 
     async def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
-        """Of all nodes, by id; only those in one of these states and of one of these types, if any are named."""
+        """List the groups of all brokers by id.
+
+        Args:
+            states: Only groups in one of these states.
+            types: Only groups of one of these types.
+
+        Returns:
+            The groups.
+
+        Raises:
+            KafkaError: A broker refused it, or could not be reached in time.
+        """
         wanted_states, wanted_types = sorted(names_of(states, "state")), sorted(names_of(types, "type"))
         node_ids = list((await self._cluster.refresh()).nodes)
 
@@ -89,7 +100,17 @@ class GroupsAdmin:
         return [one for _, one in sorted(found.items())]
 
     async def describe_groups(self, group_ids: Collection[str]) -> dict[str, GroupDescription | KafkaError]:
-        """Classic and KIP-848 groups with their members; of share and streams groups the type and state alone."""
+        """Describe groups: their state, members and assignments.
+
+        Classic groups and those of KIP-848 are described with their members; share and streams groups with type and
+        state alone.
+
+        Args:
+            group_ids: The ids of the groups.
+
+        Returns:
+            A description of each group, or the error it met.
+        """
         group_ids = names_of(group_ids, "group")
         coordinators: dict[str, Node] = {}
 
@@ -139,7 +160,14 @@ class GroupsAdmin:
         return found
 
     async def delete_groups(self, group_ids: Collection[str]) -> dict[str, KafkaError | None]:
-        """With all their offsets; only groups without members."""
+        """Delete groups without members, and all their offsets.
+
+        Args:
+            group_ids: The ids of the groups.
+
+        Returns:
+            None for each group that is deleted, or the error it met.
+        """
         group_ids = names_of(group_ids, "group")
 
         async def ask(node_id: int, left: Sequence[str]) -> dict[str, KafkaError | None]:
@@ -158,8 +186,20 @@ class GroupsAdmin:
     async def remove_members(
         self, group_id: str, members: Collection[MemberToRemove | str] | None = None, *, reason: str = REMOVED
     ) -> dict[MemberToRemove, KafkaError | None]:
-        """These, or all; a text is the id of a member. The group rebalances; a running member joins again, unless it is
-        static (KIP-800).
+        """Remove members from a group, which rebalances.
+
+        A running member that is not static joins again at once: stop it first.
+
+        Args:
+            group_id: The id of the group.
+            members: The members, a text being the id of a member; all of them if they are not given.
+            reason: What the group's history will give as the reason (KIP-800).
+
+        Returns:
+            None for each member that is removed, or the error it met.
+
+        Raises:
+            KafkaError: The members are not given, and the group cannot be described.
         """
         group_id = name_of(group_id, "group")
         wanted = await self._all_members(group_id) if members is None else _to_remove(members)
@@ -207,7 +247,19 @@ class GroupsAdmin:
     async def list_group_offsets(
         self, group_id: str, places: Collection[PartitionLike] | None = None, *, require_stable: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError | None]:
-        """What the group has committed, for these partitions or all it has; None where there is nothing."""
+        """List the offsets that a group has committed.
+
+        Args:
+            group_id: The id of the group.
+            places: The partitions; all that the group has offsets for if they are not given.
+            require_stable: Wait for open transactions that commit offsets.
+
+        Returns:
+            The offset and metadata of each partition, None where nothing is committed, or the error it met.
+
+        Raises:
+            KafkaError: The coordinator refused it, or could not be reached in time.
+        """
         group_id = name_of(group_id, "group")
         wanted = None if places is None else _numbers(partitions_of(places))
 
@@ -242,7 +294,17 @@ class GroupsAdmin:
         return await self._cluster.retry(attempt, what=f"offsets of {_group(group_id)}")
 
     async def alter_group_offsets(self, group_id: str, offsets: Offsets) -> dict[TopicPartition, KafkaError | None]:
-        """Only of a group without members: those would not hear of it, and commit their own."""
+        """Set the offsets of a group without members.
+
+        Members would not hear of it, and commit their own.
+
+        Args:
+            group_id: The id of the group; it is created if it does not exist.
+            offsets: For each partition the offset of the next record to read, as a number or as `OffsetAndMetadata`.
+
+        Returns:
+            None for each partition that is set, or the error it met.
+        """
         group_id, wanted = name_of(group_id, "group"), offsets_of(offsets)
 
         async def ask(left: Sequence[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
@@ -268,7 +330,15 @@ class GroupsAdmin:
     async def delete_group_offsets(
         self, group_id: str, places: Collection[PartitionLike]
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Of topics no member is subscribed to."""
+        """Delete offsets of a group, of topics that no member is subscribed to.
+
+        Args:
+            group_id: The id of the group.
+            places: The partitions.
+
+        Returns:
+            None for each partition whose offset is deleted, or the error it met.
+        """
         group_id, wanted = name_of(group_id, "group"), partitions_of(places)
 
         async def ask(left: Sequence[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:

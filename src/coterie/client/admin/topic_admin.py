@@ -54,7 +54,17 @@ class TopicsAdmin:
     # --- topics -------------------------------------------------------------------------------------------------------
 
     async def list_topics(self, *, include_internal: bool = False) -> list[TopicListing]:
-        """All there are, by name."""
+        """List all topics by name.
+
+        Args:
+            include_internal: Also list internal topics, such as `__consumer_offsets`.
+
+        Returns:
+            The topics.
+
+        Raises:
+            KafkaError: The cluster could not be reached in time.
+        """
         known = await self._cluster.refresh(None)
         return [
             TopicListing(topic.name, topic.id, topic.is_internal)
@@ -63,6 +73,14 @@ class TopicsAdmin:
         ]
 
     async def describe_topics(self, names: Collection[str]) -> dict[str, TopicDescription | KafkaError]:
+        """Describe topics: their partitions, leaders and replicas.
+
+        Args:
+            names: The names of the topics.
+
+        Returns:
+            A description of each topic, or the error it met.
+        """
         names = names_of(names, "topic")
 
         async def ask(left: Sequence[str]) -> dict[str, TopicDescription | KafkaError]:
@@ -74,7 +92,15 @@ class TopicsAdmin:
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> dict[str, TopicCreated | KafkaError]:
-        """`validate_only`: would it work?"""
+        """Create topics.
+
+        Args:
+            topics: The topics to create.
+            validate_only: Only check whether it would work.
+
+        Returns:
+            What was created for each name, or the error it met.
+        """
         wanted = {name_of(topic.name, "topic"): topic for topic in all_of(topics, NewTopic, '[NewTopic("orders")]')}
 
         async def ask(left: Sequence[str]) -> dict[str, TopicCreated | KafkaError]:
@@ -94,6 +120,14 @@ class TopicsAdmin:
         return await each(self._cluster, wanted, ask, what=lambda name: f'creating topic "{name}"', again=FOR_TOPICS)
 
     async def delete_topics(self, names: Collection[str]) -> dict[str, KafkaError | None]:
+        """Delete topics and all their records.
+
+        Args:
+            names: The names of the topics.
+
+        Returns:
+            None for each topic that is deleted, or the error it met.
+        """
         names = names_of(names, "topic")
 
         async def ask(left: Sequence[str]) -> dict[str, KafkaError | None]:
@@ -113,7 +147,15 @@ class TopicsAdmin:
     async def create_partitions(
         self, totals: Mapping[str, int], *, validate_only: bool = False
     ) -> dict[str, KafkaError | None]:
-        """`totals`: how many each topic shall have then. There can only be more."""
+        """Add partitions to topics.
+
+        Args:
+            totals: For each topic how many partitions it is to have then. There can only be more.
+            validate_only: Only check whether it would work.
+
+        Returns:
+            None for each topic that has them, or the error it met.
+        """
         if not isinstance(totals, Mapping) or not all(isinstance(total, int) for total in totals.values()):
             raise IllegalArgumentError(
                 f'{totals!r} does not say how many partitions a topic gets: give {{"orders": 6}}'
@@ -144,7 +186,14 @@ class TopicsAdmin:
     # --- records ------------------------------------------------------------------------------------------------------
 
     async def delete_records(self, before: ByPartition[int]) -> dict[TopicPartition, int | KafkaError]:
-        """Those below an offset, -1 for all there are; the result is the first one that is left."""
+        """Delete the records below an offset.
+
+        Args:
+            before: For each partition the first offset to keep; -1 deletes all records.
+
+        Returns:
+            The first offset that is left in each partition, or the error it met.
+        """
         ends = by_partition(before, "offset")
         offsets_of({one: offset for one, offset in ends.items() if offset != ALL_RECORDS})
 
@@ -179,7 +228,16 @@ class TopicsAdmin:
     async def list_offsets(
         self, wanted: ByPartition[int], *, read_committed: bool = False
     ) -> dict[TopicPartition, ListedOffset | KafkaError]:
-        """For each partition EARLIEST, LATEST, MAX_TIMESTAMP, or a time in ms: the first record that is not older."""
+        """Look up offsets by time.
+
+        Args:
+            wanted: For each partition `EARLIEST`, `LATEST`, `MAX_TIMESTAMP`, or a time in milliseconds since 1970,
+                which finds the first record that is not older.
+            read_committed: `LATEST` is where the first open transaction begins.
+
+        Returns:
+            Offset, time and leader epoch for each partition, or the error it met.
+        """
         times = by_partition(wanted, "time")
         for one, timestamp in times.items():
             if timestamp not in SPECIAL_TIMES:
@@ -231,6 +289,14 @@ class TopicsAdmin:
     async def describe_configs(
         self, resources: Collection[ConfigResource]
     ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
+        """Describe the configs of topics and brokers.
+
+        Args:
+            resources: Whose configs, as `ConfigResource.topic("orders")`.
+
+        Returns:
+            The configs of each resource by name, or the error it met.
+        """
         wanted = all_of(resources, ConfigResource, '[ConfigResource.topic("orders")]')
 
         async def ask(
@@ -258,7 +324,15 @@ class TopicsAdmin:
     async def alter_configs(
         self, changes: Mapping[ConfigResource, Sequence[ConfigChange]], *, validate_only: bool = False
     ) -> dict[ConfigResource, KafkaError | None]:
-        """Only what is named changes (KIP-339)."""
+        """Change configs; those that are not named stay as they are (KIP-339).
+
+        Args:
+            changes: For each resource what to change.
+            validate_only: Only check whether it would work.
+
+        Returns:
+            None for each resource that is changed, or the error it met.
+        """
         example = '{ConfigResource.topic("orders"): [ConfigChange("retention.ms", "1000")]}'
         if not isinstance(changes, Mapping):
             raise IllegalArgumentError(f"{changes!r} does not say what changes where: give {example}")
@@ -306,6 +380,15 @@ class TopicsAdmin:
     # --- the cluster --------------------------------------------------------------------------------------------------
 
     async def describe_cluster(self) -> ClusterDescription:
+        """Describe the cluster: its id, its controller and its brokers.
+
+        Returns:
+            The description.
+
+        Raises:
+            KafkaError: The cluster could not be reached in time.
+        """
+
         async def attempt() -> ClusterDescription:
             response: describe_cluster.Response = await self._cluster.send(
                 None, describe_cluster, describe_cluster.Request()
@@ -321,7 +404,14 @@ class TopicsAdmin:
     async def describe_log_dirs(
         self, node_ids: Collection[int] | None = None
     ) -> dict[int, list[LogDirectory] | KafkaError]:
-        """Of these nodes, or of all."""
+        """Describe the log directories of brokers, with the size of each replica.
+
+        Args:
+            node_ids: The ids of the brokers; all of them if they are not given.
+
+        Returns:
+            The log directories of each broker, or the error it met.
+        """
         wanted = all_of(node_ids, int, "[1, 2]") if node_ids is not None else [*(await self._cluster.refresh()).nodes]
 
         async def ask_one(node_id: int, _: Sequence[int]) -> dict[int, list[LogDirectory] | KafkaError]:

@@ -62,9 +62,26 @@ AN_HOUR_S = 3600.0
 
 
 class AsyncConsumer:
-    """`async with AsyncConsumer(bootstrap_servers=..., group_id=...) as consumer`, in the event loop it is used in.
+    """Read topics as a member of a group, or partitions of your choice, with asyncio.
 
-    Settings have Kafka's names, with dots in a dictionary or with underscores as keywords.
+    Example::
+
+        async with AsyncConsumer(bootstrap_servers="localhost:9092", group_id="billing") as consumer:
+            consumer.subscribe("orders")
+            async for record in consumer:
+                print(record.key, record.value)
+
+    It belongs to the event loop in which it is first used, and to one task at a time. After `close` the methods that
+    need the consumer raise `ClientClosedError`. Where partitions are taken, `TopicPartition("orders", 0)` and
+    `("orders", 0)` mean the same. An argument that cannot be right raises `IllegalArgumentError` before anything is
+    sent.
+
+    Args:
+        settings: Settings under Kafka's names, in a mapping or as `ConsumerSettings`.
+        **more: Settings as keywords, with underscores for dots. They count more than `settings`.
+
+    Raises:
+        SettingsError: A setting is unknown, its value is not allowed, or `bootstrap.servers` is missing.
     """
 
     def __init__(
@@ -127,7 +144,22 @@ class AsyncConsumer:
         on_revoked: Told | None = None,
         on_lost: Told | None = None,
     ) -> None:
-        """Join the group for these topics, or for all that match a compiled pattern; the next poll begins with it."""
+        """Join the group for these topics, or for all that match a pattern; the next poll begins with it.
+
+        A second call replaces the topics and the listener. A topic that does not exist yet is read when it does.
+
+        Args:
+            topics: The name of a topic, several names, or a pattern made by `re.compile`.
+            listener: An object that hears of rebalances: a `ConsumerRebalanceListener`, or one with some of its
+                methods.
+            on_assigned: Instead of a listener, a function that is called with the partitions that came.
+            on_revoked: A function that is called with the partitions to give up, while commits are still possible.
+            on_lost: A function that is called with lost partitions; without it `on_revoked` is.
+
+        Raises:
+            IllegalStateError: There is no `group.id`, or partitions were assigned by hand.
+            InvalidTopicError: No topic can have such a name.
+        """
         names, pattern = subscription_of(topics)
         self._subscribe_as(names, pattern, listener_of(listener, on_assigned, on_revoked, on_lost))
 
@@ -142,7 +174,14 @@ class AsyncConsumer:
         self._engine.tell(events.Subscribed(names, pattern))
 
     async def unsubscribe(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Give everything up, and leave the group if there is one."""
+        """Give up all topics and partitions, and leave the group if the consumer is in one.
+
+        Args:
+            timeout: The longest time to wait, in seconds; `default.api.timeout.ms` if it is not given.
+
+        Raises:
+            ListenerError: The rebalance listener raised.
+        """
         ending = self._begin_unsubscribe()
         if ending is not None:
             await self._serve(ending, self._until(timeout))
@@ -161,7 +200,16 @@ class AsyncConsumer:
         self._engine.watch.watch(())
 
     def assign(self, partitions: Iterable[PartitionLike]) -> None:
-        """Read these, without a word to anybody; with a group.id, offsets can be committed nevertheless."""
+        """Read these partitions, without a group that assigns them.
+
+        Another call replaces the partitions. With a `group.id`, offsets can be committed nevertheless.
+
+        Args:
+            partitions: The partitions to read; none ends it.
+
+        Raises:
+            IllegalStateError: Topics are subscribed.
+        """
         if self._topics is not None:
             raise IllegalStateError("topics are subscribed; unsubscribe() first, then assign partitions by hand")
         wanted = partitions_of(partitions)
@@ -170,18 +218,49 @@ class AsyncConsumer:
         self._engine.watch.watch(sorted({one.topic for one in wanted}))
 
     def subscription(self) -> frozenset[str] | Pattern[str]:
+        """Return the topics that are subscribed, or the pattern.
+
+        Returns:
+            The names, empty if there are none; or the compiled pattern.
+        """
         names, pattern = self._topics or (frozenset(), None)
         return pattern or names
 
     def assignment(self) -> list[TopicPartition]:
+        """Return the partitions that are assigned now, by the group or by hand.
+
+        Returns:
+            The partitions in order; none before the first rebalance of the group has ended.
+        """
         return self._fetcher.assignment
 
     # --- records ------------------------------------------------------------------------------------------------------
 
     async def poll(self, timeout: float = 1.0, *, max_records: int | None = None) -> Records:  # noqa: ASYNC109
-        """Records, as soon as there are any, at most `max_records` (max.poll.records); none after `timeout` seconds.
+        """Return records as soon as there are any, or none after `timeout` seconds.
 
-        To come back for more says that all that was handed over is processed.
+        Polling also joins the group, takes part in rebalances and calls the rebalance listener. To poll again says that
+        all records returned before are processed, so that auto-commit may commit them. A member that does not poll for
+        `max.poll.interval.ms` leaves its group.
+
+        Args:
+            timeout: The longest time to wait for records, in seconds.
+            max_records: The most records to return; `max.poll.records` if it is not given.
+
+        Returns:
+            The records, those of a partition in order; `by_partition()` sorts them by partition.
+
+        Raises:
+            WakeupError: `wakeup` was called.
+            NoOffsetForPartitionError: The group has no offset for a partition, and `auto.offset.reset` is none.
+            OffsetOutOfRangeError: A position is not in the log, and `auto.offset.reset` is none; `LogTruncationError`
+                if the log was truncated.
+            CorruptRecordError: Records cannot be read; seek behind them to go on.
+            AuthorizationError: The cluster's ACLs do not allow it.
+            FencedInstanceError: Another consumer has the same `group.instance.id`.
+            AssignorError: The assignor raised, or its answer makes no sense.
+            ListenerError: The rebalance listener raised.
+            ConcurrentUseError: Another thread or task is using the consumer.
         """
         limit = limit_of(max_records, self.settings)
         now_ms = clock_ms()
@@ -295,24 +374,50 @@ class AsyncConsumer:
             ending.result()
 
     def wakeup(self) -> None:
-        """From anywhere: the poll under way, or the next one, raises WakeupError. One that is closed has none."""
+        """Make the poll under way, or the next one, raise `WakeupError`; can be called from any thread.
+
+        Nothing is lost by it. A consumer that is closed has no poll to wake.
+        """
         if not self._is_closed:
             self._engine.wake_up()
 
     # --- where --------------------------------------------------------------------------------------------------------
 
     def seek(self, partition: PartitionLike, offset: int | OffsetAndMetadata) -> None:
-        """The next poll begins there."""
+        """Set the position of a partition: the next poll begins there.
+
+        Args:
+            partition: A partition that is assigned.
+            offset: The offset of the next record to read, as a number or as it was committed.
+
+        Raises:
+            NotAssignedError: The partition is not assigned.
+        """
         ((one, found),) = offsets_of({partition_of(partition): offset}).items()
         with self._engine.reading.lock:
             self._fetcher.seek(one, found.offset, found.leader_epoch)
         self._engine.reading.ask_more()
 
     def seek_to_beginning(self, *partitions: PartitionLike) -> None:
-        """These, or all that are assigned."""
+        """Set the positions to the first records of the log, at the next poll.
+
+        Args:
+            *partitions: The partitions; all that are assigned if none is given.
+
+        Raises:
+            NotAssignedError: A partition is not assigned.
+        """
         self._reset(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: PartitionLike) -> None:
+        """Set the positions behind the last records of the log, at the next poll.
+
+        Args:
+            *partitions: The partitions; all that are assigned if none is given.
+
+        Raises:
+            NotAssignedError: A partition is not assigned.
+        """
         self._reset(partitions, LATEST)
 
     def _reset(self, partitions: Iterable[PartitionLike], reset: Reset) -> None:
@@ -322,22 +427,55 @@ class AsyncConsumer:
         self._engine.reading.ask_more()
 
     def pause(self, *partitions: PartitionLike) -> None:
-        """Hand out no records of these until `resume`; the membership goes on."""
+        """Return no records of these partitions until `resume`; the consumer stays in its group.
+
+        Args:
+            *partitions: Partitions that are assigned.
+
+        Raises:
+            NotAssignedError: A partition is not assigned.
+        """
         with self._engine.reading.lock:
             for one in partitions_of(partitions):
                 self._fetcher.pause(one)
 
     def resume(self, *partitions: PartitionLike) -> None:
+        """Return records of paused partitions again.
+
+        Args:
+            *partitions: Partitions that are assigned.
+
+        Raises:
+            NotAssignedError: A partition is not assigned.
+        """
         with self._engine.reading.lock:
             for one in partitions_of(partitions):
                 self._fetcher.resume(one)
         self._engine.reading.ask_more()
 
     def paused(self) -> list[TopicPartition]:
+        """Return the partitions that are paused.
+
+        Returns:
+            The partitions.
+        """
         return self._fetcher.paused
 
     async def position(self, partition: PartitionLike, timeout: float | None = None) -> int:  # noqa: ASYNC109
-        """The offset of the next record that poll will return; asked for if it is not known yet."""
+        """Return the offset of the next record that poll will return, and look it up if it is not known yet.
+
+        Args:
+            partition: A partition that is assigned.
+            timeout: The longest time to wait, in seconds; `default.api.timeout.ms` if it is not given.
+
+        Returns:
+            The offset.
+
+        Raises:
+            NotAssignedError: The partition is not assigned.
+            RequestTimedOutError: The position did not become known in time.
+            NoOffsetForPartitionError: The group has no offset for it, and `auto.offset.reset` is none.
+        """
         one, until_ms = partition_of(partition), self._until(timeout)
         while True:
             with self._engine.reading.lock:
@@ -350,7 +488,11 @@ class AsyncConsumer:
                 raise RequestTimedOutError(f"the position of {one} did not become known in time; is a broker there?")
 
     def lag(self) -> dict[TopicPartition, int | None]:
-        """Records each partition has beyond the position; None as long as no fetch has told."""
+        """Return how many records each assigned partition has beyond the position.
+
+        Returns:
+            A number for each partition; None as long as no fetch was answered.
+        """
         with self._engine.reading.lock:
             return {one: self._fetcher.lag(one) for one in self._fetcher.assignment}
 
@@ -359,6 +501,18 @@ class AsyncConsumer:
         partitions: Iterable[PartitionLike],
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> dict[TopicPartition, int]:
+        """Return the offset of the first record of each partition.
+
+        Args:
+            partitions: The partitions; they need not be assigned.
+            timeout: The longest time to wait, in seconds; `default.api.timeout.ms` if it is not given.
+
+        Returns:
+            An offset for each partition.
+
+        Raises:
+            KafkaError: A broker refused it, or could not be reached in time.
+        """
         return await self._ends(partitions, list_offsets.EARLIEST, timeout)
 
     async def end_offsets(
@@ -366,7 +520,20 @@ class AsyncConsumer:
         partitions: Iterable[PartitionLike],
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> dict[TopicPartition, int]:
-        """Where the next record will be; with read_committed, where the first open transaction begins."""
+        """Return the offset that the next record of each partition will have.
+
+        With `isolation.level` read_committed it is where the first open transaction begins.
+
+        Args:
+            partitions: The partitions; they need not be assigned.
+            timeout: The longest time to wait, in seconds; `default.api.timeout.ms` if it is not given.
+
+        Returns:
+            An offset for each partition.
+
+        Raises:
+            KafkaError: A broker refused it, or could not be reached in time.
+        """
         return await self._ends(partitions, list_offsets.LATEST, timeout)
 
     async def _ends(
@@ -381,7 +548,18 @@ class AsyncConsumer:
         times: ByPartition[int],
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time (ms since 1970); None if there is none."""
+        """Return the first record at or after a time, for each partition.
+
+        Args:
+            times: For each partition a time in milliseconds since 1970.
+            timeout: The longest time to wait, in seconds; `default.api.timeout.ms` if it is not given.
+
+        Returns:
+            Offset and time of that record for each partition; None where there is none.
+
+        Raises:
+            KafkaError: A broker refused it, or could not be reached in time.
+        """
         wanted = {one: time_of(timestamp, one) for one, timestamp in by_partition(times, "time").items()}
         found = await self._engine.reading.list_offsets(wanted, self._timeout_ms(timeout))
         return {
@@ -392,7 +570,19 @@ class AsyncConsumer:
         }
 
     async def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:  # noqa: ASYNC109
-        """All partitions of a topic; none if it does not exist."""
+        """Return all partitions of a topic.
+
+        Args:
+            topic: The name of the topic.
+            timeout: The longest time to wait, in seconds; `default.api.timeout.ms` if it is not given.
+
+        Returns:
+            The partitions; none if the topic does not exist.
+
+        Raises:
+            InvalidTopicError: No topic can have such a name.
+            KafkaError: No broker could be reached in time.
+        """
         known = await self._engine.reading.refresh([topic_of(topic)], self._timeout_ms(timeout))
         found = known.topics.get(topic)
         return [TopicPartition(topic, one) for one in found.partitions] if found is not None else []
@@ -400,13 +590,35 @@ class AsyncConsumer:
     # --- commits ------------------------------------------------------------------------------------------------------
 
     async def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """These offsets, or all positions: everything poll has returned. Done when it returns; else it raises."""
+        """Commit offsets for the group, and return when they are committed.
+
+        Args:
+            offsets: For each partition the offset of the next record to read, as a number or as `OffsetAndMetadata`;
+                without it all positions, which is everything that poll has returned.
+            timeout: The longest time to try, in seconds; `default.api.timeout.ms` if it is not given.
+
+        Raises:
+            IllegalStateError: There is no `group.id`.
+            CommitFailedError: The partitions belong to another member by now.
+            RebalanceInProgressError: The group is rebalancing: poll, then commit again.
+            FencedInstanceError: Another consumer has the same `group.instance.id`.
+            KafkaError: A broker refused it, or could not be reached in time.
+        """
         self._check_group("commit")
         until_ms = clock_ms() + round(self._timeout_ms(timeout))
         await self._engine.commit(self._to_commit(offsets), until_ms, are_positions=offsets is None)
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
-        """Sent once, never repeated. A later poll or close calls `callback(offsets, error or None)`."""
+        """Send offsets to commit, once, and do not wait for the answer.
+
+        Args:
+            offsets: For each partition the offset of the next record to read, as a number or as `OffsetAndMetadata`;
+                without it all positions, which is everything that poll has returned.
+            callback: A function that a later poll or close calls with the offsets, and with the error or None.
+
+        Raises:
+            IllegalStateError: There is no `group.id`.
+        """
         self._check_group("commit")
         wanted = self._to_commit(offsets)
         self._engine.tasks.start(self._commit_once(wanted, callback))
@@ -440,7 +652,19 @@ class AsyncConsumer:
         *partitions: PartitionLike,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed for these, or for all that are assigned; None: nothing."""
+        """Return the offsets that the group has committed.
+
+        Args:
+            *partitions: The partitions; all that are assigned if none is given.
+            timeout: The longest time to wait, in seconds; `default.api.timeout.ms` if it is not given.
+
+        Returns:
+            The offset and metadata of each partition; None where nothing is committed.
+
+        Raises:
+            IllegalStateError: There is no `group.id`.
+            KafkaError: A broker refused it, or could not be reached in time.
+        """
         self._check_group("ask for committed offsets")
         wanted = partitions_of(partitions) or self.assignment()
         found = await self._engine.committed(wanted, self._timeout_ms(timeout))
@@ -453,6 +677,14 @@ class AsyncConsumer:
     # --- the group ----------------------------------------------------------------------------------------------------
 
     def group_metadata(self) -> GroupMetadata:
+        """Return who this consumer is in its group: group, generation, member id and instance id.
+
+        Returns:
+            What is known now; the member id is empty before the first join.
+
+        Raises:
+            IllegalStateError: There is no `group.id`.
+        """
         self._check_group("know one's place in a group")
         member = self._engine.member
         assert member is not None and self.settings.group_id is not None
@@ -461,12 +693,23 @@ class AsyncConsumer:
         )
 
     def enforce_rebalance(self, reason: str = "rebalance enforced by user") -> None:
-        """At the next poll; the group's history will have the reason (KIP-568, KIP-800)."""
+        """Start a rebalance at the next poll (KIP-568).
+
+        Args:
+            reason: What the group's history will give as the reason (KIP-800).
+
+        Raises:
+            IllegalStateError: There is no `group.id`.
+        """
         self._check_group("rebalance")
         self._engine.tell(events.RejoinAsked(reason))
 
     def explain(self) -> str:
-        """What this consumer is doing and waiting for, in words."""
+        """Return what this consumer is doing and waiting for, as a sentence; can be called from any thread.
+
+        Returns:
+            A sentence for people, not for programs.
+        """
         if self._is_closed:
             return "closed"
         member = self._engine.member
@@ -476,15 +719,28 @@ class AsyncConsumer:
         return f"reads {read}, assigned by hand" if read else "reads nothing: subscribe to topics or assign partitions"
 
     def metrics(self) -> Metrics:
-        """Return `{group: {name: value}}` under Kafka's names; None is what was not measured yet. From any thread."""
+        """Return the metrics under Kafka's names; can be called from any thread.
+
+        Returns:
+            For each group of metrics a mapping of names to values; None is what was not measured yet.
+        """
         return snapshot(CONSUMER_ROWS, ConsumerMetrics(), clock_ms()) if self._made is None else self._made.metrics()
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
     async def close(self, timeout: float = CLOSE_TIMEOUT_S, *, leave: bool | None = None) -> None:  # noqa: ASYNC109
-        """Commit (if auto-commit is on), leave the group, close the connections: within `timeout`, whatever happens.
+        """Commit if auto-commit is on, leave the group and close the connections. A second close does nothing.
 
-        `leave` True or False overrides that a static member stays and a dynamic one leaves (KIP-1092).
+        It calls the rebalance listener and the callbacks of commits, and ends within `timeout`, whatever happens. From
+        another thread it ends the poll under way first.
+
+        Args:
+            timeout: The longest time to take, in seconds.
+            leave: True leaves the group and False stays in it until the session ends; None, as usual, leaves unless the
+                member is static (KIP-1092).
+
+        Raises:
+            ListenerError: The rebalance listener raised.
         """
         if self._is_closed:
             return

@@ -27,7 +27,7 @@ from coterie.client.consumer.polled import Records
 from coterie.client.consumer.rebalance_listener import Told, listener_of
 from coterie.client.member import effects
 from coterie.client.metrics import Metrics
-from coterie.client.network.background import background
+from coterie.client.network.background import background, documented_by
 from coterie.client.network.clock import clock_ms
 from coterie.client.settings_kwargs import ConsumerKwargs
 from coterie.client.types import CommitCallback, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -76,8 +76,30 @@ class _OneThread:
         return True
 
 
+@documented_by(AsyncConsumer)
 class Consumer:
-    """Settings have Kafka's names, with dots in a dictionary or with underscores as keywords."""
+    """Read topics as a member of a group, or partitions of your choice.
+
+    Example::
+
+        with Consumer(bootstrap_servers="localhost:9092", group_id="billing") as consumer:
+            consumer.subscribe("orders")
+            for record in consumer:
+                print(record.key, record.value)
+
+    It is for one thread at a time; `wakeup`, `close`, `explain` and `metrics` can be called from others. Its work is
+    done in a background thread that all clients of the process share, so that heartbeats go on while your code runs.
+    After `close` the methods that need the consumer raise `ClientClosedError`. Where partitions are taken,
+    `TopicPartition("orders", 0)` and `("orders", 0)` mean the same. An argument that cannot be right raises
+    `IllegalArgumentError` before anything is sent.
+
+    Args:
+        settings: Settings under Kafka's names, in a mapping or as `ConsumerSettings`.
+        **more: Settings as keywords, with underscores for dots. They count more than `settings`.
+
+    Raises:
+        SettingsError: A setting is unknown, its value is not allowed, or `bootstrap.servers` is missing.
+    """
 
     def __init__(
         self, settings: Mapping[str, object] | ConsumerSettings | None = None, /, **more: Unpack[ConsumerKwargs]
@@ -96,6 +118,7 @@ class Consumer:
 
     @property
     def settings(self) -> ConsumerSettings:
+        """The settings that the consumer was made with, and the defaults of the others."""
         return self._inner.settings
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -128,14 +151,14 @@ class Consumer:
         on_revoked: Told | None = None,
         on_lost: Told | None = None,
     ) -> None:
-        """Join the group for these topics, or for all that match a compiled pattern; the next poll begins with it."""
+        """Join the group for these topics, or for all that match a pattern; the next poll begins with it."""
         names, pattern = subscription_of(topics)
         told = listener_of(listener, on_assigned, on_revoked, on_lost)
         told.refuse_coroutines()
         self._do(self._inner._subscribe_as, names, pattern, told)
 
     def unsubscribe(self, timeout: float | None = None) -> None:
-        """Give everything up, and leave the group if there is one."""
+        """Give up all topics and partitions, and leave the group if the consumer is in one."""
         with self._alone:
             ending = self._do(self._inner._begin_unsubscribe)
             if ending is not None:
@@ -143,22 +166,21 @@ class Consumer:
             self._do(self._inner._end_unsubscribe)
 
     def assign(self, partitions: Iterable[PartitionLike]) -> None:
-        """Read these, without a word to anybody; with a group.id, offsets can be committed nevertheless."""
+        """Read these partitions, without a group that assigns them."""
         self._do(self._inner.assign, partitions)
 
     def subscription(self) -> frozenset[str] | Pattern[str]:
+        """Return the topics that are subscribed, or the pattern."""
         return self._inner.subscription()
 
     def assignment(self) -> list[TopicPartition]:
+        """Return the partitions that are assigned now, by the group or by hand."""
         return self._inner.assignment()
 
     # --- records ------------------------------------------------------------------------------------------------------
 
     def poll(self, timeout: float = 1.0, *, max_records: int | None = None) -> Records:
-        """Records, as soon as there are any, at most `max_records` (max.poll.records); none after `timeout` seconds.
-
-        To come back for more says that all that was handed over is processed.
-        """
+        """Return records as soon as there are any, or none after `timeout` seconds."""
         inner = self._inner
         limit = limit_of(max_records, inner.settings)
         with self._alone:
@@ -255,102 +277,103 @@ class Consumer:
             ending.result()
 
     def wakeup(self) -> None:
-        """From any thread: the poll under way, or the next one, raises WakeupError."""
+        """Make the poll under way, or the next one, raise `WakeupError`; can be called from any thread."""
         self._inner.wakeup()
 
     # --- where --------------------------------------------------------------------------------------------------------
 
     def seek(self, partition: PartitionLike, offset: int | OffsetAndMetadata) -> None:
-        """The next poll begins there."""
+        """Set the position of a partition: the next poll begins there."""
         self._do(self._inner.seek, partition, offset)
 
     def seek_to_beginning(self, *partitions: PartitionLike) -> None:
-        """These, or all that are assigned."""
+        """Set the positions to the first records of the log, at the next poll."""
         self._do(self._inner.seek_to_beginning, *partitions)
 
     def seek_to_end(self, *partitions: PartitionLike) -> None:
+        """Set the positions behind the last records of the log, at the next poll."""
         self._do(self._inner.seek_to_end, *partitions)
 
     def pause(self, *partitions: PartitionLike) -> None:
-        """Hand out no records of these until `resume`; the membership goes on."""
+        """Return no records of these partitions until `resume`; the consumer stays in its group."""
         self._do(self._inner.pause, *partitions)
 
     def resume(self, *partitions: PartitionLike) -> None:
+        """Return records of paused partitions again."""
         self._do(self._inner.resume, *partitions)
 
     def paused(self) -> list[TopicPartition]:
+        """Return the partitions that are paused."""
         return self._inner.paused()
 
     def position(self, partition: PartitionLike, timeout: float | None = None) -> int:
-        """The offset of the next record that poll will return; asked for if it is not known yet."""
+        """Return the offset of the next record that poll will return, and look it up if it is not known yet."""
         return self._run(self._inner.position(partition, timeout))
 
     def lag(self) -> dict[TopicPartition, int | None]:
-        """Records each partition has beyond the position; None as long as no fetch has told."""
+        """Return how many records each assigned partition has beyond the position."""
         return self._inner.lag()
 
     def beginning_offsets(
         self, partitions: Iterable[PartitionLike], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
+        """Return the offset of the first record of each partition."""
         return self._run(self._inner.beginning_offsets(partitions, timeout))
 
     def end_offsets(
         self, partitions: Iterable[PartitionLike], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Where the next record will be; with read_committed, where the first open transaction begins."""
+        """Return the offset that the next record of each partition will have."""
         return self._run(self._inner.end_offsets(partitions, timeout))
 
     def offsets_for_times(
         self, times: ByPartition[int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time (ms since 1970); None if there is none."""
+        """Return the first record at or after a time, for each partition."""
         return self._run(self._inner.offsets_for_times(times, timeout))
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
-        """All partitions of a topic; none if it does not exist."""
+        """Return all partitions of a topic."""
         return self._run(self._inner.partitions_for(topic, timeout))
 
     # --- commits ------------------------------------------------------------------------------------------------------
 
     def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:
-        """These offsets, or all positions: everything poll has returned. Done when it returns; else it raises."""
+        """Commit offsets for the group, and return when they are committed."""
         self._run(self._inner.commit(offsets, timeout))
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
-        """Sent once, never repeated. A later poll or close calls `callback(offsets, error or None)`."""
+        """Send offsets to commit, once, and do not wait for the answer."""
         self._do(self._inner.commit_async, offsets, callback)
 
     def committed(
         self, *partitions: PartitionLike, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed for these, or for all that are assigned; None: nothing."""
+        """Return the offsets that the group has committed."""
         return self._run(self._inner.committed(*partitions, timeout=timeout))
 
     # --- the group ----------------------------------------------------------------------------------------------------
 
     def group_metadata(self) -> GroupMetadata:
+        """Return who this consumer is in its group: group, generation, member id and instance id."""
         return self._inner.group_metadata()
 
     def enforce_rebalance(self, reason: str = "rebalance enforced by user") -> None:
-        """At the next poll; the group's history will have the reason (KIP-568, KIP-800)."""
+        """Start a rebalance at the next poll (KIP-568)."""
         self._do(self._inner.enforce_rebalance, reason)
 
     def metrics(self) -> Metrics:
-        """Return `{group: {name: value}}` under Kafka's names; None is what was not measured yet. From any thread."""
+        """Return the metrics under Kafka's names; can be called from any thread."""
         return self._inner.metrics()
 
     def explain(self) -> str:
-        """What this consumer is doing and waiting for, in words; also from another thread."""
+        """Return what this consumer is doing and waiting for, as a sentence; can be called from any thread."""
         return self._inner.explain()
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def close(self, timeout: float = CLOSE_TIMEOUT_S, *, leave: bool | None = None) -> None:
-        """Commit (if auto-commit is on), leave the group, close the connections: within `timeout`, whatever happens.
-
-        `leave` True or False overrides that a static member stays and a dynamic one leaves (KIP-1092). From another
-        thread it ends the poll under way first.
-        """
+        """Commit if auto-commit is on, leave the group and close the connections. A second close does nothing."""
         if self._is_closing:
             return
         until_ms = clock_ms() + seconds_of(timeout) * 1000

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from inspect import isfunction
 from typing import Any, TypeVar
 
 from coterie.errors import IllegalStateError
 
-__all__ = ["FORKED", "Background", "background"]
+__all__ = ["FORKED", "Background", "background", "documented_by"]
 
 FORKED = (
     "this client was made before the process forked, and its connections belong to the parent: make a new one in the "
@@ -68,6 +69,19 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
+
+
+def documented_by(other: type) -> Callable[[type[T]], type[T]]:
+    """Complete the docstrings of a synchronous client, which are one line, by those of the asynchronous one."""
+
+    def complete(kind: type[T]) -> type[T]:
+        for name, method in vars(kind).items():
+            whole = getattr(getattr(other, name, None), "__doc__", None) or ""
+            if isfunction(method) and method.__doc__ and whole.startswith(method.__doc__):
+                method.__doc__ = whole
+        return kind
+
+    return complete
 
 
 _lock = threading.Lock()

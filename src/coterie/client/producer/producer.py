@@ -24,7 +24,7 @@ from weakref import WeakSet
 from coterie.client.arguments import partition_of, seconds_of, time_of, topic_of
 from coterie.client.client_settings import ProducerSettings
 from coterie.client.metrics import Metrics
-from coterie.client.network.background import FORKED, background
+from coterie.client.network.background import FORKED, background, documented_by
 from coterie.client.network.clock import clock_ms
 from coterie.client.producer.batching import Batching
 from coterie.client.producer.delivery import AsyncDelivery, Delivery, OnDelivery, RecordMetadata, teller
@@ -109,7 +109,11 @@ class _Face:
         return f"{type(self).__name__}({','.join(map(str, self.settings.addresses))}, {state})"
 
     def metrics(self) -> Metrics:
-        """Return `{group: {name: value}}` under Kafka's names; None is what was not measured yet. From any thread."""
+        """Return the metrics under Kafka's names; can be called from any thread.
+
+        Returns:
+            For each group of metrics a mapping of names to values; None is what was not measured yet.
+        """
         return self._sender.metrics()
 
     def _room_made(self) -> None:
@@ -154,7 +158,24 @@ class _Face:
 
 
 class AsyncProducer(_Face):
-    """For asyncio. To be used in one event loop; `async with` closes it."""
+    """Send records, with asyncio.
+
+    Example::
+
+        async with AsyncProducer(bootstrap_servers="localhost:9092") as producer:
+            delivery = await producer.send("orders", "one coffee", key="table 7")
+            print(await delivery)
+
+    It is for one event loop. `async with` closes it, which delivers what is left. An argument that cannot be right
+    raises `IllegalArgumentError` before anything is sent.
+
+    Args:
+        settings: Settings under Kafka's names, in a mapping or as `ProducerSettings`.
+        **more: Settings as keywords, with underscores for dots. They count more than `settings`.
+
+    Raises:
+        SettingsError: A setting is unknown, its value is not allowed, or `bootstrap.servers` is missing.
+    """
 
     def __init__(
         self, settings: ProducerSettings | Mapping[str, object] | None = None, /, **more: Unpack[ProducerKwargs]
@@ -173,10 +194,30 @@ class AsyncProducer(_Face):
         timestamp: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> AsyncDelivery:
-        """Hand over a record. Waits for room and for the topic to be known, not for the delivery: await that.
+        """Hand over a record, and return before it is delivered.
 
-        `timestamp` is in milliseconds since 1970, now if it is not given. `on_delivery(metadata, error)` is called
-        when its fate is known; one of the two is None.
+        It waits for room in the buffer and for the topic to be known, `max.block.ms` at most. Records of a partition
+        keep their order. Without `partition` the key decides where a record goes; without a key it is any partition.
+
+        Args:
+            topic: The name of the topic.
+            value: Text, which goes as UTF-8, bytes, or None, which is a tombstone.
+            key: Text, bytes or None.
+            headers: A mapping, or pairs of a name and a content.
+            partition: The number of the partition.
+            timestamp: Milliseconds since 1970; now if it is not given.
+            on_delivery: A function that is called with `(metadata, error)` when the record's fate is known; one of the
+                two is None. It is called in the event loop.
+
+        Returns:
+            A delivery. Await it for the `RecordMetadata`, or do not; it raises `KafkaError` if the record was not
+            delivered.
+
+        Raises:
+            InvalidTopicError: No topic can have such a name.
+            KafkaError: The topic or the partition does not exist, there was no room in time, or the producer has
+                failed.
+            ClientClosedError: The producer is closed.
         """
         if self._unusable:
             raise self._refusal()
@@ -203,18 +244,46 @@ class AsyncProducer(_Face):
         return AsyncDelivery(batch, index, when)
 
     async def send_and_wait(self, topic: str, value: Content = None, **how: Any) -> RecordMetadata:
-        """Send one record and wait until it is delivered. Many are faster by `send`, and `flush` at the end."""
+        """Send one record and wait until it is delivered.
+
+        Many records are faster by `send`, with `flush` at the end.
+
+        Args:
+            topic: The name of the topic.
+            value: Text, bytes or None.
+            **how: `key`, `headers`, `partition`, `timestamp` and `on_delivery`, as for `send`.
+
+        Returns:
+            Where the record is in the log.
+
+        Raises:
+            KafkaError: The record was not delivered.
+        """
         return await (await self.send(topic, value, **how))
 
     async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  as Producer has it
-        """Returns when everything sent so far is delivered or has failed; TimeoutError after `timeout` seconds."""
+        """Wait until everything sent so far is delivered or has failed.
+
+        Args:
+            timeout: The longest time to wait, in seconds; without it `delivery.timeout.ms` is the limit.
+
+        Raises:
+            TimeoutError: Some records were still under way after `timeout`.
+        """
         if timeout is not None:
             seconds_of(timeout)
         if self._sender.loop is not None:
             await _within(timeout, self._sender)
 
     async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  it ends waiting, not the call
-        """Deliver what is left, for `timeout` seconds (or delivery.timeout.ms); an error says if records remained."""
+        """Deliver what is left, and close the connections. A second close does nothing.
+
+        Args:
+            timeout: The longest time to deliver, in seconds; without it `delivery.timeout.ms` is the limit.
+
+        Raises:
+            KafkaError: Some records were not delivered in time; each delivery says why.
+        """
         if self._unusable:
             return
         if timeout is not None:
@@ -264,8 +333,26 @@ class AsyncProducer(_Face):
         return placed
 
 
+@documented_by(AsyncProducer)
 class Producer(_Face):
-    """For threads: any number of them may `send`. The work is done by the background thread of the process."""
+    """Send records; any number of threads may.
+
+    Example::
+
+        with Producer(bootstrap_servers="localhost:9092") as producer:
+            delivery = producer.send("orders", "one coffee", key="table 7")
+            print(delivery.result())
+
+    Batches go out in a background thread that all clients of the process share. `with` closes it, which delivers what
+    is left. An argument that cannot be right raises `IllegalArgumentError` before anything is sent.
+
+    Args:
+        settings: Settings under Kafka's names, in a mapping or as `ProducerSettings`.
+        **more: Settings as keywords, with underscores for dots. They count more than `settings`.
+
+    Raises:
+        SettingsError: A setting is unknown, its value is not allowed, or `bootstrap.servers` is missing.
+    """
 
     def __init__(
         self, settings: ProducerSettings | Mapping[str, object] | None = None, /, **more: Unpack[ProducerKwargs]
@@ -292,10 +379,30 @@ class Producer(_Face):
         timestamp: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Hand over a record. Waits for room and for the topic to be known, not for the delivery: `.result()` does.
+        """Hand over a record, and return before it is delivered.
 
-        `timestamp` is in milliseconds since 1970, now if it is not given. `on_delivery(metadata, error)` is called
-        when its fate is known, in the background thread; one of the two is None.
+        It waits for room in the buffer and for the topic to be known, `max.block.ms` at most. Records of a partition
+        keep their order. Without `partition` the key decides where a record goes; without a key it is any partition.
+
+        Args:
+            topic: The name of the topic.
+            value: Text, which goes as UTF-8, bytes, or None, which is a tombstone.
+            key: Text, bytes or None.
+            headers: A mapping, or pairs of a name and a content.
+            partition: The number of the partition.
+            timestamp: Milliseconds since 1970; now if it is not given.
+            on_delivery: A function that is called with `(metadata, error)` when the record's fate is known; one of the
+                two is None. It is called in the background thread.
+
+        Returns:
+            A delivery. Its `result()` waits for the `RecordMetadata`, or raises `KafkaError` if the record was not
+            delivered.
+
+        Raises:
+            InvalidTopicError: No topic can have such a name.
+            KafkaError: The topic or the partition does not exist, there was no room in time, or the producer has
+                failed.
+            ClientClosedError: The producer is closed.
         """
         if type(value) is not bytes:
             value = as_bytes(value, "value")
@@ -324,13 +431,13 @@ class Producer(_Face):
         return Delivery(batch, index, timestamp, sender.lock)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Returns when everything sent so far is delivered or has failed; TimeoutError after `timeout` seconds."""
+        """Wait until everything sent so far is delivered or has failed."""
         if timeout is not None:
             seconds_of(timeout)
         self._background.run(_within(timeout, self._sender))
 
     def close(self, timeout: float | None = None) -> None:
-        """Deliver what is left, for `timeout` seconds (or delivery.timeout.ms); an error says if records remained."""
+        """Deliver what is left, and close the connections. A second close does nothing."""
         if self._unusable:
             return
         if timeout is not None:
