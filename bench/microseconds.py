@@ -49,7 +49,7 @@ from coterie.protocol.messages import (
 from coterie.storage import DiskFiles
 
 CLIENTS = 100
-REBALANCES = 60
+REPEATS = 60
 SRC = str(Path(coterie.__file__).parent)
 
 
@@ -193,7 +193,7 @@ def room_of(file: str) -> str:
 def profiled(bench: Bench, action: Callable[[], None], functions: int) -> str:
     profile = bench.profile = cProfile.Profile()
     profile.enable()
-    for _ in range(REBALANCES // 3):
+    for _ in range(REPEATS // 3):
         action()
     profile.disable()
     stats: dict[Any, Any] = pstats.Stats(profile).stats  # type: ignore[attr-defined]
@@ -223,10 +223,10 @@ def measure(what: str, partitions: int, functions: int) -> str:
             action()
         bench.disk_s = 0.0
         began = time.process_time()
-        for _ in range(REBALANCES):
+        for _ in range(REPEATS):
             action()
         spent = time.process_time() - began
-        per_request = 1e6 / (REBALANCES * CLIENTS)
+        per_request = 1e6 / (REPEATS * CLIENTS)
         of = f" of {partitions} partitions" if what in {"commit", "fetch"} else ""
         head = f"{what}{of}: {spent * per_request:.1f} us, of these {bench.disk_s * per_request:.1f} for the disk"
         return f"{head}\n{profiled(bench, action, functions)}" if functions else head

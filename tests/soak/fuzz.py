@@ -114,7 +114,7 @@ class Fuzz:
             try:
                 self.send(frame)
             except BaseException as problem:
-                problem.add_note(f"seed {self.seed}, frame {number} of its rebalance: {frame[:4000].hex()}")
+                problem.add_note(f"seed {self.seed}, frame {number} of its run: {frame[:4000].hex()}")
                 raise
             took = time.thread_time() - began
             if took > self.outcome.slowest_s:
