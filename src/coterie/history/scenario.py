@@ -17,6 +17,8 @@ __all__ = ["BROKERS", "FOLLOWERS", "Act", "Chapter", "Do", "Rolled", "Scenario",
 
 BROKERS = ("1", "2")
 FOLLOWERS = (1, 2)
+STREAM = "tale"
+"""The name of the random stream. Under another name the same seed draws other faults."""
 FIRST_MS, APART_MS = 4_000, 200
 CHAPTER_MS = 60_000
 ROLL_MS, DOWN_MS = 10_000, 1_000
@@ -106,8 +108,8 @@ def scenario(
             acts += [Act(stops_ms, Do.STOP, one), Act(stops_ms + DOWN_MS, Do.RENEW, one)]
         chapters.append(Chapter("a new strategy", first_ms, first_ms + ROLL_MS * members + CHAPTER_MS))
     if with_faults:
-        chapters.append(Chapter("no faults", chapters[-1].ended_ms, chapters[-1].ended_ms + CHAPTER_MS))
-        acts += _faults(Rng(seed).of("scenario"), there, chapters)
+        chapters.append(Chapter("after the faults", chapters[-1].ended_ms, chapters[-1].ended_ms + CHAPTER_MS))
+        acts += _faults(Rng(seed).of(STREAM), there, chapters)
     return Scenario(seed, members, partitions, chapters, sorted(acts, key=lambda act: act.at_ms))
 
 
