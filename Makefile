@@ -44,7 +44,7 @@ format: venv ## ruff: format, and fix what it can
 types: venv ## mypy --strict
 	$(BIN)/mypy
 
-imports: venv ## import contracts: which room may know which
+imports: venv ## check which package may import which
 	$(BIN)/lint-imports
 
 # COTERIE_TEST_CLOCK=36000000,500 make test: the same, with brokers whose wall clock is 10 hours ahead and 500 ppm too fast
@@ -137,7 +137,7 @@ bench-clients: venv ## producing and consuming 1 M records, next to kafka-python
 bench-pipeline: venv ## CPU per million records of __consumer_offsets decoded in Spark, 1 M and 10 M, and memory
 	$(BIN)/python bench/pipeline.py --json bench/results/pipeline.json
 
-docs: venv ## print the generated pages of docs/ anew from the code, and build all of them into build/docs/index.html
+docs: venv ## print the generated pages of docs/ again from the code, and build all of them into build/docs/index.html
 	$(BIN)/python docs/generate.py
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
 

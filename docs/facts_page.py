@@ -18,10 +18,10 @@ prints them on stderr (`--log json`: as JSON, `--log all`: with every commit and
 
 Every fact has `at_ms` (milliseconds since 1970, by the broker's clock) and `group_id`.
 """
-CAUSES = r"""## Why a rebalance starts
+CAUSES = """## Why a rebalance starts
 
-Every `RebalanceStarted` has exactly one cause. The rules are in [section 12](semantics.md#12-what-starts-a-rebalance)
-of the \ law.
+Every `RebalanceStarted` has exactly one cause. The rules are in [section 12](semantics.md#12-what-starts-a-rebalance) \
+of the specification.
 
 | cause | in words |
 |---|---|"""

@@ -228,7 +228,7 @@ def _default(row: Setting) -> str:
 
 
 def member() -> str:
-    """The hand-written page, with what comes from the code put in anew between its markers."""
+    """The hand-written page, with what comes from the code put in again between its markers."""
     parts = {"coterie.client.member.states": _life()}
     for name in ("ten_lines.py", "own_driver.py"):
         example = (HERE.parent / "examples" / name).read_text()

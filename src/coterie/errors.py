@@ -260,7 +260,7 @@ STALE_METADATA = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Of these, those after which a client asks anew who leads what."""
+"""Of these, those after which a client asks again who leads what."""
 
 MEANING = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "the broker met an error it has no code for; its log says more",

@@ -1,4 +1,4 @@
-"""The version, where every room can see it."""
+"""The version."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ class Load:
         self.world.perform(self.world.cluster.ring(self.world.now_ms))
 
     def clean(self) -> None:
-        """Compaction, as far as it comes: a segment is rolled, and flushed, read, written anew, offered, swapped."""
+        """Compaction, as far as it comes: a segment is rolled, and flushed, read, rewritten, offered, swapped."""
         world = self.world
         for _ in range(self.data.draw(st.integers(1, 6))):
             if world.cluster.cleaner._round is None:

@@ -407,7 +407,7 @@ def test_a_log_that_is_to_be_repaired_is_repaired_before_the_broker_stops() -> N
 
 
 def test_an_assignment_that_cannot_be_written_starts_another_rebalance() -> None:
-    """Rule 11: the parked syncs hear the mapped error, the group prepares anew."""
+    """Rule 11: the parked syncs hear the mapped error, the group prepares again."""
     disk = FaultyFiles()
     world, client = ready(disk)
     world.auto = True

@@ -202,7 +202,7 @@ def after_a_crash(world: World, **settings: object) -> tuple[World, Client]:
 
 
 def test_a_stable_group_goes_on_after_a_crash(world: World, client: Client) -> None:
-    """C4: members, generation, assignment and offsets are there; every session starts anew."""
+    """C4: members, generation, assignment and offsets are there; every session starts again."""
     member = client.enter("g", b"mine")
     client.commit("g", {("t", 0): 5}, member=member)
     again, back = after_a_crash(world)

@@ -23,7 +23,7 @@ def world() -> Three:
 
 
 def test_a_group_goes_on_in_its_generation_at_its_new_coordinator(world: Three) -> None:
-    """C4: no rebalance, everybody's session begins anew; the old coordinator knows nothing of it."""
+    """C4: no rebalance, everybody's session starts again; the old coordinator knows nothing of it."""
     old = world.of_coordinator("g")
     member = old.enter("g", b"mine")
     assert old.commit("g", {("t", 0): 7}, member=member) == [NONE]

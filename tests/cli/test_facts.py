@@ -113,7 +113,7 @@ def test_facts_of_one_turn_of_the_loop_are_one_write() -> None:
     flush()
     assert (stream.writes, stream.getvalue().count("\n")) == (1, 3)
     log.tell(LEFT)
-    assert len(later) == 2  # the next turn is asked for anew
+    assert len(later) == 2  # the next turn is asked for again
 
 
 def test_nothing_is_lost_and_nothing_overtaken_at_a_note_or_at_the_end() -> None:

@@ -1,4 +1,4 @@
-"""Make `data/murmur2.jsonl` anew: keys and where Java's own partitioner puts them.
+"""Make `data/murmur2.jsonl` again: keys and where Java's own partitioner puts them.
 
     .venv/bin/python tests/client/record_murmur2.py
 

@@ -109,7 +109,7 @@ def led(peer: Peer, asked: Asked, partitions: int = 2) -> bytes:
 
 
 def test_each_item_is_tried_again_for_itself(run: Run) -> None:
-    """Of two partitions the first is answered at once, the second after its leader was looked up anew."""
+    """Of two partitions the first is answered at once, the second after its leader was looked up again."""
 
     async def story() -> None:
         wanted: list[list[int]] = []

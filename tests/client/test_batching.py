@@ -178,7 +178,7 @@ def test_a_record_that_can_never_be_sent_is_refused_with_the_settings_to_change(
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code is not ErrorCode.NONE], ids=lambda code: code.name)
 def test_every_error_has_its_consequence(code: ErrorCode) -> None:
-    """As Java 4.3: retriable ones are sent again, stale metadata is asked for anew, the rest fails or more."""
+    """As Java 4.3: retriable ones are sent again, stale metadata is asked for again, the rest fails or more."""
     made = world(linger_ms=0)
     made.append(0)
     answer(made, error=code, message="so it is")

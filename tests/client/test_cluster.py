@@ -103,7 +103,7 @@ def test_a_leader_is_believed_until_it_is_old_or_expired(run: Run) -> None:
 
 
 def test_news_of_one_topic_is_no_news_of_another(run: Run) -> None:
-    """After a leader moved, each topic is asked for anew, whichever is asked for first."""
+    """After a leader moved, each topic is asked for again, whichever is asked for first."""
 
     async def story() -> None:
         leader = [1]

@@ -32,7 +32,7 @@ def test_who_is_in_no_later_record_is_gone() -> None:
 
 
 def test_a_static_member_under_a_new_id_is_the_same_owner() -> None:
-    """KIP-345: the record is written anew in the same generation."""
+    """KIP-345: the record is rewritten in the same generation."""
     written = journal((1, [member("a", 0, instance="i")]), (1, [member("new", 0, instance="i")]))
     one_owner_in_a_generation(written, "g")
 

@@ -1,4 +1,4 @@
-"""Records Apache Kafka 4.3.1 anew, and says where our broker answers differently. `make conformance` runs it.
+"""Records Apache Kafka 4.3.1 again, and says where our broker answers differently. `make conformance` runs it.
 
 python tests/conformance/record.py                    # everything, into a directory that is thrown away
 python tests/conformance/record.py --keep             # into recorded/, which `make test` replays

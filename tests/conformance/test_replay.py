@@ -45,7 +45,7 @@ def test_we_answer_as_kafka_did(family: Family) -> None:
 def test_what_was_recorded_is_what_the_tables_ask(family: Family) -> None:
     profile, transcripts = read(RECORDED / family.file)
     assert profile == family.profile
-    assert [one.case for one in transcripts] == list(family.cases), "record anew: make conformance KEEP=1"
+    assert [one.case for one in transcripts] == list(family.cases), "record again: make conformance KEEP=1"
 
 
 def test_nothing_is_recorded_that_no_table_asks() -> None:

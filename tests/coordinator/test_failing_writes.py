@@ -137,7 +137,7 @@ def test_a_commit_behind_a_write_that_hangs_is_answered_in_time_however_late_it_
 
 
 def test_a_static_member_whose_new_id_took_longer_than_its_session_can_expire(quick: Story) -> None:
-    """Rules 9, 19: while it waited for us its alarm rang in vain; the answer starts its session anew."""
+    """Rules 9, 19: while it waited for us its alarm rang in vain; the answer starts its session again."""
     s = quick.stable("s", instance="i", session=6_000)[0]
     quick.hold_writes()
     s.member_id = ""

@@ -1,4 +1,4 @@
-"""What was durable and is missing or wrong is damage: it is named, all of it, and nothing is cut or made anew."""
+"""What was durable and is missing or wrong is damage: it is named, all of it, and nothing is cut or created again."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_active_segment_is_gone(clean: bool) -> None:
 
 def refused_without(files: Files, path: str) -> DamageError:
     error = refused(files)
-    assert path not in segments(files), "it is not made anew"
+    assert path not in segments(files), "it is not created again"
     return error
 
 

@@ -103,7 +103,7 @@ class BusyGroup:
             self.world.client().commit(self.name, offsets)
 
     def rebalance(self) -> None:
-        """All join, and the first of them begins it; the leader deals the cards anew or lets most lie."""
+        """All join, and the first of them begins it; the leader deals the cards again or lets most lie."""
         for member in self.members:
             member.client.send_join(
                 self.name, member.member_id, protocols=member.protocols(), session_timeout_ms=SESSION_MS

@@ -52,7 +52,7 @@ def failure(run: Callable[[], Any]) -> str:
 
 
 def ancestors(pid: int, parents: dict[int, int]) -> set[int]:
-    """Numbers of processes begin anew when they are used up, so a child's may be the smaller one."""
+    """Numbers of processes start again when they are used up, so a child's may be the smaller one."""
     found: set[int] = set()
     while pid in parents and pid not in found:
         found.add(pid)

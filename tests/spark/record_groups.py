@@ -1,4 +1,4 @@
-"""Make `data/groups.jsonl` anew: the log that lives of groups leave in Apache Kafka 4.3.1, classic and of KIP-848.
+"""Make `data/groups.jsonl` again: the log that lives of groups leave in Apache Kafka 4.3.1, classic and of KIP-848.
 
     PYTHONPATH=tests .venv/bin/python tests/spark/record_groups.py
 

@@ -92,11 +92,11 @@ def test_a_topic_made_anew_is_noticed(topic: Topic, tmp_path: Path) -> None:
     first.run()
     first.stop()
     topic.admin.delete_topics([topic.name])
-    anew = Topic(topic.address)
-    anew.write(40)
+    again = Topic(topic.address)
+    again.write(40)
     with pytest.raises(DataLossError, match="was read up to 25 and now ends at 10"):
         Query(topic, tmp_path).trigger()
-    anew.close()
+    again.close()
 
 
 def test_a_topic_that_never_was_is_named(topic: Topic, tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ def test_a_group_that_begins_in_the_log_has_its_first_rebalance_told() -> None:
 def test_a_lower_generation_is_a_new_life() -> None:
     told = read(stored(8, {"a": [0]}), stored(1, {"b": [0]})).told
     assert [row["ended_by"] for row in told.intervals] == ["group gone"]
-    assert "made anew" in told.generations[1]["note"]
+    assert "created again" in told.generations[1]["note"]
 
 
 def test_a_static_member_under_a_new_id_is_no_rebalance() -> None:

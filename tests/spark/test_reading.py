@@ -45,7 +45,7 @@ def test_records_that_were_deleted_before_they_were_read(topic: Topic) -> None:
 
 
 def test_a_log_that_ends_before_the_slice_does(topic: Topic) -> None:
-    """As after a topic was made anew."""
+    """As after a topic was created again."""
     topic.write(40)
     with pytest.raises(DataLossError, match="offsets 90 to 95 of orders-0 were to be read, and it has 0 to 10"):
         read(topic, 0, 90, 95)

@@ -43,7 +43,7 @@ def test_lag_says_how_far_how_long_and_from_what_it_knows(spark: SparkSession) -
             commit("late", 4, 2, commit_ms=NOW_MS - 8_000),
             commit("unseen", 6, 3, commit_ms=NOW_MS - 7_000),
             commit("lost", 6, 4, topic="gone"),
-            commit("ahead", 12, 5),  # the topic was made anew
+            commit("ahead", 12, 5),  # the topic was created again
         ],
     )
     ends = spark.createDataFrame([("t", 0, 10)], ENDS)

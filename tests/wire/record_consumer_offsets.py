@@ -1,4 +1,4 @@
-"""Make `data/consumer_offsets.jsonl` anew: what a real Apache Kafka 4.3.1 writes into `__consumer_offsets`.
+"""Make `data/consumer_offsets.jsonl` again: what a real Apache Kafka 4.3.1 writes into `__consumer_offsets`.
 
     .venv/bin/python tests/wire/record_consumer_offsets.py
 

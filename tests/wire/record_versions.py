@@ -1,4 +1,4 @@
-"""Make `data/versions.jsonl` anew: the bytes Kafka's own classes write in every version, current and old.
+"""Make `data/versions.jsonl` again: the bytes Kafka's own classes write in every version, current and old.
 
     .venv/bin/python tests/wire/record_versions.py
 

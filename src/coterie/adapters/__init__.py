@@ -1,6 +1,6 @@
 """Our assignors in other people's consumers: `kafka_python` and `aiokafka`, each importing its library alone.
 
-Knows assignors and wire; nobody but the faces knows it. Read `member_slot.py` first: what a member must remember
+Imports assignors and protocol alone. Read `member_slot.py` first: what a member must remember
 between two rebalances. Importing this package imports no client library.
 """
 

@@ -16,7 +16,7 @@ from coterie.broker.configs.broker_settings import Settings
 __all__ = ["Guard", "files_of_logs", "silence_of"]
 
 SPARE_FILES = 64
-"""Beside connections and logs: sealed segments that are read, files that are written anew, standard streams."""
+"""Beside connections and logs: sealed segments that are read, files that are rewritten, standard streams."""
 LITTLE = 64 * 1024
 """Who holds less is sent away only if nobody holds more: it would not help."""
 ROOM = 16

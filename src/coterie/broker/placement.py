@@ -11,7 +11,7 @@ node that comes back has its share again. Whenever the leader changes, its epoch
 | it is moved             | the node it is moved to    | that node                            |
 | its leader stops        | stays                      | a stand-in; nobody, if no node is up |
 | its home starts         | stays                      | its home                             |
-| the broker starts anew  | stays                      | its home: all nodes are up           |
+| the broker starts again  | stays                      | its home: all nodes are up           |
 | .. with other nodes     | as if created; if it was   | its home                             |
 |                         | moved, and can, it stays   |                                      |
 """

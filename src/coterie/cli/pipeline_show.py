@@ -53,7 +53,7 @@ _BY_PLACE = frozenset({"lag", "owners", "health"})
 _SPANS = frozenset({"duration_ms", "held_ms", "unassigned_ms"})
 """Milliseconds that are no point in time."""
 _SAME_REBALANCE_MS = 60_000
-"""So far apart may two accounts of a rebalance end; a group that was deleted begins its generations anew."""
+"""So far apart may two accounts of a rebalance end; a group that was deleted begins its generations again."""
 _GROUPS_NAMED = 20
 
 

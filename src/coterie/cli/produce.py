@@ -167,7 +167,7 @@ class Tally:
 
 
 class Progress:
-    """A line on stderr that is written anew, once it takes longer than a second and if somebody looks."""
+    """A line on stderr that is rewritten, once it takes longer than a second and if somebody looks."""
 
     def __init__(self, tally: Tally, clock: Callable[[], float]) -> None:
         self._tally = tally

@@ -1,7 +1,7 @@
 """The two older designs of consumer groups, running, and all three side by side (semantics 13).
 
 Design 1: every consumer watches ZooKeeper and decides alone (`zookeeper_watchers.py`). Design 2: a coordinator watches
-and decides (`server_side.py`, `told_member.py`, `brokers.py`). Design 3 is what the rest of the house is about.
+and decides (`server_side.py`, `told_member.py`, `brokers.py`). Design 3 is the rest of this code base.
 
 The rules are machines without I/O. `registry.py` is their port to ZooKeeper: a real one (`zookeeper.py` and
 `kazoo_registry.py`) or a model whose followers lag (`ensemble.py`). They know nothing of who drives them. Read

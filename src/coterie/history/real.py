@@ -38,7 +38,7 @@ class Herd:
     looks: int
     """Of the reads: who is there, and what do they want."""
     attempts: int
-    """Design 1: so often somebody began to share out anew."""
+    """Design 1: so often somebody began to share out again."""
 
 
 def herd(zookeeper: ZooKeeper, design: Design, members: int, partitions: int) -> list[Herd]:
@@ -76,7 +76,7 @@ class Story:
     death_s: float
     strategy_s: float | None
     restarted: str
-    """Whom a new strategy needed to be started anew."""
+    """Whom a new strategy needed to be started again."""
     untouched: str
     """Who ran on, the same process as before."""
     overlap_ms: int

@@ -102,7 +102,7 @@ class Step:
     """In the log before it, in the same life of the group."""
     now: Seen | None
     is_new_life: bool
-    """There was one before of a higher generation: the group was deleted and made anew, its tombstone compacted."""
+    """There was one before of a higher generation: the group was deleted and created again, its tombstone compacted."""
 
     @property
     def before(self) -> Seen:

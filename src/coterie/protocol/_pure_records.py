@@ -280,7 +280,7 @@ class Columns:
                 self._header_ends.append(len(self._names.ends) - 1)
 
     def finish(self) -> ColumnBuffers:
-        """What has been added; then it starts anew."""
+        """What has been added; then it starts again."""
         headers = None
         if self._with_headers:
             headers = HeaderColumns(self._header_ends.tobytes(), self._names.finish(), self._contents.finish())

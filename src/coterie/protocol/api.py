@@ -1,4 +1,4 @@
-"""The APIs this house speaks, and in which versions: the table that ApiVersions answers and docs/apis.md prints.
+"""The APIs we support, and in which versions: the table that ApiVersions answers and docs/apis.md prints.
 
 The versions are those of Apache Kafka 4.3.1. What an API does not do is data too: `missing`. Read the file named after
 an API for its fields; this one is imported by all of them and costs next to nothing.

@@ -81,7 +81,7 @@ class ArrowWriter:
             yield partition, full
 
     def rest(self) -> list[tuple[int, BatchBuilder]]:
-        """What has been gathered and is not full; it starts anew."""
+        """What has been gathered and is not full; it starts again."""
         found = [(partition, builder) for partition, builder in enumerate(self._builders) if builder.count]
         for partition, _ in found:
             self._builders[partition] = self._new_batch()

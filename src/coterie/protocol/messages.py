@@ -1,4 +1,4 @@
-"""The words of the house: requests, replies and records of the group protocol, without versions.
+"""Requests, replies and records of the group protocol, without versions.
 
 An API file reshapes what arrives on the wire into these and back, so that a rule sees one form, whatever the age of
 the client. Where an old version behaves differently, the difference is a field here: `needs_member_id`, not a version.

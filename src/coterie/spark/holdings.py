@@ -94,7 +94,7 @@ class Holdings:
                 self.positions[each] = self._durable[each] = at
 
     def planned(self, plan: Plan) -> None:
-        """A batch that is repeated may have partitions that are others' by now, or ours anew: those are not touched."""
+        """Take the plan of a batch. Partitions that we no longer own, or own again since, are left as they are."""
         self.under_way = plan
         self.positions |= {each: end for each, end in plan.ends().items() if each in self.positions}
 

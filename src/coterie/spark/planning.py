@@ -96,8 +96,8 @@ def within_reach(
     )
     if fails:
         raise DataLossError(
-            f"{said}: the topic was deleted, made anew, or cut off. To go on with what is there, set failOnDataLoss "
-            "to false; to read a new topic from its beginning, start a new query"
+            f"{said}: the topic was deleted, created again, or cut off. To go on with what is there, set "
+            "failOnDataLoss to false; to read a new topic from its beginning, start a new query"
         )
     warn(f"{said}. failOnDataLoss is false: going on with what is there")
     return {each: min(at, latest[each]) for each, at in positions.items() if each in latest}

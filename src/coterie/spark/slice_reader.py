@@ -57,7 +57,7 @@ class _LostError(Exception):
 
 
 _clusters: dict[ConsumerSettings, Cluster] = {}
-"""Of this process: tasks come one after the other, and connecting anew costs more than a small task."""
+"""Of this process: tasks come one after the other, and connecting again costs more than a small task."""
 
 
 def read_slice(options: SourceOptions, piece: Slice) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""Compacting a log: read its uncompacted part for the last offset of each key, then write each group of segments anew.
+"""Compacting a log: read its uncompacted part for the last offset of each key, then write each group of segments again.
 
     work = Compaction(files, log.path, plan, log.config, ...)
     for _ in work.look_through(): ...              # long, on any thread, in steps of well under a millisecond

@@ -46,7 +46,7 @@ CHECKPOINT = OwnFile(
     "coterie-checkpoint.json",
     1,
     "how far each log was on the disk, and where it starts",
-    "it reads all logs whole and writes the file anew from what they have",
+    "it reads all logs whole and writes the file again from what they have",
 )
 ENDS_FILE = "coterie-durable-ends"
 _FIRST_LINE = re.compile(rb"coterie-durable-ends 1 follows ([0-9]+) crc32c ([0-9a-f]{8})\n")

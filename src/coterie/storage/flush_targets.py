@@ -203,7 +203,7 @@ class Flushing:
         self._has_new_names = False
 
     def start_over(self, durable_end: int, *, names_are_durable: bool = True) -> None:
-        """The log was opened, or opened anew, and all of it is on disk.
+        """The log was opened, or opened again, and all of it is on disk.
 
         After a crash the names of its files may not be: the last owner may not have come to it.
         """

@@ -94,7 +94,7 @@ class Journal:
         return file
 
     def drop(self) -> None:
-        """The segments have it all: begin anew. If that fails the old entries stay, which does no harm."""
+        """The segments have it all: start again. If that fails the old entries stay, which does no harm."""
         if self._file is not None:
             self.is_sound = False
             self._file.truncate(len(_FORMAT))

@@ -170,7 +170,7 @@ class PartitionLog:
 
     @property
     def believes_syncs(self) -> bool:
-        """False after a sync that failed: nothing more is called durable until the log was opened anew."""
+        """False after a sync that failed: nothing more is called durable until the log was opened again."""
         return self._flushing.believes_syncs
 
     def state(self, known: LogState) -> LogState:
@@ -347,7 +347,7 @@ class PartitionLog:
         self.cut_back(self.durable_end)
 
     def flush_refused(self, target: FlushTarget | JournalTarget) -> None:
-        """The target's `run` has failed: nothing more is called durable, until the log is opened anew."""
+        """The target's `run` has failed: nothing more is called durable, until the log is opened again."""
         self._flushing.ended(target, well=False)
 
     def flush(self) -> None:

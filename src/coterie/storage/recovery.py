@@ -168,7 +168,7 @@ def load_cut(
 ) -> Loaded:
     """As `load` after a crash, of a log that is to end with the last whole batch before `end`.
 
-    What only the journal made durable is written anew: after a sync that failed, the system shows what it had in its
+    What only the journal made durable is rewritten: after a sync that failed, the system shows what it had in its
     cache, takes it for written, and no later sync would bring it to the disk.
     """
 

@@ -319,7 +319,7 @@ class _Log:
         try:
             topic_id = decode_partition_metadata(read_file(self._files, f"{path}/{PARTITION_FILE}"))
         except (FileNotFoundError, MalformedError):
-            return  # made anew by an opening
+            return  # created again by an opening
         if topic_id != self._found.topic.id:
             self._found.wrong.append(f"{path}/{PARTITION_FILE} names another topic")
 

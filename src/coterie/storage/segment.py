@@ -187,7 +187,7 @@ class Segment:
         self._file.truncate(self.size)
 
     def cut_at(self, offset: int) -> None:
-        """Keep the batches that end before `offset`; good for nothing but to be opened anew then."""
+        """Keep the batches that end before `offset`; good for nothing but to be opened again then."""
         with self._opened() as file:
             found = self._find(file, offset)[1]
             if found is not None:
@@ -228,7 +228,7 @@ class Segment:
     # --- recovering ---------------------------------------------------------------------------------------------------
 
     def recover(self, expected_offset: int, *, gapless: bool = False) -> Iterator[Found]:
-        """Walk through all batches with their checksums, building the indexes anew; `size` and `next_offset` follow.
+        """Walk through all batches with their checksums, building the indexes again; `size` and `next_offset` follow.
 
         `gapless`: each batch must begin where the one before ends.
 

@@ -1,4 +1,4 @@
-"""The hot path of the house, written out: a heartbeat as nine of ten clients send it, from its frame to its answer's.
+"""The hot path, written out: a heartbeat as nine of ten clients send it, from its frame to its answer's.
 
 What it skips is the node's bookkeeping of a request (there is nothing to wait for), never a rule: those are asked as
 for any other. What is unusual about a frame is left to the plain path, errors included; a property holds them equal.

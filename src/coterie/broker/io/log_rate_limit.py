@@ -39,7 +39,7 @@ class Quiet:
         return sums
 
     def sums(self, now_ms: int) -> list[Fact]:
-        """What was left out until now; from here on it is counted anew."""
+        """What was left out until now; from here on it is counted again."""
         left_out: list[Fact] = [
             FactsLeftOut(now_ms, "", kind.__name__, self._told[kind] - MOST, PERIOD_MS, _said(last))
             for kind, last in self._last.items()

@@ -4,7 +4,7 @@ With `sync` whoever waits is told after the disk has it; otherwise at once, and 
 
 A flush of more than a few logs with little to flush in each goes to the journal, with one sync for all: that is what
 commits of many groups are. One with much data is synced in place, and so is what the journal had, before it grows too
-long. Then it begins anew.
+long. Then it starts again.
 """
 
 from __future__ import annotations

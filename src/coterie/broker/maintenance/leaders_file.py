@@ -29,7 +29,7 @@ def write_places(
 
 
 def _unusual(nodes: Sequence[int], places: Mapping[Partition, Place], topics: Iterable[Topic]) -> dict[str, Any]:
-    """By id, since a topic that is made anew is another one."""
+    """By id, since a topic that is created again is another one."""
     unusual = {}
     for topic in sorted(topics, key=lambda topic: topic.name):
         rows = {

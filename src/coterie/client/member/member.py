@@ -144,7 +144,7 @@ class Member:
 
     @property
     def wish(self) -> str | None:
-        """Why it wants a rebalance, if it does. Two of the reasons are looked at anew each time, so none gets lost."""
+        """Why it wants a rebalance, if it does. Two of the reasons are looked at again each time, so none gets lost."""
         if self.is_stale:
             return "cached metadata has changed"
         if self.joined_topics is not None and self.joined_topics is not self.topics:

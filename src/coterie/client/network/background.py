@@ -1,4 +1,4 @@
-"""The thread with an event loop that the synchronous faces share: one a process, started when it is first needed."""
+"""The thread with an event loop that the synchronous clients share: one a process, started when it is first needed."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class Cluster:
     async def retry(self, attempt: Callable[[], Awaitable[T]], *, what: str, timeout_ms: float | None = None) -> T:
         """Try until it works, fails for good, or `default.api.timeout.ms` has passed; `what` begins the error then.
 
-        An attempt that meets a retriable error looks up leaders and coordinators anew, since they may be others now.
+        An attempt that meets a retriable error looks up leaders and coordinators again, since they may be others now.
         """
         within_ms = self.settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
         last: KafkaError | None = None
@@ -164,7 +164,7 @@ class Cluster:
             response: metadata.Response = await self.send(None, metadata, request)
             if response.error is ErrorCode.REBOOTSTRAP_REQUIRED:
                 self.metadata = Metadata()
-                raise KafkaError("the cluster asks us to begin anew", ErrorCode.LEADER_NOT_AVAILABLE)
+                raise KafkaError("the cluster asks us to start again", ErrorCode.LEADER_NOT_AVAILABLE)
             if response.error:
                 raise KafkaError.of(response.error, "asking who leads what")
             if not response.brokers:

@@ -77,7 +77,7 @@ CONSEQUENCES: Mapping[ErrorCode, Consequence] = MappingProxyType(
     }
 )
 """Of an answer to Produce, as Java 4.3 draws it; whatever is not here fails the batch. STALE_METADATA says after which
-of them the leaders are asked for anew."""
+of them the leaders are asked for again."""
 
 
 class Batching(Accumulator):

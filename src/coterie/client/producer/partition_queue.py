@@ -243,7 +243,7 @@ class PartitionQueue:
         return self.needs_new_epoch and all(batch.is_refused and not batch.is_on_the_way for batch in self.unsettled)
 
     def move_to(self, identity: Identity) -> None:
-        """All that is unsettled starts anew, from sequence 0."""
+        """All that is unsettled starts again, from sequence 0."""
         self._begin(identity)
         self.needs_new_epoch = False
         for batch in self.unsettled:

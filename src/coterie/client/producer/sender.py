@@ -109,7 +109,7 @@ class Sender:
         self.loop = asyncio.get_running_loop()
         self._maintenance = self.loop.call_later(self.settings.metadata_max_age_ms / 1000, self._refresh_sometimes)
 
-    # --- what the faces ask for ---------------------------------------------------------------------------------------
+    # --- what the clients ask for -------------------------------------------------------------------------------------
 
     def look(self) -> None:
         """Something was appended that wants attention."""

@@ -1,6 +1,6 @@
 """Heartbeat: a member says that it is alive, and hears whether a rebalance is on (rules 14, 15).
 
-The hot path of the house: no heap, no disk, one field written.
+The hot path: no heap, no disk, one field written.
 """
 
 from __future__ import annotations

@@ -293,7 +293,7 @@ def static_member_written(group: Group, event: StaticMemberWritten, now_ms: int)
         answer = group.joined(member, members=False)
         answer.leader_id = event.old_leader_id  # below version 9 it must not believe that it leads (KIP-814)
     effects = group.answer_join(member, answer)
-    if member.alarm_ms == NEVER:  # the disk was slow and its alarm has rung: the session starts anew (rule 9)
+    if member.alarm_ms == NEVER:  # the disk was slow and its alarm has rung: the session starts again (rule 9)
         effects += group.expect_by(member, now_ms + member.session_timeout_ms)
     return effects
 

@@ -24,7 +24,7 @@ def session_due(group: Group, event: SessionDue, now_ms: int) -> Effects:
         return group.set_alarm(member, member.deadline_ms)
     waits = member.parked_join is not None or member.parked_sync is not None
     if waits and not member.is_new:
-        member.alarm_ms = NEVER  # it waits for us, not we for it (rule 9); the answer starts its session anew
+        member.alarm_ms = NEVER  # it waits for us, not we for it (rule 9); the answer starts its session again
         return []
     if _waits_for_commit(group, member):
         member.deadline_ms = now_ms + member.session_timeout_ms

@@ -1,6 +1,6 @@
 """The states of a group, and what each state answers to each request.
 
-These tables are the law of `docs/semantics.md`, section 2. Only this file assigns `group.state`. The rules look their
+These tables are section 2 of `docs/semantics.md`. Only this file assigns `group.state`. The rules look their
 answers up here, the generated tests walk every cell, and `docs/states.md` is printed from them.
 """
 

@@ -63,7 +63,7 @@ class Timers(Generic[E]):
         self._tidy()
 
     def _tidy(self) -> None:
-        """When most entries ring for nobody, or too early, the heap is built anew."""
+        """When most entries ring for nobody, or too early, the heap is built again."""
         if len(self._heap) <= 2 * len(self._armed) + 64:
             return
         self._queued = {key: at_ms for key, (at_ms, _) in self._armed.items()}

@@ -36,7 +36,7 @@ class CooperativeMembersKeepReading(Observer):
         if stopped:
             self.fails(f"{consumer.name} stopped reading {sorted(stopped)}, which it keeps")
         if kept & set(effect.added):
-            self.fails(f"{consumer.name} begins anew with {sorted(kept & set(effect.added))}, which it had")
+            self.fails(f"{consumer.name} starts again with {sorted(kept & set(effect.added))}, which it had")
 
     def listened(self, consumer: Consumer, call: effects.CallListener) -> None:
         """What it has to give up it is told by the assignment; until then only what it does not read any more goes."""

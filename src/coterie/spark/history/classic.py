@@ -56,7 +56,7 @@ class ClassicHistory:
             return
         if step.is_new_life and self.last is not None:
             before = self.last.generation_id
-            notes.append(f"the generation was {before} before: the group was deleted and made anew")
+            notes.append(f"the generation was {before} before: the group was deleted and created again")
             self.holding.forget(at.log_ms, before, "group gone")
         owners, members = _owners(value, notes)
         if step.kind is Kind.FIRST and value.generation_id > 1:

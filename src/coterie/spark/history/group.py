@@ -101,7 +101,7 @@ class GroupHistory:
         if said.get("version") != VERSION:
             raise CoterieError(
                 f"what is remembered of group {group_id} is of version {said.get('version')}, and this is {VERSION}: "
-                "another release wrote it. Read the log anew into an empty directory"
+                "another release wrote it. Read the log again into an empty directory"
             )
         history = cls(group_id, names)
         history._classic = ClassicHistory.from_json(group_id, said["classic"])

@@ -106,7 +106,7 @@ class Store:
         if not self.is_done(number):
             raise CoterieError(
                 f"the checkpoint goes on after batch {number}, but {self.root}/state does not have that batch: tables "
-                "and checkpoint are not of the same run. Read the log anew into an empty directory"
+                "and checkpoint are not of the same run. Read the log again into an empty directory"
             )
         folder = f"{self.root}/state/batch={number}"
         return {name: self._spark.read.schema(table.ddl).parquet(f"{folder}/{name}") for name, table in STATES.items()}
