@@ -7,11 +7,20 @@ from coterie.version import __version__
 project = "Coterie"
 version = release = __version__
 project_copyright = ""
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 nitpicky = True
 
-# Pages use plain Markdown only, so that they read the same in a repository's browser.
+# Pages use plain Markdown only, so that they read the same in a repository's browser; api.rst is made of docstrings.
 myst_heading_anchors = 4
+autodoc_member_order = "bysource"
+default_role = "code"
+nitpick_ignore_regex = [
+    ("py:.*", r"(asyncio|collections|concurrent|os|re|typing|uuid)\..*"),  # Python's own
+    ("py:.*", r"(Awaitable|Callable|Future|Mapping|NamedTuple|Self|TimeoutError|OSError|Unpack)"),
+    ("py:.*", r"coterie\.client\.settings_kwargs\..*"),  # client-settings.md has them
+    ("py:.*", r"coterie\.(broker|facts|ledger)\..*"),  # what a broker takes and tells has pages of its own
+    ("py:.*", r"coterie\.protocol\.(_fast_)?records?.*\.Record"),  # compiled or not, it is coterie.Record
+]
 
 html_theme = "furo"
 html_title = "Coterie"

@@ -295,7 +295,10 @@ MEANING = {
 
 
 class KafkaError(CoterieError):
-    """What a broker refused, or what became of the way to it. The message says what happened and what to do."""
+    """A broker refused a request, or could not be reached. The message says what happened and what to do.
+
+    `code` is the broker's error code, or the one that Kafka's clients use for such an error.
+    """
 
     code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
 

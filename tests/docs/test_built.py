@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -10,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+import coterie
 from docs.blocks import ROOT
 
 
@@ -60,7 +62,14 @@ def _leads_somewhere(link: str, path: Path, seen: dict[Path, Page]) -> bool:
     return not there.fragment or target not in seen or unquote(there.fragment) in seen[target].anchors
 
 
+def test_every_public_name_is_in_the_api_reference() -> None:
+    page = (ROOT / "docs" / "api.rst").read_text()
+    named = re.findall(r"^\.\. (?:auto)?(?:class|data|exception|function):: (\w+)", page, re.MULTILINE)
+    assert sorted(named) == sorted({*coterie.__all__} - {"__version__"})
+
+
 def test_every_page_is_in_the_table_of_contents(site: Path) -> None:
     contents = {link.partition("#")[0] for link in Page((site / "index.html").read_text()).links}
-    pages = {str(path.relative_to(ROOT / "docs").with_suffix(".html")) for path in (ROOT / "docs").rglob("*.md")}
+    sources = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.rst")]
+    pages = {str(path.relative_to(ROOT / "docs").with_suffix(".html")) for path in sources}
     assert pages - {"index.html"} <= contents

@@ -61,7 +61,28 @@ def open_cluster(
 
 
 class Broker:
-    """Started by `start` or by entering it; `stop` answers whoever waits and leaves the data directory clean."""
+    """Run a broker in this process, in a thread of its own.
+
+    Example::
+
+        with Broker() as broker:
+            producer = Producer(bootstrap_servers=broker.bootstrap_servers)
+
+    `with` starts and stops it, as `start` and `stop` do. A stop answers who waits, and leaves the data directory clean.
+
+    Args:
+        data: The data directory; without it nothing is written to the disk.
+        settings: Settings of the broker under Kafka's names.
+        host: The address to listen at.
+        port: The port to listen at; 0 is any that is free.
+        flush: When records are written to the disk: `sync` before they are acknowledged, `os` when the system does.
+        nodes: How many brokers clients see. Each has a port of its own, with `port` from there on, and leads its share
+            of the partitions; there is one copy of each log.
+        on_fact: A function that is called with everything that happens to a group.
+
+    Raises:
+        SettingsError: A setting is unknown, or its value is not allowed.
+    """
 
     def __init__(
         self,
@@ -74,9 +95,6 @@ class Broker:
         nodes: int = 1,
         on_fact: Callable[[Fact], None] | None = None,
     ) -> None:
-        """`nodes` of them, as clients see it: each has a port of its own (with `port`, from there on) and leads its
-        share of the partitions. There is one copy of each log.
-        """
         check_nodes(nodes)
         self._nodes = nodes
         self._data = data
@@ -93,6 +111,7 @@ class Broker:
         self._started = threading.Event()
         self._failure: BaseException | None = None
         self.ledger = Ledger()
+        """What has happened to the groups since the start."""
 
     def __repr__(self) -> str:
         where = "memory" if self._data is None else str(self._data)
@@ -100,31 +119,69 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client is given to find this broker: the addresses of its nodes, also of those that are stopped."""
+        """The addresses to give to clients, also those of stopped nodes; `CoterieError` if the broker is stopped."""
         if self._thread is None:
             raise CoterieError(NOT_RUNNING)
         return ",".join(self._addresses)
 
     def rebalances(self, group_id: str) -> list[Rebalance]:
-        """Every rebalance of a group since the start: why, who, how long, what moved, what it cost."""
+        """Return every rebalance of a group since the start: why, who, how long, what moved, what it cost.
+
+        Args:
+            group_id: The id of the group.
+
+        Returns:
+            The rebalances, the earliest first.
+        """
         return self.ledger.rebalances_of(group_id)
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
     def stop_node(self, node: int) -> None:
-        """Its partitions and groups go to the other nodes, its connections are closed. Nodes are numbered from 1 on."""
+        """Stop a node: its partitions and groups go to the other nodes, and its connections are closed.
+
+        Args:
+            node: The number of the node, from 1 on.
+
+        Raises:
+            CoterieError: The broker is stopped, or there is no such node.
+        """
         self._do(lambda server: server.stop_node(node))
 
     def start_node(self, node: int) -> None:
-        """One that was stopped: it listens where it did before, and what is at home there comes back to it."""
+        """Start a node that was stopped, at the address it had; what it led before comes back to it.
+
+        Args:
+            node: The number of the node, from 1 on.
+
+        Raises:
+            CoterieError: The broker is stopped, or there is no such node.
+        """
         self._do(lambda server: server.start_node(node))
 
     def move_coordinator(self, group_id: str, node: int) -> None:
-        """A group, and all that share its partition of `__consumer_offsets`, is at home on this node from now on."""
+        """Make a node the coordinator of a group, and of all that share its partition of `__consumer_offsets`.
+
+        Args:
+            group_id: The id of the group.
+            node: The number of the node, from 1 on.
+
+        Raises:
+            CoterieError: The broker is stopped, or there is no such node.
+        """
         self._do(lambda server: server.move_coordinator(group_id, node))
 
     def move_partition(self, topic: str, partition: int, node: int) -> None:
-        """The partition is led by this node from now on."""
+        """Make a node the leader of a partition.
+
+        Args:
+            topic: The name of the topic.
+            partition: The number of the partition.
+            node: The number of the node, from 1 on.
+
+        Raises:
+            CoterieError: The broker is stopped, or there is no such partition or node.
+        """
         self._do(lambda server: server.move_partition(topic, partition, node))
 
     def _do(self, what: Callable[[Server], Coroutine[Any, Any, None]]) -> None:
@@ -138,6 +195,15 @@ class Broker:
     # --- starting and stopping ----------------------------------------------------------------------------------------
 
     def start(self) -> Self:
+        """Start the broker, and return when clients can connect.
+
+        Returns:
+            The broker itself.
+
+        Raises:
+            CoterieError: It is running already, or the data directory cannot be used.
+            OSError: It cannot listen at the address.
+        """
         if self._thread is not None:
             raise CoterieError("this broker is running already")
         self._started.clear()
@@ -150,7 +216,7 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        """A second stop does nothing, nor one before the start."""
+        """Stop the broker. A second stop does nothing, nor does one before the start."""
         if self._thread is not None:
             self._end()
 

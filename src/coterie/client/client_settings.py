@@ -120,7 +120,18 @@ class ClientSettings:
 
     @classmethod
     def of(cls, values: Mapping[str, object] = MappingProxyType({}), **more: object) -> Self:
-        """From Python: names with dots or underscores; None counts as not given, and a keyword more than `values`."""
+        """Make settings from values in Python.
+
+        Args:
+            values: Settings by name, with dots or underscores. None counts as not given.
+            **more: Settings as keywords, which count more.
+
+        Returns:
+            The settings, with the defaults of those that are not given.
+
+        Raises:
+            SettingsError: A setting is unknown, or its value is not allowed; there is a line for each.
+        """
         check_mapping(values)
         both = {name.replace("_", "."): value for name, value in values.items()}
         both |= {name.replace("_", "."): value for name, value in more.items()}
@@ -149,9 +160,19 @@ class ClientSettings:
         defaults: Mapping[str, object] = MappingProxyType({}),
         **more: object,
     ) -> Self:
-        """From a file's text, then `--set name=value`, then keywords: the later one counts.
+        """Make settings from a file, then from `--set name=value`, then from keywords: the later one counts.
 
-        `defaults` are the caller's own, in the place of Kafka's.
+        Args:
+            properties: The text of a properties file.
+            sets: Texts of the form `name=value`.
+            defaults: Defaults of the caller, in the place of Kafka's.
+            **more: Settings as keywords.
+
+        Returns:
+            The settings, with the defaults of those that are not given.
+
+        Raises:
+            SettingsError: A setting is unknown, or its value is not allowed; there is a line for each.
         """
         problems: list[str] = []
         given = [
@@ -193,6 +214,8 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminSettings(ClientSettings):
+    """The settings of an admin."""
+
     connections_max_idle_ms: int = setting(
         CLIENT, 300_000, int64(), "A connection that is silent so long is closed; negative: never."
     )
@@ -246,6 +269,8 @@ class Reset(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings(ClientSettings):
+    """The settings of a consumer."""
+
     group_id: str | None = setting(GROUP, None, Word(is_empty_allowed=False), "The group to be a member of.")
     group_instance_id: str | None = setting(
         GROUP,
@@ -311,6 +336,8 @@ class ConsumerSettings(ClientSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings(ClientSettings):
+    """The settings of a producer."""
+
     receive_buffer_bytes: int = setting(CLIENT, 32_768, int32(-1), "The socket's receive buffer; -1: the system's.")
     acks: str = setting(
         PRODUCER,

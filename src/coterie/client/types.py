@@ -19,6 +19,13 @@ __all__ = [
 
 
 class TopicPartition(NamedTuple):
+    """A partition of a topic. Equal to the tuple `(topic, partition)`, which does as well wherever one is taken.
+
+    Args:
+        topic: The name of the topic.
+        partition: The number of the partition, from 0 on.
+    """
+
     topic: str
     partition: int
 
@@ -45,7 +52,13 @@ CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record at or after a time."""
+    """The first record at or after a time.
+
+    Args:
+        offset: The offset of that record.
+        timestamp: The time of that record, in milliseconds since 1970.
+        leader_epoch: The leader epoch of that record, or -1 if it is not known.
+    """
 
     offset: int
     timestamp: int
@@ -53,7 +66,14 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """Who a consumer is in its group."""
+    """Who a consumer is in its group.
+
+    Args:
+        group_id: The `group.id`.
+        generation_id: The generation the consumer is in, -1 if it is in none.
+        member_id: The id that the coordinator gave it, empty if it has none.
+        group_instance_id: The `group.instance.id` of a static member.
+    """
 
     group_id: str
     generation_id: int

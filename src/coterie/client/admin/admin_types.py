@@ -43,7 +43,15 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """-1 is whatever the broker's own default is."""
+    """A topic to create.
+
+    Args:
+        name: The name of the topic.
+        partitions: How many partitions it gets; -1 is the broker's default.
+        replication_factor: How many replicas each has; -1 is the broker's default.
+        configs: Configs of the topic that differ from the broker's.
+        replicas: For each partition the nodes that hold it, the leader first, instead of the two numbers.
+    """
 
     name: str
     partitions: int = -1
@@ -55,6 +63,8 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicCreated:
+    """A topic that was created. The numbers are -1 from a broker too old to say."""
+
     name: str
     id: UUID | None
     partitions: int
@@ -64,6 +74,8 @@ class TopicCreated:
 
 @dataclass(frozen=True, slots=True)
 class TopicListing:
+    """A topic in a list of topics."""
+
     name: str
     id: UUID | None
     is_internal: bool
@@ -71,6 +83,8 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
+    """A partition: its leader, its replicas, those in sync (`isr`) and those that are offline."""
+
     partition: int
     leader: Node | None
     leader_epoch: int
@@ -81,6 +95,8 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
+    """A topic and its partitions."""
+
     name: str
     id: UUID | None
     is_internal: bool
@@ -88,8 +104,15 @@ class TopicDescription:
 
 
 class ListedOffset(NamedTuple):
+    """An offset that was looked up by time.
+
+    Args:
+        offset: The offset; -1 if there is no record so late.
+        timestamp: The time of that record in milliseconds since 1970, or -1.
+        leader_epoch: The leader epoch of that record, or -1.
+    """
+
     offset: int
-    """-1: there is no record so late."""
     timestamp: int = -1
     leader_epoch: int = -1
 
@@ -98,17 +121,24 @@ class ListedOffset(NamedTuple):
 
 
 class ConfigResource(NamedTuple):
-    """Whose configs. A broker's name is its id; "" is the default of all brokers."""
+    """A topic or a broker that has configs.
+
+    Args:
+        type: What it is.
+        name: The name of the topic or the id of the broker; empty for the default of all brokers.
+    """
 
     type: ResourceType
     name: str
 
     @classmethod
     def topic(cls, name: str) -> ConfigResource:
+        """Return the resource of a topic."""
         return cls(ResourceType.TOPIC, name)
 
     @classmethod
     def broker(cls, node_id: int) -> ConfigResource:
+        """Return the resource of a broker."""
         return cls(ResourceType.BROKER, str(node_id))
 
     def __str__(self) -> str:
@@ -117,6 +147,8 @@ class ConfigResource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
+    """A config with its value, and where the value comes from."""
+
     name: str
     value: str | None
     """None for one that is secret."""
@@ -126,7 +158,13 @@ class ConfigEntry:
 
 
 class ConfigChange(NamedTuple):
-    """DELETE gives the default back; APPEND and SUBTRACT are for lists."""
+    """A config to change.
+
+    Args:
+        name: The name of the config.
+        value: The new value; None to delete it.
+        operation: SET; DELETE, which gives the default back; APPEND and SUBTRACT, which are for lists.
+    """
 
     name: str
     value: str | None
@@ -135,6 +173,8 @@ class ConfigChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
+    """A cluster: its id, its controller and its brokers."""
+
     cluster_id: str | None
     controller: Node | None
     nodes: tuple[Node, ...]
@@ -142,6 +182,8 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
+    """A log directory of a broker; sizes are -1 from a broker too old to say."""
+
     path: str
     sizes: Mapping[TopicPartition, int]
     """Bytes of each replica there."""
@@ -158,6 +200,8 @@ CLASSIC, CONSUMER_TYPE = "classic", "consumer"
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
+    """A group in a list of groups."""
+
     group_id: str
     protocol_type: str
     state: str
@@ -167,6 +211,8 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
+    """A member of a group, and what it owns."""
+
     member_id: str
     instance_id: str | None
     client_id: str
@@ -184,6 +230,8 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
+    """A group: its state, its coordinator and its members."""
+
     group_id: str
     state: str
     protocol_type: str
@@ -199,11 +247,17 @@ class GroupDescription:
 
     @property
     def shows_members(self) -> bool:
+        """Whether `members` has the members; it has in classic groups and in those of KIP-848."""
         return self.type in (CLASSIC, CONSUMER_TYPE)
 
 
 class MemberToRemove(NamedTuple):
-    """By the id of a dynamic member, or by the group.instance.id of a static one."""
+    """A member to remove from its group.
+
+    Args:
+        member_id: The id of a dynamic member.
+        instance_id: The `group.instance.id` of a static member.
+    """
 
     member_id: str = ""
     instance_id: str | None = None

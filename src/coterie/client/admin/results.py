@@ -32,7 +32,17 @@ FOR_PARTITIONS = RETRIABLE - NO_SUCH_TOPIC
 
 
 def checked(results: Mapping[K, T | KafkaError]) -> dict[K, T]:
-    """The values; if one is an error, that is raised. For those who want all or nothing."""
+    """Return the values of an admin's results, or raise the first error among them.
+
+    Args:
+        results: What a method of an admin returned.
+
+    Returns:
+        The values.
+
+    Raises:
+        KafkaError: The first error.
+    """
     values: dict[K, T] = {}
     for key, found in results.items():
         if isinstance(found, KafkaError):

@@ -14,6 +14,11 @@ class Records(list[Record]):
     __slots__ = ()
 
     def by_partition(self) -> dict[TopicPartition, list[Record]]:
+        """Return the records of each partition.
+
+        Returns:
+            The records by partition, in order; a partition without records is left out.
+        """
         found: dict[TopicPartition, list[Record]] = {}
         for record in self:
             found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)

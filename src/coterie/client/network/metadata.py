@@ -16,6 +16,15 @@ NO_LEADER = -1
 
 
 class Node(NamedTuple):
+    """A broker of a cluster.
+
+    Args:
+        id: The id of the broker.
+        host: The name or address it can be reached at.
+        port: The port it listens at.
+        rack: The rack it is in, if it has one.
+    """
+
     id: int
     host: str
     port: int

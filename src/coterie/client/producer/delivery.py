@@ -20,14 +20,20 @@ __all__ = ["AsyncDelivery", "Delivery", "OnDelivery", "RecordMetadata", "outcome
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is in the log."""
+    """Where a record is in the log.
+
+    Args:
+        topic: The name of the topic.
+        partition: The number of the partition.
+        offset: Its offset; -1 if the broker does not say: with acks=0, or if it was sent twice and the first answer is
+            long forgotten.
+        timestamp: Its own time, or the broker's where the topic is set to append time.
+    """
 
     topic: str
     partition: int
     offset: int
-    """-1 if the broker does not say: with acks=0, or if it was sent twice and the first answer is long forgotten."""
     timestamp: int
-    """The record's own, or the broker's where the topic is set to append time."""
 
 
 OnDelivery = Callable[[RecordMetadata | None, KafkaError | None], object]
@@ -60,12 +66,10 @@ def teller(on_delivery: OnDelivery, timestamp: int) -> Callable[[Batch, int], No
 
 
 class Delivery(Future[RecordMetadata]):
-    """What `Producer.send` returns: a `concurrent.futures.Future` in every respect, except that it cannot be cancelled.
-
-    The state of a Future is made by its own `__init__`, which is called when the first of its attributes is missed.
-    """
+    """What `Producer.send` returns: a `concurrent.futures.Future` in every respect, except that it cannot be cancelled."""
 
     def __init__(self, batch: Batch, index: int, timestamp: int, lock: Lock) -> None:
+        # The state of a Future is made by its own __init__, which is called when the first of its attributes is missed.
         self._place = batch, index
         self._timestamp = timestamp
         self._lock = lock
@@ -89,10 +93,35 @@ class Delivery(Future[RecordMetadata]):
             self.set_result(outcome)
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait until the record is delivered.
+
+        Args:
+            timeout: The longest time to wait, in seconds.
+
+        Returns:
+            Where the record is in the log.
+
+        Raises:
+            KafkaError: The record was not delivered.
+            TimeoutError: Its fate is not known in time.
+            IllegalStateError: It was called in `on_delivery`, where it would wait for itself.
+        """
         self._check_may_wait()
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait until the record is delivered or has failed.
+
+        Args:
+            timeout: The longest time to wait, in seconds.
+
+        Returns:
+            The error, or None if the record was delivered.
+
+        Raises:
+            TimeoutError: Its fate is not known in time.
+            IllegalStateError: It was called in `on_delivery`, where it would wait for itself.
+        """
         self._check_may_wait()
         return super().exception(timeout)
 
@@ -104,7 +133,7 @@ class Delivery(Future[RecordMetadata]):
             )
 
     def cancel(self) -> bool:
-        """What was handed over cannot be taken back."""
+        """Return False: what was handed over cannot be taken back."""
         return False
 
 
@@ -119,10 +148,19 @@ class AsyncDelivery:
         self._timestamp = timestamp
 
     def done(self) -> bool:
+        """Return whether the record is delivered or has failed."""
         return self._batch.locate(self._index)[0].is_settled
 
     def result(self) -> RecordMetadata:
-        """At once, or InvalidStateError if it is not done."""
+        """Return where the record is in the log, without waiting.
+
+        Returns:
+            Where the record is in the log.
+
+        Raises:
+            KafkaError: The record was not delivered.
+            asyncio.InvalidStateError: Its fate is not known yet.
+        """
         batch, index = self._batch.locate(self._index)
         if not batch.is_settled:
             raise asyncio.InvalidStateError("the record is still on its way: await the delivery")

@@ -29,6 +29,8 @@ API = api("IncrementalAlterConfigs")
 
 
 class AlterConfigOp(IntEnum):
+    """How a config changes."""
+
     SET = 0
     DELETE = 1
     APPEND = 2
@@ -39,7 +41,7 @@ class AlterConfigOp(IntEnum):
 class Config:
     name: str
     operation: Int8
-    """See `How`."""
+    """See `AlterConfigOp`."""
     value: str | None
 
 
