@@ -66,7 +66,7 @@ def teller(on_delivery: OnDelivery, timestamp: int) -> Callable[[Batch, int], No
 
 
 class Delivery(Future[RecordMetadata]):
-    """What `Producer.send` returns: a `concurrent.futures.Future` in every respect, except that it cannot be cancelled."""
+    """What `Producer.send` returns: a `concurrent.futures.Future` that cannot be cancelled."""
 
     def __init__(self, batch: Batch, index: int, timestamp: int, lock: Lock) -> None:
         # The state of a Future is made by its own __init__, which is called when the first of its attributes is missed.

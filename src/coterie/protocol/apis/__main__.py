@@ -40,7 +40,7 @@ def _row(api: Api) -> str:
     missing = [f"{what}: {why}" for what, why in api.missing.items()]
     if not api.advertised:
         missing.append("not advertised")
-    link = f"[{api.name}](../src/coterie/apis/{api.module_name}.py)"
+    link = f"[{api.name}](../src/coterie/protocol/apis/{api.module_name}.py)"
     return f"| {api.key} | {link} | {versions} | {flexible} | {'; '.join(missing)} |\n"
 
 
