@@ -13,14 +13,16 @@ SEED ?=
 KEEP ?=
 
 .DEFAULT_GOAL := help
-.PHONY: corruption coverage properties help cluster-soak demo venv test dist style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim
+.PHONY: corruption coverage properties help cluster-soak demo java venv test dist style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: venv ## the main job end to end: a broker, a group, everything that can happen to it, and the account (ARGS="--keep")
-	@case '$(ARGS)' in *--no-spark*) ;; *) sh tools/java.sh ;; esac
+demo: venv ## a two-minute guided run: members join, leave, crash and are redeployed; then a report (ARGS="--keep")
 	@$(BIN)/coterie demo $(ARGS)
+
+java: ## install Java for Spark with apt; needs root
+	@sh tools/java.sh
 
 venv: .venv/installed ## .venv with the package and its tools; .venv/bin/coterie runs
 
@@ -33,23 +35,23 @@ venv: .venv/installed ## .venv with the package and its tools; .venv/bin/coterie
 
 test: venv style types imports tests ## everything CI runs: style, types, import contracts, all tests
 
-style: venv ## ruff: lint and format, nothing changed
+style: venv ## ruff: check lint and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-format: venv ## ruff: format, and fix what it can
+format: venv ## ruff: format and fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 types: venv ## mypy --strict
 	$(BIN)/mypy
 
-imports: venv ## check which package may import which
+imports: venv ## import contracts: which package may import which
 	$(BIN)/lint-imports
 
 # COTERIE_TEST_CLOCK=36000000,500 make test: the same, with brokers whose wall clock is 10 hours ahead and 500 ppm too fast
 # (src/coterie/broker/io/clock.py).
-tests: venv ## pytest, in random order, two processes; what is compiled, in plain Python as well
+tests: venv ## pytest, in random order, in two processes; compiled parts also in pure Python
 	$(BIN)/pytest -n 2
 	COTERIE_PURE=1 $(BIN)/pytest $(addprefix tests/wire/test_,records.py fetched.py arrow.py twins.py commit_rows.py)
 
@@ -71,20 +73,20 @@ soak: venv properties ## make properties; kill -9 the broker 300 times under loa
 	PYTHONPATH=tests $(BIN)/python tests/soak/crowd.py --connections $(CONNECTIONS)
 	PYTHONPATH=tests $(BIN)/python tests/soak/adversary.py
 
-corruption: venv ## every file of a data directory, damaged in every way, after a stop and after kill -9: served right, refused or told (SEED=)
+corruption: venv ## every file of a data directory, damaged in every way, after a stop and after kill -9: each damage is repaired, refused or reported (SEED=)
 	PYTHONPATH=tests $(BIN)/python tests/soak/corruption.py $(if $(SEED),--seed $(SEED))
 
-sim: venv ## simulated worlds, 100 seeds of mixed workloads; what they exercised (SEEDS=0-99, ARGS="--workload flapping")
+sim: venv ## simulate 100 seeds of mixed workloads, and print what they covered (SEEDS=0-99, ARGS="--workload flapping")
 	$(BIN)/coterie sim --seeds $(SEEDS) $(ARGS)
 
-sim-soak: venv ## 10 000 seeds of mixed workloads, two at a time: all must hold (SEEDS=, JOBS=)
+sim-soak: venv ## simulate 10 000 seeds of mixed workloads, two at a time: none may fail (SEEDS=, JOBS=)
 	$(BIN)/coterie sim --seeds $(if $(filter 0-99,$(SEEDS)),0-9999,$(SEEDS)) --jobs $(JOBS)
 
-conformance: venv ## ask Apache Kafka 4.3.1 and us the same: cases, steps, differences (KEEP=1 keeps what Kafka said, ONLY=); then live members on both
+conformance: venv ## send the same requests to Apache Kafka 4.3.1 and Coterie, and compare (KEEP=1 keeps Kafka's answers, ONLY=); then live members on both
 	PYTHONPATH=tests $(BIN)/python tests/conformance/record.py $(if $(KEEP),--keep) $(if $(ONLY),--only $(ONLY))
 	$(if $(ONLY),,COTERIE_CONFORMANCE=1 $(BIN)/pytest tests/clients/test_scenarios.py)
 
-spark-soak: venv ## three members of a group, two of them Spark applications, that come, stop and are killed (MINUTES=, SEED=)
+spark-soak: venv ## three members of a group, two of them Spark applications, that join, stop and are killed (MINUTES=, SEED=)
 	COTERIE_SPARK_SOAK=1 $(BIN)/pytest tests/spark/test_ways_to_run.py
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --on apache
@@ -92,28 +94,28 @@ spark-soak: venv ## three members of a group, two of them Spark applications, th
 cluster-soak: venv ## three Apache Kafka brokers restarted, killed, elected uncleanly; groups of four libraries lose nothing (MINUTES=, SEED=)
 	PYTHONPATH=tests $(BIN)/python tests/soak/cluster.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
-spark-committer: venv ## the lag of a query on Spark's JVM source, by our committer, in Apache's own tool (Spark 4.0.0)
+spark-committer: venv ## commits for a query on Spark's JVM source; Kafka's own tool shows its lag (Spark 4.0.0)
 	$(PYTHON) -m venv .venv-spark-4.0
 	.venv-spark-4.0/bin/python -m pip install --quiet 'pyspark==4.0.0' 'pyarrow<22' --editable .
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_committer.py .venv-spark-4.0/bin/python
 
-pipeline-soak: venv ## the pipeline of tables on a live Apache Kafka; killed ten times in the middle of --follow (KILLS=10, SEED=)
+pipeline-soak: venv ## the pipeline on a live Apache Kafka; killed ten times during --follow (KILLS=10, SEED=)
 	COTERIE_PIPELINE_SOAK=1 $(BIN)/pytest tests/spark/test_pipeline.py tests/spark/test_pipeline_on_kafka.py
 	PYTHONPATH=tests $(BIN)/python tests/soak/pipeline_kill9.py --kills $(if $(filter 300,$(KILLS)),10,$(KILLS)) $(if $(SEED),--seed $(SEED))
 
-clients-go: venv ## members by franz-go and kafka-go; needs Go, and a minute to build them
+clients-go: venv ## members with franz-go and kafka-go; needs Go, and a minute to build
 	COTERIE_GO_CLIENTS=1 $(BIN)/pytest tests/clients/test_go.py
 
-mutants: venv ## defects put into a copy one by one: a test or one of 100 seeds must notice each; ten minutes of CPU (ONLY="10 11" rules, ONLY=sim, JOBS=)
+mutants: venv ## put defects into a copy, one by one: a test or one of 100 seeds must find each; ten minutes of CPU (ONLY="10 11" rules, ONLY=sim, JOBS=)
 	PYTHONPATH=tests $(BIN)/python -m mutants --jobs $(JOBS) $(ARGS) $(ONLY)
 
 bench: venv ## the group coordinators of Coterie and Apache Kafka side by side; needs Java, takes 20 minutes
 	$(BIN)/python bench/next_to_kafka.py --json bench/results/next_to_kafka.json
 
-bench-core: venv ## what a heartbeat, a commit and a rebalance cost in the core, and the bytes of a member
+bench-core: venv ## CPU of a heartbeat, a commit and a rebalance in the group code, and memory per member
 	$(BIN)/python bench/core.py --json bench/results/core.json
 
-bench-sim: venv ## simulated hours of a group of ten per minute of CPU, and what a seed costs
+bench-sim: venv ## simulated hours of a group of ten per minute of CPU, and CPU per seed
 	$(BIN)/python bench/sim.py --json bench/results/sim.json
 
 bench-start: venv ## from exec of coterie serve to its first answer, and its memory
@@ -122,10 +124,10 @@ bench-start: venv ## from exec of coterie serve to its first answer, and its mem
 bench-compaction: venv ## a million commits of few offsets: the size of their log, and a start from it, compacted and not
 	$(BIN)/python bench/compaction.py --json bench/results/compaction.json
 
-bench-heartbeat: venv ## CPU per heartbeat at 1000 connections, next to a server that does next to nothing
+bench-heartbeat: venv ## CPU per heartbeat at 1000 connections, compared with a minimal server
 	$(BIN)/python bench/heartbeat.py --json bench/results/heartbeat.json
 
-bench-spark: venv ## our Spark source and sink next to Spark's own, in turn; needs Java and Maven
+bench-spark: venv ## Coterie's Spark source and sink compared with Spark's own; needs Java and Maven
 	PYTHONPATH=tests $(BIN)/python bench/spark.py --json bench/results/spark.json
 
 bench-records: venv ## CPU per million records: to objects, to Arrow, and written; compiled next to plain Python
@@ -137,7 +139,7 @@ bench-clients: venv ## producing and consuming 1 M records, next to kafka-python
 bench-pipeline: venv ## CPU per million records of __consumer_offsets decoded in Spark, 1 M and 10 M, and memory
 	$(BIN)/python bench/pipeline.py --json bench/results/pipeline.json
 
-docs: venv ## print the generated pages of docs/ again from the code, and build all of them into build/docs/index.html
+docs: venv ## generate pages of docs/ from the code, and build all of them into build/docs/index.html
 	$(BIN)/python docs/generate.py
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
 
@@ -145,5 +147,5 @@ dist: venv ## the source distribution, and the wheel made from it, in dist/ (COT
 	$(BIN)/uv build --quiet --build-constraint constraints.txt --clear
 	@ls dist
 
-clean: ## remove what the other targets made
+clean: ## remove what the other targets have made
 	rm -rf .venv .venv-spark-4.0 build dist src/*.egg-info src/coterie/protocol/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -15,12 +15,11 @@ __all__ = ["TRY_IT", "cli", "commands"]
 TRY_IT = "Try it: "
 HEAD = """# The command line
 
-Made from `coterie.cli` by `make docs`; every line that says *try it* is held against the command's own options by \
-`tests/docs/test_command_line.py`.
+This page is generated from the commands by `make docs`.
 
 Commands that talk to a cluster take its address from `--bootstrap` or from `COTERIE_BOOTSTRAP`, and work with any \
-Kafka cluster. What they tell about their work goes to stderr, what they were asked for to stdout. The exit status \
-is 1 when something failed, and 2 when the command was not understood.
+Kafka cluster that has a PLAINTEXT listener. Results go to stdout; progress, notes and errors go to stderr. The exit \
+status is 1 when something failed, and 2 for wrong usage. Options that say NAME=VALUE may be repeated.
 """
 
 Parameter = TyperArgument | TyperOption

@@ -10,12 +10,12 @@ from pathlib import Path
 __all__ = ["Article", "Section", "articles", "coverage"]
 
 HERE = Path(__file__).parent
-HEAD = """# What the articles say, and where it is here
+HEAD = """# Source coverage
 
-Made from `docs/coverage.toml` by `make docs`. This project began with five articles on how consumer groups rebalance,
-all in Chinese, here called 000 to 004. For each of their sections, under a title of ours: the code that does it, a test
-that shows it, and the page that tells it. `tests/docs/test_coverage.py` fails if any of them is not there. Where an
-article is older than Kafka 4.3.1, [how a rebalance
+For maintainers. This page is generated from `docs/coverage.toml` by `make docs`. This project began with five articles
+on how consumer groups rebalance, all in Chinese, here called 000 to 004. The tables name, for each of their sections,
+the code that implements it, a test that checks it, and the page that explains it. `tests/docs/test_coverage.py` fails
+if one of them does not exist. Where an article is older than Kafka 4.3.1, [how a rebalance
 works](how-a-rebalance-works.md#where-todays-kafka-differs-from-what-is-often-written) says what has changed.
 
 Code is below `src/coterie`, tests below `tests`.

@@ -10,17 +10,17 @@ from coterie import facts
 
 __all__ = ["facts_page"]
 
-HEAD = """# Facts
+HEAD = """# Events of a group
 
-Made from `coterie.facts` by `make docs`. A fact is something that happened to a group, with its time. `coterie serve` \
-prints them on stderr (`--log json`: as JSON, `--log all`: with every commit and rejoin), keeps them in the topic \
-`__coterie_facts`, and the ledger folds them into rebalances. In a test: `Broker(on_fact=...)`.
+This page is generated from `coterie.facts` by `make docs`. An event of a group is called a *fact* in the code. \
+`coterie serve` writes them to stderr (`--log all`: also commits and rejoins, `--log json`: all as JSON) and keeps \
+them in the topic `__coterie_facts`; `coterie report` makes rebalances of them. In a test: `Broker(on_fact=...)`.
 
-Every fact has `at_ms` (milliseconds since 1970, by the broker's clock) and `group_id`.
+Every event has `at_ms` (milliseconds since 1970, by the broker's clock) and `group_id`.
 """
 CAUSES = """## Why a rebalance starts
 
-Every `RebalanceStarted` has exactly one cause. The rules are in [section 12](semantics.md#12-what-starts-a-rebalance) \
+Every `RebalanceStarted` has exactly one cause. The rules are in [section 12](semantics.md#12-what-starts-a-rebalance)
 of the specification.
 
 | cause | in words |
@@ -30,7 +30,7 @@ of the specification.
 def facts_page() -> str:
     lines = [HEAD, CAUSES]
     lines += [f"| `{cause.name}` | {cause.value} |" for cause in facts.Cause]
-    lines += ["", "## All of them", ""]
+    lines += ["", "## All events", ""]
     for node in ast.parse(inspect.getsource(facts)).body:
         if isinstance(node, ast.ClassDef) and node.name in facts.__all__ and node.name not in {"Cause", "Fact"}:
             lines += _fact(node)

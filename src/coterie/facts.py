@@ -22,6 +22,7 @@ __all__ = [
     "GroupDied",
     "GroupEmptied",
     "GroupLoaded",
+    "GroupUnloaded",
     "JoinPhaseCompleted",
     "JoinPhaseStuck",
     "MemberExpired",
@@ -92,9 +93,14 @@ class GroupEmptied(Fact):
 
 @dataclass(slots=True)
 class GroupDied(Fact):
-    """Deleted on request or by expiry, unloaded, or never written."""
+    """The group was deleted, on request or because its offsets expired, or it could not be written."""
 
     why: str
+
+
+@dataclass(slots=True)
+class GroupUnloaded(Fact):
+    """The coordinator has shut down or another node has become the coordinator. The group is still in the log."""
 
 
 @dataclass(slots=True)

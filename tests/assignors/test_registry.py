@@ -51,7 +51,7 @@ def test_an_entry_point_that_is_no_assignor_is_refused_with_the_rule() -> None:
 
 
 def test_an_unknown_name_says_what_is_known_and_what_was_meant() -> None:
-    with pytest.raises(UnknownAssignorError, match=r'there is no assignor "stiky".*did you mean "sticky"'):
+    with pytest.raises(UnknownAssignorError, match=r'unknown assignor "stiky".*did you mean "sticky"'):
         assignor("stiky")
 
 

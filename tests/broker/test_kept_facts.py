@@ -6,7 +6,7 @@ from broker.driver import World
 from coterie.broker.configs.broker_settings import Settings
 from coterie.broker.maintenance.facts_topic import WRITE_EVERY_MS
 from coterie.errors import ErrorCode
-from coterie.facts import Fact, GroupDied, GroupLoaded, OffsetsStored, RebalanceStarted
+from coterie.facts import Fact, GroupDied, GroupLoaded, GroupUnloaded, OffsetsStored, RebalanceStarted
 from coterie.ledger import fold, read_fact
 from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.protocol.apis import metadata
@@ -56,7 +56,7 @@ def test_an_orderly_stop_keeps_the_last_ones_and_the_next_start_goes_on() -> Non
     world = world_with_a_rebalance(files)
     world.stop()
     again = World(files)
-    assert isinstance(kept(again)[-1], GroupDied), "that it was unloaded"
+    assert isinstance(kept(again)[-1], GroupUnloaded), "that it was unloaded"
     again.advance(WRITE_EVERY_MS)
     assert isinstance(kept(again)[-1], GroupLoaded)
 

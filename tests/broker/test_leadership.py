@@ -225,7 +225,7 @@ def test_a_topic_made_while_a_node_is_stopped_is_led_by_others_until_it_starts(w
 
 
 @pytest.mark.parametrize(
-    ("node", "said"), [(4, "there is no node 4; there are 1, 2, 3"), (2, "node 2 is stopped: start it first")]
+    ("node", "said"), [(4, "no node 4; the nodes are 1, 2, 3"), (2, "node 2 is stopped: start it first")]
 )
 def test_what_cannot_be_is_refused_with_a_reason(world: Three, node: int, said: str) -> None:
     world.stop_node(2)
@@ -239,7 +239,7 @@ def test_what_cannot_be_is_refused_with_a_reason(world: Three, node: int, said: 
     world.move("absent", 0, 1)
     assert [str(outcome) for outcome in world.outcomes[3:]] == [
         "node 1 is running already",
-        "there is no partition 0 of a topic 'absent'; what is to move must exist",
+        "topic 'absent' has no partition 0, so it cannot be moved",
     ]
     assert leaders(world) == before
 

@@ -68,15 +68,15 @@ def test_bytes_that_are_no_text_are_a_bad_line_too() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["stiky"], 'there is no assignor "stiky"'),
+        (["stiky"], 'unknown assignor "stiky"'),
         ([], "name one assignor"),
         (["range", "sticky"], "name one assignor"),
-        (["range", "--leave", "m1"], "belong to --compare"),
+        (["range", "--leave", "m1"], "need --compare"),
         (["--compare", "--leave", "m7"], 'no member "m7" to leave; members are m1, m2'),
         (["--compare", "--join", "m1"], 'member "m1" is there already'),
-        (["--compare", "--grow", "t0"], "--grow wants TOPIC=PARTITIONS"),
+        (["--compare", "--grow", "t0"], "--grow takes TOPIC=PARTITIONS"),
         (["--compare", "--grow", "t0=2"], "cannot shrink"),
-        (["--compare", "--case", "nothing"], 'no case on standard input with the id "nothing"'),
+        (["--compare", "--case", "nothing"], 'no group on standard input has the id "nothing"'),
     ],
 )
 def test_a_mistake_is_told_in_one_line(words: list[str], says: str) -> None:

@@ -124,15 +124,15 @@ def test_who_stops_reading_is_no_error(broker: coterie.Broker, topic: str) -> No
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["nowhere"], 'there is no topic "nowhere"'),
-        (["{topic}", "-p", "5"], "has partitions 0 to 1, not 5"),
-        (["{topic}", "-g", "g", "-p", "0"], "give --group or --partition"),
+        (["nowhere"], 'topic "nowhere" does not exist'),
+        (["{topic}", "-p", "5"], "has no partition 5; it has 0 to 1"),
+        (["{topic}", "-g", "g", "-p", "0"], "--group and --partition contradict each other"),
         (["{topic}", "-g", "g", "--from", "3"], "coterie groups reset"),
         (["{topic}", "--from", "yesterday"], "beginning, end, an offset"),
         (["{topic}", "--from", "@yesterday"], "is not a time"),
-        (["{topic}", "--json", "-K", ":"], "have nothing to say"),
-        (["{topic}", "-f", "%v", "-K", ":"], "has nothing to say"),
-        (["{topic}", "-f", "%x"], '--format has "%x"'),
+        (["{topic}", "--json", "-K", ":"], "--json cannot be combined with --format"),
+        (["{topic}", "-f", "%v", "-K", ":"], "--format cannot be combined with --key-delimiter"),
+        (["{topic}", "-f", "%x"], '--format does not know "%x"'),
         (["{topic}", "--set", "fetch.min.byte=1"], "fetch.min.bytes"),
     ],
 )
@@ -147,7 +147,7 @@ def test_formats() -> None:
     nothing = Record("t", 0, 0, 0)
     assert as_format("%k:%v")(nothing) == b":" and as_format("%k:%v %K %S", b"NULL")(nothing) == b"NULL:NULL -1 -1"
     for wrong in ("%", "\\", r"\q", "%z"):
-        with pytest.raises(CoterieError, match="known are"):
+        with pytest.raises(CoterieError, match="it knows"):
             as_format(wrong)
 
 
@@ -179,7 +179,7 @@ def test_a_member_of_a_topic_that_is_not_there_says_what_it_waits_for(broker: co
     command = [COMMAND, "consume", "not-yet", "-g", "early", "-b", broker.bootstrap_servers]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        assert process.stderr.readline() == '% there is no topic "not-yet" yet: waiting for it\n'
+        assert process.stderr.readline() == '% topic "not-yet" does not exist yet; waiting for it\n'
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 0
 
@@ -203,7 +203,7 @@ def test_a_broker_that_vanishes_is_told_on_standard_error_unless_it_is_to_be_qui
                 if not quiet:
                     assert process.stderr.readline() == "% assigned t-0\n"
                     said = process.stderr.readline()
-                    assert said.startswith("% cannot connect to 127.0.0.1:") and "Connection refused" in said
+                    assert said.startswith("% cannot connect to 127.0.0.1:") and "connection refused" in said
                 process.send_signal(signal.SIGKILL)
                 if quiet:
                     assert process.stderr.read() == ""

@@ -28,9 +28,7 @@ def out(tmp_path: Path) -> Path:
         move = {"topic": "t", "partition": 0, "old_owner": "", "new_owner": "a"}
         first = {"group_id": "orders", "generation": batch + 1, "ended_ms": 1_000 * batch, "log_ms": 1_000 * batch}
         put(tmp_path, "rebalances", batch, first | {"came": ["a", "b"], "moved": [move]}, first | {"group_id": "other"})
-        put(
-            tmp_path, "health", batch, {"group_id": "orders", "at_ms": batch, "verdict": "well", "seconds_behind": 1.25}
-        )
+        put(tmp_path, "health", batch, {"group_id": "orders", "at_ms": batch, "verdict": "OK", "seconds_behind": 1.25})
     return tmp_path
 
 
@@ -111,7 +109,7 @@ def test_of_a_rebalance_that_was_observed_the_derived_row_is_left_out_and_that_i
     shown = run("show", "rebalances", "--out", str(tmp_path), "-o", "json")
     left_out = [row for row in both if row not in json.loads(shown.stdout)]
     assert [(row["evidence"], row["generation"], row["ended_ms"]) for row in left_out] == [("derived", 1, 10_000_000)]
-    assert "without 1 derived rows of rebalances that were observed; --both shows them" in shown.stderr
+    assert "1 derived rows of recorded rebalances are hidden; --both shows them" in shown.stderr
 
 
 def test_lag_is_in_the_order_of_groups_and_partitions_and_then_of_time(tmp_path: Path) -> None:
@@ -131,7 +129,7 @@ def test_lag_is_in_the_order_of_groups_and_partitions_and_then_of_time(tmp_path:
 def test_a_group_that_is_not_there_is_named_with_those_that_are(out: Path) -> None:
     shown = run("show", "rebalances", "--out", str(out), "--group", "ordres")
     assert (shown.exit_code, shown.stdout) == (1, "")
-    assert shown.stderr == "coterie: no rows for group 'ordres'; groups there are: orders, other\n"
+    assert shown.stderr == "coterie: no rows for group 'ordres'; the groups are orders, other\n"
 
 
 def test_a_group_that_has_rows_elsewhere_is_no_mistake(out: Path) -> None:
@@ -172,7 +170,7 @@ def test_a_table_without_rows_is_no_error(out: Path) -> None:
     ("arguments", "said"),
     [
         (["show", "rebalance"], "did you mean rebalances?"),
-        (["show", "nonsense"], "there are commits, generations"),
+        (["show", "nonsense"], "the tables are commits, generations"),
         (["show", "skipped", "--group", "g"], "leave --group out"),
         (["groups", "--once", "--follow"], "contradict"),
         (["groups", "--set", "nonsense"], "say NAME=VALUE"),
@@ -185,7 +183,7 @@ def test_what_cannot_be_is_said_in_a_sentence(out: Path, arguments: list[str], s
 
 def test_a_directory_that_is_not_there_is_said(tmp_path: Path) -> None:
     shown = run("show", "health", "--out", str(tmp_path / "nowhere"))
-    assert shown.exit_code == 1 and "there is no directory" in shown.stderr
+    assert shown.exit_code == 1 and "does not exist: run" in shown.stderr
 
 
 def test_without_java_it_is_said_before_spark_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

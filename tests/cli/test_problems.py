@@ -32,7 +32,10 @@ def data(tmp_path: Path) -> Path:
 def test_a_workload_that_does_not_exist_is_one_line() -> None:
     done = call("sim", "--workload", "nosuch")
     assert done.exit_code == 1 and done.stdout == ""
-    assert done.stderr.startswith("coterie: there is no workload 'nosuch'; there are ") and done.stderr.count("\n") == 1
+    assert (
+        done.stderr.startswith("coterie: unknown workload 'nosuch'; the workloads are ")
+        and done.stderr.count("\n") == 1
+    )
 
 
 def test_a_report_that_cannot_be_written_is_one_line(data: Path, tmp_path: Path) -> None:

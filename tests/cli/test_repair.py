@@ -60,9 +60,9 @@ def test_damage_is_refused_shown_and_repaired(tmp_path: Path) -> None:
 
 def test_repair_says_what_it_cannot_look_at(tmp_path: Path) -> None:
     status, said = repair(tmp_path)
-    assert status == 1 and "no data directory" in said and "Traceback" not in said
+    assert status == 1 and "not a data directory" in said and "Traceback" not in said
     status, said = repair(tmp_path / "nowhere")
-    assert status == 1 and "is no directory" in said and not (tmp_path / "nowhere").exists()
+    assert status == 1 and "is not a directory" in said and not (tmp_path / "nowhere").exists()
 
 
 def test_records_are_for_nobody_but_their_owner(tmp_path: Path) -> None:

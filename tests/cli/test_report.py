@@ -78,7 +78,7 @@ def test_without_facts_it_is_concluded_from_the_offsets_topic_and_says_so(withou
 def test_what_the_offsets_topic_does_not_say_is_called_unknown(without_facts: Path) -> None:
     """It has no word of how long a rebalance took, what it cost, and whether who is gone left or crashed."""
     page = CliRunner().invoke(app, ["report", str(without_facts)]).stdout
-    assert ": gone (left, crashed or expired: the log does not say)" in page and ": left</span>" not in page
+    assert ": disappeared (left, crashed or timed out: the log does not say)" in page and ": left</span>" not in page
     assert "<td class='n'>unknown</td><td class='n'>unknown</td>" in page, "join and sync"
     assert "0.00 s" not in page and "<b>0.0</b>" not in page and "<b>0 ms</b>" not in page
     assert "leader rejoined" not in page and "<td>member left" not in page
@@ -105,9 +105,9 @@ def test_a_group_that_is_not_there_and_a_directory_that_is_none_are_named(data: 
     done = CliRunner().invoke(app, ["report", str(data), "--group", "shoe"])
     assert done.exit_code == 1 and "'shoe'" in done.stderr
     done = CliRunner().invoke(app, ["report", str(tmp_path / "nothing")])
-    assert done.exit_code == 1 and "is no directory" in done.stderr
+    assert done.exit_code == 1 and "is not a directory" in done.stderr
     done = CliRunner().invoke(app, ["report", str(tmp_path)])
-    assert done.exit_code == 1 and "no group was ever here" in done.stderr
+    assert done.exit_code == 1 and "is not a Coterie or Kafka data directory" in done.stderr
 
 
 def test_a_file_that_ends_in_svg_is_the_picture_alone(data: Path, tmp_path: Path) -> None:
@@ -137,4 +137,4 @@ def test_groups_of_newer_protocols_are_named_as_not_shown(tmp_path: Path) -> Non
     assert done.exit_code == 0 and said in done.stdout and done.stderr == f"coterie: {said}\n"
     done = CliRunner().invoke(app, ["report", str(tmp_path / "data"), "--group", "n1"])
     assert done.exit_code == 1
-    assert done.stderr == "coterie: group 'n1' is a consumer group (KIP-848): those are not shown yet\n"
+    assert done.stderr == "coterie: group 'n1' is a consumer group (KIP-848): this type is not supported yet\n"

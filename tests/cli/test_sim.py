@@ -71,5 +71,5 @@ def test_who_interrupts_is_told_what_came_of_the_seeds_so_far(jobs: str) -> None
 def test_seeds_are_named_in_three_ways() -> None:
     assert parse_numbers("7") == [7]
     assert parse_numbers("1,4,10-12") == [1, 4, 10, 11, 12]
-    with pytest.raises(CoterieError, match="does not name seeds"):
+    with pytest.raises(CoterieError, match="is not a list of numbers"):
         parse_numbers("all")

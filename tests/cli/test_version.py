@@ -24,4 +24,4 @@ def test_the_version_says_how_record_batches_are_read() -> None:
     if not IS_COMPILED:
         pytest.skip("record batches are read in plain Python here: nothing was compiled, or COTERIE_PURE says so")
     assert version_with("0") == f"coterie {coterie.__version__} (record batches: compiled)\n"
-    assert version_with("1") == f"coterie {coterie.__version__} (record batches: pure Python, as COTERIE_PURE says)\n"
+    assert version_with("1") == f"coterie {coterie.__version__} (record batches: pure Python, as COTERIE_PURE asks)\n"

@@ -62,7 +62,8 @@ def test_when_nobody_answers_each_address_says_why(run: Run) -> None:
         cluster = Cluster(settings("127.0.0.1:1", "127.0.0.1:2", default_api_timeout_ms=100))
         with pytest.raises(RequestTimedOutError) as caught:
             await cluster.refresh()
-        assert "127.0.0.1:1 cannot be reached" in str(caught.value) and "127.0.0.1:2 cannot" in str(caught.value)
+        assert "cannot connect to 127.0.0.1:1: " in str(caught.value)
+        assert "cannot connect to 127.0.0.1:2: " in str(caught.value)
         await cluster.close()
 
     run(story())
@@ -182,7 +183,7 @@ def test_a_call_that_never_works_ends_in_time_and_says_what_it_met(run: Run) -> 
         async with Peer(lambda asked: described(asked, peer, topic(-1))) as peer:
             cluster = Cluster(peer.settings())
             with pytest.raises(
-                RequestTimedOutError, match=r"reading t: not done within 60 ms; the last try: .*LEADER_NOT_AVAILABLE"
+                RequestTimedOutError, match=r"reading t: .*LEADER_NOT_AVAILABLE.* \(gave up after 0.06 s\)"
             ):
                 await cluster.retry(lambda: cluster.leader("t", 0), what="reading t", timeout_ms=60)
             await cluster.close()
@@ -250,7 +251,7 @@ def test_a_cluster_that_moved_is_found_by_its_bootstrap_servers(run: Run) -> Non
             await cluster.close()
             stubborn = Cluster(peer.settings(**{"metadata.recovery.strategy": "none", "default.api.timeout.ms": 100}))
             await stubborn.refresh()
-            with pytest.raises(RequestTimedOutError, match=re.escape("127.0.0.1:1 cannot be reached")):
+            with pytest.raises(RequestTimedOutError, match=re.escape("cannot connect to 127.0.0.1:1")):
                 await stubborn.refresh()
             await stubborn.close()
 

@@ -152,7 +152,7 @@ def test_offsets_by_place_and_time(consumer: Consumer, topic: str) -> None:
         both[1]: None,
     }
     assert consumer.partitions_for(topic) == both and consumer.partitions_for("nowhere") == []
-    with pytest.raises(RequestTimedOutError, match=r"not found within 200 ms: .*nowhere-0.*no such topic"):
+    with pytest.raises(RequestTimedOutError, match=r"not found within 200 ms: .*nowhere-0.*does not exist"):
         consumer.end_offsets([("nowhere", 0)], timeout=0.2)
 
 
@@ -183,7 +183,7 @@ def test_without_a_group_everything_but_the_group_works(broker: coterie.Broker, 
         read(5, consumer)
         assert consumer.explain() == f"reads {topic}-0, assigned by hand"
         for refused in (consumer.commit, consumer.committed, consumer.group_metadata, lambda: consumer.subscribe("t")):
-            with pytest.raises(CoterieError, match=r"there is no group\.id"):
+            with pytest.raises(CoterieError, match=r"needs a group"):
                 refused()
 
 
@@ -287,7 +287,7 @@ def test_an_interrupt_in_a_poll_that_waits_loses_nothing(consumer: Consumer, top
 
 def test_wrong_arguments_are_refused_in_words(consumer: Consumer, topic: str) -> None:
     for call, says in [
-        (lambda: consumer.subscribe([]), "no topic to subscribe to"),
+        (lambda: consumer.subscribe([]), "needs at least one topic"),
         (lambda: consumer.subscribe([""]), "a topic's name is 1 to 249"),
         (lambda: consumer.assign(["orders"]), "not a partition"),  # type: ignore[list-item]
         (lambda: consumer.assign("orders"), "not a list of partitions"),  # type: ignore[arg-type]

@@ -71,7 +71,7 @@ def test_a_broker_that_vanished_does_not_keep_anybody_waiting(serving: Serving) 
     assert 0.09 <= took_s(lambda: consumer.poll(0.1)) < SOON_S
     with pytest.raises((RequestTimedOutError, KafkaError)):
         consumer.commit(timeout=0.2)
-    with pytest.raises(RequestTimedOutError, match="cannot be reached"):
+    with pytest.raises(RequestTimedOutError, match="cannot connect to"):
         consumer.end_offsets(on("t", 0), timeout=3)
     assert took_s(lambda: consumer.close(timeout=0.5)) < SOON_S
 
@@ -100,8 +100,8 @@ def test_nobody_there_at_all_is_no_reason_to_hang() -> None:
         consumer = consumer_of(address)
         consumer.subscribe("t")
         assert consumer.poll(0.1) == []
-        assert "coordinator" in consumer.explain()
-        with pytest.raises(RequestTimedOutError, match="cannot be reached"):
+        assert "FindCoordinator" in consumer.explain()
+        with pytest.raises(RequestTimedOutError, match="cannot connect to"):
             consumer.partitions_for("t", timeout=3)
         assert took_s(lambda: consumer.close(timeout=0.3)) < SOON_S
 
@@ -126,7 +126,7 @@ def test_garbage_from_the_network_is_said_to_be_that(run: Run, garbage: bytes, h
             consumer = AsyncConsumer({**QUICK, "bootstrap.servers": fake.bootstrap, "group.id": "g"})
             consumer.subscribe("t")
             assert await consumer.poll(0.05) == []
-            with pytest.raises(CoterieError, match=r"127\.0\.0\.1:\d+ (sent|answered|closed)|no answer came"):
+            with pytest.raises(CoterieError, match=r"127\.0\.0\.1:\d+ (sent|answered|closed)|did not answer"):
                 await consumer.end_offsets(on("t", 0), timeout=2)
             async with asyncio.timeout(SOON_S):
                 await consumer.close(timeout=0.3)

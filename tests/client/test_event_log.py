@@ -233,7 +233,7 @@ def test_a_coordinator_that_vanishes_is_told_and_its_return_too(
         assert len(lost) == 1, "one line for all connections to it"
         assert lost[0][0] == logging.INFO and "(node 1): closed the connection" in lost[0][1]
         level, said = lines(caplog, NodeUnreachable)[0]
-        assert level == logging.WARNING and said.endswith(": Connection refused; trying again")
+        assert level == logging.WARNING and said.endswith(": connection refused; trying again")
         with coterie.Broker(data, settings, port=port):
             until(lambda: lines(caplog, facts.CoordinatorReached), consumer)
             assert only(caplog, facts.CoordinatorReached)[0] == logging.INFO

@@ -128,7 +128,7 @@ def test_a_topic_that_is_not_there_is_an_error_after_max_block_ms() -> None:
     with (
         coterie.Broker(settings={"auto.create.topics.enable": False}) as broker,
         producer(broker, max_block_ms=50) as ours,
-        pytest.raises(KafkaError, match=r"sending to topic 'nowhere'.*not done within 50 ms"),
+        pytest.raises(KafkaError, match=r"sending to topic 'nowhere'.*gave up after 0.05 s"),
     ):
         ours.send("nowhere", "v")
 
@@ -336,7 +336,7 @@ def test_what_is_not_delivered_in_time_fails_with_the_reason() -> None:
     with producer(broker, delivery_timeout_ms=300, request_timeout_ms=200, linger_ms=1) as ours:
         ours.send("t", "first", partition=0).result(60)
         broker.stop()
-        with pytest.raises(KafkaError, match=r"not delivered within delivery\.timeout\.ms=300.*Connection refused"):
+        with pytest.raises(KafkaError, match=r"not delivered within delivery\.timeout\.ms=300.*connection refused"):
             ours.send("t", "x", partition=0).result(60)
 
 

@@ -276,7 +276,7 @@ GIVEN: list[tuple[str, tuple[object, ...], dict[str, object]]] = [
     ("did you mean client.id", (NOWHERE,), {"clientid": "x"}),
     ("settings are a mapping, not 'localhost:9092'", ("localhost:9092",), {}),
     ("bootstrap.servers is empty: name a broker", (), {}),
-    ("bootstrap.servers has 'localhost:abc': allowed is host:port", (), {"bootstrap_servers": "localhost:abc"}),
+    ("bootstrap.servers has 'localhost:abc': must be host:port", (), {"bootstrap_servers": "localhost:abc"}),
     ("request.timeout.ms", (NOWHERE,), {"request_timeout_ms": "soon"}),
 ]
 

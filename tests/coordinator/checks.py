@@ -28,6 +28,7 @@ from coterie.facts import (
     GroupDied,
     GroupEmptied,
     GroupLoaded,
+    GroupUnloaded,
     JoinPhaseCompleted,
     RebalanceStarted,
 )
@@ -208,6 +209,7 @@ _ARROW: dict[type[Fact], tuple[frozenset[State], State]] = {
     AssignmentStored: (frozenset({COMPLETING}), STABLE),
     GroupEmptied: (frozenset({PREPARING}), EMPTY),
     GroupDied: (frozenset({EMPTY, PREPARING, COMPLETING, STABLE}), DEAD),
+    GroupUnloaded: (frozenset({EMPTY, PREPARING, COMPLETING, STABLE}), DEAD),
 }
 
 

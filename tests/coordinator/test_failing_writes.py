@@ -6,7 +6,7 @@ import pytest
 
 from coterie.coordinator.classic import Group, State
 from coterie.errors import ErrorCode
-from coterie.facts import GroupCreated, GroupDied, GroupLoaded, JoinPhaseStuck
+from coterie.facts import GroupCreated, GroupDied, GroupLoaded, GroupUnloaded, JoinPhaseStuck
 from coterie.ledger import Outcome
 from coterie.protocol.messages import DeleteGroup
 from coterie.stories import Story
@@ -112,8 +112,8 @@ def test_a_group_that_is_being_deleted_when_its_coordinator_moves_is_read_back(q
     a.deletes_group()
     quick.move_coordinator()
     assert a.answer is ErrorCode.NOT_COORDINATOR and offset_of(quick.group) == 7
-    lives = [type(fact) for fact in quick.world.facts if isinstance(fact, GroupDied | GroupLoaded)]
-    assert lives == [GroupDied, GroupLoaded]
+    lives = [type(fact) for fact in quick.world.facts if isinstance(fact, GroupDied | GroupUnloaded | GroupLoaded)]
+    assert lives == [GroupUnloaded, GroupLoaded]
 
 
 # --- a slow disk ------------------------------------------------------------------------------------------------------

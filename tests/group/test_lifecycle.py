@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coterie.coordinator.classic import State
-from coterie.facts import Cause, GroupDied, GroupLoaded, MemberExpired
+from coterie.facts import Cause, GroupLoaded, GroupUnloaded, MemberExpired
 from coterie.stories import PARKED, Story
 
 
@@ -17,7 +17,7 @@ def test_losing_a_partition_answers_whoever_waits(group: Story) -> None:
     b.commits({"t:0": 1}, expect=PARKED)
     group.move_coordinator()
     assert group.steps[-1].hears == "a: NOT_COORDINATOR, b: NOT_COORDINATOR"
-    group.told(GroupDied)
+    group.told(GroupUnloaded)
 
 
 def test_parked_syncs_are_answered_too_and_the_half_written_rebalance_is_forgotten(group: Story) -> None:

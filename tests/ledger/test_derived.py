@@ -46,7 +46,7 @@ def test_a_rebalance_is_the_difference_of_two_records() -> None:
 def test_the_last_member_that_goes_ends_a_rebalance_with_an_empty_group() -> None:
     rebalances = fold(told(stored(1, {"a": [0]}), stored(2, {})))
     assert [(one.outcome, one.generation_id) for one in rebalances] == [(Outcome.STABLE, 1), (Outcome.EMPTY, 2)]
-    assert rebalances[-1].dropped == {"a": "gone (left, crashed or expired: the log does not say)"}
+    assert rebalances[-1].dropped == {"a": "disappeared (left, crashed or timed out: the log does not say)"}
 
 
 def test_durations_and_costs_that_the_log_does_not_tell_are_unknown_and_not_0() -> None:
@@ -84,7 +84,7 @@ def test_a_static_member_under_a_new_id_is_replaced_without_a_rebalance() -> Non
 
 def test_a_static_member_that_comes_back_in_a_rebalance_is_named_as_such() -> None:
     step = compare(Seen.of(stored(1, {"a": [0]}, instance="i")), stored(2, {"b": [0]}, instance="i"))
-    assert step.returned == {"b": "a"} and step.why() == "1 static member came back"
+    assert step.returned == {"b": "a"} and step.why() == "1 static member rejoined"
     assert step.cause() == (Cause.STATIC_MEMBER_REPLACED, "b")
 
 
@@ -101,7 +101,7 @@ def test_generations_that_were_not_logged_are_counted_and_not_explained() -> Non
     assert compare(before, stored(3, {"a": [0]})).why() == "unknown: 1 generation was not logged"
     assert compare(before, stored(5, {"a": [0]})).why() == "unknown: 3 generations were not logged"
     joined = compare(before, stored(4, {"a": [0], "b": []}))
-    assert joined.why() == "1 member came; 2 generations were not logged"
+    assert joined.why() == "1 member joined; 2 generations were not logged"
     unknown, known = fold(told(stored(1, {"a": [0]}), stored(3, {"a": [0]}), stored(5, {"a": [0], "b": []})))[1:]
     assert (unknown.cause, unknown.reason) == (DerivedCause.UNKNOWN, "1 generation was not logged")
     assert (known.cause, known.culprit, known.reason) == (Cause.NEW_MEMBER, "b", "1 generation was not logged")

@@ -163,7 +163,7 @@ def test_facts_can_be_folded_in_one_go(group: Story) -> None:
         (None, ""),
         ("topics changed", "topics changed"),
         ("need to re-join with the given member-id: a-1", ""),  # everybody says so (KIP-394)
-        ("need to revoke partitions and re-join", "what it gave up in the last rebalance is to be had in this one"),
+        ("need to revoke partitions and re-join", "cooperative follow-up: it revoked partitions"),
     ],
 )
 def test_a_reason_is_told_without_what_clients_say_as_a_matter_of_course(

@@ -162,5 +162,5 @@ def test_a_whole_directory_needs_no_repair(clean: bool) -> None:
 def test_what_is_no_data_directory_is_left_alone() -> None:
     files = MemoryFiles()
     files.open("thesis.txt", create=True).close()
-    with pytest.raises(DirectoryError, match="no data directory"):
+    with pytest.raises(DirectoryError, match="not a data directory"):
         inspect(files, cluster_id="cluster")

@@ -18,7 +18,7 @@ NEVER_GIVEN_AWAY = (".ci/", ".github/", ".gitignore", ".pre-commit-config.yaml")
 """Of the clone: what is for git, and for whoever hosts it."""
 MADE = {"PKG-INFO", "setup.cfg"}
 MOST_BYTES = 5_000_000
-PURE = "pure Python, slower: nothing was compiled at install"
+PURE = "pure Python, slower: the extension was not compiled at installation"
 
 
 def test_the_source_distribution_is_the_clone_and_nothing_else(sdist: Built) -> None:

@@ -53,7 +53,7 @@ def in_a_folder_with_rebalances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """Three of today and one of the day before yesterday, in two batches; one more was observed."""
     now_ms = int(time() * 1_000)
     one = {"group_id": "g", "evidence": "derived", "cause": "1 member came", "duration_ms": 5, "ended_ms": now_ms}
-    old = one | {"ended_ms": now_ms - 2 * DAY_MS, "duration_ms": 900, "cause": "1 member is gone"}
+    old = one | {"ended_ms": now_ms - 2 * DAY_MS, "duration_ms": 900, "cause": "1 member disappeared"}
     seen = one | {"evidence": "observed", "cause": "new member"}
     for batch, rows in enumerate([[one, one, old], [one, seen]]):
         folder = tmp_path / "groups" / "rebalances" / f"batch={batch}"

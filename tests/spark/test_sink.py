@@ -53,8 +53,8 @@ def test_what_sparks_kafka_sink_takes_is_taken(columns: dict[str, DataType], top
     [
         ({"key": TEXT}, "t", "there is no column value, only key"),
         ({"value": TEXT}, None, "neither the option topic nor a column topic"),
-        ({"value": INT}, "t", "column value is int: allowed is string or binary. Cast it"),
-        ({"value": TEXT, "partition": LONG}, "t", "column partition is bigint: allowed is int"),
+        ({"value": INT}, "t", "column value is int: must be string or binary. Cast it"),
+        ({"value": TEXT, "partition": LONG}, "t", "column partition is bigint: must be int"),
         ({"value": TEXT, "timestamp": TIME}, "t", "column timestamp means nothing here"),
         ({"value": TEXT, "headers": MapType(TEXT, BYTES)}, "t", "column headers is map<string,binary>"),
     ],

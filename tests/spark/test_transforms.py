@@ -110,17 +110,17 @@ def test_health_is_a_verdict_in_words(spark: SparkSession) -> None:
     assert health.columns == [column.name for column in HEALTH.columns]
     found = {row["group_id"]: row for row in health.collect()}
     assert {name: row["verdict"] for name, row in found.items()} == {
-        "well": "well",
-        "little": "well, 7 records behind",
+        "well": "OK",
+        "little": "OK, lag 7 records",
         "unstable": "unstable: 12 rebalances in the last hour",
         "churning": "unstable: 20 rebalances in the last hour, and no members now",
-        "unknown": "well",
-        "partly": "well",
-        "stuck": "stuck: no commit for 500 s, and 5 records wait",
+        "unknown": "OK",
+        "partly": "OK",
+        "stuck": "stuck: no commit for 500 s, lag 5 records",
         "slow": "far behind: 400 s",
-        "empty": "nobody reads, and nothing waits",
-        "moving": "partitions are changing hands",
-        "simple": "nobody reads, and 9 records wait",
+        "empty": "no members, no lag",
+        "moving": "partitions are being reassigned",
+        "simple": "no members, lag 9 records",
     }
     assert (found["well"]["rebalances_last_hour"], found["well"]["unassigned_s_last_hour"]) == (1, 0.5)
     unassigned_s = {name: row["unassigned_s_last_hour"] for name, row in found.items()}

@@ -67,7 +67,7 @@ class Checker(HTMLParser):
 def test_the_page_tells_cause_member_moves_and_cost_of_every_rebalance() -> None:
     page = Checker(report("Rebalances", story()))
     assert page.text.count("new member") >= 2 and "the consumer is being closed" in page.text
-    assert "3 rebalances of 1 group" in page.text
+    assert "3 rebalances in 1 group" in page.text
     assert "3.00 s" in page.text  # partition 0 had nobody from 8.0 to 11.0
     assert "Not counted: time before a crashed member" in page.text  # what that figure is of
 
@@ -114,7 +114,7 @@ def test_members_of_the_same_name_are_told_apart_and_static_ones_go_by_their_ins
 
 def test_a_page_about_nothing_says_so() -> None:
     page = Checker(report("Rebalances", []))
-    assert "Nothing was recorded" in page.text and "No group had a rebalance" in page.text
+    assert "Nothing was recorded" in page.text and "No group has rebalanced" in page.text
 
 
 def test_of_rebalances_derived_from_a_log_the_page_says_what_is_unknown() -> None:
@@ -134,7 +134,7 @@ def test_of_rebalances_derived_from_a_log_the_page_says_what_is_unknown() -> Non
         AssignmentStored(9_000, "g", 5, {"a": owns(0)}),
     ]
     text = Checker(report("Kafka", told)).text
-    assert "b: gone (left, crashed or expired: the log does not say)" in text and "b: left" not in text
+    assert "b: disappeared (left, crashed or timed out: the log does not say)" in text and "b: left" not in text
     assert "unknown" in text and "2 generations were not logged" in text and "leader rejoined" not in text
     assert "before 3.0 s" in text and "0.00 s" not in text and "0 ms" not in text.replace("before 0 ms", "")
     assert "unknownlongest rebalance" in text.replace("\n", "") and "0.0partition" not in text.replace("\n", "")

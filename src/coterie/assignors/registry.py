@@ -45,4 +45,4 @@ def assignor(name: str) -> Assignor:
         return made
     near = get_close_matches(name, assignor_names(), 1)
     hint = f'; did you mean "{near[0]}"?' if near else ""
-    raise UnknownAssignorError(f'there is no assignor "{name}"; known are {", ".join(assignor_names())}{hint}')
+    raise UnknownAssignorError(f'unknown assignor "{name}"; known are {", ".join(assignor_names())}{hint}')

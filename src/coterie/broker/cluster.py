@@ -280,7 +280,7 @@ class Cluster:
 
         def there(made: Topic | TopicError) -> None:
             if isinstance(made, TopicError):
-                done(CoterieError(f"there is no topic for the groups, and none can be made: {made}"))
+                done(CoterieError(f"__consumer_offsets does not exist and cannot be created: {made}"))
             else:
                 self.leadership.move((OFFSETS_TOPIC, self.partition_of(group_id)), node_id, done)
 

@@ -118,14 +118,14 @@ class Leadership:
             self._check(node_id, up=True)
             place = self.places.get(key)
             if place is None:
-                raise CoterieError(f"there is no partition {key[1]} of a topic {key[0]!r}; what is to move must exist")
+                raise CoterieError(f"topic {key[0]!r} has no partition {key[1]}, so it cannot be moved")
             return self.up, placement.moved(key, place, node_id)
 
         self._ask(plan, f"{key[0]}-{key[1]} is moved to node {node_id}", done)
 
     def _check(self, node_id: int, *, up: bool) -> None:
         if node_id not in self.nodes:
-            raise CoterieError(f"there is no node {node_id!r}; there are {', '.join(map(str, self.nodes))}")
+            raise CoterieError(f"no node {node_id!r}; the nodes are {', '.join(map(str, self.nodes))}")
         if (node_id in self.up) is not up:
             raise CoterieError(f"node {node_id} is {'stopped: start it first' if up else 'running already'}")
 

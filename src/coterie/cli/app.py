@@ -42,7 +42,8 @@ def _how_batches_are_read() -> str:
     if IS_COMPILED:
         return "compiled"
     was_built = find_spec("coterie.protocol._fast_records") is not None
-    return f"pure Python, {'as COTERIE_PURE says' if was_built else 'slower: nothing was compiled at install'}"
+    why = "as COTERIE_PURE asks" if was_built else "slower: the extension was not compiled at installation"
+    return f"pure Python, {why}"
 
 
 @app.callback()
@@ -51,7 +52,7 @@ def coterie_command(
         bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Kafka's consumer groups, whole, in Python. COMMAND --help says more."""
+    """Kafka consumer groups in Python. Run 'coterie COMMAND --help' for details."""
 
 
 class FlushChoice(StrEnum):
@@ -69,44 +70,47 @@ class LogChoice(StrEnum):
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.", show_default="9092")
+        int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.", show_default="9092")
     ] = None,
     advertise: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="What clients are told to connect to, if it is another.")
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Address advertised to clients, if different from --host and --port."),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the logs are kept.", show_default="coterie-data")
+        Path | None, typer.Option(metavar="DIR", help="Data directory.", show_default="coterie-data")
     ] = None,
     flush: Annotated[
         FlushChoice | None,
         typer.Option(
-            help="sync: answer when it is on the disk. os: when the system has it, as Kafka does.", show_default="sync"
+            help="Answer a write after fsync (sync), or when it is in the page cache, as Kafka does (os).",
+            show_default="sync",
         ),
     ] = None,
-    memory: Annotated[bool, typer.Option("--memory", help="Keep nothing: no data directory at all.")] = False,
-    nodes: Annotated[
-        int, typer.Option(min=1, max=100, help="So many brokers, as clients see it, in this one process.")
-    ] = 1,
+    memory: Annotated[bool, typer.Option("--memory", help="Keep data in memory only.")] = False,
+    nodes: Annotated[int, typer.Option(min=1, max=100, help="Number of broker nodes to run in this process.")] = 1,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting, under Kafka's own name.")
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A broker setting, by its Kafka name.")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Settings as a properties file.")
+        Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Properties file with settings.")
     ] = None,
     log: Annotated[
         LogChoice,
-        typer.Option(help="On stderr: what happens; all: with every commit and rejoin; json: that, as JSON lines."),
+        typer.Option(
+            help="Log to stderr. text: group events. all: also commits and rejoins. json: all, one JSON object a line."
+        ),
     ] = LogChoice.text,
 ) -> None:
     """Run a broker that Kafka clients connect to.
 
-    It prints one line on stdout when it listens: ready HOST:PORT, what clients take as bootstrap servers. Settings come
-    from the file, then from the environment (COTERIE_GROUP_MAX_SIZE or KAFKA_GROUP_MAX_SIZE for group.max.size), then
-    from --set. SIGTERM or Ctrl-C answers whoever waits, closes the logs and exits with 0; a second signal ends at once.
+    When it accepts connections it prints one line to stdout: ready HOST:PORT, the bootstrap servers for clients.
+    Settings are read from --config, then the environment (COTERIE_GROUP_MAX_SIZE or KAFKA_GROUP_MAX_SIZE for
+    group.max.size), then --set; the last one wins. SIGTERM or Ctrl-C shuts down cleanly (exit status 0); a second
+    signal exits immediately.
 
-    With --nodes 3 it is a cluster of three to its clients: each node has a port (--port and the two above it), leads a
-    third of the partitions and coordinates a third of the groups. There is one copy of each log: it is for trying
-    things out, not for more safety or speed.
+    With --nodes 3 clients see a cluster of three brokers. Each has its own port (--port and the next two), leads a
+    third of the partitions and coordinates a third of the groups. There is still one copy of each log, so more nodes
+    add neither safety nor speed: use them to test clients.
 
     Try it: coterie serve --memory --port 0 --set group.initial.rebalance.delay.ms=0
     """
@@ -128,22 +132,22 @@ def serve(
 
 @app.command()
 def repair(
-    data: Annotated[Path, typer.Argument(metavar="DIR", help="The data directory, of a broker that is stopped.")],
+    data: Annotated[Path, typer.Argument(metavar="DIR", help="Data directory of a stopped broker.")],
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Carry it out. Without it nothing is changed.")
+        bool, typer.Option("--accept-loss", help="Repair it. Without this option nothing is changed.")
     ] = False,
     cluster_id: Annotated[
-        str | None, typer.Option(help="For a directory that has lost its own.", show_default="a new one")
+        str | None, typer.Option(help="Cluster id, if the directory has lost its own.", show_default="a new one")
     ] = None,
-    node_id: Annotated[int, typer.Option(min=0, help="For a directory that has lost its own.")] = 1,
+    node_id: Annotated[int, typer.Option(min=0, help="Node id, if the directory has lost its own.")] = 1,
 ) -> None:
-    """Show what is damaged in a data directory, and save what can be saved.
+    """Check a data directory for damage, and repair it.
 
-    A broker does not start on a directory in which something is missing or wrong that was safe on the disk before. This
-    reads all of it, and says what is wrong and which offsets are lost. It exits with 1 if something is damaged.
+    A broker refuses to start if data that was already on disk is missing or corrupt. This command reads the whole
+    directory and lists the damage and the lost offsets. The exit status is 1 if there is damage.
 
-    With --accept-loss it copies the damaged files into DIR/damaged-TIME with a report of what was lost, and saves the
-    rest. A log keeps its end, and no offset is given to another record: readers skip those that are lost.
+    With --accept-loss it copies the damaged files to DIR/damaged-TIME, writes a report of what was lost, and keeps the
+    rest. The end offset of a log stays the same and no offset is reused: consumers skip the lost ones.
 
     Try it: coterie repair coterie-data
     """
@@ -156,37 +160,42 @@ def repair(
 def assign(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME...]", help="range, roundrobin, sticky, cooperative-sticky, or yours."),
+        typer.Argument(metavar="[NAME...]", help="range, roundrobin, sticky, cooperative-sticky, or your own."),
     ] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Show several assignors side by side.")] = False,
-    case: Annotated[str | None, typer.Option("--case", help="With --compare: its id; otherwise the first.")] = None,
-    leave: Annotated[list[str] | None, typer.Option("--leave", help="With --compare: this member goes.")] = None,
+    case: Annotated[
+        str | None, typer.Option("--case", help="With --compare: id of the group to use (default: the first).")
+    ] = None,
+    leave: Annotated[
+        list[str] | None, typer.Option("--leave", help="With --compare: a member that leaves. Repeatable.")
+    ] = None,
     join: Annotated[
-        list[str] | None, typer.Option("--join", help="With --compare: MEMBER or MEMBER=TOPIC,TOPIC comes.")
+        list[str] | None,
+        typer.Option("--join", help="With --compare: a member that joins: MEMBER or MEMBER=TOPIC,TOPIC. Repeatable."),
     ] = None,
     grow: Annotated[
-        list[str] | None, typer.Option("--grow", help="With --compare: TOPIC=PARTITIONS, as many as it then has.")
+        list[str] | None,
+        typer.Option("--grow", help="With --compare: TOPIC=PARTITIONS, its new number of partitions. Repeatable."),
     ] = None,
 ) -> None:
-    """Assign partitions to members, offline: what would an assignor do, and which one does best?
+    """Show what an assignor would do with a group, or compare assignors. Needs no broker.
 
-    Reads groups from standard input, one JSON object a line:
+    Reads groups from standard input, one JSON object per line:
 
     {"id": "a", "topics": {"t0": 4}, "members": [{"id": "m1", "topics": ["t0"]}, {"id": "m2", "topics": ["t0"]}]}
 
-    and prints what the assignor answers, one line each:
+    and prints one assignment per line:
 
     {"id": "a", "assignment": {"m1": [["t0", [0, 1]]], "m2": [["t0", [2, 3]]]}}
 
-    A member may also have instance, rack, owned (as in the answer above),
-    generation and user_data_hex; a group may have racks (topic to a list of
-    racks for each partition). A line that cannot be read is answered with
-    {"id", "error"}, and the command ends with 1 when all lines are answered.
+    A member may also have instance, rack, owned (in the form of an
+    assignment), generation and user_data_hex; a group may have racks (topic
+    to a list of racks for each partition). For an invalid line it prints
+    {"id", "error"}; the exit status is then 1.
 
-    --compare shows loads, balance, moves and rack matches side by side.
-    What members own is where it starts from; if nobody owns anything, each
-    assignor starts from its own answer. The what-ifs then happen together,
-    in one rebalance.
+    --compare shows load, balance, moves and rack matches side by side, for the
+    group as it is and after all given changes in one rebalance. If no member
+    owns anything yet, each assignor starts from its own assignment.
 
     Try it: coterie assign sticky < groups.jsonl
 
@@ -200,37 +209,44 @@ def assign(
 @app.command()
 def consume(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.")],
-    group: Annotated[str | None, typer.Option("--group", "-g", help="Be a member of this group, and commit.")] = None,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="Join this group, and commit offsets.")] = None,
     start: Annotated[
-        str, typer.Option("--from", "-o", metavar="WHERE", help="beginning, end, OFFSET, -N (the last N), or @TIME.")
+        str,
+        typer.Option(
+            "--from", "-o", metavar="WHERE", help="Start at beginning, end, OFFSET, -N (the last N), or @TIME."
+        ),
     ] = "beginning",
-    count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="End after so many records.")] = None,
+    count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="Exit after this many records.")] = None,
     exit_at_end: Annotated[
-        bool, typer.Option("--exit-at-end", "-e", help="End when all that is there now is read.")
+        bool, typer.Option("--exit-at-end", "-e", help="Exit at the end of the partitions.")
     ] = False,
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated.")
+        list[int] | None, typer.Option("--partition", "-p", min=0, help="Read only this partition. Repeatable.")
     ] = None,
     format_: Annotated[
         str | None,
         typer.Option(
-            "--format", "-f", help=r"%v value, %k key, %o offset, %p partition, %t topic, %T time, %h headers."
+            "--format", "-f", help=r"Print %v value, %k key, %o offset, %p partition, %t topic, %T time, %h headers."
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     key_delimiter: Annotated[
-        str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Print the key too, and this behind it.")
+        str | None,
+        typer.Option(
+            "--key-delimiter", "-K", metavar="TEXT", help="Print the key, followed by TEXT, before the value."
+        ),
     ] = None,
-    null: Annotated[bool, typer.Option("--null", "-Z", help="Print NULL for a key or value that is null.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on stderr.")] = False,
+    null: Annotated[bool, typer.Option("--null", "-Z", help="Print NULL for a null key or value.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing to stderr.")] = False,
     bootstrap: Bootstrap = None,
     config: Config = None,
     set_: Sets = None,
 ) -> None:
-    r"""Read topics of any Kafka cluster to standard output, alone or as a member of a group.
+    r"""Print the records of topics, with or without a consumer group.
 
-    Without --group all partitions are read, or those named; nothing is committed. With it, the group assigns them, and
-    Ctrl-C commits what was printed and leaves. What happens meanwhile is told on stderr.
+    Without --group it reads all partitions, or those given with --partition, and commits nothing. With --group the
+    group assigns the partitions; on Ctrl-C it commits what it has printed and leaves the group. Events such as
+    assigned partitions are written to stderr.
 
     Try it: coterie consume orders -e -f '%p %o %k %v\n'
 
@@ -275,43 +291,47 @@ class AcksChoice(StrEnum):
 
 @app.command()
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to write to.")],
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE...]", exists=True, dir_okay=False, help="What to send; standard input if none."),
+        typer.Argument(
+            metavar="[FILE...]", exists=True, dir_okay=False, help="Files to read (default: standard input)."
+        ),
     ] = None,
     key_delimiter: Annotated[
         str | None,
-        typer.Option("--key-delimiter", "-K", metavar="TEXT", help="What is before it is the key."),
+        typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Split each line at TEXT into key and value."),
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header for every record.")
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="Add a header to every record. Repeatable."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Lines are JSON objects, as above.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Read one JSON object per line.")] = False,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="Where in the topic.", show_default="by the key")
+        int | None, typer.Option("--partition", "-p", min=0, help="Target partition.", show_default="by key hash")
     ] = None,
     compression: Annotated[
-        CompressionChoice | None, typer.Option("--compression", "-z", help="Of batches.", show_default="none")
+        CompressionChoice | None,
+        typer.Option("--compression", "-z", help="Batch compression codec.", show_default="none"),
     ] = None,
-    acks: Annotated[AcksChoice | None, typer.Option(help="Who must have a record.", show_default="all")] = None,
-    count: Annotated[int | None, typer.Option("--count", "-c", min=0, help="Stop after so many records.")] = None,
-    null: Annotated[bool, typer.Option("--null", "-Z", help="An empty value is null, a tombstone.")] = False,
+    acks: Annotated[AcksChoice | None, typer.Option(help="Required acknowledgements.", show_default="all")] = None,
+    count: Annotated[int | None, typer.Option("--count", "-c", min=0, help="Send only this many records.")] = None,
+    null: Annotated[bool, typer.Option("--null", "-Z", help="Send an empty value as null (a tombstone).")] = False,
     bootstrap: Bootstrap = None,
     config: Config = None,
     set_: Sets = None,
 ) -> None:
-    """Send lines to a topic: a record each, delivered once and in order.
+    """Send each line as a record, delivered once and in order.
 
-    With --json a line is an object:
+    With --json each line is an object:
 
     {"key": "k", "value": "text", "headers": {"a": "b"}, "partition": 0, "timestamp": 1700000000000}
 
-    of which any part may be missing. A value that is no text is sent as JSON; {"base64": "AAE="} is bytes.
-    "topic" and "offset", as consume --json prints them, are passed over: the command says where to.
+    All fields are optional. A value that is not a string is sent as JSON; {"base64": "AAE="} is bytes. "topic" and
+    "offset", which consume --json prints, are ignored.
 
-    Progress and the summary are on stderr. The exit status is 1 if something could not be delivered. Ctrl-C delivers
-    what was read; a second one ends at once.
+    Progress and a summary go to stderr. The exit status is 1 if a record was not delivered. Ctrl-C delivers what was
+    read; a second Ctrl-C exits immediately.
 
     Try it: seq 1000 | coterie produce numbers -z zstd
     """
@@ -336,17 +356,20 @@ def produce(
 
 @app.command()
 def demo(
-    seconds: Annotated[float, typer.Option(min=0, help="How long to watch; half of it goes by between the acts.")] = 60,
-    members: Annotated[int, typer.Option(min=2, max=20, help="Members at the beginning.")] = 2,
-    partitions: Annotated[int, typer.Option(min=2, max=200, help="Partitions of the topic at the beginning.")] = 8,
-    spark: Annotated[bool, typer.Option("--spark/--no-spark", help="A Spark query is one of the members.")] = True,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave everything running until Ctrl-C.")] = False,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where everything is kept; must be new.")] = None,
+    seconds: Annotated[float, typer.Option(min=0, help="Approximate length of the demo; Spark adds to it.")] = 60,
+    members: Annotated[int, typer.Option(min=2, max=20, help="Members at the start.")] = 2,
+    partitions: Annotated[int, typer.Option(min=2, max=200, help="Partitions of the topic at the start.")] = 8,
+    spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Include a Spark query as a member.")] = True,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep everything running until Ctrl-C.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Directory for data, logs and report; must be new.")
+    ] = None,
 ) -> None:
-    """Watch a group live: members join, leave, are killed and dawdle; partitions are added; two rolling deploys.
+    """Watch a group: members join, leave, crash and are too slow; partitions are added; two rolling deploys.
 
-    A broker, a stream of orders, Python consumers and a Spark query in one group. At the end: every rebalance with its
-    cause and its cost, a report with a picture, and whether what is promised was kept. Exit status 1 if it was not.
+    Runs a broker, a stream of orders, Python consumers and a Spark query in one group. At the end it prints every
+    rebalance with its cause and its cost, writes a report with a picture, and checks whether every guarantee held (exit
+    status 1 if not).
 
     Try it: coterie demo --no-spark --seconds 20
     """
@@ -357,35 +380,38 @@ def demo(
 
 @app.command()
 def sim(
-    seed: Annotated[int | None, typer.Option(min=0, help="This one.", show_default="0")] = None,
-    seeds: Annotated[str | None, typer.Option(metavar="FIRST-LAST", help="Many: 0-9999, or 1,5,20-29.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed to run.", show_default="0")] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="FIRST-LAST", help="Range or list of seeds: 0-9999, or 1,5,20-29.")
+    ] = None,
     workload: Annotated[
-        str | None, typer.Option(help="What users do: steady, rolling-deploy, ...", show_default="by the seed")
+        str | None, typer.Option(help="Workload: steady, rolling-deploy, ...", show_default="by the seed")
     ] = None,
     hours: Annotated[
-        float | None, typer.Option(min=0, help="Simulated time of a seed.", show_default="ten minutes")
+        float | None, typer.Option(min=0, help="Simulated time per seed.", show_default="ten minutes")
     ] = None,
     members: Annotated[int | None, typer.Option(min=1, help="Members of a group.", show_default="by the seed")] = None,
     faults: Annotated[
-        int | None, typer.Option(min=0, help="How much goes wrong by itself.", show_default="by the seed")
+        int | None, typer.Option(min=0, help="Number of random faults.", show_default="by the seed")
     ] = None,
-    nodes: Annotated[
-        int | None, typer.Option(min=1, max=9, help="Nodes of the broker.", show_default="by the seed")
-    ] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, max=9, help="Broker nodes.", show_default="by the seed")] = None,
     drop: Annotated[
-        str | None, typer.Option(metavar="NUMBERS", help="Leave these steps out, as a shrunk failure says.")
+        str | None, typer.Option(metavar="NUMBERS", help="Steps to leave out (printed with a shrunk failure).")
     ] = None,
-    story: Annotated[bool, typer.Option("--story", help="Print what happened, as a grid.")] = False,
-    jobs: Annotated[int, typer.Option(min=1, help="Seeds at a time, a process each.")] = 1,
-    shrink: Annotated[bool, typer.Option("--shrink/--no-shrink", help="Make the first failure small.")] = True,
+    story: Annotated[bool, typer.Option("--story", help="Print what happened, as a table.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
+    shrink: Annotated[
+        bool, typer.Option("--shrink/--no-shrink", help="Shrink the first failure to fewer steps.")
+    ] = True,
 ) -> None:
-    """Simulate groups: hours of rebalances from a seed, with everything going wrong that can.
+    """Simulate groups with random faults, reproducible from a seed.
 
-    The shipped broker, members and producers run in a world with virtual time, whose network, disks and machines fail
-    as the seed says. Invariants are held to all the while; then all is repaired, and every group must come to rest. The
-    same seed gives the same run, byte for byte.
+    Runs the real broker, members and producers with a virtual clock. Network, disks and machines fail as drawn from the
+    seed. Invariants are checked throughout; then all faults are repaired, and every group must become stable. The same
+    seed gives the same run, byte for byte.
 
-    A failure prints its seed, the command that replays it, and its story, shrunk. The exit status is then 1.
+    A failure prints its seed, the command that replays it, and the shortest sequence of steps that shows it. The exit
+    status is then 1.
 
     Try it: coterie sim --seed 7 --story
 
@@ -410,31 +436,30 @@ def sim(
 @app.command("compare-designs")
 def compare_designs(
     members: Annotated[
-        str, typer.Option(metavar="SIZES", help="Group sizes: 3,10,30. Seeds with faults are told with the first.")
+        str, typer.Option(metavar="SIZES", help="Group sizes. Runs with faults use the first.")
     ] = "3,10,30",
-    partitions: Annotated[int, typer.Option(min=1, max=1_000, help="Of the topic.")] = 60,
-    seed: Annotated[int, typer.Option(min=0, help="Of the story without faults.")] = 1,
-    seeds: Annotated[str, typer.Option(metavar="FIRST-LAST", help="Of stories with faults: 0-99, or 1,5.")] = "0-9",
-    real: Annotated[bool, typer.Option("--real", help="Also as processes, on a real ZooKeeper. Needs Java.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Pictures (SVG): growth, owners, split-brain.")
-    ] = None,
+    partitions: Annotated[int, typer.Option(min=1, max=1_000, help="Partitions of the topic.")] = 60,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for the fault-free scenario.")] = 1,
+    seeds: Annotated[str, typer.Option(metavar="FIRST-LAST", help="Seeds for runs with faults: 0-99, or 1,5.")] = "0-9",
+    real: Annotated[
+        bool, typer.Option("--real", help="Also run real processes and a real ZooKeeper. Needs Java.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write pictures (SVG) to this directory.")] = None,
 ) -> None:
-    """Tell the three designs of consumer groups the same story: what does each make of it?
+    """Run one scenario on three consumer-group designs and compare the cost.
 
-    Design 1, ZooKeeper watchers: every consumer watches and decides alone. Design 2, server-side: a coordinator watches
-    and decides. Design 3, today's: the coordinator keeps the group, a member decides; eager and cooperative. In the
-    story n consumers share a topic, one joins, one dies, the broker that coordinates goes and comes, and at last there
-    is a new strategy. It is simulated: designs 1 and 2 on a model of ZooKeeper whose followers lag, design 3 with the
-    shipped broker and members.
+    Design 1, ZooKeeper watchers: each consumer watches and decides by itself. Design 2, server-side: a coordinator
+    watches and decides. Design 3, today's: the coordinator manages the group and a member decides; eager and
+    cooperative. In the scenario n consumers share a topic; one joins, one crashes, the coordinating broker restarts,
+    and the assignment strategy changes. It is simulated: designs 1 and 2 with a model of ZooKeeper whose followers lag,
+    design 3 with the real broker and members.
 
-    Printed by change and group size: notifications and reads of ZooKeeper, messages between members and coordinator,
-    the time until everybody reads again, moments with two owners or none, unassigned partition-seconds. Then the
-    same story with faults, drawn from each seed: a consumer or a broker is paused, cut off, a follower lags; and the
-    first seed in which a partition had two owners.
+    It prints for each change and group size: ZooKeeper notifications and reads, messages between members and
+    coordinator, time until all partitions are read again, times with two owners or none, unassigned
+    partition-seconds. Then it repeats the scenario with random faults from each seed and shows the first seed in which
+    a partition had two owners.
 
-    With --real the counts are taken on a real ZooKeeper as well, and records are read by real processes: one is killed,
-    and a new strategy comes, by a restart of the brokers or of the clients.
+    With --real it also counts on a real ZooKeeper, and runs the designs as processes.
 
     Try it: coterie compare-designs --members 3,10 --seeds 0-4 --out pictures
 
@@ -449,23 +474,23 @@ def compare_designs(
 
 @app.command()
 def report(
-    data: Annotated[Path, typer.Argument(metavar="DIR", help="A data directory, of ours or of Apache Kafka's.")],
+    data: Annotated[Path, typer.Argument(metavar="DIR", help="Data directory of Coterie or Apache Kafka.")],
     out: Annotated[
         Path | None,
         typer.Option(
             "--out",
             "-o",
             metavar="FILE",
-            help="Where the page goes; .svg: the picture; -: stdout.",
+            help="Output file; .svg writes only the picture, - is stdout.",
             show_default="stdout",
         ),
     ] = None,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="This group alone.")] = None,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="Only this group.")] = None,
 ) -> None:
-    """Why did my groups rebalance, and what did it cost? A page with every rebalance and who owned what when.
+    """Write an HTML report: every rebalance with its cause and cost, and who owned which partition when.
 
-    It reads the directory and changes nothing; the broker may be running. Our broker keeps what happened exactly; from
-    Apache Kafka's directory the page has what can be concluded from __consumer_offsets, and says so.
+    It only reads the directory; the broker may be running. Coterie's broker records every group event. For Apache
+    Kafka's directory the report shows what can be derived from __consumer_offsets, and says so.
 
     Try it: coterie report coterie-data -o report.html
     """

@@ -1,4 +1,4 @@
-"""`coterie assign`: what would an assignor do with this group, and which one does best?"""
+"""`coterie assign`: show what an assignor would do with a group, or compare assignors."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def _the_one(names: list[str], *, what_ifs: bool) -> Assignor:
     if len(names) != 1:
         raise CaseError(f"name one assignor ({', '.join(assignor_names())}), or several with --compare")
     if what_ifs:
-        raise CaseError("--leave, --join, --grow and --case belong to --compare")
+        raise CaseError("--leave, --join, --grow and --case need --compare")
     return assignor(names[0])
 
 
 def _lines() -> Iterator[tuple[int, str]]:
     if sys.stdin.isatty():
-        typer.echo("reading cases from the terminal, one JSON object a line; see --help", err=True)
+        typer.echo("reading groups from the terminal, one JSON object per line; see --help", err=True)
     for number, raw in enumerate(sys.stdin.buffer, 1):
         line = raw.decode("utf-8", "replace").strip()
         if line:
@@ -84,7 +84,7 @@ def _pick(case_id: str | None) -> Case:
             continue
         if case_id is None or case.id == case_id:
             return case
-    raise CaseError("there is no case on standard input" + (f' with the id "{case_id}"' if case_id else ""))
+    raise CaseError("no group on standard input" + (f' has the id "{case_id}"' if case_id else ""))
 
 
 def _compare(chosen: list[Assignor], case: Case, leaving: list[str], joining: list[str], growing: list[str]) -> None:
@@ -117,7 +117,7 @@ def _what_if(case: Case, leaving: list[str], joining: list[str], growing: list[s
     for change in growing:
         topic, _, count = change.partition("=")
         if not count.isascii() or not count.isdigit():
-            raise CaseError(f'--grow wants TOPIC=PARTITIONS, like orders=12, not "{change}"')
+            raise CaseError(f'--grow takes TOPIC=PARTITIONS, like orders=12, not "{change}"')
         case = grow(case, topic, int(count))
     return case
 

@@ -41,10 +41,10 @@ STORM_COLUMNS = (
     "WITH TWO OWNERS",
     "TWO OWNERS",
     "TWO OWNERS (partition-s)",
-    "TWO BELIEVE (partition-s)",
+    "TWO BELIEVE TO OWN (partition-s)",
     "UNASSIGNED (partition-s)",
-    "OFFSETS PUT BACK",
-    "AT REST AT LAST",
+    "OFFSETS MOVED BACK",
+    "STABLE AT THE END",
 )
 
 
@@ -67,15 +67,15 @@ def _need_zookeeper() -> None:
 
     reason = why_not()
     if reason is not None:
-        raise CoterieError(f"--real cannot be had here: {reason}")
+        raise CoterieError(f"--real is not available: {reason}")
 
 
 def _sizes(members: str) -> list[int]:
     words = members.split(",")
     sizes = sorted({int(word) for word in words if word.strip().isdigit()})
     if len(sizes) < len(words) or sizes[0] < LEAST_MEMBERS or sizes[-1] > MOST_MEMBERS:
-        rule = f"sizes of groups are numbers from {LEAST_MEMBERS} to {MOST_MEMBERS}, none twice"
-        raise CoterieError(f"{rule}, and --members says {members!r}: say 3,10,30")
+        rule = f"group sizes must be different numbers from {LEAST_MEMBERS} to {MOST_MEMBERS}, for example 3,10,30"
+        raise CoterieError(f"--members {members}: {rule}")
     return sizes
 
 
@@ -83,16 +83,16 @@ def _simulated(
     sizes: Sequence[int], partitions: int, seed: int, seeds: Sequence[int], out: Path | None
 ) -> list[Account]:
     groups = f"groups of {', '.join(map(str, sizes))}" if len(sizes) > 1 else f"a group of {sizes[0]}"
-    typer.echo(f"the story of {groups} under {len(Design)} designs, then with the faults of {len(seeds)} seeds")
-    fair = list(progress(calm(sizes, partitions, seed), len(sizes) * len(Design), "stories without faults"))
-    print_rows(f"seed {seed}, {partitions} partitions, nothing goes wrong by itself:", _by_change(fair))
+    typer.echo(f"one scenario with {groups} on {len(Design)} designs, then with the faults of {len(seeds)} seeds")
+    fair = list(progress(calm(sizes, partitions, seed), len(sizes) * len(Design), "runs without faults"))
+    print_rows(f"seed {seed}, {partitions} partitions, no faults:", _by_change(fair))
     told = (one for number in seeds for one in stormy(number, sizes[0], partitions))
-    rough = list(progress(told, len(seeds) * len(Design), "stories with faults"))
-    title = f"the same story with faults, {len(seeds)} seeds, {sizes[0]} members, {partitions} partitions:"
+    rough = list(progress(told, len(seeds) * len(Design), "runs with faults"))
+    title = f"the same scenario with faults, {len(seeds)} seeds, {sizes[0]} members, {partitions} partitions:"
     print_rows(title, _by_design(rough))
     found = split_brain(rough)
     if found is None:
-        typer.echo("\nno partition had two owners: try more seeds")
+        typer.echo("\nno partition had two owners; try more seeds")
     else:
         _tell_split_brain(*found)
     if out is not None:
@@ -169,11 +169,11 @@ def _tell_split_brain(account: Account, two: Shared) -> None:
     scenario = account.scenario
     topic, number = two.partition
     said = f"{' and '.join(two.owners)} owned {topic}-{number} from {_s(two.began_ms)} s to {_s(two.ended_ms)} s"
-    typer.echo(f"\nsplit brain: under design {account.design}, seed {scenario.seed}, {said}. What went wrong there:")
+    typer.echo(f"\nsplit brain: under design {account.design}, seed {scenario.seed}, {said}. The faults:")
     for fault in scenario.faults:
         typer.echo(f"  {fault}")
     again = f"--members {scenario.members} --partitions {scenario.partitions} --seeds {scenario.seed}"
-    typer.echo(f"again: coterie compare-designs {again}")
+    typer.echo(f"run it again: coterie compare-designs {again}")
 
 
 # --- pictures ---------------------------------------------------------------------------------------------------------

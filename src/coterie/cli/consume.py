@@ -67,22 +67,22 @@ def consume(wanted: Wanted) -> None:
 
 def _writer(wanted: Wanted) -> Writer:
     if wanted.json and (wanted.format or wanted.key_delimiter):
-        raise CoterieError("--json says how records are written, so that --format and -K have nothing to say")
+        raise CoterieError("--json cannot be combined with --format or --key-delimiter")
     if wanted.json:
         return as_json
     if wanted.format and wanted.key_delimiter:
-        raise CoterieError("--format says where the key goes (%k), so that -K has nothing to say")
+        raise CoterieError("--format cannot be combined with --key-delimiter: use %k in the format")
     text = wanted.format or (f"%k{wanted.key_delimiter}%v\\n" if wanted.key_delimiter else "%v\\n")
     return as_format(text, b"NULL" if wanted.null else b"")
 
 
 def _settings(wanted: Wanted) -> ConsumerSettings:
     if wanted.group is not None and wanted.partitions:
-        raise CoterieError("a group assigns partitions by itself: give --group or --partition")
+        raise CoterieError("--group and --partition contradict each other: a group assigns the partitions itself")
     if wanted.group is not None and wanted.start not in {"beginning", "end"}:
         raise CoterieError(
-            "with --group reading goes on where the group has come to; --from beginning or end says where it begins "
-            "if it never was here. To move a group: coterie groups reset"
+            "with --group, --from must be beginning or end: it applies only where the group has no committed offset. "
+            "To change committed offsets: coterie groups reset"
         )
     properties = wanted.config.read_text(encoding="utf-8") if wanted.config else ""
     defaults = {
@@ -169,7 +169,7 @@ class Run:
             for topic in self._wanted.topics:  # a member would wait for ever, and say nothing
                 if not self._consumer.partitions_for(topic):
                     self._missing.add(topic)
-                    self._say(f'there is no topic "{topic}" yet: waiting for it')
+                    self._say(f'topic "{topic}" does not exist yet; waiting for it')
             self._consumer.subscribe(
                 self._wanted.topics,
                 on_assigned=lambda partitions: self._told("assigned", partitions),
@@ -191,10 +191,10 @@ class Run:
         for topic in self._wanted.topics:
             there = self._consumer.partitions_for(topic)
             if not there:
-                raise CoterieError(f'there is no topic "{topic}"')
+                raise CoterieError(f'topic "{topic}" does not exist')
             missing = set(self._wanted.partitions) - {one.partition for one in there}
             if missing:
-                raise CoterieError(f'topic "{topic}" has partitions 0 to {len(there) - 1}, not {min(missing)}')
+                raise CoterieError(f'topic "{topic}" has no partition {min(missing)}; it has 0 to {len(there) - 1}')
             found += [one for one in there if not self._wanted.partitions or one.partition in self._wanted.partitions]
         return found
 
@@ -210,8 +210,8 @@ class Run:
             return {one: ends[one] if first is None else first.offset for one, first in found.items()}
         if not _NUMBER.fullmatch(start):
             raise CoterieError(
-                f'--from is "{start}"; it is beginning, end, an offset, -N for the last N, or @ and a time '
-                "(ms since 1970, or 2026-01-31T12:00)"
+                f'--from cannot be "{start}"; give beginning, end, an offset, -N for the last N, or @TIME '
+                "(milliseconds since 1970, or 2026-01-31T12:00)"
             )
         beginnings = self._consumer.beginning_offsets(partitions)
         offset = int(start)
@@ -238,6 +238,6 @@ def _timestamp(text: str) -> int:
         when = datetime.fromisoformat(text)
     except ValueError:
         raise CoterieError(
-            f'"{text}" is not a time: give ms since 1970, or a date as in 2026-01-31T12:00 (UTC if it names no zone)'
+            f'"{text}" is not a time: give milliseconds since 1970, or 2026-01-31T12:00 (UTC unless it has a zone)'
         ) from None
     return round((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -62,17 +62,17 @@ class FactLog:
     def opened(self, directory: DataDirectory) -> None:
         """What was found in the data directory, if it is worth a word."""
         if directory.topics and not directory.opening.was_clean:
-            self.note("the last stop was not an orderly one: the logs were checked")
+            self.note("the last shutdown was not clean: the logs were checked")
         if directory.topics and not directory.opening.knew_ends:
             self.note(
-                "the data directory is of an earlier release: how far its logs were durable is not known, so what may "
-                "be missing at their ends cannot be noticed this time; from now on it is written down"
+                "the data directory was written by an earlier release, which did not record how far its logs were "
+                "durable: data missing at the end of a log cannot be detected at this start"
             )
         for (topic, partition), log in directory.logs.items():
             for cut in log.recovery.cuts:
                 self.note(f"{topic}-{partition}: {cut}")
         for stray in directory.opening.strays:
-            self.note(f"{stray} belongs to no topic; it was set aside")
+            self.note(f"{stray} belongs to no topic; it was moved aside")
 
 
 def _line(fact: Fact) -> str:
@@ -93,7 +93,7 @@ def _second(at_s: int) -> str:
 
 
 def _says_something(value: Any) -> bool:
-    return value is not None and value not in ("", (), [], {})
+    return value is not None and value is not False and value not in ("", (), [], {})
 
 
 def _shown(value: Any) -> str:

@@ -20,24 +20,24 @@ __all__ = ["SECTIONS", "TRY_IT", "FrontPage"]
 
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Run a broker": {
-        "serve": "a broker that any Kafka client connects to",
-        "demo": "a group to watch: members join, leave, are killed",
-        "repair": "a data directory that is damaged: see and save what is left",
+        "serve": "run a broker for any Kafka client",
+        "demo": "watch a group: members join, leave, crash",
+        "repair": "check a data directory for damage, and repair it",
     },
     "Work with any Kafka cluster": {
         "produce": "send lines to a topic",
-        "consume": "print topics, alone or as a member of a group",
-        "topics": "list, create, describe, alter, delete",
-        "groups": "who is in them, how far behind; reset their offsets",
+        "consume": "print records, with or without a group",
+        "topics": "list, create, describe, alter, delete topics",
+        "groups": "show members, offsets and lag; reset offsets",
     },
     "Find out why a group rebalanced, and what it cost": {
-        "report": "a page from a data directory, ours or Apache Kafka's",
-        "pipeline": "tables of all groups of a cluster, by Spark",
+        "report": "write an HTML report from a data directory",
+        "pipeline": "export group history to Parquet (needs Spark)",
     },
     "Ask what would happen": {
-        "assign": "which assignor gives whom what, now and after a change",
-        "sim": "hours of everything going wrong, from a seed, in seconds",
-        "compare-designs": "today's groups next to the two older designs",
+        "assign": "compare assignors for a group and a change",
+        "sim": "simulate groups with random faults, from a seed",
+        "compare-designs": "compare today's group design with the two before it",
     },
 }
 TRY_IT = ("coterie serve --memory", "seq 3 | coterie produce numbers; coterie consume numbers -e")
@@ -76,4 +76,4 @@ class FrontPage(TyperGroup):
     def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         formatter.write_paragraph()
         broker, client = TRY_IT
-        formatter.write(f"Try it: {broker:30} and in a second terminal:\n        {client}\n")
+        formatter.write(f"Try it: {broker:30} and in another terminal:\n        {client}\n")

@@ -37,11 +37,11 @@ def list_all(admin: Admin, *, states: Sequence[str], types: Sequence[str], every
     found = admin.list_groups(states=_split(states), types=_split(types))
     shown = [group for group in found if everything or types or group.protocol_type in OF_CONSUMERS]
     rows: list[Sequence[Cell]] = [(group.group_id, group.type.capitalize(), group.state) for group in shown]
-    notes = [] if rows else ["there are no such groups" if states or types else "there are no groups of consumers"]
+    notes = [] if rows else ["no group matches" if states or types else "there are no consumer groups"]
     others = Counter(_kind(group) for group in found if group not in shown)
     if others:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(others.items()))
-        notes.append(f"not listed: {kinds}; --all lists them, too")
+        notes.append(f"not listed: {kinds}; --all lists them too")
     return Rows(("GROUP", "TYPE", "STATE"), rows, notes)
 
 
@@ -120,7 +120,7 @@ def delete(admin: Admin, group_ids: Sequence[str]) -> Rows:
 def delete_offsets(admin: Admin, group_id: str, topics: Sequence[str]) -> Rows:
     """As with Kafka's tool, an offset that was never there is deleted as well."""
     if not topics:
-        raise CommandError("name what to delete: --topic orders, or --topic orders:0,1")
+        raise CommandError("give the topics: --topic orders, or --topic orders:0,1")
     places, unknown = _places(admin, topics)
     found = admin.delete_group_offsets(group_id, places) if places else {}
     rows = [(group_id, *place, "deleted") for place, error in sorted(found.items()) if error is None]
@@ -157,7 +157,7 @@ def remove_members(
     ]
     if bool(named) == everybody:
         raise CommandError(
-            "name members, by id or by --instance, or say --all: coterie groups members GROUP shows them"
+            "give the members, by id or with --instance, or --all; list them with: coterie groups members GROUP"
         )
     why = {} if reason is None else {"reason": reason}
     found = admin.remove_members(group_id, None if everybody else named, **why)
@@ -185,13 +185,13 @@ def _notes(found: dict[str, GroupDescription | KafkaError]) -> list[str]:
         if group.state == "Empty":
             notes.append(f'group "{group.group_id}" has no members')
         elif group.state != "Stable":
-            notes.append(f'group "{group.group_id}" is rebalancing ({group.state}): it may look otherwise in a moment')
+            notes.append(f'group "{group.group_id}" is rebalancing ({group.state}): this may change in a moment')
     return notes
 
 
 def _of_other_types(found: dict[str, GroupDescription | KafkaError]) -> list[str]:
     return [
-        f'group "{group.group_id}" is a {group.type} group ({group.state}): this tool does not show its members'
+        f'group "{group.group_id}" is a {group.type} group ({group.state}): this command does not show its members'
         + (" and offsets" if group.type == "share" else "")
         for group in _groups(found)
         if not group.shows_members

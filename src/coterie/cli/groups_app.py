@@ -13,28 +13,29 @@ __all__ = ["groups_app"]
 
 groups_app = typer.Typer(
     no_args_is_help=True,
-    help="Consumer groups of any Kafka cluster: who is in them, how far behind, and from where.\n\n"
+    help="List, describe, reset and delete consumer groups of any Kafka cluster.\n\n"
     "Try it: coterie groups describe orders",
 )
 
 Group = Annotated[str, typer.Argument(metavar="GROUP")]
 Names = Annotated[list[str], typer.Argument(metavar="GROUP...", help="One or more groups.")]
-SomeNames = Annotated[list[str] | None, typer.Argument(metavar="[GROUP...]", help="These; all if none is named.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="More columns.")]
+SomeNames = Annotated[list[str] | None, typer.Argument(metavar="[GROUP...]", help="Groups to show (default: all).")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show more columns.")]
 
 
 @groups_app.command("list")
 @asks_a_cluster
 def list_groups(
     state: Annotated[
-        list[str] | None, typer.Option("--state", metavar="STATE", help="Only these: Stable,Empty and so on.")
+        list[str] | None, typer.Option("--state", metavar="STATE", help="Only groups in these states: Stable,Empty,...")
     ] = None,
     type_: Annotated[
-        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only these: classic,consumer,share,streams.")
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE", help="Only these types: classic,consumer,share,streams."),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also share, streams and other groups.")] = False,
 ) -> Ask:
-    """The groups there are, and how they are.
+    """List groups and their state.
 
     Try it: coterie groups list --state Stable,PreparingRebalance
     """
@@ -49,7 +50,7 @@ def describe(
     names: SomeNames = None,
     verbose: Verbose = False,
 ) -> Ask:
-    """How far a group has come in each partition, how far behind it is, and who reads it.
+    """Show committed offset, lag and owner for each partition.
 
     Try it: coterie groups describe orders
 
@@ -66,7 +67,7 @@ def members(
     names: SomeNames = None,
     verbose: Verbose = False,
 ) -> Ask:
-    """Who is in a group; with --verbose also what each owns.
+    """List the members of a group; with --verbose also their partitions.
 
     Try it: coterie groups members orders --verbose
     """
@@ -81,7 +82,7 @@ def state(
     names: SomeNames = None,
     verbose: Verbose = False,
 ) -> Ask:
-    """Who coordinates a group, how it assigns, and how it is.
+    """Show a group's coordinator, assignor and state.
 
     Try it: coterie groups state orders
     """
@@ -96,33 +97,42 @@ def reset(
     name: Group,
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", metavar="TOPIC[:0,1]", help="All its partitions, or these; may be given often."),
+        typer.Option("--topic", metavar="TOPIC[:0,1]", help="A topic, or some of its partitions. Repeatable."),
     ] = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="Whatever the group has committed.")] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="The first record there is.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="Where it is; the end if nowhere.")] = False,
-    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="This one.")] = None,
-    shift_by: Annotated[int | None, typer.Option("--shift-by", help="So many forward; negative: back.")] = None,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="All topics with committed offsets.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="The start of the partition.")] = False,
+    to_latest: Annotated[
+        bool, typer.Option("--to-latest", help="The end of the partition (skips all records).")
+    ] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="The committed offset, or the end if none.")] = False,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="This offset.")] = None,
+    shift_by: Annotated[int | None, typer.Option("--shift-by", help="The committed offset plus this number.")] = None,
     to_datetime: Annotated[
         str | None,
-        typer.Option("--to-datetime", metavar="TIME", help="The first record since, 2025-01-31T13:00:00 in UTC."),
+        typer.Option("--to-datetime", metavar="TIME", help="The first record since TIME: 2025-01-31T13:00:00 (UTC)."),
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option("--by-duration", metavar="DURATION", help="The first record of the last PT1H, P7D.")
+        str | None,
+        typer.Option("--by-duration", metavar="DURATION", help="The first record of the last DURATION: PT1H, P7D."),
     ] = None,
     from_file: Annotated[
         Path | None,
         typer.Option(
-            "--from-file", metavar="FILE", exists=True, dir_okay=False, help="Lines of topic,partition,offset."
+            "--from-file",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="Offsets from lines of topic,partition,offset.",
         ),
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it. Without this nothing is changed.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be set: the default.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Set the offsets. Without this option nothing is changed.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be set (default).")] = False,
 ) -> Ask:
     """Set the offsets of a group that has no members.
 
-    Shows what it would set, and sets it with --execute. What -o csv prints can be given to --from-file.
+    It shows the new offsets, and sets them only with --execute. --from-file reads what -o csv prints.
 
     Try it: coterie groups reset orders --topic payments --to-earliest
 
@@ -134,7 +144,7 @@ def reset(
     from coterie.cli.reset import reset as run
 
     if execute and dry_run:
-        raise typer.BadParameter("--execute does it and --dry-run does not: give one of them")
+        raise typer.BadParameter("--execute and --dry-run contradict each other: give one of them")
     target = Target(
         to_earliest=to_earliest,
         to_latest=to_latest,
@@ -156,7 +166,7 @@ def reset(
 def delete(
     names: Names,
 ) -> Ask:
-    """Delete groups that have no members, with all their offsets.
+    """Delete groups that have no members, and their offsets.
 
     Try it: coterie groups delete orders
     """
@@ -171,10 +181,10 @@ def delete_offsets(
     name: Group,
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", metavar="TOPIC[:0,1]", help="All its partitions, or these; may be given often."),
+        typer.Option("--topic", metavar="TOPIC[:0,1]", help="A topic, or some of its partitions. Repeatable."),
     ] = None,
 ) -> Ask:
-    """Delete a group's committed offsets of topics that none of its members is subscribed to.
+    """Delete a group's committed offsets for topics that no member subscribes to.
 
     Try it: coterie groups delete-offsets orders --topic payments
     """
@@ -189,14 +199,15 @@ def remove_members(
     name: Group,
     member_ids: Annotated[list[str] | None, typer.Argument(metavar="[CONSUMER-ID...]")] = None,
     instance: Annotated[
-        list[str] | None, typer.Option("--instance", metavar="ID", help="A static member, by its group.instance.id.")
+        list[str] | None,
+        typer.Option("--instance", metavar="ID", help="A static member, by its group.instance.id. Repeatable."),
     ] = None,
-    everybody: Annotated[bool, typer.Option("--all", help="All members.")] = False,
-    reason: Annotated[str | None, typer.Option("--reason", help="What the broker's log will say.")] = None,
+    everybody: Annotated[bool, typer.Option("--all", help="Remove all members.")] = False,
+    reason: Annotated[str | None, typer.Option("--reason", help="Reason for the broker's log.")] = None,
 ) -> Ask:
-    """Put members out of a group. Those that live come back at once: stop them first.
+    """Remove members from a group. Running members rejoin immediately; stop them first.
 
-    Try it: coterie groups remove-members orders --instance worker-3 --reason "its machine is gone"
+    Try it: coterie groups remove-members orders --instance worker-3 --reason "host was replaced"
     """
     from coterie.cli import groups
 

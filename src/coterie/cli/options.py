@@ -32,19 +32,19 @@ Bootstrap = Annotated[
         "-b",
         envvar="COTERIE_BOOTSTRAP",
         metavar="HOST:PORT",
-        help="A broker of the cluster, or several: A,B.",
+        help="Bootstrap servers, separated by commas.",
         show_default="127.0.0.1:9092",
     ),
 ]
 Config = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", exists=True, dir_okay=False, help="Settings as a properties file."),
+    typer.Option("--config", metavar="FILE", exists=True, dir_okay=False, help="Properties file with client settings."),
 ]
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A setting of the client, by Kafka's name."),
+    typer.Option("--set", metavar="NAME=VALUE", help="A client setting, by its Kafka name."),
 ]
-Output = Annotated[OutputChoice, typer.Option("--output", "-o", help="How to print it.")]
+Output = Annotated[OutputChoice, typer.Option("--output", "-o", help="Output format.")]
 
 _WHERE_AND_HOW: dict[str, tuple[Any, object]] = {
     "bootstrap": (Bootstrap, None),

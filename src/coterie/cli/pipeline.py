@@ -27,7 +27,9 @@ def run_groups(
         from coterie.spark.pipelines.groups import Wanted
         from coterie.spark.pipelines.submit import kafka_options, run
     except ImportError as missing:
-        raise CoterieError(f"{missing}: this needs Java 17 or later, and Spark: {how_to_install('spark')}") from None
+        raise CoterieError(
+            f"{missing}: this command needs Spark, and Java 17 or later: {how_to_install('spark')}"
+        ) from None
     no_java = why_no_java("Spark", 17)
     if no_java is not None:
         raise CoterieError(no_java)

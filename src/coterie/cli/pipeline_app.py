@@ -13,30 +13,32 @@ __all__ = ["pipeline_app"]
 
 pipeline_app = typer.Typer(
     no_args_is_help=True,
-    help="The log of consumer groups of any Kafka cluster as tables, by Spark.\n\n"
+    help="Export the history of consumer groups of any Kafka cluster to Parquet, and show it.\n\n"
     "Try it: coterie pipeline groups --bootstrap localhost:9092 --out groups --once",
 )
 
-Out = Annotated[str, typer.Option("--out", metavar="DIR", help="Where the tables and the checkpoint are.")]
+Out = Annotated[str, typer.Option("--out", metavar="DIR", help="Directory for tables and checkpoint.")]
 
 
 @pipeline_app.command()
 def groups(
     out: Out,
-    once: Annotated[bool, typer.Option("--once", help="Read what is there, and end; the default.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C or SIGTERM.")] = False,
-    every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="With --follow: how often.")] = 60.0,
-    records_per_batch: Annotated[int, typer.Option(min=1, help="The most that is read at a time.")] = 5_000_000,
+    once: Annotated[bool, typer.Option("--once", help="Read to the current end, then exit (default).")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Keep running until Ctrl-C or SIGTERM.")] = False,
+    every: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="With --follow: time between batches.")
+    ] = 60.0,
+    records_per_batch: Annotated[int, typer.Option(min=1, help="Maximum records per batch.")] = 5_000_000,
     master: Annotated[
-        str | None, typer.Option(help="Where Spark runs: local[4], or a cluster.", show_default="local[*]")
+        str | None, typer.Option(help="Spark master: local[4], or a cluster URL.", show_default="local[*]")
     ] = None,
     bootstrap: Bootstrap = None,
     set_: Sets = None,
 ) -> None:
-    """Keep tables of commits, generations, ownership, rebalances, lag and health, as plain Parquet.
+    """Export commits, generations, ownership, rebalances, lag and health to Parquet tables.
 
-    Killed at any moment and started again it reads on: no row is missing or there twice. Progress is told on stderr.
-    Needs the extra `spark` and Java 17. docs/pipeline.md has the tables and what they are good for.
+    If it is killed and started again it continues where it stopped: no row is lost or written twice. Progress is
+    written to stderr. Needs the extra `spark` and Java 17. docs/pipeline.md describes the tables.
 
     Try it: coterie pipeline groups --bootstrap localhost:9092 --out groups --once
     """
@@ -60,20 +62,20 @@ def show(
     table: Annotated[
         str, typer.Argument(metavar="TABLE", help="commits, generations, ownership, owners, rebalances, ...")
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the tables are.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory with the tables.")],
     group: Annotated[str | None, typer.Option("--group", "-g", help="Only this group.")] = None,
-    last: Annotated[int, typer.Option("--last", "-n", min=1, help="At most so many, the latest.")] = 50,
+    last: Annotated[int, typer.Option("--last", "-n", min=1, help="Maximum number of rows, the latest.")] = 50,
     all_columns: Annotated[
-        bool, typer.Option("--all-columns", help="Every column, in full, however wide; JSON and CSV always have them.")
+        bool, typer.Option("--all-columns", help="Show all columns, untruncated. JSON and CSV always do.")
     ] = False,
     both: Annotated[
-        bool, typer.Option("--both", help="Of a rebalance that the broker observed, also what the log tells of it.")
+        bool, typer.Option("--both", help="Also show the derived row of rebalances that the broker recorded.")
     ] = False,
     output: Output = OutputChoice.table,
 ) -> None:
-    """Print a table. No Spark is started. Times are UTC; in JSON and CSV, milliseconds since 1970.
+    """Print a table. Does not start Spark. Times are UTC; in JSON and CSV, milliseconds since 1970.
 
-    For eyes there is a choice of columns that fits the terminal. What was left out is said on stderr.
+    Tables show the columns that fit the terminal. What is left out is named on stderr.
 
     Try it: coterie pipeline show health --out groups
 

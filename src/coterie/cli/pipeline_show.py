@@ -64,7 +64,7 @@ def show_table(
         found = read_table(name, out, group=group, last=last, both=both)
     except ImportError as missing:
         raise CoterieError(
-            f"{missing}: the tables are Parquet, and read with pyarrow: {how_to_install('spark')}"
+            f"{missing}: pyarrow is needed to read the Parquet tables: {how_to_install('spark')}"
         ) from None
     notes = list(found.notes)
     if output == "table":
@@ -74,7 +74,9 @@ def show_table(
         if not all_columns:
             shown = fitted(shown, shutil.get_terminal_size((WIDTH, 0)).columns, WORDY)
             if len(wanted) < len(found.columns) and rows:
-                notes.append(f"{len(wanted)} of {len(found.columns)} columns; --all-columns shows all, and in full")
+                notes.append(
+                    f"{len(wanted)} of {len(found.columns)} columns; --all-columns shows all of them, untruncated"
+                )
     else:
         as_text = _as_it_is if output == "json" else _as_text
         shown = Rows(found.columns, [[as_text(cell) for cell in row] for row in found.rows])
@@ -101,13 +103,13 @@ def read_table(name: str, out: Path, *, group: str | None = None, last: int | No
     table = TABLES.get(name)
     if table is None:
         nearest = get_close_matches(name, TABLES, n=1)
-        hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(TABLES)}"
-        raise CommandError(f"there is no table {name}: {hint}")
+        hint = f"did you mean {nearest[0]}?" if nearest else f"the tables are {', '.join(TABLES)}"
+        raise CommandError(f"unknown table {name}: {hint}")
     if not out.is_dir():
-        raise CommandError(f"there is no directory {out}: run `coterie pipeline groups --out {out}` first")
+        raise CommandError(f"directory {out} does not exist: run `coterie pipeline groups --out {out}` first")
     columns = [column.name for column in table.columns]
     if group is not None and "group_id" not in columns:
-        raise CommandError(f"{name} is not by group: leave --group out")
+        raise CommandError(f"{name} has no group column: leave --group out")
     found = _dataset(table, out).to_table(filter=None if group is None else pc.field("group_id") == group)
     notes = []
     if not found.num_rows:
@@ -118,7 +120,7 @@ def read_table(name: str, out: Path, *, group: str | None = None, last: int | No
         told_twice = _told_twice(found)
         found = found.filter([not each for each in told_twice])
         if any(told_twice):
-            notes.append(f"without {sum(told_twice)} derived rows of rebalances that were observed; --both shows them")
+            notes.append(f"{sum(told_twice)} derived rows of recorded rebalances are hidden; --both shows them")
     place = [column for column in _PLACE if column in columns]
     time = [column for column in _TIMES if column in columns][:1]
     found = found.sort_by([(column, "ascending") for column in (*time, *place)]) if time or place else found
@@ -154,7 +156,7 @@ def _check_that_there_is(group: str, out: Path) -> None:
     near = get_close_matches(group, groups, n=_GROUPS_NAMED)
     named = [*near, *sorted(groups.difference(near))][:_GROUPS_NAMED]
     more = f" and {len(groups) - len(named)} more" if len(groups) > len(named) else ""
-    there = f"groups there are: {', '.join(named)}{more}" if groups else "there is no group at all"
+    there = f"the groups are {', '.join(named)}{more}" if groups else "the tables have no groups"
     raise CommandError(f"no rows for group {group!r}; {there}")
 
 

@@ -78,14 +78,14 @@ def read_json(lines: Iterable[bytes]) -> Iterator[Outgoing]:
 def outgoing(said: Any) -> Outgoing:
     """Of one JSON object. A value that is no text is sent as JSON; {"base64": "..."} is bytes."""
     if not isinstance(said, dict):
-        raise InputError(f"a record is a JSON object with {', '.join(FIELDS)}, not {type(said).__name__}")
+        raise InputError(f"a record must be a JSON object with {', '.join(FIELDS)}, not {type(said).__name__}")
     unknown = sorted(said.keys() - set(FIELDS) - PASSED_OVER)
     if unknown:
-        raise InputError(f"a record has no {unknown[0]!r}; it has {', '.join(FIELDS)}")
+        raise InputError(f"unknown field {unknown[0]!r}; a record can have {', '.join(FIELDS)}")
     partition, timestamp = said.get("partition"), said.get("timestamp")
     for name, number, least in (("partition", partition, 0), ("timestamp", timestamp, NO_TIMESTAMP)):
         if number is not None and (type(number) is not int or number < least):
-            raise InputError(f"{name} is a whole number from {least} on, not {json.dumps(number)}")
+            raise InputError(f"{name} must be a whole number of at least {least}, not {json.dumps(number)}")
     return Outgoing(
         _content(said.get("key")), _content(said.get("value")), _headers(said.get("headers")), partition, timestamp
     )
@@ -100,7 +100,7 @@ def _content(said: Any) -> Content:
         try:
             return base64.b64decode(said["base64"], validate=True)
         except (binascii.Error, ValueError, TypeError) as error:
-            raise InputError(f"what is in base64 cannot be decoded: {error}") from None
+            raise InputError(f"the base64 text cannot be decoded: {error}") from None
     return _encoded(json.dumps(said, ensure_ascii=False, separators=(",", ":")))
 
 
@@ -110,7 +110,7 @@ def _encoded(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         half = f"\\u{ord(text[error.start]):04x}"
-        raise InputError(f"{half} is half of a character; bytes that are no text go as base64") from None
+        raise InputError(f"{half} is only half of a character; send bytes that are not text as base64") from None
 
 
 def _headers(said: Any) -> Sequence[tuple[str, Content]]:
@@ -121,7 +121,7 @@ def _headers(said: Any) -> Sequence[tuple[str, Content]]:
         said = list(said.items())
     if isinstance(said, list) and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in said):
         return [(_encoded(str(name)).decode(), _content(content)) for name, content in said]
-    raise InputError("headers are a JSON object, or a list of pairs of name and content")
+    raise InputError("headers must be a JSON object, or a list of [name, value] pairs")
 
 
 def parse_headers(texts: Sequence[str]) -> list[tuple[str, Content]]:
@@ -130,7 +130,7 @@ def parse_headers(texts: Sequence[str]) -> list[tuple[str, Content]]:
     for text in texts:
         name, equals, content = text.partition("=")
         if not name:
-            raise InputError(f"{text!r} is no header: give name=content")
+            raise InputError(f"{text!r} is not a header: give name=value")
         found.append((name, content if equals else None))
     return found
 
@@ -159,11 +159,11 @@ class Tally:
 
     def summary(self, topic: str, seconds: float) -> str:
         where = f" in {len(self.partitions)} partitions" if len(self.partitions) > 1 else ""
-        rate = f", {self.delivered / seconds:,.0f} a second" if seconds >= SHOWN_AFTER_S else ""
+        rate = f", {self.delivered / seconds:,.0f} records/s" if seconds >= SHOWN_AFTER_S else ""
         records = "record" if self.delivered == 1 else "records"
         text = f"{self.delivered:,} {records} delivered to {topic}{where} in {seconds:.1f} s{rate}"
         missing = self.sent - self.delivered
-        return f"{text}; {missing:,} {'was' if missing == 1 else 'were'} not" if missing else text
+        return f"{text}; {missing:,} failed" if missing else text
 
 
 class Progress:
@@ -188,7 +188,7 @@ class Progress:
             self._is_shown = True
             seconds = now - self._began
             rate = self._tally.delivered / seconds
-            typer.echo(f"\r{self._tally.delivered:,} delivered, {rate:,.0f} a second  ", err=True, nl=False)
+            typer.echo(f"\r{self._tally.delivered:,} delivered, {rate:,.0f} records/s  ", err=True, nl=False)
 
     def end(self) -> None:
         if self._is_shown:
@@ -214,7 +214,7 @@ def produce(
     """Exit status 0 if every record was delivered, 1 otherwise; 130 if it was interrupted."""
     try:
         if as_json and key_delimiter is not None:
-            raise InputError("--json has keys of its own: leave out --key-delimiter")
+            raise InputError("--json and --key-delimiter contradict each other: the key is a field of the JSON object")
         more = parse_headers(headers)
         properties = config.read_text(encoding="utf-8") if config else ""
         settings = ProducerSettings.load(
@@ -280,7 +280,7 @@ def _send_all(
         problem = error
     except KeyboardInterrupt:
         interrupted = True
-        typer.echo("interrupted: what was read is delivered; a second Ctrl-C ends at once", err=True)
+        typer.echo("interrupted: delivering what was read (press Ctrl-C again to exit immediately)", err=True)
     try:
         producer.close()
     except KeyboardInterrupt:

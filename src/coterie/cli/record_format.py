@@ -64,7 +64,7 @@ def _part(token: re.Match[str], letters: dict[str, Writer]) -> Writer:
     if letter is not None and letter in letters:
         return letters[letter]
     known = " ".join(f"%{one}" for one in letters)
-    raise CoterieError(f'--format has "{token.group()}"; known are {known} and \\n \\t \\r \\0 \\\\ \\xHH')
+    raise CoterieError(f'--format does not know "{token.group()}"; it knows {known} and \\n \\t \\r \\0 \\\\ \\xHH')
 
 
 def _constant(value: bytes) -> Writer:

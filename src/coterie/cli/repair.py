@@ -28,30 +28,30 @@ MOST_GROUPS = 50
 def repair(data: Path, *, accept_loss: bool, cluster_id: str | None, node_id: int) -> None:
     """The exit status is 1 if something is damaged and was not repaired."""
     if not data.is_dir():
-        raise CoterieError(f"{data} is no directory: give the data directory of a broker")
+        raise CoterieError(f"{data} is not a directory: give the data directory of a broker")
     files = DiskFiles(data)
     try:
         lock = files.lock(LOCK_FILE)
     except BlockingIOError:
-        raise CoterieError(f"a broker uses {data}: stop it first") from None
+        raise CoterieError(f"a broker is using {data}: stop it first") from None
     try:
         found = inspect(files, cluster_id=cluster_id or id_text(fresh_id()), node_id=node_id)
-        checked = f"{len(found.logs)} logs with {found.batches} batches were read"
+        checked = f"read {len(found.logs)} logs with {found.batches} batches"
         if not found.is_damaged:
-            typer.echo(f"nothing is damaged: {checked}, every checksum is right")
+            typer.echo(f"no damage found: {checked}, all checksums match")
             return
         lines = list(_lines(files, found))
         typer.echo(f"{data} is damaged ({checked}):")
         typer.echo("\n".join(lines))
         if not accept_loss:
             typer.echo(
-                f"Nothing was changed. `coterie repair {data} --accept-loss` copies the damaged files aside, saves "
-                "what is whole, and writes this down."
+                f"Nothing was changed. To repair it: coterie repair {data} --accept-loss (keeps copies of the damaged "
+                "files and a report)"
             )
             raise typer.Exit(1)
         aside = f"damaged-{datetime.fromtimestamp(wall_ms() / 1000, UTC):%Y%m%dT%H%M%S}"
         carry_out(files, found, aside, ("\n".join(lines) + "\n").encode())
-        typer.echo(f"Repaired. The damaged files, and this as report.txt, are in {data / aside}.")
+        typer.echo(f"Repaired. Copies of the damaged files and report.txt are in {data / aside}.")
     finally:
         lock.release()
 
@@ -67,7 +67,7 @@ def _lines(files: Files, found: Findings) -> Iterator[str]:
         if not log.lost:
             yield f"    lost: nothing of {log.path}"
         if log.topic.name == OFFSETS_TOPIC:
-            yield f"    groups of {log.path} that may have gone back or forgotten offsets: {_groups(files, log)}"
+            yield f"    groups in {log.path} whose offsets may be old or lost: {_groups(files, log)}"
 
 
 def _groups(files: Files, log: LogFinding) -> str:
@@ -82,4 +82,4 @@ def _groups(files: Files, log: LogFinding) -> str:
                     names.add(key.group_id)
     listed = sorted(names)
     more = f", and {len(listed) - MOST_GROUPS} more" if len(listed) > MOST_GROUPS else ""
-    return (", ".join(listed[:MOST_GROUPS]) + more) or "no group is named in what is left"
+    return (", ".join(listed[:MOST_GROUPS]) + more) or "no group found in the remaining records"

@@ -27,11 +27,11 @@ from coterie.web.names import Names
 
 __all__ = ["report"]
 
-OBSERVED = "Told by the broker itself as it happened."
+OBSERVED = "Recorded by the broker as it happened."
 DERIVED = (
-    "Concluded from __consumer_offsets: owners and generations are certain. The log does not say when a rebalance "
-    "began, how long it took or what it cost, nor whether a member left, crashed or expired: that is called unknown. "
-    "A rebalance is shown at its end, and its cause is what the members that joined and disappeared suggest."
+    "Derived from __consumer_offsets: owners and generations are certain. The log does not record when a rebalance "
+    "began, how long it took or what it cost, nor whether a member left, crashed or timed out: these are shown as "
+    "unknown. A rebalance is shown at its end; its cause is inferred from the members that joined and disappeared."
 )
 
 
@@ -66,8 +66,8 @@ def _facts(data: Path, group: str | None) -> tuple[list[Fact], str]:
             others = _newer_groups(data, note)
             kind = next((kind for kind, names in others.items() if group in names), None)
             if kind is not None:
-                raise CoterieError(f"group {group!r} is a {kind} group ({NEWER[kind]}): those are not shown yet")
-            raise CoterieError(f"nothing is known of a group {group!r} in {data}")
+                raise CoterieError(f"group {group!r} is a {kind} group ({NEWER[kind]}): this type is not supported yet")
+            raise CoterieError(f"{data} has no events of a group {group!r}")
         return told, note
     not_shown = _not_shown(_newer_groups(data, note))
     if not_shown:
@@ -101,13 +101,17 @@ def _not_shown(groups: Mapping[str, Sequence[str]]) -> str:
 
 def _all_facts(data: Path) -> tuple[list[Fact], str]:
     if not data.is_dir():
-        raise CoterieError(f"{data} is no directory: name a data directory (coterie serve --data, or Kafka's log.dirs)")
+        raise CoterieError(
+            f"{data} is not a directory: give a data directory (coterie serve --data, or Kafka's log.dirs)"
+        )
     if (data / f"{FACTS_TOPIC}-0").is_dir():
         read = (read_fact(record.value or b"") for record in _records(data / f"{FACTS_TOPIC}-0"))
         return [fact for fact in read if fact is not None], OBSERVED
     partitions = sorted(data.glob(f"{OFFSETS_TOPIC}-*"))
     if not partitions:
-        raise CoterieError(f"{data} has neither {FACTS_TOPIC} nor {OFFSETS_TOPIC}: no group was ever here")
+        raise CoterieError(
+            f"{data} is not a Coterie or Kafka data directory, or never had a group (no {OFFSETS_TOPIC} found)"
+        )
     told = [fact for partition in partitions for fact in derived_facts(_groups(partition))]
     return sorted(told, key=lambda fact: fact.at_ms), DERIVED
 

@@ -38,8 +38,8 @@ class Target:
         options = {f"--{each.name.replace('_', '-')}": getattr(self, each.name) for each in fields(self)}
         given = [option for option, value in options.items() if value is not None and value is not False]
         if len(given) != 1:
-            said = f"{' and '.join(given)} are given" if given else "none is given"
-            raise CommandError(f"say where to, by exactly one of {', '.join(options)}: {said}")
+            said = f"not {' and '.join(given)}" if given else "none was given"
+            raise CommandError(f"give exactly one of {', '.join(options)}; {said}")
         return given[0]
 
 
@@ -55,7 +55,7 @@ def reset(
 ) -> Rows:
     chosen = target.chosen()
     if bool(topics) + all_topics + (target.from_file is not None) != 1:
-        raise CommandError("say what to reset: --topic NAME or NAME:0,1 (as often as you like), or --all-topics")
+        raise CommandError("give the topics to reset: --topic NAME or NAME:0,1 (repeatable), or --all-topics")
     _refuse_unless_empty(admin, group_id)
     notes: list[str] = []
     if target.from_file is not None:
@@ -92,7 +92,9 @@ def _places(admin: Admin, group_id: str, topics: Sequence[str], *, all_topics: b
     if all_topics:
         committed = admin.list_group_offsets(group_id)
         if not committed:
-            raise CommandError(f'group "{group_id}" has committed nothing, so --all-topics is none: name a --topic')
+            raise CommandError(
+                f'group "{group_id}" has no committed offsets, so --all-topics selects nothing: give --topic'
+            )
         return sorted(committed)
     places: dict[TopicPartition, None] = {}
     named = [(text, *named_partitions(text)) for text in topics]
@@ -102,7 +104,7 @@ def _places(admin: Admin, group_id: str, topics: Sequence[str], *, all_topics: b
         wanted = has if numbers is None else numbers
         strange = sorted(set(wanted) - set(has))
         if strange:
-            raise CommandError(f"--topic {text}: the topic has partitions {has[0]} to {has[-1]}, and no {strange[0]}")
+            raise CommandError(f"--topic {text}: the topic has no partition {strange[0]}; it has {has[0]} to {has[-1]}")
         places |= dict.fromkeys(TopicPartition(name, number) for number in wanted)
     return list(places)
 
@@ -114,7 +116,7 @@ def named_partitions(text: str) -> tuple[str, list[int] | None]:
         return text, None
     parts = [part.strip() for part in numbers.split(",")]
     if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
-        raise CommandError(f"--topic {text}: behind the colon come partitions, as in orders:0,1")
+        raise CommandError(f"--topic {text}: after the colon give partitions, as in orders:0,1")
     return name, [int(part) for part in parts]
 
 
@@ -138,9 +140,7 @@ def _planned(
         committed = _committed(admin, group_id, places)
         missing = [place for place in places if place not in committed]
         if missing:
-            raise CommandError(
-                f'--shift-by: group "{group_id}" has committed nothing for {missing[0]}, so there is nothing to shift'
-            )
+            raise CommandError(f'--shift-by: group "{group_id}" has no committed offset for {missing[0]} to shift')
         return _within_range(admin, {place: at + target.shift_by for place, at in committed.items()}, notes)
     return _by_time(admin, places, _time_ms(target, now_ms), notes)
 
@@ -156,8 +156,8 @@ def _time_ms(target: Target, now_ms: int) -> int:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise CommandError(
-            f"--to-datetime {text!r} is no date and time: write 2025-01-31T13:00:00.000, with Z or +02:00 behind it "
-            "if it is not meant as UTC"
+            f"--to-datetime {text!r} is not a date and time: give 2025-01-31T13:00:00.000, followed by a zone "
+            "such as +02:00 unless it is UTC"
         ) from None
     return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
@@ -167,7 +167,7 @@ def _by_time(admin: Admin, places: Sequence[TopicPartition], at_ms: int, notes: 
     found = checked(admin.list_offsets(dict.fromkeys(places, max(at_ms, 0))))
     offsets = {place: listed.offset for place, listed in found.items() if listed.offset >= 0}
     rest = [place for place in places if place not in offsets]
-    notes += [f"{place} has no record so late: its end is taken" for place in rest]
+    notes += [f"{place} has no record since then: using its end" for place in rest]
     return offsets | _ends(admin, rest, LATEST)
 
 
@@ -187,7 +187,7 @@ def _within_range(admin: Admin, wanted: Mapping[TopicPartition, int], notes: lis
     for place, at in wanted.items():
         plan[place] = min(max(at, first[place]), last[place])
         if plan[place] != at:
-            notes.append(f"{place} has offsets {first[place]} to {last[place]}: {plan[place]} instead of {at}")
+            notes.append(f"{place} has offsets {first[place]} to {last[place]}: using {plan[place]} instead of {at}")
     return plan
 
 
@@ -201,11 +201,11 @@ def _read_plan(file: Path, group_id: str) -> Offsets:
                     continue
                 *group, topic, partition, offset = row if len(row) in {3, 4} else [""] * 3
                 if not topic or not partition.strip().isdigit() or not offset.strip().isdigit():
-                    raise CommandError(f"{file}, line {number}: a line is [group,]topic,partition,offset")
+                    raise CommandError(f"{file}, line {number}: a line must be [group,]topic,partition,offset")
                 if not group or group[0] == group_id:
                     plan[TopicPartition(topic, int(partition))] = int(offset)
     except (UnicodeDecodeError, csv.Error) as error:
-        raise CommandError(f"{file} is no CSV file: {error}") from None
+        raise CommandError(f"{file} is not a CSV file: {error}") from None
     if not plan:
         raise CommandError(f'{file} has no offset for group "{group_id}"')
     return plan

@@ -59,7 +59,7 @@ def serve(
 
 def _data_directory(settings: Settings, data: Path | None, *, memory: bool) -> Path | None:
     if memory and data is not None:
-        raise CoterieError("--memory keeps nothing and --data says where to keep it: give one of them")
+        raise CoterieError("--memory and --data contradict each other: give one of them")
     if memory:
         return None
     where = data or Path(settings.log_dirs[0] if settings.log_dirs else DATA)
@@ -106,7 +106,7 @@ async def _serve(
     typer.echo(f"ready {','.join(map(str, server.ports))}")
     sys.stdout.flush()
     await stop.wait()
-    facts.note("stopping: whoever waits is answered, then the logs are closed; a second signal ends at once")
+    facts.note("shutting down (press Ctrl-C again to exit immediately)")
     await server.stop()
 
 
@@ -142,7 +142,7 @@ def _text_of(config: Path) -> str:
 def parse_address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdigit() or int(port) > 65_535:
-        raise CoterieError(f"{text!r} is no address: give host:port, for example broker.example.org:9092")
+        raise CoterieError(f"{text!r} is not an address: give host:port, for example broker.example.org:9092")
     return host.strip("[]"), int(port)
 
 

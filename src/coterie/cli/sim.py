@@ -29,7 +29,7 @@ def parse_numbers(text: str) -> list[int]:
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()):
-            raise CoterieError(f"{text!r} does not name seeds: say 7, 0-99 or 1,4,10-12")
+            raise CoterieError(f"{text!r} is not a list of numbers: give 7, 0-99 or 1,4,10-12")
         found += range(int(first), int(last or first) + 1)
     return found
 

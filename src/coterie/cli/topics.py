@@ -30,7 +30,7 @@ CONFIG = ("TOPIC", "CONFIG", "VALUE", "SOURCE")
 def list_all(admin: Admin, *, internal: bool, long: bool) -> Rows:
     names = [topic.name for topic in admin.list_topics(include_internal=internal)]
     if not names:
-        return Rows(("TOPIC",), [], ["there are no topics: coterie topics create NAME makes one"])
+        return Rows(("TOPIC",), [], ["there are no topics; create one with: coterie topics create NAME"])
     if not long:
         return Rows(("TOPIC",), [(name,) for name in names])
     return _long(admin, names)
@@ -130,7 +130,7 @@ def _replication(topic: TopicDescription) -> int | None:
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise CommandError(f"--topic-config {text!r}: allowed is name=value, as in retention.ms=86400000")
+        raise CommandError(f"--topic-config {text!r}: give name=value, as in retention.ms=86400000")
     return name.strip(), value.strip()
 
 

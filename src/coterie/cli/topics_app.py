@@ -12,24 +12,24 @@ __all__ = ["topics_app"]
 
 topics_app = typer.Typer(
     no_args_is_help=True,
-    help="Topics of any Kafka cluster: list, create, describe, alter, delete.\n\nTry it: coterie topics list --long",
+    help="List, describe, create, alter and delete topics of any Kafka cluster.\n\nTry it: coterie topics list --long",
 )
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.")]
-SomeNames = Annotated[list[str] | None, typer.Argument(metavar="[TOPIC...]", help="These; all if none is named.")]
-Internal = Annotated[bool, typer.Option("--internal", help="Also those that are Kafka's own.")]
+SomeNames = Annotated[list[str] | None, typer.Argument(metavar="[TOPIC...]", help="Topics to show (default: all).")]
+Internal = Annotated[bool, typer.Option("--internal", help="Include internal topics.")]
 TopicConfigs = Annotated[
-    list[str] | None, typer.Option("--topic-config", metavar="NAME=VALUE", help="A config of the topic.")
+    list[str] | None, typer.Option("--topic-config", metavar="NAME=VALUE", help="A topic config. Repeatable.")
 ]
 
 
 @topics_app.command("list")
 @asks_a_cluster
 def list_topics(
-    long: Annotated[bool, typer.Option("--long", "-l", help="With ids, partitions, replicas and configs.")] = False,
+    long: Annotated[bool, typer.Option("--long", "-l", help="Show ids, partitions, replicas and configs.")] = False,
     internal: Internal = False,
 ) -> Ask:
-    """The topics there are.
+    """List topics.
 
     Try it: coterie topics list --long
     """
@@ -42,13 +42,11 @@ def list_topics(
 @asks_a_cluster
 def describe(
     names: SomeNames = None,
-    configs: Annotated[bool, typer.Option("--configs", help="The configs a topic has of its own.")] = False,
-    everything: Annotated[
-        bool, typer.Option("--all", help="With --configs: also those it has from the broker.")
-    ] = False,
+    configs: Annotated[bool, typer.Option("--configs", help="Show configs set for the topic.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="With --configs: also defaults from the broker.")] = False,
     internal: Internal = False,
 ) -> Ask:
-    """Who leads each partition, and who follows.
+    """Show leader and replicas of each partition.
 
     Try it: coterie topics describe orders
 
@@ -68,13 +66,14 @@ def describe(
 def create(
     names: Names,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="How many.", show_default="the broker's")
+        int | None, typer.Option("--partitions", "-p", min=1, help="Number of partitions.", show_default="the broker's")
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", "-r", min=1, max=32_767, show_default="the broker's")
+        int | None,
+        typer.Option("--replication-factor", "-r", min=1, max=32_767, help="Replicas.", show_default="the broker's"),
     ] = None,
     topic_config: TopicConfigs = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="It is fine if it is there.")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do not fail if a topic exists.")] = False,
 ) -> Ask:
     """Create topics.
 
@@ -97,14 +96,15 @@ def create(
 def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC")],
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="How many it shall have; there can only be more.")
+        int | None, typer.Option("--partitions", "-p", min=1, help="New number of partitions; it can only grow.")
     ] = None,
     topic_config: TopicConfigs = None,
     delete_config: Annotated[
-        list[str] | None, typer.Option("--delete-config", metavar="NAME", help="Back to the broker's default.")
+        list[str] | None,
+        typer.Option("--delete-config", metavar="NAME", help="Reset a config to the broker's default. Repeatable."),
     ] = None,
 ) -> Ask:
-    """Give a topic more partitions, or other configs.
+    """Change a topic's configs, or add partitions.
 
     Try it: coterie topics alter orders --partitions 12 --topic-config retention.ms=3600000
     """
@@ -119,9 +119,9 @@ def alter(
 @asks_a_cluster
 def delete(
     names: Names,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="It is fine if it is not there.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do not fail if a topic does not exist.")] = False,
 ) -> Ask:
-    """Delete topics, with all their records.
+    """Delete topics and their records.
 
     Try it: coterie topics delete orders
     """

@@ -159,7 +159,7 @@ def subscription_of(topics: str | Iterable[str] | Pattern[str]) -> tuple[list[st
         return [], topics
     names = names_of([topics] if isinstance(topics, str) else topics, "topic")
     if not names:
-        raise IllegalArgumentError("there is no topic to subscribe to; to give all up, call unsubscribe()")
+        raise IllegalArgumentError("subscribe() needs at least one topic; to stop reading, call unsubscribe()")
     return [topic_of(name) for name in dict.fromkeys(names)], None
 
 

@@ -321,7 +321,7 @@ class ConsumerSettings(ClientSettings):
                 "a member would be out before its next heartbeat. A third of the session is usual"
             )
         if self.enable_auto_commit and "enable.auto.commit" in self.given and self.group_id is None:
-            problems.append("enable.auto.commit is true and there is no group.id to commit for: give one, or leave it")
+            problems.append("enable.auto.commit=true needs a group.id")
         return problems
 
     @property

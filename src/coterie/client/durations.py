@@ -18,5 +18,7 @@ def duration_ms(text: str) -> int:
     match = _DURATION.fullmatch(text.strip().upper())
     parts = {} if match is None else {name: found for name, found in match.groupdict().items() if found}
     if not parts:
-        raise ValueError(f"{text!r} is no duration: give days, hours, minutes, seconds as in P7D, PT1H30M or P1DT0.5S")
+        raise ValueError(
+            f"{text!r} is not a duration: give days, hours, minutes, seconds as in P7D, PT1H30M or P1DT0.5S"
+        )
     return round(sum(float(found) * _MS[name] for name, found in parts.items()))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 __all__ = ["NO_TLS", "REFUSED"]
 
-NO_TLS = "only PLAINTEXT is spoken so far. Connect to a listener of that kind"
+NO_TLS = "TLS and SASL are not supported. Connect to a PLAINTEXT listener"
 
 REFUSED: Mapping[str, Sequence[str]] = {
     "records carry bytes. Decode them where you read them: record.value.decode()": (

@@ -25,7 +25,7 @@ __all__ = ["DerivedCause", "Kind", "MemberGone", "RebalanceSeen", "Seen", "Step"
 class DerivedCause(StrEnum):
     """Causes of a rebalance that no broker gives: all that a log says of it."""
 
-    MEMBER_GONE = "member gone"
+    MEMBER_GONE = "member disappeared"
     UNKNOWN = "unknown"
 
 
@@ -143,9 +143,9 @@ class Step:
         """In words of what the two records show."""
         returned = len(self.returned)
         reasons = [
-            _count(len(self.came) - returned, "member came", "members came"),
-            _count(len(self.left) - returned, "member is gone", "members are gone"),
-            _count(returned, "static member came back", "static members came back"),
+            _count(len(self.came) - returned, "member joined", "members joined"),
+            _count(len(self.left) - returned, "member disappeared", "members disappeared"),
+            _count(returned, "static member rejoined", "static members rejoined"),
             _count(len(self.changed), "member changed its subscription", "members changed their subscriptions"),
         ]
         if self.has_other_assignor:

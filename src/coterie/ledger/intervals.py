@@ -123,6 +123,7 @@ _ENTRIES: Mapping[type[Fact], _Entry] = {
     facts.GroupCreated: _emptied,  # a new life: if the one before ended in a crash, nobody was left to say so
     facts.GroupEmptied: _emptied,
     facts.GroupDied: _emptied,
+    facts.GroupUnloaded: _emptied,
     facts.GroupLoaded: _assigned,
     facts.AssignmentStored: _assigned,
     facts.MemberRejoined: lambda group, fact: group.rejoined(fact.member_id, fact.metadata, fact.at_ms),

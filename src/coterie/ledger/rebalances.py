@@ -24,11 +24,11 @@ class Outcome(StrEnum):
     LOST = "lost with its coordinator"
 
 
-GONE = "gone (left, crashed or expired: the log does not say)"
+GONE = "disappeared (left, crashed or timed out: the log does not say)"
 
 _REASONS = {
     "need to re-join with the given member-id": "",  # how everybody joins who has no id yet (KIP-394)
-    "need to revoke partitions and re-join": "what it gave up in the last rebalance is to be had in this one",
+    "need to revoke partitions and re-join": "cooperative follow-up: it revoked partitions",
 }
 """What clients say as a matter of course, in other words."""
 
@@ -188,7 +188,7 @@ class Book:
             current.dropped[member_id] = why
 
 
-def _ended(book: Book, fact: facts.GroupDied | facts.GroupCreated) -> None:
+def _ended(book: Book, fact: facts.GroupDied | facts.GroupUnloaded | facts.GroupCreated) -> None:
     """Also with a new life: if the one before ended in a crash, nobody was left to say so."""
     book.ownership.emptied()
     book.close(Outcome.LOST, fact.at_ms)
@@ -267,6 +267,7 @@ _ENTRIES: Mapping[type[Fact], Callable[[Book, Any], None]] = {
     facts.AssignmentStored: _stored,
     facts.GroupEmptied: _emptied,
     facts.GroupDied: _ended,
+    facts.GroupUnloaded: _ended,
     facts.GroupLoaded: _loaded,
     facts.MemberRejoined: lambda book, fact: book.ownership.rejoined(fact.member_id, fact.metadata, fact.at_ms),
     facts.MemberReplaced: lambda book, fact: book.ownership.renamed(fact.old_member_id, fact.member_id),

@@ -23,7 +23,7 @@ class Kind(Protocol):
 
     @property
     def allowed(self) -> str:
-        """What may be given, to follow the words "allowed is"."""
+        """What may be given, to follow the words "must be"."""
 
     def read(self, text: str) -> Any:
         """The value; ValueError if it is not allowed."""
@@ -113,7 +113,7 @@ class Word:
     def allowed(self) -> str:
         if not self.choices:
             return "any text" if self.is_empty_allowed else "any text that is not empty"
-        return " or ".join(choice or "nothing" for choice in self.choices)
+        return " or ".join(choice or "empty" for choice in self.choices)
 
     def read(self, text: str) -> str:
         value = text.strip()
@@ -138,8 +138,8 @@ class Words:
     @property
     def allowed(self) -> str:
         if self.replicas:
-            return "* or a list of partition:broker with commas between them"
-        return f"a list, with commas between them, of {', '.join(self.choices) or 'any words'}"
+            return "* or a comma-separated list of partition:broker"
+        return f"a comma-separated list of {', '.join(self.choices) or 'any words'}"
 
     def read(self, text: str) -> tuple[str, ...]:
         stripped = text.strip()

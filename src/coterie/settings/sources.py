@@ -79,7 +79,7 @@ def from_sets(sets: Sequence[str], problems: list[str]) -> list[Given]:
         if equals and name.strip():
             given.append(Given(name.strip(), text, "--set"))
         else:
-            problems.append(f"--set {each!r}: allowed is name=value")
+            problems.append(f"--set {each!r}: must be name=value")
     return given
 
 
@@ -93,7 +93,7 @@ def settle(
         if alias in latest:
             found = latest.pop(alias)
             if latest.setdefault(name, found) is not found:
-                ignored.append(Ignored(alias, found.where, f"{name} is given too, and counts"))
+                ignored.append(Ignored(alias, found.where, f"{name} is also given and takes precedence"))
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for name, each in latest.items():
@@ -105,7 +105,7 @@ def settle(
             values[row.field_name] = row.kind.read(each.text)
         except ValueError:
             why = f"; {row.why}" if row.why else ""
-            problems.append(f"{each.name} = {each.text!r} ({each.where}): allowed is {row.kind.allowed}{why}")
+            problems.append(f"{each.name} = {each.text!r} ({each.where}): must be {row.kind.allowed}{why}")
             continue
         origins[name] = each.where
         if row.unused and values[row.field_name] != row.default:
@@ -119,13 +119,13 @@ def _without_a_row(name: str, given: Given, table: Table, problems: list[str]) -
         return [Ignored(name, given.where, reason)]
     instead = matching(name, table.refused)
     if instead:
-        problems.append(f"{given.name} ({given.where}) is not taken: {instead}")
+        problems.append(f"{given.name} ({given.where}) is not supported: {instead}")
         return []
     nearest = _nearest(name, table.known(), is_certain=given.is_certain)
     if not nearest and not given.is_certain:
-        return [Ignored(name, given.where, f"it is no setting of {table.whose}")]
-    hint = f"did you mean {nearest}?" if nearest else f"{table.page} has them all"
-    problems.append(f"{given.name} ({given.where}): there is no such setting; {hint}")
+        return [Ignored(name, given.where, f"it is not a setting of {table.whose}")]
+    hint = f"did you mean {nearest}?" if nearest else f"see {table.page} for all settings"
+    problems.append(f"{given.name} ({given.where}): unknown setting; {hint}")
     return []
 
 

@@ -61,7 +61,7 @@ class Plan:
         drawn, usual = throw.choice(list(WORKLOADS)), throw.randint(2, 6)  # also if given: what follows stays the same
         name = workload or drawn
         if name not in WORKLOADS:
-            raise CoterieError(f"there is no workload {name!r}; there are {', '.join(WORKLOADS)}")
+            raise CoterieError(f"unknown workload {name!r}; the workloads are {', '.join(WORKLOADS)}")
         length_ms = LENGTH_MS if hours is None else max(round(hours * 60 * MINUTE_MS), MINUTE_MS)
         count = usual if members is None else members
         scene = Scene(rng.of(f"workload/{name}"), length_ms, count, every_ms=throw.choice((1_000, 3_000, 10_000)))

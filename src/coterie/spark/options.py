@@ -222,7 +222,7 @@ def _value(option: Option, text: str, problems: list[str]) -> Any:
         return option.kind.read(text)
     except ValueError as error:
         why = f" ({error})" if str(error) != text else ""
-        problems.append(f"{option.name} = {text!r}: allowed is {option.kind.allowed}{why}")
+        problems.append(f"{option.name} = {text!r}: must be {option.kind.allowed}{why}")
         return option.default
 
 

@@ -48,7 +48,7 @@ def check_schema(schema: StructType, topic: str | None) -> None:
             problems.append(f"column {field.name} means nothing here: allowed are {allowed}. Drop it, or rename it")
         elif not any(_is_like(field.dataType, kind) for kind in kinds):
             wanted = " or ".join(kind.simpleString() for kind in kinds)
-            problems.append(f"column {field.name} is {field.dataType.simpleString()}: allowed is {wanted}. Cast it")
+            problems.append(f"column {field.name} is {field.dataType.simpleString()}: must be {wanted}. Cast it")
     if problems:
         raise SettingsError("\n".join(problems))
 

@@ -204,9 +204,9 @@ class _Fetcher:
         return f"offsets {position} to {self._piece.until_offset}"
 
     def _too_late(self, position: int, error: KafkaError | None) -> KafkaError:
-        why = f"the last try: {error}" if error else "the broker has nothing there"
+        why = f"the last error: {error}" if error else "the broker sent no records"
         return KafkaError(
-            f"reading {self._place} at offset {position}: nothing came within {self._options.poll_timeout_ms} ms "
+            f"reading {self._place} at offset {position}: no records within {self._options.poll_timeout_ms} ms "
             f"(kafkaConsumer.pollTimeoutMs); {why}",
             ErrorCode.REQUEST_TIMED_OUT,
         )

@@ -379,7 +379,7 @@ class DataDirectory:
         """The topic with its empty logs."""
         if not is_legal_name(topic.name):
             raise DirectoryError(
-                f"{topic.name!r} is no name for a topic: letters, digits, '.', '_' and '-', at most 249"
+                f"{topic.name!r} is not a topic name: it may have at most 249 letters, digits, '.', '_' and '-'"
             )
         if topic.name in self.topics:
             raise DirectoryError(f"topic {topic.name!r} exists")

@@ -123,7 +123,7 @@ class Findings:
 def inspect(files: Files, *, cluster_id: str, node_id: int = 1) -> Findings:
     """Read everything; the ids are for a directory that has lost its own."""
     if not any(name.startswith("coterie-") or name == META.path for name in files.names()):
-        raise DirectoryError("this is no data directory of coterie: it has no file of ours")
+        raise DirectoryError("this is not a data directory of coterie: none of its files is here")
     findings = Findings()
     topics = _topics(files, findings)
     _small_files(files, findings, cluster_id, node_id)

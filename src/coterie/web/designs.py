@@ -16,7 +16,7 @@ __all__ = ["growth", "owners"]
 TOP, GAP, BELOW = 44, 30, 40
 BAND, LEAST, MOST = 180, 2, 6
 """How high a band is, and a row in it, with the pixel between two of them."""
-KEY = "a bar: who owned the partition; red: two did; grey: nobody did; a dashed line: what the story says at its top"
+KEY = "bar = owner of the partition; red = two owners; grey = unassigned; dashed line = the change named above it"
 MORE = """
 .picture .two { fill: #d40000; } .picture .line { fill: none; stroke-width: 2; } .picture .name { font-weight: 600; }
 .picture .line, .picture .dot, .picture .legend { --c: hsl(var(--hue) var(--sat) var(--light)); }
@@ -47,7 +47,7 @@ def owners(accounts: Sequence[Account]) -> str:
     for fault in told.faults:
         x = scale.x(fault.at_ms)
         parts.append(f'<g><title>{escape(str(fault))}</title><text x="{x}" y="{bottom - 14}">✕</text></g>')
-    key = f"{KEY}; ✕: a fault" if told.faults else KEY
+    key = f"{KEY}; ✕ = a fault" if told.faults else KEY
     return "\n".join([*parts, f'<text class="tick" x="{LEFT}" y="{bottom + 20}">{key}</text>', "</svg>"])
 
 

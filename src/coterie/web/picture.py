@@ -17,7 +17,7 @@ __all__ = ["LEFT", "RIGHT", "STYLE", "SVG", "TOP", "WIDTH", "Scale", "colour_of"
 WIDTH, LEFT, RIGHT, TOP, BELOW = 960, 110, 16, 30, 46
 ROW, BAR, LABEL = 22, 16, 18
 SVG = "http://www.w3.org/2000/svg"
-KEY = "a bar: who owned the partition; grey: nobody did; a dashed line: a rebalance began, numbered as in the account"
+KEY = "bar = owner of the partition; grey = unassigned; dashed line = rebalance, numbered as in the table"
 HUES = (210, 25, 145, 285, 50, 345, 180, 100, 255, 0)
 """Neighbours in this list are easy to tell apart."""
 

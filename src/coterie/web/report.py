@@ -45,8 +45,8 @@ td.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-num
 .legend { display: flex; flex-wrap: wrap; gap: .25rem 1rem; padding: 0; list-style: none; font-size: 13px; }
 .legend i { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .4em; }
 pre { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .75rem; overflow-x: auto; }
-.kept { color: #1a7f4b; } .broken { color: #c4314b; font-weight: 600; }
-@media (prefers-color-scheme: dark) { .kept { color: #4cc38a; } .broken { color: #ff6b81; } }
+.held { color: #1a7f4b; } .broken { color: #c4314b; font-weight: 600; }
+@media (prefers-color-scheme: dark) { .held { color: #4cc38a; } .broken { color: #ff6b81; } }
 """
 
 
@@ -76,7 +76,7 @@ def report(title: str, told: Iterable[Fact], *, note: str = "", sections: Sequen
         mine = [one for one in rebalances if one.group_id == group]
         parts += _group(group, mine, [one for one in intervals if one.group_id == group], names)
     if not groups:
-        parts.append("<p>No group had a rebalance.</p>")
+        parts.append("<p>No group has rebalanced.</p>")
     parts += [line for section in sections for line in _section(section)]
     return "\n".join([part for part in parts if part] + ["</body></html>", ""])
 
@@ -86,7 +86,7 @@ def _summary(facts: Sequence[Fact], rebalances: Sequence[Rebalance], groups: Seq
         return "Nothing was recorded."
     first, last = min(fact.at_ms for fact in facts), max(fact.at_ms for fact in facts)
     when = datetime.fromtimestamp(first / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    counted = f"{_count(len(rebalances), 'rebalance')} of {_count(len(groups), 'group')}"
+    counted = f"{_count(len(rebalances), 'rebalance')} in {_count(len(groups), 'group')}"
     return f"{counted}, from {when} UTC, {_time(last - first)}."
 
 
@@ -183,7 +183,7 @@ def _section(section: Section) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    kind = f' class="{text}"' if text in {"kept", "broken"} else ""
+    kind = f' class="{text}"' if text in {"held", "broken"} else ""
     return f"<td{kind}>{escape(text)}</td>"
 
 

@@ -21,7 +21,7 @@ def test_the_whole_plot_is_played_and_every_promise_kept(tmp_path: Path) -> None
     command = [COTERIE, "demo", "--no-spark", "--seconds", "0", "--out", str(tmp_path / "home")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("\n  kept ") == 5, done.stdout
+    assert done.stdout.count("\n  held ") == 5, done.stdout
     for cause in ("new member", "member left", "session expired", "protocols changed"):
         assert f"rebalance: {cause}" in done.stdout
     page = (tmp_path / "home" / "report.html").read_text()
@@ -36,7 +36,7 @@ def test_an_interrupt_ends_everything_that_was_started(tmp_path: Path, started: 
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
         assert process.wait(30) == 130
-    assert "everything that was started has been ended" in rest
+    assert "all processes were stopped" in rest
     assert _left(tmp_path) == []
 
 

@@ -52,7 +52,7 @@ def test_a_static_restart_that_costs_a_rebalance_is_noticed() -> None:
 
 def test_a_static_restart_that_was_too_late_is_not_a_broken_promise() -> None:
     found = check(ENDS, {"a": ALL}, (), (), 1, 1)[4]
-    assert found.is_kept and "1 sessions expired" in found.found
+    assert found.is_kept and "1 sessions timed out" in found.found
 
 
 def test_who_was_put_out_is_known_from_the_facts() -> None:

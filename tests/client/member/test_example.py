@@ -18,4 +18,4 @@ def test_two_members_share_and_one_inherits(capsys: pytest.CaptureFixture[str]) 
     everything = "orders-0 orders-1 orders-2 orders-3"
     assert "ada: revoked orders-0 orders-1" in lines and "bob: assigned orders-2 orders-3" in lines
     assert lines[-3] == f"bob: assigned {everything}" and lines[-1] == f"bob: revoked {everything}"
-    assert 'of group "readers" is a member and reads' in lines[-2]
+    assert 'of group "readers" is Stable for' in lines[-2]

@@ -18,21 +18,21 @@ def test_a_life_in_words(harness: Harness) -> None:
     """M1 to M14, as a person who looks at it sees them."""
     a = harness.party("a", group_instance_id="one")
     assert said(a) == (
-        'a consumer without a member id (instance "one") of group "readers" is in no rebalance, for 0 s; '
-        "it waits for a subscription."
+        'a consumer without a member id (instance "one") of group "readers" is Unjoined: it is not '
+        "taking part in a rebalance; it waits for a subscription."
     )
     a.subscribes("t")
     harness.advance(2_000)
-    assert said(a).endswith("is in no rebalance, for 2 s; it waits for poll to be called.")
+    assert said(a).endswith("it is not taking part in a rebalance; it waits for the next poll.")
     harness.lookup_error = KafkaError("no", ErrorCode.COORDINATOR_NOT_AVAILABLE)
     a.begins_poll()
-    assert "it waits for the coordinator to be found" in said(a)
+    assert "it waits for the answer to FindCoordinator" in said(a)
     harness.advance(2_000)
-    assert "lookups of the coordinator have failed; the next one" in said(a)
+    assert "it waits for the next FindCoordinator request (" in said(a)
     harness.lookup_error = None
     harness.refusals.append((SyncGroup, None))
     harness.advance(2_000)
-    assert "waits for the coordinator to answer its sync, which it does when the leader has assigned" in said(a)
+    assert "waits for the answer to SyncGroup, which comes when the leader has assigned the partitions" in said(a)
     harness.disconnect(a)
     harness.settle()
     assert said(a).startswith(f'member "{a.member.member_id}"') and "generation 2, 4 partitions." in said(a)
@@ -40,14 +40,12 @@ def test_a_life_in_words(harness: Harness) -> None:
     harness.advance(7_000)
     assert said(a).endswith("it waits for the next poll (the last one ended 7 s ago).")
     a.wants_rebalance("because")
-    assert said(a).endswith("it waits for poll to be called; it wants to rejoin: because.")
+    assert said(a).endswith("it waits for the next poll; it wants to rejoin: because.")
     harness.refusals.append((OffsetCommit, None))
     a.positions[tps("t:0")[0]] = 5
     a.begins_poll()
     harness.advance(10)
-    assert "it waits for the commit before the join; 1 pending_requests are under way (commit before the join)" in said(
-        a
-    )
+    assert "it waits for the commit before the join; 1 request pending (commit before the join)" in said(a)
 
 
 def test_who_waits_for_others_says_so(harness: Harness) -> None:
@@ -56,7 +54,9 @@ def test_who_waits_for_others_says_so(harness: Harness) -> None:
     b.ends_poll()
     c = harness.party("c").joins("t")
     harness.advance(5_000)
-    assert "answer its join, which it does when every member has joined or their time is up" in said(c)
+    assert "the answer to JoinGroup, which comes when all members have joined or the rebalance timeout is over" in said(
+        c
+    )
 
 
 def test_a_back_off_is_said(harness: Harness) -> None:
@@ -66,7 +66,7 @@ def test_a_back_off_is_said(harness: Harness) -> None:
         (JoinGroup, lambda request: harness.refusal(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)) for _ in range(9)
     )
     harness.advance(1_000)
-    assert "it waits for a back-off to end: 4 attempts have failed" in said(a)
+    assert "it waits for the end of a back-off after 4 failed attempts" in said(a)
 
 
 def test_a_listener_that_is_being_called_is_named(harness: Harness) -> None:

@@ -68,7 +68,7 @@ def test_a_user_that_does_not_poll_makes_the_member_leave_and_say_why(harness: H
     assert "max.poll.records" in str(told)
     harness.advance(5_000)
     assert len(b.member.assigned) == 4
-    assert "2 partitions are lost" in a.member.explain(harness.now_ms)
+    assert "it has lost 2 partitions" in a.member.explain(harness.now_ms)
     a.begins_poll()
     harness.settle()
     assert len(a.told("lost")) == 2

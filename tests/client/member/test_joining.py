@@ -115,7 +115,7 @@ def test_heartbeats_pause_from_the_join_to_its_answer_and_go_on_before_the_sync(
     sent = len(a.requests(Heartbeat))
     harness.advance(20_000)
     assert a.is_in(Stage.JOINING) and len(a.requests(Heartbeat)) == sent
-    assert "waits until the coordinator has everybody's join, for 20" in a.member.explain(harness.now_ms)
+    assert "is Joining for 20" in a.member.explain(harness.now_ms)
     harness.refusals.extend([(SyncGroup, None)] * 2)
     b.begins_poll()
     harness.advance(4_000)
@@ -177,7 +177,7 @@ def test_a_fenced_member_is_out_for_good(harness: Harness) -> None:
         harness.advance(1_000)
     assert [type(error) for error in a.errors] == [FencedInstanceError] * 4, "every poll says it"
     assert b.is_in(Stage.STABLE) and b.member.assigned == frozenset(tps("t:0-3"))
-    assert "another consumer has its group.instance.id" in a.member.explain(harness.now_ms)
+    assert "another consumer uses its group.instance.id" in a.member.explain(harness.now_ms)
     a.closes()
     harness.advance(100)
     assert a.is_in(Stage.CLOSED) and b.is_in(Stage.STABLE)

@@ -81,7 +81,7 @@ def test_a_leave_that_is_refused_or_lost_ends_all_the_same(harness: Harness) -> 
     harness.refusals.append((LeaveGroup, None))
     b.closes()
     harness.advance(5)
-    assert b.is_in(Stage.LEAVING) and "answer its leave" in b.member.explain(harness.now_ms)
+    assert b.is_in(Stage.LEAVING) and "the answer to LeaveGroup" in b.member.explain(harness.now_ms)
     harness.disconnect(b)
     harness.advance(5)
     assert a.is_in(Stage.CLOSED) and b.is_in(Stage.CLOSED)

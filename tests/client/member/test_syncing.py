@@ -109,7 +109,7 @@ def polled_away(harness: Harness) -> Party:
 def test_an_assignment_waits_for_the_user_to_poll(harness: Harness) -> None:
     """M6: the listener is called in poll, and nothing is taken without it."""
     b = polled_away(harness)
-    assert "it waits for poll to be called" in b.member.explain(harness.now_ms)
+    assert "it waits for the next poll" in b.member.explain(harness.now_ms)
     b.begins_poll()
     harness.settle()
     assert len(b.told("assigned")) == 2

@@ -49,7 +49,7 @@ def tidy(configs: Mapping[str, str | None], settings: Settings) -> dict[str, str
         try:
             kept[name] = config.kind.write(config.kind.read(text))
         except ValueError:
-            message = f"{name} cannot be {text[:100]!r}: allowed is {config.kind.allowed}"
+            message = f"{name} cannot be {text[:100]!r}: must be {config.kind.allowed}"
             return Refusal(ErrorCode.INVALID_CONFIG, message)
         if len(kept[name]) > LONGEST:
             return Refusal(ErrorCode.INVALID_CONFIG, f"{name} has {len(kept[name])} letters; allowed are {LONGEST}")
@@ -92,7 +92,7 @@ def incremental_alter(
             if row is None or not isinstance(row.kind, Words):
                 return Refusal(
                     ErrorCode.INVALID_CONFIG,
-                    f"{_listed([config.name])} is no list: it can be set and deleted, not edited",
+                    f"{_listed([config.name])} is not a list: it can be set or deleted, not appended to",
                 )
             present = wanted.get(config.name)
             wanted[config.name] = _edited(
@@ -101,7 +101,7 @@ def incremental_alter(
         else:
             return Refusal(
                 ErrorCode.INVALID_REQUEST,
-                f"operation {config.operation}: allowed is 0 set, 1 delete, 2 append, 3 subtract",
+                f"operation {config.operation}: must be 0 set, 1 delete, 2 append, 3 subtract",
             )
     return _of_topic(resource.resource_name, wanted, own, settings)
 

@@ -342,7 +342,7 @@ class Settings:
         except SettingsError as error:
             problems.append(str(error))
         if len(self.log_dirs) > 1:
-            problems.append(f"log.dirs has {len(self.log_dirs)} directories; allowed is one")
+            problems.append(f"log.dirs has {len(self.log_dirs)} directories; only one is supported")
         try:
             self.endpoints()
             self.advertised()
@@ -439,7 +439,7 @@ class Settings:
 def _connections_of_ip(entry: str) -> tuple[str, int]:
     host, colon, count = entry.rpartition(":")
     if not colon or not host or not count.isdecimal():
-        raise SettingsError(f"max.connections.per.ip.overrides has {entry!r}; allowed is address:count")
+        raise SettingsError(f"max.connections.per.ip.overrides has {entry!r}; must be address:count")
     return host.strip("[]"), int(count)
 
 

@@ -59,8 +59,8 @@ def advertised_endpoints(
             )
         if endpoint.host in {"", "0.0.0.0", "::"}:  # noqa: S104 (it is refused)
             raise SettingsError(
-                f"advertised.listeners has {endpoint.name}://{endpoint.host}:{endpoint.port}, which leads clients "
-                "nowhere; name a host they can reach"
+                f"advertised.listeners has {endpoint.name}://{endpoint.host}:{endpoint.port}, which clients cannot "
+                "connect to; give a host they can reach"
             )
     return found
 
@@ -68,7 +68,9 @@ def advertised_endpoints(
 def _endpoint(text: str) -> Endpoint:
     match = _LISTENER.fullmatch(text)
     if match is None or int(match["port"]) > 65_535:
-        raise SettingsError(f"{text!r} is no listener; allowed is NAME://host:port, such as PLAINTEXT://127.0.0.1:9092")
+        raise SettingsError(
+            f"{text!r} is not a listener; it must be NAME://host:port, such as PLAINTEXT://127.0.0.1:9092"
+        )
     return Endpoint(match["name"].upper(), match["host"].strip("[]"), int(match["port"]))
 
 
@@ -76,7 +78,7 @@ def _protocol(entry: str) -> tuple[str, str]:
     name, colon, protocol = entry.partition(":")
     if not colon or protocol.upper() not in _PROTOCOLS:
         raise SettingsError(
-            f"listener.security.protocol.map has {entry!r}; allowed is NAME:PROTOCOL, of {', '.join(_PROTOCOLS)}"
+            f"listener.security.protocol.map has {entry!r}; an entry must be NAME:PROTOCOL, of {', '.join(_PROTOCOLS)}"
         )
     return name.upper(), protocol.upper()
 

@@ -25,13 +25,13 @@ class TopicError(Exception):
 def illegal_name(name: str) -> Refusal:
     return Refusal(
         ErrorCode.INVALID_TOPIC_EXCEPTION,
-        f"{name[:249]!r} is no name for a topic: allowed are 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', but not "
+        f"{name[:249]!r} is not a topic name: it must have 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', but not "
         "'.' or '..'",
     )
 
 
 def no_such_topic(name: str) -> Refusal:
-    return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name[:249]!r}")
+    return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name[:249]!r} does not exist")
 
 
 def unknown_type(resource_type: int) -> Refusal:

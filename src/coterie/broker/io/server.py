@@ -262,7 +262,7 @@ class Server:
         for port in self.ports:
             if port.node.node_id == node_id:
                 return port
-        raise CoterieError(f"there is no node {node_id!r}; there are {', '.join(map(str, self.cluster.nodes))}")
+        raise CoterieError(f"no node {node_id!r}; the nodes are {', '.join(map(str, self.cluster.nodes))}")
 
     # --- connections --------------------------------------------------------------------------------------------------
 

@@ -264,7 +264,7 @@ class Port:
                 lambda: Link(self._server, self), host, port, backlog=1024, start_serving=False
             )
         except UnicodeError:
-            raise CoterieError(f"cannot listen on {host!r}: that is no host name. {THIS_MACHINE}") from None
+            raise CoterieError(f"cannot listen on {host!r}: that is not a host name. {THIS_MACHINE}") from None
         except socket.gaierror as error:
             raise CoterieError(f"cannot listen on {host!r}: {error.strerror}. {THIS_MACHINE}") from None
         except OSError as error:

@@ -37,13 +37,13 @@ def demo(*, seconds: float, members: int, partitions: int, with_spark: bool, kee
     home = Path(tempfile.mkdtemp(prefix="coterie-demo-")) if out is None else out
     if home.exists() and any(home.iterdir()):
         raise CoterieError(f"{home} is not empty: name a new directory with --out")
-    why_not = _why_no_spark() if with_spark else "it was not wanted (--no-spark)"
+    why_not = _why_no_spark() if with_spark else "it was turned off (--no-spark)"
     if why_not:
-        typer.echo(f"Spark takes no part: {why_not}\n")
+        typer.echo(f"Running without Spark: {why_not}\n")
     try:
         promises = _play(home, seconds, members, partitions, has_spark=not why_not, keep=keep)
     except KeyboardInterrupt:
-        typer.echo("\ninterrupted: everything that was started has been ended")
+        typer.echo("\ninterrupted: all processes were stopped")
         raise typer.Exit(130) from None
     finally:
         if out is None and not keep and not (home / "report.html").exists():
@@ -55,7 +55,7 @@ def demo(*, seconds: float, members: int, partitions: int, with_spark: bool, kee
 def _play(home: Path, seconds: float, members: int, partitions: int, *, has_spark: bool, keep: bool) -> list[Promise]:
     show = Show()
     with Stage(home, partitions, RATE) as stage:
-        show.act(f"A broker is up at {stage.bootstrap}, data in {home / 'broker'}")
+        show.act(f"A broker runs at {stage.bootstrap}, data in {home / 'broker'}")
         plot = Plot(stage, members, partitions, has_spark)
         plan = list(acts(plot))
         for act in plan:
@@ -65,7 +65,7 @@ def _play(home: Path, seconds: float, members: int, partitions: int, *, has_spar
             time.sleep(seconds / (len(plan) * 4))  # so that it can be watched, and orders flow
         if keep:
             _wait_for_interrupt(stage, plot)
-        show.act("No more orders; what is left is processed, and everybody leaves")
+        show.act("No more orders: the rest is processed, and all members leave")
         ends = stage.end_stream()
         stage.wait_until_all_is_committed(ends)
         stage.end(*plot.present)
@@ -78,7 +78,7 @@ def _play(home: Path, seconds: float, members: int, partitions: int, *, has_spar
             typer.echo(f"\n  {section.title}: {section.note}")
         page = home / "report.html"
         page.write_text(_report(stage, promises, tables))
-        typer.echo(f"\n  the report, with the picture of who owned what when: {page}")
+        typer.echo(f"\n  report with a picture of who owned which partition when: {page}")
     return promises
 
 
@@ -105,23 +105,21 @@ def _tables(stage: Stage, show: Show) -> list[Section]:
     health = read_table("health", out)
     said = ", ".join(f"{count} {name}" for name, count in counts.items())
     rows = [list(health.columns), *([str(cell) for cell in row] for row in health.rows)]
-    return [Section("Tables", rows, f"{said}; health is shown. All of it is Parquet in {out}.")]
+    return [Section("Tables", rows, f"{said}; this is the health table. All tables are Parquet files in {out}.")]
 
 
 def _report(stage: Stage, promises: list[Promise], tables: list[Section]) -> str:
-    rows = [["promise", "", "found"]]
-    rows += [[one.text, "kept" if one.is_kept else "broken", one.found] for one in promises]
-    note = "Made by coterie demo from the facts of its own broker."
-    return report(
-        "Rebalances of a demonstration", stage.facts, note=note, sections=[Section("Promises", rows), *tables]
-    )
+    rows = [["guarantee", "", "result"]]
+    rows += [[one.text, "held" if one.is_kept else "broken", one.found] for one in promises]
+    note = "Written by coterie demo from the events its broker recorded."
+    return report("Rebalances of the demo", stage.facts, note=note, sections=[Section("Guarantees", rows), *tables])
 
 
 def _wait_for_interrupt(stage: Stage, plot: Plot) -> None:
     typer.echo(
-        f"\n  everything goes on running: {', '.join(plot.present)} in group shop, on {stage.bootstrap}\n"
+        f"\n  still running: {', '.join(plot.present)} in group shop, on {stage.bootstrap}\n"
         f"  look at it: coterie groups describe shop -b {stage.bootstrap}\n"
-        "  Ctrl-C ends it, with the account\n"
+        "  Ctrl-C ends it and prints the summary\n"
     )
     try:
         while True:
@@ -135,7 +133,7 @@ def _why_no_spark() -> str:
     if find_spec("pyspark") is None or find_spec("pyarrow") is None:
         return f"pyspark is not installed ({how_to_install('spark')})"
     no_java = why_no_java("Spark", 17)
-    return f"{no_java} (on Debian: apt install openjdk-17-jre-headless)" if no_java else ""
+    return f"{no_java} (on Debian: apt install default-jre-headless)" if no_java else ""
 
 
 def _interrupted(_signal: int, _frame: FrameType | None) -> NoReturn:

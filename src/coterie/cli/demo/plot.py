@@ -58,7 +58,7 @@ def acts(plot: Plot) -> Iterator[Act]:
 
 
 def opening(plot: Plot) -> None:
-    """Orders come in, and the first members begin to process them"""
+    """Orders arrive, and the first members process them"""
     if plot.has_spark:
         plot.stage.start_spark(SPARK)  # it takes a while until it can join
     for _ in range(plot.members):
@@ -79,32 +79,32 @@ def spark_joins(plot: Plot) -> None:
 def one_joins(plot: Plot) -> None:
     """One more member joins"""
     plot.start()
-    plot.settle("the newcomer")
+    plot.settle("the new member")
 
 
 def one_leaves(plot: Plot) -> None:
-    """A member leaves in order"""
+    """A member leaves"""
     plot.take_away(plot.present[0])
     plot.settle("the rest")
 
 
 def one_is_killed(plot: Plot) -> None:
-    """A member is killed (kill -9); the group notices when its session ends"""
+    """A member is killed (kill -9); the group notices when its session times out"""
     name = next(name for name in plot.present if name != SPARK)
     plot.crashed.append(name)
     plot.take_away(name, signal.SIGKILL)
-    plot.settle("its session to end")
+    plot.settle("its session to time out")
 
 
 def one_is_too_slow(plot: Plot) -> None:
-    """A member takes too long over a batch (max.poll.interval.ms), is out, and comes back"""
-    name = plot.start("dawdler", max_poll_interval_ms=SLOW_MS)
+    """A member takes too long for a batch (max.poll.interval.ms), leaves, and rejoins"""
+    name = plot.start("slow", max_poll_interval_ms=SLOW_MS)
     plot.settle("it to join")
     plot.crashed.append(name)
     before = len(plot.stage.rebalances)
     plot.stage.dawdle(name)
-    plot.stage.wait(lambda: len(plot.stage.rebalances) >= before + 2, "it to go and to come back")
-    plot.settle("it to come back")
+    plot.stage.wait(lambda: len(plot.stage.rebalances) >= before + 2, "it to leave and rejoin")
+    plot.settle("it to rejoin")
 
 
 def partitions_are_added(plot: Plot) -> None:
@@ -114,26 +114,26 @@ def partitions_are_added(plot: Plot) -> None:
 
 
 def rolling_deploy(plot: Plot) -> None:
-    """A rolling deploy without static ids: each member is restarted"""
+    """A rolling deploy without static membership: each member is restarted"""
     for name in [name for name in plot.present if name != SPARK]:
         plot.take_away(name)
         plot.start(f"{name}-new" if not name.endswith("-new") else name)
-        plot.settle("the new one")
+        plot.settle("the new member")
 
 
 def static_ids(plot: Plot) -> None:
-    """The members are replaced by ones with static ids (group.instance.id)"""
+    """The members are replaced by static members (group.instance.id)"""
     old = [name for name in plot.present if name != SPARK]
     for number in range(1, len(old) + 1):
         plot.start(f"static-{number}", group_instance_id=f"shop-{number}")
-    plot.settle("the static ones")
+    plot.settle("the static members")
     for name in old:
         plot.take_away(name)
-    plot.settle("the old ones to go")
+    plot.settle("the old members to leave")
 
 
 def static_deploy(plot: Plot) -> None:
-    """The same rolling deploy with static ids"""
+    """The same rolling deploy with static members"""
     before, expired = len(plot.stage.rebalances), plot.stage.expired()
     for name in [name for name in plot.present if name != SPARK]:
         instance = f"shop-{name.removeprefix('static-')}"

@@ -46,9 +46,9 @@ def check(
     if static_rebalances is not None:
         found = f"{static_rebalances} rebalances while the static members were restarted"
         if static_expired:
-            found += f"; {static_expired} sessions expired before the restart was done: the machine was busy"
+            found += f"; {static_expired} sessions timed out before the restart was done: the machine was busy"
         is_kept = static_rebalances == 0 or static_expired > 0
-        promises.append(Promise("a restart with static ids costs no rebalance", is_kept, found))
+        promises.append(Promise("a restart of static members causes no rebalance", is_kept, found))
     return promises
 
 
@@ -67,9 +67,9 @@ def _done_twice(done: Mapping[str, Sequence[Place]], crashed: set[str]) -> Promi
     twice = {place for place, count in times.items() if count > 1}
     excused = {place for name in crashed for place in done.get(name, ()) if place in twice}
     return Promise(
-        "none is processed twice, but what was under way when its member was killed or too slow",
+        "no order is processed twice, except those in progress when a member was killed or too slow",
         not twice - excused,
-        f"{len(excused)} twice for that, {len(twice - excused)} for anything else",
+        f"{len(excused)} twice for that reason, {len(twice - excused)} for another",
     )
 
 
@@ -86,7 +86,7 @@ def _one_owner(told: Sequence[Fact]) -> Promise:
         )
         shared += sum(count > 1 for count in owners.values())
     found = f"{len(assignments)} assignments, {shared} partitions with two owners"
-    return Promise("a partition has one owner in a generation", not shared, found)
+    return Promise("a partition has at most one owner in a generation", not shared, found)
 
 
 def _never_backwards(told: Sequence[Fact]) -> Promise:
@@ -98,7 +98,7 @@ def _never_backwards(told: Sequence[Fact]) -> Promise:
                 commits += 1
                 back += offset < last.get((fact.group_id, topic, partition), 0)
                 last[fact.group_id, topic, partition] = offset
-    return Promise("committed offsets never go back", not back, f"{commits} commits, {back} went back")
+    return Promise("committed offsets never move backwards", not back, f"{commits} commits, {back} moved backwards")
 
 
 def put_out(told: Sequence[Fact]) -> set[str]:

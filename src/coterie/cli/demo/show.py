@@ -63,9 +63,9 @@ def account(rebalances: Sequence[Rebalance], told: Sequence[Fact], promises: Seq
     for row in (head, *rows):
         typer.echo("  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
     unassigned = sum(one.unassigned_ms or 0 for one in rebalances) / 1_000
-    typer.echo(f"\n  {len(rebalances)} rebalances, {unassigned:.2f} unassigned partition-seconds in all\n")
+    typer.echo(f"\n  {len(rebalances)} rebalances, {unassigned:.2f} unassigned partition-seconds in total\n")
     for promise in promises:
-        mark = typer.style("kept  ", fg="green") if promise.is_kept else typer.style("BROKEN", fg="red", bold=True)
+        mark = typer.style("held  ", fg="green") if promise.is_kept else typer.style("BROKEN", fg="red", bold=True)
         typer.echo(f"  {mark}  {promise.text}: {promise.found}")
 
 

@@ -160,7 +160,7 @@ class Stage:
             with self.processes.pop(name) as process:
                 code = process.wait(PATIENCE_S)
             if how is signal.SIGTERM and code:
-                raise CoterieError(f"{name} ended with {code}: see {self.home / 'logs' / name}.log")
+                raise CoterieError(f"{name} exited with status {code}: see {self.home / 'logs' / name}.log")
 
     def add_partitions(self, count: int) -> None:
         """So that there are so many."""
@@ -207,7 +207,7 @@ class Stage:
         """
         wanted = sorted(names)
         said = (
-            f"{what}: {', '.join(wanted) or 'nobody'} in group {GROUP}, and {self._partitions} partitions with owners"
+            f"{what}: {', '.join(wanted) or 'nobody'} in group {GROUP}, with all {self._partitions} partitions assigned"
         )
         self.wait(lambda: self._has(wanted), said)
 
@@ -225,9 +225,9 @@ class Stage:
                 if process.poll() is not None:
                     log = self.home / "logs" / f"{name}.log"
                     last = log.read_text(errors="replace")[-1_500:]
-                    raise CoterieError(f"{name} ended by itself, with {process.returncode}:\n{last}")
+                    raise CoterieError(f"{name} exited with status {process.returncode}:\n{last}")
             if time.monotonic() > give_up:  # noqa: TID251
-                raise CoterieError(f"waited {PATIENCE_S:.0f} s in vain for {what}; there are {self.members()}")
+                raise CoterieError(f"gave up after {PATIENCE_S:.0f} s waiting for {what}; members: {self.members()}")
             time.sleep(PAUSE_S)
 
     def wait_until_all_is_committed(self, ends: dict[int, int]) -> None:

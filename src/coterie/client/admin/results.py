@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TypeVar
 
-from coterie.client.network.cluster import Cluster
+from coterie.client.network.cluster import Cluster, gave_up
 from coterie.client.types import TopicPartition
 from coterie.errors import NO_SUCH_TOPIC, RETRIABLE, ConnectionLostError, ErrorCode, KafkaError, RequestTimedOutError
 
@@ -82,8 +82,9 @@ async def each(
     except TimeoutError:
         for item in left:
             last = results.get(item)
-            why = f"the last try: {last}" if isinstance(last, KafkaError) else "no answer came"
-            results[item] = RequestTimedOutError(f"{what(item)}: not done within {within_ms} ms; {why}")
+            results[item] = RequestTimedOutError(
+                gave_up(what(item), last if isinstance(last, KafkaError) else None, within_ms)
+            )
     return {item: results[item] for item in dict.fromkeys(items)}
 
 

@@ -165,7 +165,7 @@ class AsyncConsumer:
 
     def _subscribe_as(self, names: list[str], pattern: Pattern[str] | None, listener: Listener) -> None:
         if self.settings.group_id is None:
-            raise IllegalStateError("to subscribe is to join a group, and there is no group.id: give one, or assign()")
+            raise IllegalStateError("subscribe() joins a group and needs a group.id; without a group use assign()")
         if self._is_manual:
             raise IllegalStateError("partitions were assigned by hand; unsubscribe() first, then subscribe")
         self._engine.listener = listener
@@ -672,7 +672,7 @@ class AsyncConsumer:
 
     def _check_group(self, what: str) -> None:
         if self.settings.group_id is None:
-            raise IllegalStateError(f"to {what} needs a group, and there is no group.id")
+            raise IllegalStateError(f"{what} needs a group: set group.id")
 
     # --- the group ----------------------------------------------------------------------------------------------------
 

@@ -15,11 +15,11 @@ from coterie.client.member.states import DOING, Stage
 __all__ = ["explain"]
 
 _ANSWERS = {
-    JoinAnswered: "the coordinator to answer its join, which it does when every member has joined or their time is up",
-    SyncAnswered: "the coordinator to answer its sync, which it does when the leader has assigned",
+    JoinAnswered: "the answer to JoinGroup, which comes when all members have joined or the rebalance timeout is over",
+    SyncAnswered: "the answer to SyncGroup, which comes when the leader has assigned the partitions",
     MetadataAnswered: "metadata from the cluster",
-    PositionsAnswered: "the positions that are to be committed",
-    LeaveAnswered: "the coordinator to answer its leave",
+    PositionsAnswered: "the positions to commit",
+    LeaveAnswered: "the answer to LeaveGroup",
 }
 
 
@@ -27,11 +27,12 @@ def explain(member: Member, now_ms: int) -> str:
     who = f'member "{member.member_id}"' if member.member_id else "a consumer without a member id"
     if member.settings.group_instance_id is not None:
         who += f' (instance "{member.settings.group_instance_id}")'
-    sentences = [f'{who} of group "{member.settings.group_id}" {DOING[member.stage]}{_since(member, now_ms)}']
+    since = f" for {_seconds(now_ms - member.stage_since_ms)}" if member.stage_since_ms else ""
+    sentences = [f'{who} of group "{member.settings.group_id}" is {member.stage}{since}: it {DOING[member.stage]}']
     if member.has_generation:
-        sentences.append(f"generation {member.generation_id}, {len(member.assigned)} partitions")
+        sentences.append(f"generation {member.generation_id}, {_count(len(member.assigned), 'partition')}")
     elif member.assigned:
-        sentences.append(f"{len(member.assigned)} partitions are lost, which the next poll will say")
+        sentences.append(f"it has lost {_count(len(member.assigned), 'partition')}; the next poll tells the listener")
     if member.failure is not None:
         sentences.append(str(member.failure))
     if waits := _waits_for(member, now_ms):
@@ -40,12 +41,16 @@ def explain(member: Member, now_ms: int) -> str:
         sentences.append(f"it wants to rejoin: {member.wish}")
     if member.pending_requests:
         kinds = sorted({pending.kind.value for pending in member.pending_requests.values()})
-        sentences.append(f"{len(member.pending_requests)} pending_requests are under way ({', '.join(kinds)})")
+        sentences.append(f"{_count(len(member.pending_requests), 'request')} pending ({', '.join(kinds)})")
     return "; ".join(sentences) + "."
 
 
-def _since(member: Member, now_ms: int) -> str:
-    return f", for {(now_ms - member.stage_since_ms) / 1000:g} s"
+def _seconds(ms: int) -> str:
+    return f"{round(ms / 1000, 2):g} s"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _waits_for(member: Member, now_ms: int) -> str | None:
@@ -56,18 +61,18 @@ def _waits_for(member: Member, now_ms: int) -> str | None:
     if member.waiting_for is not None:
         return _ANSWERS[type(member.waiting_for)]
     if member.coordinator is None and member.is_finding_later:
-        return f"{member.find_failures} lookups of the coordinator have failed; the next one"
+        return f"the next FindCoordinator request ({member.find_failures} failed)"
     if member.coordinator is None and member.finding is not None:
-        return "the coordinator to be found"
+        return "the answer to FindCoordinator"
     if member.is_backing_off:
-        return f"a back-off to end: {member.failures} attempts have failed"
+        return f"the end of a back-off after {_count(member.failures, 'failed attempt')}"
     if member.stage is Stage.PREPARING and not member.is_prepared:
         return "the commit before the join"
     if member.stage is Stage.LEAVING and member.pending_requests:
-        return "commits to be answered"
+        return "the answers to its commits"
     if member.stage is Stage.UNJOINED and not member.subscribed:
         return "a subscription"
     if member.stage is Stage.STABLE and member.wish is None:
         overdue_ms = now_ms - member.poll_deadline_ms + member.settings.max_poll_interval_ms
-        return None if member.polling else f"the next poll (the last one ended {overdue_ms / 1000:g} s ago)"
-    return None if member.polling else "poll to be called"
+        return None if member.polling else f"the next poll (the last one ended {_seconds(overdue_ms)} ago)"
+    return None if member.polling else "the next poll"

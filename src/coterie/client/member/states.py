@@ -35,15 +35,15 @@ class Stage(StrEnum):
 UNJOINED, PREPARING, JOINING, LEADING, SYNCING, COMPLETING, STABLE, LEAVING, FENCED, CLOSED = Stage
 
 DOING: Mapping[Stage, str] = {
-    UNJOINED: "is in no rebalance",
-    PREPARING: "gets ready to join: commits, gives partitions up",
-    JOINING: "joins: waits until the coordinator has everybody's join",
-    LEADING: "leads: gets the metadata of all members' topics and assigns",
-    SYNCING: "syncs: waits for its assignment",
-    COMPLETING: "has its assignment and tells the listener",
-    STABLE: "is a member and reads",
-    LEAVING: "leaves: commits, gives partitions up, says goodbye",
-    FENCED: "is out for good: another consumer has its group.instance.id",
+    UNJOINED: "is not taking part in a rebalance",
+    PREPARING: "commits and revokes partitions before it joins",
+    JOINING: "sends JoinGroup and waits until all members have joined",
+    LEADING: "is the leader: it gets the topics' metadata and assigns partitions",
+    SYNCING: "sends SyncGroup and waits for its assignment",
+    COMPLETING: "has its assignment and calls the rebalance listener",
+    STABLE: "is a member and reads its partitions",
+    LEAVING: "commits, revokes its partitions and leaves the group",
+    FENCED: "is fenced: another consumer uses its group.instance.id",
     CLOSED: "is closed",
 }
 

@@ -25,7 +25,7 @@ def parse_addresses(texts: Sequence[str], problems: list[str]) -> tuple[Address,
         protocol, _, rest = text.rpartition("://")
         host, colon, port = rest.rpartition(":")
         if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= 65_535:
-            problems.append(f"bootstrap.servers has {text!r}: allowed is host:port, for example localhost:9092")
+            problems.append(f"bootstrap.servers has {text!r}: must be host:port, for example localhost:9092")
         elif protocol.upper() not in {"", "PLAINTEXT"}:
             problems.append(f"bootstrap.servers has {text!r}: {NO_TLS}")
         else:

@@ -30,7 +30,7 @@ from coterie.errors import (
 )
 from coterie.protocol.apis import find_coordinator, metadata
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "gave_up"]
 
 
 T = TypeVar("T")
@@ -128,8 +128,7 @@ class Cluster:
                         self.expire()
                     await self.pause(failures)
         except TimeoutError:
-            why = f"the last try: {last}" if last else "no answer came"
-            raise RequestTimedOutError(f"{what}: not done within {within_ms:.0f} ms; {why}") from None
+            raise RequestTimedOutError(gave_up(what, last, within_ms)) from None
 
     async def pause(self, failures: int) -> None:
         """As long as `retry.backoff.ms` says after so many failures."""
@@ -164,11 +163,11 @@ class Cluster:
             response: metadata.Response = await self.send(None, metadata, request)
             if response.error is ErrorCode.REBOOTSTRAP_REQUIRED:
                 self.metadata = Metadata()
-                raise KafkaError("the cluster asks us to start again", ErrorCode.LEADER_NOT_AVAILABLE)
+                raise KafkaError("the cluster asks the client to bootstrap again", ErrorCode.LEADER_NOT_AVAILABLE)
             if response.error:
                 raise KafkaError.of(response.error, "asking who leads what")
             if not response.brokers:
-                raise KafkaError("the cluster knows no broker yet", ErrorCode.LEADER_NOT_AVAILABLE)
+                raise KafkaError("the cluster has no brokers yet", ErrorCode.LEADER_NOT_AVAILABLE)
             self.metadata = learn(self.metadata, response, is_all=topics is None)
             self._learned_at = now = asyncio.get_running_loop().time()
             if topics is None:
@@ -176,7 +175,7 @@ class Cluster:
             self._topics_learned_at |= {topic.name: now for topic in response.topics if topic.name is not None}
             return self.metadata
 
-        return await self.retry(attempt, what="reaching the cluster", timeout_ms=timeout_ms)
+        return await self.retry(attempt, what="", timeout_ms=timeout_ms)
 
     def expire(self) -> None:
         """What is known is not believed any more; `leader` and `controller` will ask."""
@@ -313,7 +312,7 @@ class Cluster:
                 return await self.connection(node.id, lane)
             except KafkaError as error:
                 problems[str(node)] = str(error)
-        raise ConnectionLostError("no broker can be reached: " + "; ".join(problems.values()))
+        raise ConnectionLostError("; ".join(problems.values()))
 
     def _candidates(self, lane: str) -> Sequence[Node]:
         now = asyncio.get_running_loop().time()
@@ -357,13 +356,19 @@ class Cluster:
         await asyncio.gather(*(connection.close() for connection in connections))
 
 
+def gave_up(what: str, last: KafkaError | None, within_ms: float) -> str:
+    """Say that something was not done in time: `what`, unless the last error says it all, and that error."""
+    said = "the cluster did not answer" if last is None else str(last)
+    return f"{what}{': ' if what else ''}{said} (gave up after {within_ms / 1000:g} s)"
+
+
 def _named(node: Node) -> str:
     return f"{node} (node {node.id})" if node.id >= 0 else f"{node} (bootstrap)"
 
 
 def _why(node: Node, error: KafkaError) -> str:
     """Return the error without the address, which the line already has."""
-    return str(error).removeprefix(f"{node} ").removeprefix("cannot be reached: ")
+    return str(error).removeprefix(f"cannot connect to {node}: ").removeprefix(f"{node} ")
 
 
 async def _shared(tasks: dict[Any, asyncio.Task[T]], key: object, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -103,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
                 "and is nothing in between that drops packets?"
             ) from None
         except (OSError, UnicodeError) as error:
-            raise ConnectionLostError(f"{address} cannot be reached: {_why(error)}") from None
+            raise ConnectionLostError(f"cannot connect to {address}: {_why(error)}") from None
         try:
             connection._tune(settings)
             await connection._learn_versions()
@@ -321,5 +321,6 @@ def _why(error: Exception) -> str:
     """In the system's words; asyncio's own only repeat the address."""
     number = getattr(error, "errno", None)
     if number and number > 0:
-        return os.strerror(number)
+        reason = os.strerror(number)
+        return reason[:1].lower() + reason[1:]
     return str(getattr(error, "strerror", None) or error or type(error).__name__)

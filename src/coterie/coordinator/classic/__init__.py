@@ -19,7 +19,7 @@ from coterie.coordinator.classic.heartbeat import heartbeat
 from coterie.coordinator.classic.join_group import creation_written, join_group, join_precheck, static_member_written
 from coterie.coordinator.classic.join_phase import join_phase_due
 from coterie.coordinator.classic.leave_group import leave_group
-from coterie.coordinator.classic.lifecycle import UNLOADED, empty_written, loaded, restore, unload
+from coterie.coordinator.classic.lifecycle import empty_written, loaded, restore, unload
 from coterie.coordinator.classic.member_bytes import HeldBytes
 from coterie.coordinator.classic.session import session_due
 from coterie.coordinator.classic.states import State
@@ -44,7 +44,6 @@ from coterie.protocol.messages import (
 
 __all__ = [
     "RULES",
-    "UNLOADED",
     "Effects",
     "Group",
     "GroupSettings",

@@ -14,13 +14,10 @@ from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.classic.write_errors import error_for_client
 from coterie.coordinator.offsets.stored_offsets import StoredOffsets
 from coterie.errors import ErrorCode
-from coterie.facts import Cause, GroupDied, GroupLoaded, WriteFailed
+from coterie.facts import Cause, GroupLoaded, GroupUnloaded, WriteFailed
 from coterie.protocol.messages import CommittedOffset, JoinedGroup, LeftGroup, Protocol, StoredGroup, SyncedGroup
 
-__all__ = ["UNLOADED", "empty_written", "loaded", "restore", "unload"]
-
-UNLOADED = "its coordinator moved or stopped"
-"""Why such a group is dead here: its records are not, and whoever leads the partition next has it back."""
+__all__ = ["empty_written", "loaded", "restore", "unload"]
 
 
 def empty_written(group: Group, event: EmptyWritten, now_ms: int) -> Effects:
@@ -43,7 +40,7 @@ def unload(group: Group, now_ms: int) -> Effects:
             member.parked_sync = None
     enter(group, DEAD, now_ms)
     group.let_go()
-    effects.append(Tell(GroupDied(now_ms, group.group_id, UNLOADED)))
+    effects.append(Tell(GroupUnloaded(now_ms, group.group_id)))
     return effects
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
-from coterie.coordinator.classic import UNLOADED
 from coterie.errors import ErrorCode
-from coterie.facts import Fact, GroupDied, OffsetsDeletedFact, OffsetsExpired, OffsetsStored
+from coterie.facts import Fact, GroupDied, GroupUnloaded, OffsetsDeletedFact, OffsetsExpired, OffsetsStored
 from coterie.protocol.apis import offset_commit
 from coterie.protocol.messages import OffsetCommit
 from coterie.sim.client import Asked, Client
@@ -51,10 +50,9 @@ class CommitsAreKept(Observer):
         elif kind is OffsetsExpired or kind is OffsetsDeletedFact:
             for topic, partition in fact.partitions:  # type: ignore[attr-defined]
                 self.told.pop((fact.group_id, topic, partition), None)
-        elif kind is GroupDied:
-            has_moved = fact.why == UNLOADED  # type: ignore[attr-defined]
+        elif kind is GroupDied or kind is GroupUnloaded:
             for key in [key for key in self.told if key[0] == fact.group_id]:
-                if not has_moved or self._may_be_gone(machine, key):
+                if kind is GroupDied or self._may_be_gone(machine, key):
                     del self.told[key]
 
     def answered(self, _client: Client, asked: Asked, answer: Any, _data: bytes) -> None:

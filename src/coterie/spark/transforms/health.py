@@ -71,14 +71,14 @@ def _verdict(at_ms: int) -> Column:
         .when(
             rebalances >= UNSTABLE_REBALANCES, F.format_string("unstable: %d rebalances in the last hour", rebalances)
         )
-        .when((members == 0) & (records > 0), F.format_string("nobody reads, and %d records wait", records))
-        .when(members == 0, "nobody reads, and nothing waits")
-        .when(F.col("state") == "Reconciling", "partitions are changing hands")
+        .when((members == 0) & (records > 0), F.format_string("no members, lag %d records", records))
+        .when(members == 0, "no members, no lag")
+        .when(F.col("state") == "Reconciling", "partitions are being reassigned")
         .when(
             is_far & (silent_s >= FAR_BEHIND_S),
-            F.format_string("stuck: no commit for %.0f s, and %d records wait", silent_s, records),
+            F.format_string("stuck: no commit for %.0f s, lag %d records", silent_s, records),
         )
         .when(is_far, F.format_string("far behind: %.0f s", seconds))
-        .when(records > 0, F.format_string("well, %d records behind", records))
-        .otherwise("well")
+        .when(records > 0, F.format_string("OK, lag %d records", records))
+        .otherwise("OK")
     )
