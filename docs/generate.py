@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from cli_page import cli
-from coterie.broker.configs.broker_settings import SETTINGS, Part
+from coterie.broker.configs.broker_settings import ALIASES, SETTINGS, Part
 from coterie.broker.configs.ignored_settings import IGNORED
-from coterie.broker.configs.setting_names import ALIASES
 from coterie.broker.configs.topic_configs import TOPIC_CONFIGS
 from coterie.client.client_settings import TABLES, AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings
 from coterie.client.client_settings import Part as ClientPart

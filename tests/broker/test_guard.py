@@ -10,7 +10,7 @@ from coterie.broker.broker_facts import ConnectionDropped, FactsLeftOut, Trouble
 from coterie.broker.calls import WAITING_BYTES, Call, Connection, Route
 from coterie.broker.configs.broker_settings import Settings, SettingsError
 from coterie.broker.connection_limits import LITTLE, SPARE_FILES, Guard, silence_of
-from coterie.broker.io.log_rate_limit import MOST, PERIOD_MS, Quiet
+from coterie.broker.io.fact_listeners import MOST, PERIOD_MS, Quiet
 from coterie.broker.io.scheduling import BUSY_MS, FRAMES, LARGE, SPARE, Turns
 from coterie.facts import GroupDied
 from coterie.protocol.apis import by_key, heartbeat

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.broker.maintenance.leaders_file import read_places, write_places
+from coterie.broker.leadership import read_places, write_places
 from coterie.broker.placement import Partition, Place, default_place
 from coterie.storage import MemoryFiles, Topic
 from coterie.storage.files import replace_file

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.kafka_record import OTHER_BOUNDS, OTHER_DEFAULTS, RECORD
-from coterie.broker.configs.broker_settings import SETTINGS, Settings
+from coterie.broker.configs.broker_settings import ALIASES, SETTINGS, Settings
 from coterie.broker.configs.ignored_settings import IGNORED
-from coterie.broker.configs.setting_names import ALIASES
 from coterie.coordinator.classic import GroupSettings
 from coterie.coordinator.runtime import CoordinatorSettings
 from coterie.protocol.batch import TimestampType

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.settings.properties import Entry, parse_properties
+from coterie.settings.sources import Entry, parse_properties
 
 JAVA: list[tuple[str, dict[str, str]]] = [
     ("a=1\nb:2\nc 3\n", {"a": "1", "b": "2", "c": "3"}),

@@ -8,7 +8,6 @@ and `directory.py` (all logs of a broker).
 
 from __future__ import annotations
 
-from coterie.storage.appended import Appended
 from coterie.storage.compacting import Compaction
 from coterie.storage.compaction import Compactable
 from coterie.storage.damage import Damage, DamageError
@@ -35,7 +34,7 @@ from coterie.storage.partition_log import PartitionLog
 from coterie.storage.recovery import Cut, Recovery
 from coterie.storage.segment import Segment, TimestampedOffset
 from coterie.storage.swapping import offer, swap, withdraw
-from coterie.storage.validation import Origin
+from coterie.storage.validation import Appended, Origin
 
 __all__ = [
     "SLICE",

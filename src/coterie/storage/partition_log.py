@@ -20,7 +20,6 @@ from typing import Self
 from coterie.protocol.batch import NO_TIMESTAMP, BatchHeader, TimestampType, stamp_time, writable
 from coterie.protocol.buffer import Buffer
 from coterie.protocol.records import build_placed_batch
-from coterie.storage.appended import Appended
 from coterie.storage.compaction import Compactable, compactable, first_dirty_offset, is_worth_rolling
 from coterie.storage.deleted import DeletedSegment
 from coterie.storage.disk_changes import Change
@@ -38,7 +37,7 @@ from coterie.storage.retention import reasons_to_drop
 from coterie.storage.segment import Segment, TimestampedOffset
 from coterie.storage.snapshots import snapshot_later
 from coterie.storage.survivors import LastOfProducer
-from coterie.storage.validation import Origin, check_batches, too_large
+from coterie.storage.validation import Appended, Origin, check_batches, too_large
 
 __all__ = ["PartitionLog"]
 

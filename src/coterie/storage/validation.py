@@ -26,7 +26,21 @@ from coterie.protocol.records import Columns, EndMarker, marker_of
 from coterie.storage.log_config import LogConfig
 from coterie.storage.log_errors import RefusedError
 
-__all__ = ["OPENED_AT_ONCE", "Incoming", "Origin", "check_batches", "too_large"]
+__all__ = ["OPENED_AT_ONCE", "Appended", "Incoming", "Origin", "check_batches", "too_large"]
+
+
+# What whoever appends to a log is told.
+
+
+class Appended(NamedTuple):
+    """Where a batch is in the log, or was before if it is a duplicate."""
+
+    base_offset: int
+    last_offset: int
+    append_time_ms: int
+    """-1 unless the topic uses append time."""
+    log_start: int
+    is_duplicate: bool = False
 
 
 OPENED_AT_ONCE = 16 << 20

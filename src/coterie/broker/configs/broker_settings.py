@@ -9,7 +9,8 @@ Where Kafka has no name for what can be set here, ours begins with `coterie.`. W
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
@@ -17,7 +18,6 @@ from typing import Any, Self
 
 from coterie.broker.configs.ignored_settings import IGNORED
 from coterie.broker.configs.listeners import Endpoint, advertised_endpoints, client_endpoints
-from coterie.broker.configs.setting_names import ALIASES, from_environ
 from coterie.broker.configs.topic_configs import COMPRESSIONS, log_config
 from coterie.coordinator.classic import GroupSettings
 from coterie.coordinator.runtime import CoordinatorSettings
@@ -27,7 +27,44 @@ from coterie.settings.setting import Setting, SettingsError, rows_of, setting
 from coterie.settings.sources import Given, Ignored, Table, from_properties, from_sets, settle
 from coterie.storage import LogConfig
 
-__all__ = ["SETTINGS", "Part", "Settings", "SettingsError"]
+__all__ = ["ALIASES", "SETTINGS", "Part", "Settings", "SettingsError", "from_environ"]
+
+
+# What the broker takes besides its table: second names, and variables of the environment.
+
+ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
+"""Kafka's second names: the first one counts where both are given."""
+
+_PREFIXES = ("KAFKA_", "COTERIE_")
+_NOT_SETTINGS = re.compile(
+    r"KAFKA_(VERSION|HOME|USER|DEBUG|MODE|CLUSTERS|(.*_)?OPTS|(TOOLS_)?LOG4J_.*|JMX_.*|CLASSPATH|CFG_.*)"
+    r"|KAFKA_(.*_)?SERVICE_(HOST|PORT(_.*)?)|KAFKA_(.*_)?PORT(_[0-9]+_(TCP|UDP)(_.*)?)?"
+    r"|COTERIE_(BOOTSTRAP|KAFKA_LIBS|TEST_CLOCK)"
+)
+"""Of Kafka's images and scripts, of a Kubernetes service called kafka, of our own commands and tests."""
+
+
+def from_environ(environ: Mapping[str, str], settings: Iterable[str], problems: list[str]) -> list[Given]:
+    """`KAFKA_` as Kafka's image takes them, `COTERIE_` above them; `COTERIE_FLUSH` is `coterie.flush`."""
+    ours = {name.removeprefix("coterie.") for name in settings if name.startswith("coterie.")}
+    given = []
+    for prefix in _PREFIXES:
+        for variable in sorted(environ):
+            if not variable.startswith(prefix) or _NOT_SETTINGS.fullmatch(variable):
+                continue
+            name = _name_in(variable.removeprefix(prefix))
+            if not name:
+                problems.append(f"{variable}: no setting is named")
+                continue
+            if prefix == "COTERIE_" and name in ours:
+                name = f"coterie.{name}"
+            given.append(Given(name, environ[variable], variable, is_certain=prefix == "COTERIE_"))
+    return given
+
+
+def _name_in(variable: str) -> str:
+    """Kafka's image: one underscore is a dot, two are an underscore, three a dash."""
+    return variable.lower().replace("_", ".").replace("...", "-").replace("..", "_")
 
 
 class Part(Enum):
