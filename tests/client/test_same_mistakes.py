@@ -108,7 +108,7 @@ def _mistakes() -> Iterator[Mistake]:
         "3 is not the name of a topic: give one name, as text",
         {
             Consumer: [lambda one: one.subscribe([3]), lambda one: one.partitions_for(3)],
-            Producer: [lambda one: one.send(3, "v")],
+            Producer: [lambda one: one.send(3, "v"), lambda one: one.send(3, "v", timestamp=1)],
             Admin: [
                 lambda one: one.describe_topics([3]),
                 lambda one: one.delete_topics([3]),

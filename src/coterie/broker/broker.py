@@ -24,7 +24,7 @@ from coterie.broker.connection_limits import files_of_logs
 from coterie.broker.io.clock import wall_ms
 from coterie.broker.io.server import Server, run_in_loop
 from coterie.coordinator.classic.wall_clock import WallClock
-from coterie.errors import CoterieError
+from coterie.errors import IllegalStateError
 from coterie.facts import Fact
 from coterie.ledger import Ledger, Rebalance
 from coterie.storage import DiskFiles, Files, MemoryFiles
@@ -119,9 +119,9 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses to give to clients, also those of stopped nodes; `CoterieError` if the broker is stopped."""
+        """The addresses to give to clients, also those of stopped nodes; an `IllegalStateError` if it is stopped."""
         if self._thread is None:
-            raise CoterieError(NOT_RUNNING)
+            raise IllegalStateError(NOT_RUNNING)
         return ",".join(self._addresses)
 
     def rebalances(self, group_id: str) -> list[Rebalance]:
@@ -144,7 +144,8 @@ class Broker:
             node: The number of the node, from 1 on.
 
         Raises:
-            CoterieError: The broker is stopped, or there is no such node.
+            IllegalStateError: The broker is stopped.
+            CoterieError: There is no such node.
         """
         self._do(lambda server: server.stop_node(node))
 
@@ -155,7 +156,8 @@ class Broker:
             node: The number of the node, from 1 on.
 
         Raises:
-            CoterieError: The broker is stopped, or there is no such node.
+            IllegalStateError: The broker is stopped.
+            CoterieError: There is no such node.
         """
         self._do(lambda server: server.start_node(node))
 
@@ -167,7 +169,8 @@ class Broker:
             node: The number of the node, from 1 on.
 
         Raises:
-            CoterieError: The broker is stopped, or there is no such node.
+            IllegalStateError: The broker is stopped.
+            CoterieError: There is no such node.
         """
         self._do(lambda server: server.move_coordinator(group_id, node))
 
@@ -180,17 +183,18 @@ class Broker:
             node: The number of the node, from 1 on.
 
         Raises:
-            CoterieError: The broker is stopped, or there is no such partition or node.
+            IllegalStateError: The broker is stopped.
+            CoterieError: There is no such partition or node.
         """
         self._do(lambda server: server.move_partition(topic, partition, node))
 
     def _do(self, what: Callable[[Server], Coroutine[Any, Any, None]]) -> None:
         if self._thread is None or self._loop is None or self._server is None:
-            raise CoterieError(NOT_RUNNING)
+            raise IllegalStateError(NOT_RUNNING)
         try:
             asyncio.run_coroutine_threadsafe(what(self._server), self._loop).result()
         except (RuntimeError, CancelledError):  # it was stopped meanwhile
-            raise CoterieError(NOT_RUNNING) from None
+            raise IllegalStateError(NOT_RUNNING) from None
 
     # --- starting and stopping ----------------------------------------------------------------------------------------
 
@@ -201,11 +205,12 @@ class Broker:
             The broker itself.
 
         Raises:
-            CoterieError: It is running already, or the data directory cannot be used.
+            IllegalStateError: It is running already.
+            CoterieError: The data directory cannot be used.
             OSError: It cannot listen at the address.
         """
         if self._thread is not None:
-            raise CoterieError("this broker is running already")
+            raise IllegalStateError("this broker is running already")
         self._started.clear()
         self._failure = None
         self._thread = threading.Thread(target=self._run, name="coterie-broker", daemon=True)

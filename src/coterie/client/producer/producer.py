@@ -80,9 +80,8 @@ def as_headers(headers: Headers) -> Sequence[Header]:
     return found
 
 
-def check_where(topic: str, partition: int | None, timestamp: int | None, on_delivery: object) -> None:
-    """Check what is given by hand; whether the topic and the partition exist is checked elsewhere."""
-    topic_of(topic)
+def check_options(topic: str, partition: int | None, timestamp: int | None, on_delivery: object) -> None:
+    """Check what few records have; whether the topic and the partition exist is checked elsewhere."""
     if partition is not None:
         partition_of((topic, partition))
     if timestamp is not None and timestamp != NO_TIMESTAMP:
@@ -137,7 +136,7 @@ class _Face:
         return ClientClosedError() if self._unusable == CLOSED else IllegalStateError(self._unusable)
 
     def _knows(self, topic: str, partition: int | None) -> bool:
-        known = self._sender.batching.topics.get(topic)
+        known = self._sender.batching.topics.get(topic) if isinstance(topic, str) else None
         if known is None or not known.partitions:
             return False
         return partition is None or 0 <= partition < known.partitions
@@ -224,13 +223,12 @@ class AsyncProducer(_Face):
         if self._sender.loop is None:
             self._sender.start()
         if partition is not None or timestamp is not None or on_delivery is not None:
-            check_where(topic, partition, timestamp, on_delivery)
+            check_options(topic, partition, timestamp, on_delivery)
         when = timestamp if timestamp is not None else time.time_ns() // 1_000_000
         record = as_bytes(key, "key"), as_bytes(value, "value"), when, as_headers(headers) if headers else ()
         sender = self._sender
         if not self._knows(topic, partition):
-            check_where(topic, partition, timestamp, on_delivery)
-            await sender.know(topic, partition)
+            await sender.know(topic_of(topic), partition)
         with sender.lock:
             placed = self._append(topic, partition, record)
         if placed is None:
@@ -409,7 +407,7 @@ class Producer(_Face):
         if key is not None:
             key = as_bytes(key, "key")
         if partition is not None or timestamp is not None or on_delivery is not None:
-            check_where(topic, partition, timestamp, on_delivery)
+            check_options(topic, partition, timestamp, on_delivery)
         if timestamp is None:
             timestamp = time.time_ns() // 1_000_000
         record = key, value, timestamp, as_headers(headers) if headers else ()
@@ -417,8 +415,7 @@ class Producer(_Face):
         if not self._knows(topic, partition):
             if self._unusable:
                 raise self._refusal()
-            check_where(topic, partition, timestamp, on_delivery)
-            self._background.run(sender.know(topic, partition))
+            self._background.run(sender.know(topic_of(topic), partition))
         with sender.lock:
             placed = self._append(topic, partition, record)
             if placed is None:
