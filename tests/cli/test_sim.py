@@ -30,7 +30,7 @@ def test_one_seed_prints_its_plan_first_and_then_what_was_exercised() -> None:
     code, out = call("--seed", "7", "--workload", "steady", *SHORT)
     assert code == 0
     assert out.startswith("seed 7: steady, 2 members, 3 nodes, 1.2 minutes")
-    assert "requests by the state they found:" in out and "rebalances: new member" in out and "1 seeds, 0 failed" in out
+    assert "requests by group state:" in out and "rebalances: new member" in out and "1 seeds, 0 failed" in out
 
 
 def test_many_seeds_and_the_story() -> None:
@@ -64,7 +64,7 @@ def test_who_interrupts_is_told_what_came_of_the_seeds_so_far(jobs: str) -> None
     said, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in errors
-    assert "requests by the state they found" in said
+    assert "requests by group state" in said
     assert re.search(r"^interrupted after \d+ of 10000 seeds, 0 failed", said, re.MULTILINE)
 
 

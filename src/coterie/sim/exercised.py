@@ -45,7 +45,7 @@ class Account:
     def lines(self) -> Iterable[str]:
         states = [str(state) for state in State]
         yield f"{self.runs} runs, {self.simulated_ms / 3_600_000:.1f} simulated hours, {self.events} events"
-        yield "requests by the state they found:"
+        yield "requests by group state:"
         yield "  " + " ".join(["request".ljust(13), *(state.rjust(20) for state in states)])
         for request in _REQUESTS:
             found = [str(self.cells[request, state] or "-").rjust(20) for state in states]

@@ -126,10 +126,11 @@ class Plan:
             f"seed {self.seed}: {self.workload}, {self.members} members, {self.nodes} nodes, "
             f"{self.length_ms / MINUTE_MS:g} minutes, {len(self.kept)} of {len(self.steps)} steps, {self.faults} faults"
         )
+        topics = ", ".join(f"topic {name} with {count} partitions" for name, count in self.topics.items())
         yield (
-            f"topics {self.topics}, a record every {self.every_ms} ms, network {self.delay_ms} to "
-            f"{self.delay_ms + self.jitter_ms} ms, clocks {self.skew_ms} ms apart and off by {self.drift_ppm} ppm, "
-            f"a sync {self.disk_ms} ms"
+            f"{topics}; a record every {self.every_ms / 1_000:g} s, network delay {self.delay_ms} to "
+            f"{self.delay_ms + self.jitter_ms} ms, clocks up to {self.skew_ms / 1_000:g} s apart with a drift of "
+            f"{self.drift_ppm} ppm, disk sync {self.disk_ms} ms"
         )
         if self.settings:
             yield "settings " + ", ".join(f"{name}={value}" for name, value in self.settings.items())

@@ -123,7 +123,7 @@ class Run:
 
     def _begin(self, about: tuple[int, Step]) -> None:
         number, step = about
-        self.world.happened("", str(step).strip())
+        self.world.happened("", step.described)
         if isinstance(step, Fault):
             self.account.faults[type(step).__name__] += 1
         undo = step.begin(self.world)

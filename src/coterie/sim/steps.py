@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -38,8 +39,26 @@ class Step(ABC):
         """What ends it, if it has an end."""
 
     def __str__(self) -> str:
-        said = " ".join(f"{name}={value}" for name, value in vars(self).items() if name not in {"at_ms", "habits"})
-        return f"{self.at_ms:>8} {type(self).__name__} {said}".rstrip()
+        return f"{self.at_ms / 1_000:>8.3f} s  {self.described}"
+
+    @property
+    def described(self) -> str:
+        """What happens, in words: the name of the step, and its fields except those that are off."""
+        who = getattr(self, "slot", "")
+        what = re.sub(r"(?<!^)(?=[A-Z])", " ", type(self).__name__).lower()
+        more = [_field(name, value) for name, value in vars(self).items() if name not in {"at_ms", "habits", "slot"}]
+        return " ".join(word for word in (f"{who}:" if who else "", what, *more) if word)
+
+
+def _field(name: str, value: object) -> str:
+    """Return a field as text: times in seconds, a flag as its name."""
+    if isinstance(value, bool) or value is None:
+        return f"({name.replace('_', ' ')})" if value else ""
+    if name == "for_ms" and isinstance(value, int):
+        return f"for {value / 1_000:g} s"
+    if name.endswith("_ms") and isinstance(value, int):
+        return f"{name.removesuffix('_ms')}={value / 1_000:g} s"
+    return f"{name}={value}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +74,10 @@ class Come(Step):
     slot: str
     habits: Habits
 
+    @property
+    def described(self) -> str:
+        return f"{self.slot} joins"
+
     def begin(self, world: World) -> None:
         world.consumer(self.slot, replace(self.habits))
 
@@ -63,6 +86,10 @@ class Come(Step):
 class Leave(Step):
     slot: str
     leave: bool | None = None
+
+    @property
+    def described(self) -> str:
+        return f"{self.slot} stops without leaving" if self.leave is False else f"{self.slot} leaves"
 
     def begin(self, world: World) -> None:
         consumer = world.consumers.get(self.slot)
@@ -77,6 +104,10 @@ class Replace(Step):
     slot: str
     habits: Habits
 
+    @property
+    def described(self) -> str:
+        return f"{self.slot} is replaced by a second process with its instance id"
+
     def begin(self, world: World) -> None:
         world.displace(self.slot, replace(self.habits))
 
@@ -85,6 +116,10 @@ class Replace(Step):
 class Subscribe(Step):
     slot: str
     topics: Sequence[str]
+
+    @property
+    def described(self) -> str:
+        return f"{self.slot} subscribes to {', '.join(self.topics)}"
 
     def begin(self, world: World) -> None:
         consumer = world.consumers.get(self.slot)
@@ -97,6 +132,10 @@ class CreateTopic(Step):
     topic: str
     partitions: int
 
+    @property
+    def described(self) -> str:
+        return f"topic {self.topic} is created with {self.partitions} partitions"
+
     def begin(self, world: World) -> None:
         world.admin.create_topic(self.topic, self.partitions)
 
@@ -106,6 +145,10 @@ class GrowTopic(Step):
     topic: str
     by: int
 
+    @property
+    def described(self) -> str:
+        return f"topic {self.topic} grows by {self.by} partitions"
+
     def begin(self, world: World) -> None:
         if self.topic in world.admin.topics:
             world.admin.grow_topic(self.topic, world.admin.topics[self.topic] + self.by)
@@ -114,6 +157,10 @@ class GrowTopic(Step):
 @dataclass(frozen=True, kw_only=True)
 class DeleteGroup(Step):
     group_id: str
+
+    @property
+    def described(self) -> str:
+        return f"group {self.group_id} is deleted"
 
     def begin(self, world: World) -> None:
         world.admin.delete_group(self.group_id)
@@ -125,6 +172,11 @@ class MoveCoordinator(Step):
     node: int
     in_a_rebalance: bool = False
     """It waits for the moment at which everybody has joined and nobody has an assignment yet."""
+
+    @property
+    def described(self) -> str:
+        when = ", during its next rebalance" if self.in_a_rebalance else ""
+        return f"coordinator of {self.group_id} moves to node {self.node}{when}"
 
     def begin(self, world: World) -> None:
         def move(_about: object = None) -> None:
@@ -144,6 +196,10 @@ class Commit(Step):
     topic: str
     partitions: int
     every_ms: int
+
+    @property
+    def described(self) -> str:
+        return f"{self.group_id} commits {self.partitions} partitions of {self.topic} every {self.every_ms / 1_000:g} s"
 
     def begin(self, world: World) -> None:
         world.committer(self.group_id, self.topic, self.partitions, self.every_ms)
