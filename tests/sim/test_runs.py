@@ -33,6 +33,11 @@ def test_everything_holds(seed: int, workload: str) -> None:
     assert sum(outcome.account.faults.values()) == plan.faults
 
 
+def test_work_begun_on_a_slow_disk_ends_when_the_disk_is_fast_again() -> None:
+    """It kept the slow disk's speed: here a checkpoint took 1 000 s, and CreatePartitions waited behind it."""
+    assert simulate(Plan.draw(712, "several-groups")).held
+
+
 PRINT = "from coterie.sim import Plan, simulate; print(simulate(Plan.draw(5, 'flapping', hours=0.05)).fingerprint)"
 
 

@@ -201,10 +201,7 @@ class DiskSlow(Fault):
         machine = world.machine
         machine.slow_disk, machine.was_slow = self.times, True
 
-        def undo() -> None:
-            machine.slow_disk = 1
-
-        return undo
+        return machine.disk_is_fast_again
 
 
 @dataclass(frozen=True, kw_only=True)

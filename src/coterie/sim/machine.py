@@ -435,6 +435,12 @@ class Machine(Host):
             strike, self._ambush = self._ambush, None
             self.later(int(self._disk_rng.random() * took_ms), strike, None)
 
+    def disk_is_fast_again(self) -> None:
+        """Also what was under way while it was slow: with a sync of 200 ms it could have taken a quarter of an hour."""
+        self.slow_disk = 1
+        if self._jobs and self.cluster is not None:
+            self.later(1 + self.world.disk_ms, self._job_ended, (self.cluster, self._jobs[0]))
+
     def _job_ended(self, about: tuple[Cluster, Flush | Work]) -> None:
         cluster, job = about
         if cluster is not self.cluster or not self._jobs or self._jobs[0] is not job:
