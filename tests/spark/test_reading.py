@@ -63,7 +63,7 @@ def test_a_topic_that_is_gone(topic: Topic) -> None:
 
 def test_a_slice_that_nobody_has_written_yet_is_not_waited_for_for_ever(topic: Topic) -> None:
     topic.write(40)
-    with pytest.raises(KafkaError, match=r"nothing came within 300 ms \(kafkaConsumer.pollTimeoutMs\)"):
+    with pytest.raises(KafkaError, match=r"no records within 300 ms \(kafkaConsumer.pollTimeoutMs\)"):
         read(topic, 0, 0, 11, kafkaConsumer__pollTimeoutMs="300", kafka__fetch__max__wait__ms="100")
 
 

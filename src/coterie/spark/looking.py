@@ -21,18 +21,18 @@ class Looking(TopicsAdmin, GroupsAdmin):
 
     def __init__(self, options: SourceOptions, cluster: Cluster | None = None) -> None:
         self.options = options
-        self.cluster = cluster or Cluster(options.client)
+        self._cluster = cluster or Cluster(options.client)
         self._is_committed_only = options.client.reads_committed
 
     async def partitions(self) -> set[TopicPartition]:
         """All that the options mean and that are there now."""
         options = self.options
         if options.pattern is not None:
-            known = await self.cluster.refresh(None)
+            known = await self._cluster.refresh(None)
             names = {name for name, topic in known.topics.items() if self._matches(name, topic.is_internal)}
         else:
             names = set(options.topics) or {each.topic for each in options.assigned}
-            known = await self.cluster.refresh(names)
+            known = await self._cluster.refresh(names)
         found = {
             TopicPartition(name, number)
             for name in names
@@ -115,7 +115,7 @@ class Looking(TopicsAdmin, GroupsAdmin):
         return {each: offset for each, offset in found.items() if offset is not None}
 
     async def close(self) -> None:
-        await self.cluster.close()
+        await self._cluster.close()
 
 
 def _refuse_names(names: Collection[TopicPartition], partitions: Collection[TopicPartition], which: str) -> None:

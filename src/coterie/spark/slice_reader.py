@@ -214,7 +214,7 @@ class _Fetcher:
 
 class _Offsets(TopicsAdmin):
     def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
+        self._cluster = cluster
 
 
 _IS_GIVEN = "max.partition.fetch.bytes"
