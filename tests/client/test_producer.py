@@ -436,13 +436,13 @@ def test_the_asynchronous_one_waits_for_room_and_then_says_what_is_full(run: Run
     async def story() -> None:
         broker = await asyncio.to_thread(coterie.Broker().start)
         ours = AsyncProducer(
-            {**QUICK, "bootstrap.servers": broker.bootstrap_servers}, buffer_memory=10_000, max_block_ms=50
+            {**QUICK, "bootstrap.servers": broker.bootstrap_servers}, buffer_memory=10_000, max_block_ms=1_000
         )
         await ours.send_and_wait("t", "first", partition=0)
         await asyncio.to_thread(broker.stop)
         for _ in range(10_000 // (100 + RECORD_OVERHEAD)):
             await ours.send("t", "x" * 100, partition=0)
-        with pytest.raises(KafkaError, match=r"no room for the record within max\.block\.ms=50"):
+        with pytest.raises(KafkaError, match=r"no room for the record within max\.block\.ms=1000"):
             await ours.send("t", "x" * 100, partition=0)
         with pytest.raises(KafkaError, match="records were not delivered"):
             await ours.close(0.05)

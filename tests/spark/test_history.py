@@ -198,7 +198,7 @@ def test_generations_that_are_not_in_the_log_are_counted_and_not_made_up() -> No
     assert "not known" in told.generations[0]["note"]
     (only,) = told.rebalances
     assert (only["from_generation"], only["generation"], only["missing"]) == (3, 7, 3)
-    assert only["came"] == ["b"] and only["cause"] == "1 member came; 3 generations were not logged"
+    assert only["came"] == ["b"] and only["cause"] == "1 member joined; 3 generations were not logged"
     assert only["unassigned_ms"] is None, "what the log does not tell is not 0"
     assert only["duration_ms"] == 1_010 - 907
 
