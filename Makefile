@@ -13,7 +13,7 @@ SEED ?=
 KEEP ?=
 
 .DEFAULT_GOAL := help
-.PHONY: corruption coverage properties help cluster-soak demo java venv test dist style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim
+.PHONY: corruption coverage properties help cluster-soak demo java venv test dist style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -114,6 +114,9 @@ bench: venv ## the group coordinators of Coterie and Apache Kafka side by side; 
 
 bench-core: venv ## CPU of a heartbeat, a commit and a rebalance in the group code, and memory per member
 	$(BIN)/python bench/core.py --json bench/results/core.json
+
+bench-code: venv ## files, lines, names that stand more than once, and the files that a request passes through
+	$(BIN)/python bench/code.py --json bench/results/code.json
 
 bench-sim: venv ## simulated hours of a group of ten per minute of CPU, and CPU per seed
 	$(BIN)/python bench/sim.py --json bench/results/sim.json
