@@ -81,14 +81,14 @@ def test_others_are_served_between_two_slices() -> None:
 def test_a_stop_ends_it_with_what_is_done() -> None:
     """Whoever asked is told to ask again; what was acknowledged is there."""
     world = World(auto=False)
-    created, wished = world.client(), world.client()
+    created, wanted = world.client(), world.client()
     send_creates(created, names(3 * SLICE))
-    send_wishes(wished, ["wished"])
+    send_wishes(wanted, ["wanted"])
     world.cluster.changes.is_closing = True
     world.flush()
     assert not world.flushes
     assert codes(created.answer()) == [ErrorCode.NONE] * SLICE + [ErrorCode.NOT_CONTROLLER] * 2 * SLICE
-    assert codes(wished.answer()) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert codes(wanted.answer()) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     world.stop()
     again = World(world.files, now_ms=2_000_000)
     assert list(again.node.directory.topics) == names(SLICE) and not again.node.directory.opening.strays

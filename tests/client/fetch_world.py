@@ -12,12 +12,12 @@ from coterie.client.consumer.fetch_requests import (
     AskEpochEnds,
     AskOffsets,
     Fetch,
+    FetchEffect,
     FetchSettings,
     Found,
     Leader,
     LogTruncated,
     RefreshMetadata,
-    Wish,
 )
 from coterie.client.consumer.fetcher import Fetcher
 from coterie.client.types import OffsetAndMetadata, TopicPartition
@@ -70,7 +70,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.reader = Fetcher(self.settings)
-        self.under_way: list[Wish] = []
+        self.under_way: list[FetchEffect] = []
         self.error: Callable[[int, int], ErrorCode] = lambda _partition, _offset: ErrorCode.NONE
 
     def partition(self, number: int, end: int = 0, *, start: int = 0, leader: int = 1) -> TopicPartition:
@@ -105,9 +105,9 @@ class World:
             return (before[-1], self.ends[number]) if epochs[-1][0] == epoch else (-1, -1)
         return before[-1] if before else epoch, after[0]
 
-    def wish(self) -> list[Wish]:
+    def effect(self) -> list[FetchEffect]:
         """What the reader wants now."""
-        new = self.reader.wishes(self.leader_of, self.now_ms)
+        new = self.reader.effects(self.leader_of, self.now_ms)
         self.under_way += new
         return new
 
@@ -118,44 +118,44 @@ class World:
     def run(self, rebalances: int = 8) -> None:
         """Ask and answer until nothing more is wanted (or there is no end to it)."""
         for _ in range(rebalances):
-            self.wish()
+            self.effect()
             for one in list(self.under_way):
                 self.answer(one)
 
-    def answer(self, wish: Wish) -> None:
-        self.under_way.remove(wish)
-        match wish:
+    def answer(self, effect: FetchEffect) -> None:
+        self.under_way.remove(effect)
+        match effect:
             case Fetch():
-                self.reader.fetched(wish, self.fetched(wish.node_id, wish.request), self.now_ms)
+                self.reader.fetched(effect, self.fetched(effect.node_id, effect.request), self.now_ms)
             case AskCommitted():
-                self.reader.committed(wish, self.committed_offsets(), self.now_ms)
+                self.reader.committed(effect, self.committed_offsets(), self.now_ms)
             case AskOffsets():
-                found = {place.partition: self._listed(place.partition, at) for place, at in wish.places.items()}
-                self.reader.offsets_found(wish, found, self.now_ms)
+                found = {place.partition: self._listed(place.partition, at) for place, at in effect.places.items()}
+                self.reader.offsets_found(effect, found, self.now_ms)
             case AskEpochEnds():
-                self.reader.epoch_ends_found(wish, self.epoch_ends(wish.node_id, wish.request), self.now_ms)
+                self.reader.epoch_ends_found(effect, self.epoch_ends(effect.node_id, effect.request), self.now_ms)
             case RefreshMetadata():
                 self.known = {number: self.leader(number) for number in self.leaders}
                 self.reader.refreshed(self.now_ms)
             case LogTruncated():
-                self.told.append(wish)
+                self.told.append(effect)
 
-    def lose(self, wish: Wish) -> None:
+    def lose(self, effect: FetchEffect) -> None:
         """The connection breaks instead."""
-        self.under_way.remove(wish)
+        self.under_way.remove(effect)
         error = ConnectionLostError("gone")
-        match wish:
+        match effect:
             case Fetch():
-                self.reader.fetch_failed(wish, error, self.now_ms)
+                self.reader.fetch_failed(effect, error, self.now_ms)
             case AskCommitted():
-                self.reader.committed(wish, error, self.now_ms)
+                self.reader.committed(effect, error, self.now_ms)
             case AskOffsets():
-                lost = {place.partition: Found(error=error) for place in wish.places}
-                self.reader.offsets_found(wish, lost, self.now_ms)
+                lost = {place.partition: Found(error=error) for place in effect.places}
+                self.reader.offsets_found(effect, lost, self.now_ms)
             case AskEpochEnds():
-                self.reader.epoch_ends_failed(wish, error, self.now_ms)
+                self.reader.epoch_ends_failed(effect, error, self.now_ms)
             case LogTruncated():
-                self.told.append(wish)
+                self.told.append(effect)
             case RefreshMetadata():
                 self.reader.refreshed(self.now_ms)
 

@@ -33,8 +33,8 @@ def reading(settings: FetchSettings = FROM_START, *, end: int = 10, size: int = 
     return world
 
 
-def only(wishes: list[object]) -> object:
-    (found,) = wishes
+def only(effects: list[object]) -> object:
+    (found,) = effects
     return found
 
 
@@ -43,9 +43,9 @@ def test_an_answer_to_a_fetch_from_before_a_seek_is_dropped(offset: int) -> None
     """It has records from where the consumer stood when it was asked."""
     world = reading()
     world.reader.seek(partition(0), 4)
-    (late,) = world.wish()
+    (late,) = world.effect()
     world.reader.seek(partition(0), offset)
-    asked = world.wish()
+    asked = world.effect()
     world.answer(late)
     assert world.reader.take(100) == []
     for one in asked:
@@ -62,13 +62,13 @@ def test_committed_offsets_come_first() -> None:
     world = World(FROM_START)
     world.committed[0] = 4
     world.reader.assign([world.partition(0, 10), world.partition(1, 10)])
-    first = only(list(world.wish()))
+    first = only(list(world.effect()))
     assert isinstance(first, AskCommitted) and [place.partition for place in first.places] == [
         partition(0),
         partition(1),
     ]
     world.answer(first)
-    second, third = world.wish()
+    second, third = world.effect()
     assert isinstance(second, AskOffsets) and isinstance(third, Fetch)
     world.answer(second)
     world.answer(third)
@@ -95,7 +95,7 @@ def test_an_assignment_changes_all_at_once() -> None:
 def test_without_a_group_nobody_is_asked_for_commits() -> None:
     world = World(ALONE)
     world.reader.assign([world.partition(0, 2)])
-    assert isinstance(only(list(world.wish())), AskOffsets)
+    assert isinstance(only(list(world.effect())), AskOffsets)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_auto_offset_reset_says_what_is_asked_for(reset: str, asked: int) -> Non
     """KIP-1106: by_duration is so long before now."""
     world = World(FetchSettings(auto_offset_reset=parse_reset(reset), has_group=False), now_ms=5_000)
     world.reader.assign([world.partition(0, 2)])
-    wish = only(list(world.wish()))
-    assert isinstance(wish, AskOffsets) and list(wish.places.values()) == [asked]
+    effect = only(list(world.effect()))
+    assert isinstance(effect, AskOffsets) and list(effect.places.values()) == [asked]
 
 
 def test_a_time_after_the_last_record_begins_with_the_next_one() -> None:
@@ -154,35 +154,35 @@ def test_one_fetch_at_a_time_goes_to_a_node_and_names_all_that_is_read_there() -
     world.reader.assign([world.partition(0, 5), world.partition(1, 5), world.partition(2, 5, leader=2)])
     for one in range(3):
         world.reader.seek(partition(one), 0)
-    wishes = world.wish()
-    assert [one.node_id for one in wishes if isinstance(one, Fetch)] == [1, 2]
-    asked = wishes[0]
+    effects = world.effect()
+    assert [one.node_id for one in effects if isinstance(one, Fetch)] == [1, 2]
+    asked = effects[0]
     assert isinstance(asked, Fetch)
     (topic,) = asked.request.topics
     assert topic.topic_id == TOPIC_ID and [one.partition for one in topic.partitions] == [0, 1]
     assert asked.request.session_epoch == -1 and asked.request.session_id == 0
     world.reader.seek(partition(0), 1)
-    assert world.wish() == []
+    assert world.effect() == []
 
 
 def test_the_next_fetch_goes_out_while_records_wait_and_not_when_too_many_do() -> None:
     world = reading(ALONE._replace(max_partition_fetch_bytes=len(batch_at(0, 3)) * 3), end=100)
-    world.answer(world.wish()[0])
-    fetch = only(list(world.wish()))
+    world.answer(world.effect()[0])
+    fetch = only(list(world.effect()))
     assert isinstance(fetch, Fetch) and fetch.request.topics[0].partitions[0].fetch_offset == 6
     world.answer(fetch)
-    assert world.wish() == []
+    assert world.effect() == []
     assert offsets(world.reader.take(3)) == [(0, 0), (0, 1), (0, 2)]
     assert not world.reader.needs_data
     world.reader.take(3)
     assert world.reader.needs_data
-    assert isinstance(only(list(world.wish())), Fetch)
+    assert isinstance(only(list(world.effect())), Fetch)
 
 
 @pytest.mark.parametrize("what", ["lost", "sought", "reset", "lost and back"])
 def test_an_answer_that_is_not_wanted_any_more_is_dropped(what: str) -> None:
     world = reading()
-    fetch = world.wish()[0]
+    fetch = world.effect()[0]
     if what == "sought":
         world.reader.seek(partition(0), 5)
     elif what == "reset":
@@ -200,7 +200,7 @@ def test_what_a_paused_partition_has_waits_and_nothing_more_is_fetched() -> None
     world.run(1)
     world.reader.pause(partition(0))
     assert world.reader.take(10) == [] and world.reader.paused == [partition(0)]
-    assert world.wish() == []
+    assert world.effect() == []
     world.reader.resume(partition(0))
     assert offsets(world.reader.take(2)) == [(0, 0), (0, 1)]
 
@@ -226,18 +226,18 @@ def test_polls_serve_partitions_in_turn() -> None:
 def test_a_nearer_replica_is_read_for_a_while() -> None:
     """KIP-392: the leader names it, and an error there leads back to the leader."""
     world = reading(ALONE._replace(client_rack="b", metadata_max_age_ms=1_000))
-    fetch = world.wish()[0]
+    fetch = world.effect()[0]
     assert isinstance(fetch, Fetch) and fetch.request.rack_id == "b"
     answer = FetchedPartition(partition=0, preferred_read_replica=5)
     world.reader.fetched(
         fetch, Response(responses=[FetchedTopic(topic_id=TOPIC_ID, partitions=[answer])]), world.now_ms
     )
-    (nearer,) = world.wish()
+    (nearer,) = world.effect()
     assert isinstance(nearer, Fetch) and nearer.node_id == 5
     world.under_way.clear()
     world.reader.fetched(nearer, Response(error=ErrorCode.UNKNOWN_SERVER_ERROR, responses=()), world.now_ms)
     world.pass_ms(200)
-    (back,) = world.wish()
+    (back,) = world.effect()
     assert isinstance(back, Fetch) and back.node_id == 1
 
 
@@ -287,8 +287,8 @@ def test_asking_about_a_partition_of_somebody_else_says_what_is_assigned() -> No
 def test_after_these_errors_leaders_are_asked_for_and_reading_goes_on(code: ErrorCode) -> None:
     world = reading()
     world.error = lambda _partition, _offset: code
-    world.answer(world.wish()[0])
-    (refresh,) = world.wish()
+    world.answer(world.effect()[0])
+    (refresh,) = world.effect()
     assert isinstance(refresh, RefreshMetadata) and list(refresh.topics) == ["t"]
     world.error = lambda _partition, _offset: ErrorCode.NONE
     world.answer(refresh)
@@ -330,7 +330,7 @@ def test_rights_that_are_given_later_are_enough() -> None:
 
 def test_corrupt_records_are_named_with_what_to_do_and_what_is_before_them_is_handed_over() -> None:
     world = reading()
-    fetch = world.wish()[0]
+    fetch = world.effect()[0]
     assert isinstance(fetch, Fetch)
     broken = bytearray(batch_at(0, 3) + batch_at(3, 3))
     broken[-1] ^= 1
@@ -352,23 +352,23 @@ def test_an_answer_that_leads_nowhere_is_an_error_and_no_endless_loop(records: b
     """Nonsense, a cut batch alone, or batches from before the offset that was asked for."""
     world = reading()
     world.reader.seek(partition(0), 5)
-    fetch = world.wish()[0]
+    fetch = world.effect()[0]
     assert isinstance(fetch, Fetch)
     answer = FetchedPartition(partition=0, high_watermark=10, records=records)
     world.reader.fetched(fetch, Response(responses=[FetchedTopic(topic_id=TOPIC_ID, partitions=[answer])]), 0)
-    assert world.wish() == []
+    assert world.effect() == []
     with pytest.raises(CorruptRecordError, match="t-0 from offset 5"):
         world.reader.take(10)
-    assert world.wish() == []
+    assert world.effect() == []
 
 
 def test_a_lost_connection_backs_off_and_asks_who_leads() -> None:
     world = reading()
-    world.lose(world.wish()[0])
-    (refresh,) = world.wish()
+    world.lose(world.effect()[0])
+    (refresh,) = world.effect()
     assert isinstance(refresh, RefreshMetadata)
     assert world.reader.due_ms == world.now_ms + 100
     world.answer(refresh)
-    assert world.wish() == []
+    assert world.effect() == []
     world.pass_ms(100)
-    assert isinstance(only(list(world.wish())), Fetch)
+    assert isinstance(only(list(world.effect())), Fetch)

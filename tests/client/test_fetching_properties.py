@@ -110,7 +110,7 @@ class LifeOfAReader(RuleBasedStateMachine):
 
     @rule()
     def ask(self) -> None:
-        self.world.wish()
+        self.world.effect()
 
     @precondition(lambda self: self.world.under_way)
     @rule(data=st.data())
@@ -137,7 +137,7 @@ class LifeOfAReader(RuleBasedStateMachine):
     @invariant()
     def only_one_fetch_is_under_way_to_a_node(self) -> None:
         if hasattr(self, "world"):
-            nodes = [wish.node_id for wish in self.world.under_way if hasattr(wish, "node_id")]
+            nodes = [effect.node_id for effect in self.world.under_way if hasattr(effect, "node_id")]
             assert len(nodes) == len(set(nodes))
 
     def teardown(self) -> None:

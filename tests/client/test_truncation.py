@@ -57,7 +57,7 @@ def the_question(world: World) -> AskEpochEnds:
     """What is asked of the new leader, once it is known."""
     world.known[0] = world.leader(0)
     world.reader.needs_data = True
-    (asked,) = [one for one in world.wish() if isinstance(one, AskEpochEnds)]
+    (asked,) = [one for one in world.effect() if isinstance(one, AskEpochEnds)]
     return asked
 
 
@@ -97,7 +97,7 @@ def test_the_leader_is_asked_under_its_epoch_for_the_epoch_of_the_last_record_an
     assert (asked.node_id, topic.topic, one.partition) == (2, "t", 0)
     assert (one.current_leader_epoch, one.leader_epoch) == (EPOCH + 1, EPOCH)
     world.pass_ms(1_000)
-    assert [wish for wish in world.wish() if isinstance(wish, Fetch)] == []
+    assert [effect for effect in world.effect() if isinstance(effect, Fetch)] == []
 
 
 def test_what_was_fetched_ahead_from_the_old_leader_is_not_handed_over() -> None:
@@ -115,7 +115,7 @@ def test_an_answer_of_the_old_leader_that_comes_late_is_dropped() -> None:
     world.reader.seek(HERE, 6, EPOCH)
     world.run(2)
     world.reader.seek(HERE, 6)
-    (late,) = [one for one in world.under_way + world.wish() if isinstance(one, Fetch)][:1]
+    (late,) = [one for one in world.under_way + world.effect() if isinstance(one, Fetch)][:1]
     before = world.read(1, 0, 6, EPOCH)
     assert before.records
     world.reader.place(HERE).epoch = EPOCH
@@ -148,7 +148,7 @@ def test_when_the_leader_cannot_say_leaders_are_asked_for_and_it_is_asked_again(
     world.under_way.clear()
     refused = epoch_api.TopicEnds(topic="t", partitions=[epoch_api.EpochEnd(partition=0, error=code)])
     world.reader.epoch_ends_found(asked, epoch_api.Response(topics=[refused]), world.now_ms)
-    (refresh,) = world.wish()
+    (refresh,) = world.effect()
     assert isinstance(refresh, RefreshMetadata)
     heal(world)
     assert world.reader.place(HERE).position == 6
@@ -216,7 +216,7 @@ def test_a_paused_partition_is_validated_and_one_that_is_given_up_stays_where_it
     world.elect(0, 2, end=6)
     world.known[0] = world.leader(0)
     world.reader.needs_data = True
-    assert world.wish() == []
+    assert world.effect() == []
     assert world.reader.positions() == {HERE: OffsetAndMetadata(10, leader_epoch=EPOCH)}
 
 
@@ -235,7 +235,7 @@ def test_markers_count_for_the_epoch_of_the_position() -> None:
 def committed(epoch: int, at: int = 10, end: int = 20) -> World:
     world = World(FetchSettings(auto_offset_reset=EARLIEST))
     world.reader.assign([world.partition(0, end)])
-    (asked,) = world.wish()
+    (asked,) = world.effect()
     world.under_way.clear()
     world.reader.committed(asked, {HERE: OffsetAndMetadata(at, leader_epoch=epoch)}, world.now_ms)  # type: ignore[arg-type]
     return world
@@ -251,8 +251,8 @@ def test_a_committed_offset_with_an_epoch_is_validated_before_it_is_read() -> No
 
 def test_a_committed_offset_without_an_epoch_is_taken_as_it_is() -> None:
     world = committed(-1)
-    (wish,) = world.wish()
-    assert isinstance(wish, Fetch)
+    (effect,) = world.effect()
+    assert isinstance(effect, Fetch)
 
 
 def test_metadata_older_than_the_committed_epoch_is_refreshed_and_not_believed() -> None:
@@ -260,7 +260,7 @@ def test_metadata_older_than_the_committed_epoch_is_refreshed_and_not_believed()
     world = committed(EPOCH + 1, at=12)
     stale = world.known[0]
     world.elect(0, 2)
-    assert [type(one) for one in world.wish()] == [RefreshMetadata]
+    assert [type(one) for one in world.effect()] == [RefreshMetadata]
     assert world.known[0] == stale
     heal(world)
     assert offsets(world.reader.take(1)) == [(0, 12)] and world.told == []
@@ -328,11 +328,11 @@ def test_a_topic_that_was_created_again_is_read_from_where_the_policy_says() -> 
 def test_a_position_that_was_looked_up_has_no_epoch_to_validate() -> None:
     world = World(FetchSettings(auto_offset_reset=EARLIEST, has_group=False))
     world.reader.assign([world.partition(0, 3)])
-    (asked,) = world.wish()
+    (asked,) = world.effect()
     assert isinstance(asked, AskOffsets)
     world.answer(asked)
-    (wish,) = world.wish()
-    assert isinstance(wish, Fetch)
+    (effect,) = world.effect()
+    assert isinstance(effect, Fetch)
 
 
 # --- on a socket ------------------------------------------------------------------------------------------------------
@@ -436,10 +436,10 @@ def test_every_record_that_is_in_the_log_at_last_was_handed_over(story: list[tup
             case "take":
                 take(number)
             case "ask":
-                world.wish()
+                world.effect()
             case "answer" | "lose" if world.under_way:
-                wish = world.under_way[number % len(world.under_way)]
-                (world.answer if what == "answer" else world.lose)(wish)
+                effect = world.under_way[number % len(world.under_way)]
+                (world.answer if what == "answer" else world.lose)(effect)
             case "restart":  # another member goes on from what is committed, with its epoch
                 _restart(world, world.reader.positions())
             case "catch up":
@@ -459,6 +459,6 @@ def _restart(world: World, at: dict[TopicPartition, OffsetAndMetadata]) -> None:
     world.under_way.clear()
     world.reader.__init__(world.settings)  # type: ignore[misc]
     world.reader.assign([HERE])
-    (asked,) = world.wish()
+    (asked,) = world.effect()
     world.under_way.clear()
     world.reader.committed(asked, at, world.now_ms)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""One way to produce with each library: the same records and the same wishes, said in its words."""
+"""One way to produce with each library: the same records and the same options, said in its words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import KafkaError, Message, Producer
 from kafka import KafkaProducer
 
-__all__ = ["PRODUCERS", "Record", "Wishes"]
+__all__ = ["PRODUCERS", "ProducerOptions", "Record"]
 
 SECONDS = 30
 
@@ -25,19 +25,19 @@ class Record(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Wishes:
+class ProducerOptions:
     compression: str = "none"
     acks: int = -1
     idempotent: bool = False
 
 
-def by_confluent(bootstrap: str, topic: str, records: Sequence[Record], wishes: Wishes) -> list[int | None]:
+def by_confluent(bootstrap: str, topic: str, records: Sequence[Record], options: ProducerOptions) -> list[int | None]:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
-            "compression.type": wishes.compression,
-            "acks": wishes.acks,
-            "enable.idempotence": wishes.idempotent,
+            "compression.type": options.compression,
+            "acks": options.acks,
+            "enable.idempotence": options.idempotent,
             "linger.ms": 50,
         }
     )
@@ -46,7 +46,7 @@ def by_confluent(bootstrap: str, topic: str, records: Sequence[Record], wishes: 
 
     def delivered(error: KafkaError | None, message: Message) -> None:
         if error is None:
-            offsets.append(None if wishes.acks == 0 else message.offset())
+            offsets.append(None if options.acks == 0 else message.offset())
         else:
             errors.append(error)
 
@@ -59,12 +59,14 @@ def by_confluent(bootstrap: str, topic: str, records: Sequence[Record], wishes: 
     return offsets
 
 
-def by_kafka_python(bootstrap: str, topic: str, records: Sequence[Record], wishes: Wishes) -> list[int | None]:
+def by_kafka_python(
+    bootstrap: str, topic: str, records: Sequence[Record], options: ProducerOptions
+) -> list[int | None]:
     producer = KafkaProducer(
         bootstrap_servers=bootstrap,
-        compression_type=None if wishes.compression == "none" else wishes.compression,
-        acks="all" if wishes.acks == -1 else wishes.acks,
-        enable_idempotence=wishes.idempotent,
+        compression_type=None if options.compression == "none" else options.compression,
+        acks="all" if options.acks == -1 else options.acks,
+        enable_idempotence=options.idempotent,
         linger_ms=50,
     )
     try:
@@ -83,16 +85,16 @@ def by_kafka_python(bootstrap: str, topic: str, records: Sequence[Record], wishe
         results = [future.get(SECONDS) for future in futures]
     finally:
         producer.close()
-    return [None if wishes.acks == 0 else result.offset for result in results]
+    return [None if options.acks == 0 else result.offset for result in results]
 
 
-def by_aiokafka(bootstrap: str, topic: str, records: Sequence[Record], wishes: Wishes) -> list[int | None]:
+def by_aiokafka(bootstrap: str, topic: str, records: Sequence[Record], options: ProducerOptions) -> list[int | None]:
     async def produce() -> list[int | None]:
         producer = AIOKafkaProducer(
             bootstrap_servers=bootstrap,
-            compression_type=None if wishes.compression == "none" else wishes.compression,
-            acks="all" if wishes.acks == -1 else wishes.acks,
-            enable_idempotence=wishes.idempotent,
+            compression_type=None if options.compression == "none" else options.compression,
+            acks="all" if options.acks == -1 else options.acks,
+            enable_idempotence=options.idempotent,
             linger_ms=50,
         )
         await producer.start()
@@ -111,12 +113,12 @@ def by_aiokafka(bootstrap: str, topic: str, records: Sequence[Record], wishes: W
             results = [await asyncio.wait_for(future, SECONDS) for future in futures]
         finally:
             await producer.stop()
-        return [None if wishes.acks == 0 else result.offset for result in results]
+        return [None if options.acks == 0 else result.offset for result in results]
 
     return asyncio.run(produce())
 
 
-PRODUCERS: Mapping[str, Callable[[str, str, Sequence[Record], Wishes], list[int | None]]] = {
+PRODUCERS: Mapping[str, Callable[[str, str, Sequence[Record], ProducerOptions], list[int | None]]] = {
     "confluent": by_confluent,
     "kafka-python": by_kafka_python,
     "aiokafka": by_aiokafka,

@@ -6,7 +6,7 @@ import pytest
 
 from clients.admins import ADMINS, Admin
 from clients.harness import BrokerProcess, Crew
-from clients.producers import PRODUCERS, Record, Wishes
+from clients.producers import PRODUCERS, ProducerOptions, Record
 from clients.producing import Topics
 
 pytestmark = pytest.mark.real_time
@@ -49,7 +49,7 @@ def test_an_offset_is_found_by_time(admin: Admin, broker: BrokerProcess, topics:
     hour = 3_600_000
     start = 1_700_000_000_000
     sent = [Record(b"%d" % number, timestamp_ms=start + number * hour) for number in range(6)]
-    PRODUCERS["confluent"](broker.bootstrap, name, sent, Wishes())
+    PRODUCERS["confluent"](broker.bootstrap, name, sent, ProducerOptions())
     assert admin.offset_for_time(name, start) == 0
     assert admin.offset_for_time(name, start + 2 * hour) == 2
     assert admin.offset_for_time(name, start + 2 * hour + 1) == 3

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from clients.harness import BrokerProcess, wait_until
-from clients.producers import PRODUCERS, Record, Wishes
+from clients.producers import PRODUCERS, ProducerOptions, Record
 from clients.producing import Topics
 from coterie.protocol.batch import BatchHeader, Compression, batches
 from coterie.protocol.records import BatchRecord, records
@@ -33,7 +33,7 @@ def test_a_compressed_batch_is_stored_as_the_client_compressed_it(
     library: str, compression: str, broker: BrokerProcess, topics: Topics, name: str
 ) -> None:
     topics.create(name, 1)
-    PRODUCERS[library](broker.bootstrap, name, COMPRESSIBLE, Wishes(compression))
+    PRODUCERS[library](broker.bootstrap, name, COMPRESSIBLE, ProducerOptions(compression))
     headers, content = stored(broker, name)
     assert {header.compression for header in headers} == {Compression[compression.upper()]}
     assert sum(header.size for header in headers) < PLAIN_BYTES / 4
@@ -47,7 +47,7 @@ def test_records_are_stored_in_order_for_every_acks(
 ) -> None:
     topics.create(name, 1)
     sent = [Record(b"%d" % number) for number in range(20)]
-    offsets = PRODUCERS[library](broker.bootstrap, name, sent, Wishes(acks=acks))
+    offsets = PRODUCERS[library](broker.bootstrap, name, sent, ProducerOptions(acks=acks))
     if acks:
         assert offsets == list(range(20))
 
@@ -65,7 +65,7 @@ def test_an_idempotent_producer_has_an_id_of_its_own_and_numbers_its_batches(
     topics.create(name, 1)
     for first in (0, 30):
         sent = [Record(b"%d" % number) for number in range(first, first + 30)]
-        PRODUCERS[library](broker.bootstrap, name, sent, Wishes(idempotent=idempotent))
+        PRODUCERS[library](broker.bootstrap, name, sent, ProducerOptions(idempotent=idempotent))
     headers, content = stored(broker, name)
     assert [record.value for record in content] == [b"%d" % number for number in range(60)]
     by_producer: dict[int, list[BatchHeader]] = {}
@@ -92,7 +92,7 @@ def test_keys_headers_and_timestamps_are_kept(library: str, broker: BrokerProces
         Record("snö ☃".encode(), "clé".encode(), long_ago + 5, [("schlüssel", "wörter".encode())]),
     ]
     before_ms = time.time_ns() // 1_000_000
-    PRODUCERS[library](broker.bootstrap, name, sent, Wishes())
+    PRODUCERS[library](broker.bootstrap, name, sent, ProducerOptions())
     after_ms = time.time_ns() // 1_000_000
     first, now, last = stored(broker, name)[1]
     assert [(one.key, one.value) for one in (first, now, last)] == [(one.key, one.value) for one in sent]

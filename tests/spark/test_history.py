@@ -116,7 +116,7 @@ def test_whole_lives_in_kafka_are_as_a_second_reading_has_them(protocol: str) ->
 
 
 def test_members_of_kip_848_hold_what_they_have_yet_to_give_back() -> None:
-    """A target (type 7) is a wish; who owns what is said by the members' current assignments (type 8)."""
+    """A target (type 7) is a effect; who owns what is said by the members' current assignments (type 8)."""
     found = [read_consumer_group_record(one.key, one.value) for one in LIVED]
     current = [one.value for one in found if one is not None and isinstance(one.value, CurrentAssignment)]
     assert {value.state for value in current} >= {0, 1}, "somebody had to give something back"

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
-from uuid import UUID, uuid4  # noqa: TID251  the rng of the real world are thrown here
+from uuid import UUID, uuid4  # noqa: TID251  ids are random here alone
 
 from coterie.broker.cluster import Cluster, check_nodes
 from coterie.broker.configs.broker_settings import Settings

@@ -25,13 +25,13 @@ DONE = frozenset(
     }
 )
 
-_Wish = tuple[ModuleType, Any, Callable[[Any], ErrorCode], str]
+_Request = tuple[ModuleType, Any, Callable[[Any], ErrorCode], str]
 
 
 class Admin(Client):
     def __init__(self, *about: Any) -> None:
         super().__init__(*about)
-        self.wishes: deque[_Wish] = deque()
+        self.requests: deque[_Request] = deque()
         self.topics: dict[str, int] = {}
         """As many partitions as it wants each topic to have."""
         self.deleted: set[str] = set()
@@ -41,41 +41,43 @@ class Admin(Client):
         self.topics[name] = partitions
         new = create_topics.NewTopic(name=name, num_partitions=partitions, replication_factor=1)
         request = create_topics.Request(topics=[new])
-        self._wish(create_topics, request, lambda answer: answer.topics[0].error, f"creates {name} with {partitions}")
+        self._enqueue(
+            create_topics, request, lambda answer: answer.topics[0].error, f"creates {name} with {partitions}"
+        )
 
     def grow_topic(self, name: str, partitions: int) -> None:
         if partitions > self.topics.get(name, partitions):
             self.topics[name] = partitions
             request = create_partitions.Request(topics=[create_partitions.Topic(name=name, count=partitions)])
-            self._wish(
+            self._enqueue(
                 create_partitions, request, lambda answer: answer.results[0].error, f"grows {name} to {partitions}"
             )
 
     def delete_group(self, group_id: str) -> None:
         self.deleted.add(group_id)
-        self._wish(
+        self._enqueue(
             delete_groups, [DeleteGroup(None, group_id)], lambda answer: answer[0][1], f"deletes group {group_id}"
         )
 
     @property
     def is_deleting(self) -> str | None:
         """The group that it has asked to be deleted, and has not been answered yet."""
-        if self.wishes and self.wishes[0][0] is delete_groups:
-            group_id: str = self.wishes[0][1][0].group_id
+        if self.requests and self.requests[0][0] is delete_groups:
+            group_id: str = self.requests[0][1][0].group_id
             return group_id
         return None
 
     @property
     def is_done(self) -> bool:
-        return not self.wishes
+        return not self.requests
 
-    def _wish(self, module: ModuleType, request: Any, error_of: Callable[[Any], ErrorCode], says: str) -> None:
-        self.wishes.append((module, request, error_of, says))
-        if len(self.wishes) == 1:
+    def _enqueue(self, module: ModuleType, request: Any, error_of: Callable[[Any], ErrorCode], says: str) -> None:
+        self.requests.append((module, request, error_of, says))
+        if len(self.requests) == 1:
             self._ask(None)
 
     def _ask(self, _about: object) -> None:
-        module, request, _, says = self.wishes[0]
+        module, request, _, says = self.requests[0]
         self.world.happened(self.name, says)
         group_id = self.is_deleting
         if group_id is None:
@@ -88,14 +90,14 @@ class Admin(Client):
         if error is not None or answer is None or answer.coordinators[0].error:
             self.later(AGAIN_MS, self._ask, None)
             return
-        module, request, _, _ = self.wishes[0]
+        module, request, _, _ = self.requests[0]
         self.ask(answer.coordinators[0].node_id, "", module, request, 30_000, self._done, None)
 
     def _done(self, _then: Any, answer: Any, error: KafkaError | None) -> None:
-        code = self.wishes[0][2](answer) if error is None else error.code
+        code = self.requests[0][2](answer) if error is None else error.code
         if error is None and code in DONE:
-            self.wishes.popleft()
-            if self.wishes:
+            self.requests.popleft()
+            if self.requests:
                 self._ask(None)
             return
         self.later(AGAIN_MS, self._ask, None)

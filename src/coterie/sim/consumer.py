@@ -467,16 +467,16 @@ class Consumer(Reader):
 
         self.refresh(effect.topics, done)
 
-    def ask_committed(self, wish: AskCommitted) -> None:
+    def ask_committed(self, asked: AskCommitted) -> None:
         self._token += 1
-        self._asks_committed[self._token] = wish
-        partitions = [place.partition for place in wish.places]
+        self._asks_committed[self._token] = asked
+        partitions = [place.partition for place in asked.places]
         self.tell(events.CommittedAsked(self._token, partitions, self.now_ms + 60_000))
 
     def _committed_ended(self, effect: effects.CommittedEnded) -> None:
-        wish = self._asks_committed.pop(effect.token)
+        asked = self._asks_committed.pop(effect.token)
         found = effect.offsets if effect.error is None else _kafka_error(effect.error)
-        self.fetcher.committed(wish, found, self.now_ms)
+        self.fetcher.committed(asked, found, self.now_ms)
 
 
 def _kafka_error(error: Exception) -> KafkaError:

@@ -59,7 +59,7 @@ class Converged:
         """What keeps the world from being at rest."""
         world = self._world
         if not world.admin.is_done:
-            return f"the admin still {world.admin.wishes[0][3]}"
+            return f"the admin still {world.admin.requests[0][3]}"
         for producer in world.producers.values():
             if not producer.is_done:
                 return f"{producer.name} has {producer.batching.unsettled} records on their way"

@@ -1,4 +1,4 @@
-"""The reading half of a consumer's process: asks what the shipped reader wishes, and brings the answers back."""
+"""The reading half of a consumer: sends what the shipped fetcher wants to ask, and brings the answers back."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Reader(Client, ABC):
             AskCommitted: self.ask_committed,
             AskOffsets: self._ask_offsets,
             AskEpochEnds: self._ask_epoch_ends,
-            LogTruncated: lambda _wish: None,
+            LogTruncated: lambda _effect: None,
             RefreshMetadata: self._refresh_leaders,
         }
 
@@ -62,16 +62,16 @@ class Reader(Client, ABC):
         """The metadata may be news."""
 
     @abstractmethod
-    def ask_committed(self, wish: AskCommitted) -> None:
+    def ask_committed(self, effect: AskCommitted) -> None:
         """How far has the group come?"""
 
     # what this half does
 
     def ask_more(self) -> None:
-        wishes = self.fetcher.wishes(self._leader_of, self.now_ms)
+        effects = self.fetcher.effects(self._leader_of, self.now_ms)
         due_ms = self.fetcher.due_ms
-        for wish in wishes:
-            self._grant[type(wish)](wish)
+        for effect in effects:
+            self._grant[type(effect)](effect)
         if due_ms is not None:
             self.at(due_ms, self._look_for_more, None)
 
@@ -94,20 +94,20 @@ class Reader(Client, ABC):
             return None
         return Leader(found.leader, found.leader_epoch, known.id)
 
-    def _fetch(self, wish: Fetch) -> None:
-        timeout_ms = 30_000 + wish.request.max_wait_ms
-        self.ask(wish.node_id, FETCH_LANE, fetch, wish.request, timeout_ms, self._fetched, wish)
+    def _fetch(self, effect: Fetch) -> None:
+        timeout_ms = 30_000 + effect.request.max_wait_ms
+        self.ask(effect.node_id, FETCH_LANE, fetch, effect.request, timeout_ms, self._fetched, effect)
 
-    def _fetched(self, wish: Fetch, reply: fetch.Response | None, error: KafkaError | None) -> None:
+    def _fetched(self, effect: Fetch, reply: fetch.Response | None, error: KafkaError | None) -> None:
         if error is not None:
-            self.fetcher.fetch_failed(wish, error, self.now_ms)
+            self.fetcher.fetch_failed(effect, error, self.now_ms)
         else:
             assert reply is not None
-            self.fetcher.fetched(wish, reply, self.now_ms)
+            self.fetcher.fetched(effect, reply, self.now_ms)
         self._go_on()
 
-    def _ask_offsets(self, wish: AskOffsets) -> None:
-        wanted = {place.partition: timestamp for place, timestamp in wish.places.items()}
+    def _ask_offsets(self, effect: AskOffsets) -> None:
+        wanted = {place.partition: timestamp for place, timestamp in effect.places.items()}
         asked, unknown = questions(wanted, self._leader_of, read_committed=False, timeout_ms=30_000)
         found: dict[TopicPartition, Found] = {
             one: Found(error=KafkaError.of(ErrorCode.LEADER_NOT_AVAILABLE, "looking for an offset")) for one in unknown
@@ -125,33 +125,39 @@ class Reader(Client, ABC):
                 ]
                 found.update(dict.fromkeys(names, Found(error=error)))
             if not left:
-                self.fetcher.offsets_found(wish, found, self.now_ms)
+                self.fetcher.offsets_found(effect, found, self.now_ms)
                 self._go_on()
 
         if not asked:
-            self.fetcher.offsets_found(wish, found, self.now_ms)
+            self.fetcher.offsets_found(effect, found, self.now_ms)
         for node_id, request in asked.items():
             self.ask(node_id, OFFSETS_LANE, list_offsets, request, 30_000, done, request)
 
-    def _ask_epoch_ends(self, wish: AskEpochEnds) -> None:
+    def _ask_epoch_ends(self, effect: AskEpochEnds) -> None:
         self.ask(
-            wish.node_id, OFFSETS_LANE, offset_for_leader_epoch, wish.request, 30_000, self._epoch_ends_answered, wish
+            effect.node_id,
+            OFFSETS_LANE,
+            offset_for_leader_epoch,
+            effect.request,
+            30_000,
+            self._epoch_ends_answered,
+            effect,
         )
 
     def _epoch_ends_answered(
-        self, wish: AskEpochEnds, reply: offset_for_leader_epoch.Response | None, error: KafkaError | None
+        self, effect: AskEpochEnds, reply: offset_for_leader_epoch.Response | None, error: KafkaError | None
     ) -> None:
         if error is not None:
-            self.fetcher.epoch_ends_failed(wish, error, self.now_ms)
+            self.fetcher.epoch_ends_failed(effect, error, self.now_ms)
         else:
             assert reply is not None
-            self.fetcher.epoch_ends_found(wish, reply, self.now_ms)
+            self.fetcher.epoch_ends_found(effect, reply, self.now_ms)
         self._go_on()
 
-    def _refresh_leaders(self, wish: RefreshMetadata) -> None:
+    def _refresh_leaders(self, effect: RefreshMetadata) -> None:
         def done(_error: KafkaError | None) -> None:
             self.fetcher.refreshed(self.now_ms)
             self.look_again()
             self._go_on()
 
-        self.refresh(wish.topics, done)
+        self.refresh(effect.topics, done)

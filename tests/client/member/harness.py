@@ -308,7 +308,9 @@ class Harness:
     @property
     def is_settled(self) -> bool:
         return all(
-            party.is_in(Stage.STABLE) and party.member.wish is None for party in self.parties.values() if party.polls
+            party.is_in(Stage.STABLE) and party.member.reason_to_rejoin is None
+            for party in self.parties.values()
+            if party.polls
         )
 
     def explained(self) -> list[str]:

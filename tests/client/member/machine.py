@@ -293,7 +293,7 @@ class MemberMachine(RuleBasedStateMachine):
         owned = sorted(one for party in well for one in party.assigned)
         everything = tps(f"t:0-{self.harness.topics['t'].partitions - 1}")
         return (
-            all(party.is_in(Stage.STABLE) and party.member.wish is None for party in well)
+            all(party.is_in(Stage.STABLE) and party.member.reason_to_rejoin is None for party in well)
             and len({party.member.generation_id for party in well}) <= 1
             and (owned == everything or not well or not are_all_owned)
             and all(party.is_in(Stage.CLOSED) for party in self.harness.parties.values() if party not in alive)

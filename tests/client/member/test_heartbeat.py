@@ -42,7 +42,9 @@ def test_a_rebalance_that_is_announced_is_joined_by_a_settled_member_alone(harne
     b.ends_poll()
     harness.party("c").joins("t")
     harness.advance(8_000)
-    assert a.is_in(Stage.JOINING) and b.is_in(Stage.STABLE) and b.member.wish == "group is already rebalancing"
+    assert (
+        a.is_in(Stage.JOINING) and b.is_in(Stage.STABLE) and b.member.reason_to_rejoin == "group is already rebalancing"
+    )
     harness.advance(11_000)
     assert b.member.has_generation and len(beats(harness, "b")) >= 6, "the session lives on"
     joins = len(a.requests(JoinGroup))

@@ -92,7 +92,7 @@ def test_a_pattern_member_obeys_a_leader_that_has_seen_more(harness: Harness) ->
     harness.tell_topics()
     harness.advance(20)
     assert set(a.member.assigned) == set(tps("t:0", "tea:1")) and "tea" in a.member.topics
-    assert a.is_in(Stage.STABLE) and a.member.wish is None
+    assert a.is_in(Stage.STABLE) and a.member.reason_to_rejoin is None
 
 
 def polled_away(harness: Harness) -> Party:

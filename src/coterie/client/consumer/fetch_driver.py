@@ -1,4 +1,4 @@
-"""The asyncio of reading: asks brokers what the reader (`fetcher.py`) wishes, and brings the answers back.
+"""The asyncio of reading: sends what the fetcher (`fetcher.py`) wants to ask, and brings the answers back.
 
 `lock` guards the reader, which the synchronous Consumer also uses from the user's thread: records that are there are
 taken without a word to the event loop.
@@ -18,12 +18,12 @@ from coterie.client.consumer.fetch_requests import (
     AskEpochEnds,
     AskOffsets,
     Fetch,
+    FetchEffect,
     FetchSettings,
     Found,
     Leader,
     LogTruncated,
     RefreshMetadata,
-    Wish,
 )
 from coterie.client.consumer.fetcher import Fetcher
 from coterie.client.consumer.offset_resets import parse_reset
@@ -81,14 +81,14 @@ class Reading:
         }
 
     def ask_more(self) -> None:
-        """Ask for all that is wished now, if anything has changed."""
+        """Ask for all that is wanted now, if anything has changed."""
         if not self.fetcher.needs_data:
             return
         with self.lock:
-            wishes = self.fetcher.wishes(self._leader_of, clock_ms())
+            effects = self.fetcher.effects(self._leader_of, clock_ms())
             due_ms = self.fetcher.due_ms
-        for wish in wishes:
-            self._tasks.start(self._grant(wish))
+        for effect in effects:
+            self._tasks.start(self._grant(effect))
         if due_ms is not None:
             self._tasks.arm("look", due_ms, self._look)
 
@@ -101,8 +101,8 @@ class Reading:
         self.fetcher.needs_data = True
         self.ask_more()
 
-    async def _grant(self, wish: Wish) -> None:
-        await self._granting[type(wish)](wish)
+    async def _grant(self, effect: FetchEffect) -> None:
+        await self._granting[type(effect)](effect)
         self.ask_more()
         self._on_news()
 
@@ -115,9 +115,9 @@ class Reading:
 
     # --- what is asked ------------------------------------------------------------------------------------------------
 
-    async def _fetch(self, wish: Fetch) -> None:
-        timeout_ms = self._settings.request_timeout_ms + wish.request.max_wait_ms
-        asked = self._cluster.send(wish.node_id, fetch, wish.request, timeout_ms=timeout_ms, lane=FETCH_LANE)
+    async def _fetch(self, effect: Fetch) -> None:
+        timeout_ms = self._settings.request_timeout_ms + effect.request.max_wait_ms
+        asked = self._cluster.send(effect.node_id, fetch, effect.request, timeout_ms=timeout_ms, lane=FETCH_LANE)
         began_ms = clock_ms()
         try:
             answer = await within(timeout_ms, asked)
@@ -125,14 +125,14 @@ class Reading:
             self._log.debug(error)
             self._trouble = error
             with self.lock:
-                self.fetcher.fetch_failed(wish, _as_kafka_error(error), clock_ms())
+                self.fetcher.fetch_failed(effect, _as_kafka_error(error), clock_ms())
             return
         now_ms = clock_ms()
         self._measured.fetches.record(now_ms - began_ms, now_ms)
         size = sum(len(one.records) for topic in answer.responses for one in topic.partitions if one.records)
         self._measured.fetch_sizes.record(size, now_ms)
         with self.lock:
-            self.fetcher.fetched(wish, answer, now_ms)
+            self.fetcher.fetched(effect, answer, now_ms)
             self.measure(now_ms)
 
     def measure(self, now_ms: int) -> None:
@@ -140,40 +140,40 @@ class Reading:
         fetcher = self.fetcher
         self._measured.taken(fetcher.records_taken, fetcher.bytes_taken, fetcher.largest_lag(), now_ms)
 
-    async def _ask_committed(self, wish: AskCommitted) -> None:
+    async def _ask_committed(self, effect: AskCommitted) -> None:
         found: Mapping[TopicPartition, OffsetAndMetadata] | KafkaError
-        partitions = [place.partition for place in wish.places]
+        partitions = [place.partition for place in effect.places]
         try:
             found = await self._committed(partitions, self._settings.default_api_timeout_ms)
         except CoterieError as error:
             found = _as_kafka_error(error)
         with self.lock:
-            self.fetcher.committed(wish, found, clock_ms())
+            self.fetcher.committed(effect, found, clock_ms())
 
-    async def _ask_offsets(self, wish: AskOffsets) -> None:
-        wanted = {place.partition: timestamp for place, timestamp in wish.places.items()}
+    async def _ask_offsets(self, effect: AskOffsets) -> None:
+        wanted = {place.partition: timestamp for place, timestamp in effect.places.items()}
         found = await self._list_once(wanted, self._settings.request_timeout_ms)
         with self.lock:
-            self.fetcher.offsets_found(wish, found, clock_ms())
+            self.fetcher.offsets_found(effect, found, clock_ms())
 
-    async def _ask_epoch_ends(self, wish: AskEpochEnds) -> None:
+    async def _ask_epoch_ends(self, effect: AskEpochEnds) -> None:
         timeout_ms = self._settings.request_timeout_ms
         try:
-            answer = await within(timeout_ms, self._cluster.send(wish.node_id, epoch_api, wish.request))
+            answer = await within(timeout_ms, self._cluster.send(effect.node_id, epoch_api, effect.request))
         except CoterieError as error:
             self._log.debug(error)
             with self.lock:
-                self.fetcher.epoch_ends_failed(wish, _as_kafka_error(error), clock_ms())
+                self.fetcher.epoch_ends_failed(effect, _as_kafka_error(error), clock_ms())
             return
         with self.lock:
-            self.fetcher.epoch_ends_found(wish, answer, clock_ms())
+            self.fetcher.epoch_ends_found(effect, answer, clock_ms())
 
-    async def _tell_truncation(self, wish: LogTruncated) -> None:
-        self._log.write(wish)
+    async def _tell_truncation(self, effect: LogTruncated) -> None:
+        self._log.write(effect)
 
-    async def _refresh_leaders(self, wish: RefreshMetadata) -> None:
+    async def _refresh_leaders(self, effect: RefreshMetadata) -> None:
         try:
-            await self._cluster.refresh(wish.topics, timeout_ms=self._settings.request_timeout_ms)
+            await self._cluster.refresh(effect.topics, timeout_ms=self._settings.request_timeout_ms)
         except KafkaError as error:
             self._log.warn(error)
         with self.lock:

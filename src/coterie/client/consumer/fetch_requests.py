@@ -1,6 +1,6 @@
-"""What a reader wishes to have asked, of whom; and the settings it reads. No I/O.
+"""The effects of a fetcher: what it wants to ask, and of which broker; and the settings it reads. No I/O.
 
-Every wish comes back to `fetching.Fetcher` as one call: which, its docstring says.
+The answer to every effect comes back to `fetcher.Fetcher` in one call, which its docstring names.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = [
     "AskEpochEnds",
     "AskOffsets",
     "Fetch",
+    "FetchEffect",
     "FetchSettings",
     "Found",
     "Leader",
     "LeaderOf",
     "LogTruncated",
     "RefreshMetadata",
-    "Wish",
     "epoch_ends_from",
     "fetch_from",
 ]
@@ -124,7 +124,7 @@ class RefreshMetadata:
     topics: Sequence[str]
 
 
-Wish = Fetch | AskCommitted | AskOffsets | AskEpochEnds | RefreshMetadata | LogTruncated
+FetchEffect = Fetch | AskCommitted | AskOffsets | AskEpochEnds | RefreshMetadata | LogTruncated
 
 
 def fetch_from(node_id: int, readers: Iterable[tuple[Place, Leader]], settings: FetchSettings) -> Fetch:

@@ -1,6 +1,6 @@
 """Where a consumer stands in each partition, and what to ask of whom next. No I/O; the time comes in.
 
-A driver calls `wishes` for what is to be asked and brings the answers back; `take` gives the records that are there.
+A driver calls `effects` for what is to be asked and brings the answers back; `take` gives the records that are there.
 Everything else moves a reader: assign, seek, pause. The rules:
 
 - A position comes from the group's commits first, then from `auto.offset.reset` (rule M6).
@@ -34,12 +34,12 @@ from coterie.client.consumer.fetch_requests import (
     AskEpochEnds,
     AskOffsets,
     Fetch,
+    FetchEffect,
     FetchSettings,
     Found,
     LeaderOf,
     LogTruncated,
     RefreshMetadata,
-    Wish,
     epoch_ends_from,
     fetch_from,
 )
@@ -81,9 +81,9 @@ class Fetcher:
         self._refresh_not_before_ms = 0
         self._truncations: list[LogTruncated] = []
         self.needs_data = True
-        """`wishes` may have something new to say. Set by everything that changes anything."""
+        """`effects` may have something new to say. Set by everything that changes anything."""
         self.due_ms: int | None = None
-        """When `wishes` should be asked again even if nothing happens."""
+        """When `effects` should be asked again even if nothing happens."""
         self.records_taken = 0
         self.bytes_taken = 0
 
@@ -292,10 +292,10 @@ class Fetcher:
 
     # --- what to ask --------------------------------------------------------------------------------------------------
 
-    def wishes(self, leader_of: LeaderOf, now_ms: int) -> list[Wish]:
+    def effects(self, leader_of: LeaderOf, now_ms: int) -> list[FetchEffect]:
         self.needs_data = False
         self.due_ms = None
-        found: list[Wish] = []
+        found: list[FetchEffect] = []
         committed: list[Place] = []
         offsets: dict[Place, int] = {}
         unvalidated: dict[int, list[tuple[Place, Leader]]] = {}
@@ -367,7 +367,7 @@ class Fetcher:
     def _look_again_at(self, at_ms: int) -> None:
         self.due_ms = at_ms if self.due_ms is None else min(self.due_ms, at_ms)
 
-    def _refresh(self, now_ms: int) -> list[Wish]:
+    def _refresh(self, now_ms: int) -> list[FetchEffect]:
         if not self._stale or self._is_refreshing:
             return []
         if self._refresh_not_before_ms > now_ms:

@@ -85,7 +85,7 @@ class Place:
         self.is_paused = False
         self.is_held = False
         self.asking: object | None = None
-        """The wish that will tell where it stands, while it is under way."""
+        """The effect that will tell where it stands, while it is under way."""
         self.not_before_ms = 0
         self.failure: KafkaError | None = None
         self.failure_passes = False

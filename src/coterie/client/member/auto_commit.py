@@ -31,7 +31,7 @@ def auto_commit_if_due(member: Member, now_ms: int) -> Effects:
         return restart_auto_commit(member, now_ms)
     if now_ms < member.auto_commit_at_ms or member.ending is not None:
         return []
-    if member.subscribed and member.wish is not None:
+    if member.subscribed and member.reason_to_rejoin is not None:
         return []  # the rebalance that is about to begin commits by itself
     effects = restart_auto_commit(member, now_ms)
     if not (

@@ -31,7 +31,7 @@ def can_find(member: Member) -> bool:
             and member.subscribed
             and not member.stalled
             and member.stage in _WAITING_TO_JOIN
-            and member.wish is not None
+            and member.reason_to_rejoin is not None
         )
     )
 

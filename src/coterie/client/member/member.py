@@ -143,7 +143,7 @@ class Member:
         return (self.polling or self.ending is not None) and self.calling is None
 
     @property
-    def wish(self) -> str | None:
+    def reason_to_rejoin(self) -> str | None:
         """Why it wants a rebalance, if it does. Two of the reasons are looked at again each time, so none gets lost."""
         if self.is_stale:
             return "cached metadata has changed"

@@ -74,8 +74,8 @@ def explain(member: Member, now_ms: int) -> str:
         sentences.append(str(member.failure))
     if waits := _waits_for(member, now_ms):
         sentences.append(f"it waits for {waits}")
-    if member.stage in {Stage.STABLE, Stage.UNJOINED} and member.subscribed and member.wish:
-        sentences.append(f"it wants to rejoin: {member.wish}")
+    if member.stage in {Stage.STABLE, Stage.UNJOINED} and member.subscribed and member.reason_to_rejoin:
+        sentences.append(f"it wants to rejoin: {member.reason_to_rejoin}")
     if member.pending_requests:
         kinds = sorted({pending.kind.value for pending in member.pending_requests.values()})
         sentences.append(f"{_count(len(member.pending_requests), 'request')} pending ({', '.join(kinds)})")
@@ -109,7 +109,7 @@ def _waits_for(member: Member, now_ms: int) -> str | None:
         return "the answers to its commits"
     if member.stage is Stage.UNJOINED and not member.subscribed:
         return "a subscription"
-    if member.stage is Stage.STABLE and member.wish is None:
+    if member.stage is Stage.STABLE and member.reason_to_rejoin is None:
         overdue_ms = now_ms - member.poll_deadline_ms + member.settings.max_poll_interval_ms
         return None if member.polling else f"the next poll (the last one ended {_seconds(overdue_ms)} ago)"
     return None if member.polling else "the next poll"

@@ -40,7 +40,7 @@ def can_begin(member: Member) -> bool:
     return (
         member.polling
         and member.subscribed
-        and member.wish is not None
+        and member.reason_to_rejoin is not None
         and member.calling is None
         and not member.stalled
         and not member.is_backing_off
@@ -49,7 +49,7 @@ def can_begin(member: Member) -> bool:
 
 
 def begin(member: Member, now_ms: int) -> Effects:
-    reason = member.rejoin_reason = member.wish or ""
+    reason = member.rejoin_reason = member.reason_to_rejoin or ""
     if member.is_prepared:
         enter(member, Stage.JOINING, now_ms)
         return []

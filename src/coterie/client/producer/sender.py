@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from itertools import count
-from random import Random  # noqa: TID251  the rng of the real world are thrown here
+from random import Random  # noqa: TID251  the random source of a real producer
 from threading import Lock
 from typing import Any
 
