@@ -130,7 +130,7 @@ class World:
             case AskCommitted():
                 self.reader.committed(effect, self.committed_offsets(), self.now_ms)
             case AskOffsets():
-                found = {place.partition: self._listed(place.partition, at) for place, at in effect.places.items()}
+                found = {state.partition: self._listed(state.partition, at) for state, at in effect.states.items()}
                 self.reader.offsets_found(effect, found, self.now_ms)
             case AskEpochEnds():
                 self.reader.epoch_ends_found(effect, self.epoch_ends(effect.node_id, effect.request), self.now_ms)
@@ -150,7 +150,7 @@ class World:
             case AskCommitted():
                 self.reader.committed(effect, error, self.now_ms)
             case AskOffsets():
-                lost = {place.partition: Found(error=error) for place in effect.places}
+                lost = {state.partition: Found(error=error) for state in effect.states}
                 self.reader.offsets_found(effect, lost, self.now_ms)
             case AskEpochEnds():
                 self.reader.epoch_ends_failed(effect, error, self.now_ms)

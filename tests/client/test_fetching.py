@@ -63,7 +63,7 @@ def test_committed_offsets_come_first() -> None:
     world.committed[0] = 4
     world.reader.assign([world.partition(0, 10), world.partition(1, 10)])
     first = only(list(world.effect()))
-    assert isinstance(first, AskCommitted) and [place.partition for place in first.places] == [
+    assert isinstance(first, AskCommitted) and [state.partition for state in first.states] == [
         partition(0),
         partition(1),
     ]
@@ -112,14 +112,14 @@ def test_auto_offset_reset_says_what_is_asked_for(reset: str, asked: int) -> Non
     world = World(FetchSettings(auto_offset_reset=parse_reset(reset), has_group=False), now_ms=5_000)
     world.reader.assign([world.partition(0, 2)])
     effect = only(list(world.effect()))
-    assert isinstance(effect, AskOffsets) and list(effect.places.values()) == [asked]
+    assert isinstance(effect, AskOffsets) and list(effect.states.values()) == [asked]
 
 
 def test_a_time_after_the_last_record_begins_with_the_next_one() -> None:
     world = World(FetchSettings(auto_offset_reset=parse_reset("by_duration:PT1S"), has_group=False))
     world.reader.assign([world.partition(0, 9)])
     world.run()
-    assert world.reader.place(partition(0)).position == 9
+    assert world.reader.state(partition(0)).position == 9
 
 
 def test_with_reset_none_a_missing_offset_is_raised_at_every_poll_until_a_seek() -> None:

@@ -154,7 +154,7 @@ class LifeOfAReader(RuleBasedStateMachine):
             self.world.run(1)
             self.take(8)
         for number in self.expected:
-            assert self.world.reader.place(partition(number)).position == self.world.ends[number]
+            assert self.world.reader.state(partition(number)).position == self.world.ends[number]
 
 
 LifeOfAReader.TestCase.settings = settings(max_examples=60, stateful_step_count=40)

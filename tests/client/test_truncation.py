@@ -118,7 +118,7 @@ def test_an_answer_of_the_old_leader_that_comes_late_is_dropped() -> None:
     (late,) = [one for one in world.under_way + world.effect() if isinstance(one, Fetch)][:1]
     before = world.read(1, 0, 6, EPOCH)
     assert before.records
-    world.reader.place(HERE).epoch = EPOCH
+    world.reader.state(HERE).epoch = EPOCH
     world.elect(0, 2, end=6)
     world.answer(the_question(world))
     world.reader.fetched(late, _fetched(world, before.records), world.now_ms)
@@ -151,7 +151,7 @@ def test_when_the_leader_cannot_say_leaders_are_asked_for_and_it_is_asked_again(
     (refresh,) = world.effect()
     assert isinstance(refresh, RefreshMetadata)
     heal(world)
-    assert world.reader.place(HERE).position == 6
+    assert world.reader.state(HERE).position == 6
 
 
 def test_a_position_is_committed_while_it_is_validated() -> None:
@@ -166,9 +166,9 @@ def test_a_lost_connection_is_no_validation() -> None:
     world = reading()
     world.elect(0, 2, end=6)
     world.lose(the_question(world))
-    assert not world.reader.place(HERE).is_valid
+    assert not world.reader.state(HERE).is_valid
     heal(world)
-    assert world.reader.place(HERE).position == 6
+    assert world.reader.state(HERE).position == 6
 
 
 def test_missing_rights_are_told_and_asked_for_again() -> None:
@@ -182,7 +182,7 @@ def test_missing_rights_are_told_and_asked_for_again() -> None:
     with pytest.raises(AuthorizationError, match="t-0 cannot be validated"):
         world.reader.take(1)
     heal(world)
-    assert world.reader.place(HERE).position == 6
+    assert world.reader.state(HERE).position == 6
 
 
 def test_a_broker_that_is_too_old_to_be_asked_is_read_from() -> None:
@@ -201,7 +201,7 @@ def test_a_seek_while_the_leader_is_asked_counts() -> None:
     asked = the_question(world)
     world.reader.seek(HERE, 1)
     world.answer(asked)
-    assert world.reader.place(HERE).position == 1 and world.told == []
+    assert world.reader.state(HERE).position == 1 and world.told == []
 
 
 def test_a_paused_partition_is_validated_and_one_that_is_given_up_stays_where_it_was_committed() -> None:
@@ -209,7 +209,7 @@ def test_a_paused_partition_is_validated_and_one_that_is_given_up_stays_where_it
     world.reader.pause(HERE)
     world.elect(0, 2, end=6)
     world.answer(the_question(world))
-    assert world.reader.place(HERE).position == 6
+    assert world.reader.state(HERE).position == 6
 
     world = reading()
     world.reader.hold([HERE])
@@ -302,11 +302,11 @@ def test_with_a_leader_that_does_not_know_the_epoch_the_policy_decides() -> None
     for reset, first in ((EARLIEST, 0), (LATEST, None)):
         world = reading(reset)
         world.epochs[0] = [(EPOCH - 1, 0)]
-        world.reader.place(HERE).stale_epochs = MOST_STALE_EPOCHS
+        world.reader.state(HERE).stale_epochs = MOST_STALE_EPOCHS
         world.known[0] = Leader(1, EPOCH - 1, world.topic_id)
         heal(world)
         assert [at for _, at in offsets(world.reader.take(1))] == ([] if first is None else [first])
-        assert world.reader.place(HERE).position == (10 if first is None else 1)
+        assert world.reader.state(HERE).position == (10 if first is None else 1)
 
 
 def test_a_topic_that_was_created_again_is_read_from_where_the_policy_says() -> None:

@@ -76,11 +76,11 @@ WORLDS = [
     Mutant(SIM, "offsets of a subscribed topic expire", "coordinator/offsets/offset_expiry.py", "if not group.subscribes_to(topic)", "if True", workload="expiring-offsets"),
     Mutant(SIM, "a second group of a name beside one that is deleted", "coordinator/runtime/shard.py",
            "            if self._held and kind is not Heartbeat and event.group_id in self._held:", "            if False:", workload="expiring-offsets"),
-    Mutant(SIM, "a revoked partition is still read", "client/consumer/fetcher.py", "        self._places = places\n", "        self._places = {**before, **places}\n"),
+    Mutant(SIM, "a revoked partition is still read", "client/consumer/fetcher.py", "        self._states = states\n", "        self._states = {**before, **states}\n"),
     # A member asks how far it has come only within a poll, and then what was handed over is processed: our own consumer
     # cannot tell the two apart, but a driver that commits at any other moment could.
     Mutant(SIM, "what is handed over counts as processed", "client/consumer/fetcher.py",
-           "        return {one: place.done for one, place in self._places.items() if place.done is not None}", "        return self.positions()",
+           "        return {one: state.done for one, state in self._states.items() if state.done is not None}", "        return self.positions()",
            tests=("tests/client/test_fetching.py", "tests/client/test_fetching_properties.py")),
     Mutant(SIM, "what was handed over before an error counts as processed", "client/consumer/fetcher.py",
            "handed, self._handed = self._handed, {}", "handed: dict[Place, None] = {}", workload="autoscaler"),
@@ -88,7 +88,7 @@ WORLDS = [
            "return self.need is Need.NOTHING and self.next_fetch == offset", "return self.need is Need.NOTHING",
            tests=("tests/client/test_fetching.py",)),
     Mutant(SIM, "committed offsets are not asked for", "client/consumer/fetcher.py",
-           "                place.stand_at(found.offset, found.leader_epoch)", "                place.stand_at(found.offset + 1, found.leader_epoch)"),
+           "                state.stand_at(found.offset, found.leader_epoch)", "                state.stand_at(found.offset + 1, found.leader_epoch)"),
     Mutant(SIM, "commits cross generations", "client/member/sending.py",
            "pending.generation_id != NO_GENERATION and not _is_current(member, pending)", "False", workload="flapping"),
     Mutant(SIM, "a cooperative member gives everything up", "client/member/preparing.py",

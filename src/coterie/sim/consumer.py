@@ -470,7 +470,7 @@ class Consumer(Reader):
     def ask_committed(self, asked: AskCommitted) -> None:
         self._token += 1
         self._asks_committed[self._token] = asked
-        partitions = [place.partition for place in asked.places]
+        partitions = [state.partition for state in asked.states]
         self.tell(events.CommittedAsked(self._token, partitions, self.now_ms + 60_000))
 
     def _committed_ended(self, effect: effects.CommittedEnded) -> None:

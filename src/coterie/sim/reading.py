@@ -107,7 +107,7 @@ class Reader(Client, ABC):
         self._go_on()
 
     def _ask_offsets(self, effect: AskOffsets) -> None:
-        wanted = {place.partition: timestamp for place, timestamp in effect.places.items()}
+        wanted = {state.partition: timestamp for state, timestamp in effect.states.items()}
         asked, unknown = questions(wanted, self._leader_of, read_committed=False, timeout_ms=30_000)
         found: dict[TopicPartition, Found] = {
             one: Found(error=KafkaError.of(ErrorCode.LEADER_NOT_AVAILABLE, "looking for an offset")) for one in unknown

@@ -479,11 +479,11 @@ class AsyncConsumer:
         one, until_ms = partition_of(partition), self._until(timeout)
         while True:
             with self._engine.reading.lock:
-                place = self._fetcher.place(one)
-                if place.position is not None and place.is_valid:
-                    return place.position
-                if place.failure is not None:
-                    raise place.failure
+                state = self._fetcher.state(one)
+                if state.position is not None and state.is_valid:
+                    return state.position
+                if state.failure is not None:
+                    raise state.failure
             if not await self._engine.until_news(until_ms) and clock_ms() >= until_ms:
                 raise RequestTimedOutError(f"the position of {one} did not become known in time; is a broker there?")
 
@@ -685,7 +685,7 @@ class AsyncConsumer:
         Raises:
             IllegalStateError: There is no `group.id`.
         """
-        self._check_group("know one's place in a group")
+        self._check_group("know one's state in a group")
         member = self._engine.member
         assert member is not None and self.settings.group_id is not None
         return GroupMetadata(

@@ -142,7 +142,7 @@ class Reading:
 
     async def _ask_committed(self, effect: AskCommitted) -> None:
         found: Mapping[TopicPartition, OffsetAndMetadata] | KafkaError
-        partitions = [place.partition for place in effect.places]
+        partitions = [state.partition for state in effect.states]
         try:
             found = await self._committed(partitions, self._settings.default_api_timeout_ms)
         except CoterieError as error:
@@ -151,7 +151,7 @@ class Reading:
             self.fetcher.committed(effect, found, clock_ms())
 
     async def _ask_offsets(self, effect: AskOffsets) -> None:
-        wanted = {place.partition: timestamp for place, timestamp in effect.places.items()}
+        wanted = {state.partition: timestamp for state, timestamp in effect.states.items()}
         found = await self._list_once(wanted, self._settings.request_timeout_ms)
         with self.lock:
             self.fetcher.offsets_found(effect, found, clock_ms())

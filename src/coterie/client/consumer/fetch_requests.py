@@ -11,7 +11,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from coterie.client.consumer.offset_resets import LATEST, Reset
-from coterie.client.consumer.partition_state import Leader, Place
+from coterie.client.consumer.partition_state import Leader, PartitionState
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError
 from coterie.protocol.api_values import READ_COMMITTED, READ_UNCOMMITTED
@@ -75,7 +75,7 @@ class Fetch:
 
     node_id: int
     request: fetch.Request
-    places: Mapping[tuple[str, int], tuple[Place, int, Leader]]
+    states: Mapping[tuple[str, int], tuple[PartitionState, int, Leader]]
     """For each partition: its state, the offset that was asked for, and the leader at that time."""
     names: Mapping[UUID, str]
 
@@ -84,14 +84,14 @@ class Fetch:
 class AskCommitted:
     """Comes back as `committed`."""
 
-    places: Sequence[Place]
+    states: Sequence[PartitionState]
 
 
 @dataclass(slots=True, eq=False)
 class AskOffsets:
     """ListOffsets with these timestamps; comes back as `offsets_found`."""
 
-    places: Mapping[Place, int]
+    states: Mapping[PartitionState, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -100,7 +100,7 @@ class AskEpochEnds:
 
     node_id: int
     request: epoch_api.Request
-    places: Sequence[Place]
+    states: Sequence[PartitionState]
 
 
 @dataclass(slots=True, eq=False)
@@ -127,18 +127,18 @@ class RefreshMetadata:
 FetchEffect = Fetch | AskCommitted | AskOffsets | AskEpochEnds | RefreshMetadata | LogTruncated
 
 
-def fetch_from(node_id: int, readers: Iterable[tuple[Place, Leader]], settings: FetchSettings) -> Fetch:
+def fetch_from(node_id: int, readers: Iterable[tuple[PartitionState, Leader]], settings: FetchSettings) -> Fetch:
     """One fetch for all that is read at a node."""
     topics: dict[str, fetch.Topic] = {}
-    places: dict[tuple[str, int], tuple[Place, int, Leader]] = {}
+    states: dict[tuple[str, int], tuple[PartitionState, int, Leader]] = {}
     names: dict[UUID, str] = {}
-    for place, leader in readers:
-        name, partition = place.partition
+    for state, leader in readers:
+        name, partition = state.partition
         if name not in topics:
             topics[name] = fetch.Topic(topic=name, topic_id=leader.topic_id, partitions=[])
             if leader.topic_id is not None:
                 names[leader.topic_id] = name
-        offset = place.next_fetch
+        offset = state.next_fetch
         wanted = fetch.Partition(
             partition=partition,
             current_leader_epoch=leader.epoch,
@@ -148,7 +148,7 @@ def fetch_from(node_id: int, readers: Iterable[tuple[Place, Leader]], settings: 
         asked = topics[name].partitions
         assert isinstance(asked, list)
         asked.append(wanted)
-        places[name, partition] = place, offset, leader
+        states[name, partition] = state, offset, leader
     request = fetch.Request(
         max_wait_ms=settings.fetch_max_wait_ms,
         min_bytes=settings.fetch_min_bytes,
@@ -158,18 +158,18 @@ def fetch_from(node_id: int, readers: Iterable[tuple[Place, Leader]], settings: 
         topics=list(topics.values()),
         rack_id=settings.client_rack,
     )
-    return Fetch(node_id, request, places, names)
+    return Fetch(node_id, request, states, names)
 
 
-def epoch_ends_from(node_id: int, readers: Iterable[tuple[Place, Leader]]) -> AskEpochEnds:
+def epoch_ends_from(node_id: int, readers: Iterable[tuple[PartitionState, Leader]]) -> AskEpochEnds:
     """One question for all positions that are to be validated at a node."""
     topics: dict[str, list[epoch_api.Partition]] = {}
-    places: list[Place] = []
-    for place, leader in readers:
+    states: list[PartitionState] = []
+    for state, leader in readers:
         asked = epoch_api.Partition(
-            partition=place.partition.partition, current_leader_epoch=leader.epoch, leader_epoch=place.epoch
+            partition=state.partition.partition, current_leader_epoch=leader.epoch, leader_epoch=state.epoch
         )
-        topics.setdefault(place.partition.topic, []).append(asked)
-        places.append(place)
+        topics.setdefault(state.partition.topic, []).append(asked)
+        states.append(state)
     named = [epoch_api.Topic(topic=name, partitions=partitions) for name, partitions in topics.items()]
-    return AskEpochEnds(node_id, epoch_api.Request(topics=named), places)
+    return AskEpochEnds(node_id, epoch_api.Request(topics=named), states)

@@ -45,7 +45,7 @@ from coterie.client.consumer.fetch_requests import (
 )
 from coterie.client.consumer.fetched_records import Chunk
 from coterie.client.consumer.offset_resets import LATEST, NO_RESET, Reset
-from coterie.client.consumer.partition_state import NO_EPOCH, Leader, Need, Place
+from coterie.client.consumer.partition_state import NO_EPOCH, Leader, Need, PartitionState
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError
 from coterie.protocol.apis import fetch
@@ -68,12 +68,12 @@ class NotAssignedError(CoterieError, LookupError):
 class Fetcher:
     def __init__(self, settings: FetchSettings) -> None:
         self._settings = settings
-        self._places: dict[TopicPartition, Place] = {}
-        self._turn: OrderedDict[Place, None] = OrderedDict()
+        self._states: dict[TopicPartition, PartitionState] = {}
+        self._turn: OrderedDict[PartitionState, None] = OrderedDict()
         """Places with something to take, in the order in which polls serve them."""
-        self._handed: dict[Place, None] = {}
+        self._handed: dict[PartitionState, None] = {}
         """Of the last poll: what it handed over is not processed yet, as far as we know."""
-        self._last: Place | None = None
+        self._last: PartitionState | None = None
         """Where the last single record was taken from."""
         self._fetching: dict[int, Fetch] = {}
         self._stale: set[str] = set()
@@ -90,126 +90,126 @@ class Fetcher:
     # --- what is read -------------------------------------------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these and no others; those that were read before keep their place."""
-        before = dict(self._places)
-        places: dict[TopicPartition, Place] = {}  # all at once, since other threads look at the assignment
+        """Read these and no others; those that were read before keep their state."""
+        before = dict(self._states)
+        states: dict[TopicPartition, PartitionState] = {}  # all at once, since other threads look at the assignment
         for one in partitions:
-            place = before.pop(one, None)
-            if place is None:
-                place = Place(one, Need.COMMITTED if self._settings.has_group else Need.RESET)
-                place.reset = self._settings.auto_offset_reset
-            places[one] = place
-            if place.is_held:
-                place.is_held = False
-                self._offer(place)
-        self._places = places
-        for place in before.values():
-            self._move(place)
-            self._handed.pop(place, None)
+            state = before.pop(one, None)
+            if state is None:
+                state = PartitionState(one, Need.COMMITTED if self._settings.has_group else Need.RESET)
+                state.reset = self._settings.auto_offset_reset
+            states[one] = state
+            if state.is_held:
+                state.is_held = False
+                self._offer(state)
+        self._states = states
+        for state in before.values():
+            self._move(state)
+            self._handed.pop(state, None)
         self.needs_data = True
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        return list(self._places)
+        return list(self._states)
 
-    def place(self, partition: TopicPartition) -> Place:
-        found = self._places.get(partition)
+    def state(self, partition: TopicPartition) -> PartitionState:
+        found = self._states.get(partition)
         if found is None:
             raise NotAssignedError(
                 f"{partition} is not assigned to this consumer"
-                + (f"; assigned are {', '.join(map(str, self._places))}" if self._places else ", and nothing else is")
+                + (f"; assigned are {', '.join(map(str, self._states))}" if self._states else ", and nothing else is")
             )
         return found
 
     def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
-        place = self.place(partition)
-        self._move(place)
-        place.stand_at(offset, leader_epoch)
+        state = self.state(partition)
+        self._move(state)
+        state.stand_at(offset, leader_epoch)
         self.needs_data = True
 
     def reset(self, partition: TopicPartition, reset: Reset) -> None:
         """To the beginning or the end; where that is will be asked."""
-        place = self.place(partition)
-        self._move(place)
-        place.need, place.reset = Need.RESET, reset
+        state = self.state(partition)
+        self._move(state)
+        state.need, state.reset = Need.RESET, reset
         self.needs_data = True
 
-    def _move(self, place: Place) -> None:
-        place.forget_fetched()
-        place.leave()
-        self._turn.pop(place, None)
+    def _move(self, state: PartitionState) -> None:
+        state.forget_fetched()
+        state.leave()
+        self._turn.pop(state, None)
 
     def pause(self, partition: TopicPartition) -> None:
         """What was fetched already waits here until `resume`."""
-        self.place(partition).is_paused = True
+        self.state(partition).is_paused = True
 
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
         """They are about to be given up: hand out no more of them, their positions must stay. `assign` ends it."""
         for one in partitions:
-            if one in self._places:
-                self._places[one].is_held = True
+            if one in self._states:
+                self._states[one].is_held = True
 
     def resume(self, partition: TopicPartition) -> None:
-        place = self.place(partition)
-        place.is_paused = False
-        self._offer(place)
+        state = self.state(partition)
+        state.is_paused = False
+        self._offer(state)
         self.needs_data = True
 
-    def _offer(self, place: Place) -> None:
-        if place.chunks or place.failure is not None:
-            self._turn[place] = None
+    def _offer(self, state: PartitionState) -> None:
+        if state.chunks or state.failure is not None:
+            self._turn[state] = None
 
     @property
     def paused(self) -> list[TopicPartition]:
-        return [place.partition for place in self._places.values() if place.is_paused]
+        return [state.partition for state in self._states.values() if state.is_paused]
 
     # --- how far ------------------------------------------------------------------------------------------------------
 
     def begin_poll(self) -> None:
         """The caller has come back for more: it is done with what it was given."""
-        for place in self._handed:
-            place.done = (
-                OffsetAndMetadata(place.position, leader_epoch=place.epoch) if place.position is not None else None
+        for state in self._handed:
+            state.done = (
+                OffsetAndMetadata(state.position, leader_epoch=state.epoch) if state.position is not None else None
             )
         self._handed.clear()
 
     def rewind(self) -> None:
         """What the last poll handed over did not reach its caller."""
         handed, self._handed = self._handed, {}
-        for place in handed:
-            if place.done is not None:
-                self.seek(place.partition, place.done.offset, place.done.leader_epoch)
+        for state in handed:
+            if state.done is not None:
+                self.seek(state.partition, state.done.offset, state.done.leader_epoch)
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What a commit without offsets commits: all that was handed over."""
         return {
-            one: OffsetAndMetadata(place.position, leader_epoch=place.epoch)
-            for one, place in self._places.items()
-            if place.position is not None
+            one: OffsetAndMetadata(state.position, leader_epoch=state.epoch)
+            for one, state in self._states.items()
+            if state.position is not None
         }
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What may be committed unasked, at any moment."""
-        return {one: place.done for one, place in self._places.items() if place.done is not None}
+        return {one: state.done for one, state in self._states.items() if state.done is not None}
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Records that are in the log and not handed over yet; None while no fetch has told where the log ends."""
-        place = self.place(partition)
-        end = place.last_stable if self._settings.read_committed else place.high_watermark
-        return None if place.position is None or end < 0 else max(end - place.position, 0)
+        state = self.state(partition)
+        end = state.last_stable if self._settings.read_committed else state.high_watermark
+        return None if state.position is None or end < 0 else max(end - state.position, 0)
 
     def largest_lag(self) -> int | None:
         """Return the largest lag of any partition; None while none is known."""
         ends = (
-            (place.position, place.last_stable if self._settings.read_committed else place.high_watermark)
-            for place in self._places.values()
+            (state.position, state.last_stable if self._settings.read_committed else state.high_watermark)
+            for state in self._states.values()
         )
         return max((max(end - at, 0) for at, end in ends if at is not None and end >= 0), default=None)
 
     def lead(self, partition: TopicPartition) -> int | None:
         """Records from the beginning of the log to the position; None while no fetch has told where it begins."""
-        place = self.place(partition)
-        return None if place.position is None or place.log_start < 0 else max(place.position - place.log_start, 0)
+        state = self.state(partition)
+        return None if state.position is None or state.log_start < 0 else max(state.position - state.log_start, 0)
 
     # --- records ------------------------------------------------------------------------------------------------------
 
@@ -228,66 +228,66 @@ class Fetcher:
         records: list[Record] = []
         turn = self._turn
         while turn and len(records) < limit:
-            place = next(iter(turn))
-            if place.failure is not None and not place.chunks and not place.is_held:
+            state = next(iter(turn))
+            if state.failure is not None and not state.chunks and not state.is_held:
                 if records:
                     break
-                raise self._failure_of(place)
-            if place.is_paused or place.is_held or not place.chunks:
-                del turn[place]
+                raise self._failure_of(state)
+            if state.is_paused or state.is_held or not state.chunks:
+                del turn[state]
                 continue
-            self._take_from(place, limit, records)
+            self._take_from(state, limit, records)
         if limit > 1 and turn:
             turn.move_to_end(next(iter(turn)))
         return records
 
     def take_one(self) -> Record | None:
         """As `take(1)`, and quicker while one partition goes on: so whoever iterates reads."""
-        place = self._last
-        if place is not None and place.chunks and not place.is_paused and not place.is_held:
-            record = place.chunks[0].take_ready()
+        state = self._last
+        if state is not None and state.chunks and not state.is_paused and not state.is_held:
+            record = state.chunks[0].take_ready()
             if record is not None:
                 self.begin_poll()
-                self._handed[place] = None
-                place.position, place.epoch = place.chunks[0].next_offset, record.leader_epoch
+                self._handed[state] = None
+                state.position, state.epoch = state.chunks[0].next_offset, record.leader_epoch
                 self.records_taken += 1
                 return record
         records = self.take(1)
         self._last = next(iter(self._handed), None) if records else None
         return records[0] if records else None
 
-    def _take_from(self, place: Place, limit: int, records: list[Record]) -> None:
-        chunk = place.chunks[0]
+    def _take_from(self, state: PartitionState, limit: int, records: list[Record]) -> None:
+        chunk = state.chunks[0]
         before = chunk.next_offset
         try:
             taken = chunk.take(limit - len(records))
         except MalformedError as error:
-            self._unreadable(place, chunk, str(error))
+            self._unreadable(state, chunk, str(error))
             return
         if not taken and chunk.end_offset == NO_PROGRESS:
-            self._unreadable(place, chunk, "the broker's answer ends before that offset, which it was asked for")
+            self._unreadable(state, chunk, "the broker's answer ends before that offset, which it was asked for")
             return
-        self._handed[place] = None
+        self._handed[state] = None
         self.records_taken += len(taken)
         records += taken
         if chunk.next_offset > before:
-            place.epoch = chunk.last_epoch  # also of batches that are not shown: it must belong to the position
-        place.position = chunk.next_offset
+            state.epoch = chunk.last_epoch  # also of batches that are not shown: it must belong to the position
+        state.position = chunk.next_offset
         if not taken or chunk.next_offset == chunk.end_offset:
-            place.chunks.popleft()
+            state.chunks.popleft()
             self.bytes_taken += chunk.whole_size
-            self._turn.move_to_end(place)
+            self._turn.move_to_end(state)
             self.needs_data = True
 
-    def _unreadable(self, place: Place, chunk: Chunk, why: str) -> None:
-        place.chunks.clear()
-        self._fail(place, corrupt(place.partition, chunk.next_offset, why), passes=False)
+    def _unreadable(self, state: PartitionState, chunk: Chunk, why: str) -> None:
+        state.chunks.clear()
+        self._fail(state, corrupt(state.partition, chunk.next_offset, why), passes=False)
 
-    def _failure_of(self, place: Place) -> KafkaError:
-        assert place.failure is not None
-        failure = place.failure
-        if place.failure_passes:
-            place.failure = None
+    def _failure_of(self, state: PartitionState) -> KafkaError:
+        assert state.failure is not None
+        failure = state.failure
+        if state.failure_passes:
+            state.failure = None
         return failure
 
     # --- what to ask --------------------------------------------------------------------------------------------------
@@ -296,40 +296,40 @@ class Fetcher:
         self.needs_data = False
         self.due_ms = None
         found: list[FetchEffect] = []
-        committed: list[Place] = []
-        offsets: dict[Place, int] = {}
-        unvalidated: dict[int, list[tuple[Place, Leader]]] = {}
-        by_node: dict[int, list[tuple[Place, Leader]]] = {}
+        committed: list[PartitionState] = []
+        offsets: dict[PartitionState, int] = {}
+        unvalidated: dict[int, list[tuple[PartitionState, Leader]]] = {}
+        by_node: dict[int, list[tuple[PartitionState, Leader]]] = {}
         waiting: dict[int, int] = {}
-        for place in self._places.values():
-            if place.asking is not None or (place.failure is not None and not place.failure_passes):
+        for state in self._states.values():
+            if state.asking is not None or (state.failure is not None and not state.failure_passes):
                 continue
-            if place.not_before_ms > now_ms:
-                self._look_again_at(place.not_before_ms)
+            if state.not_before_ms > now_ms:
+                self._look_again_at(state.not_before_ms)
                 continue
             leader = None
-            if place.need in _STANDS and not place.is_held:
-                leader = self._follow(place, leader_of(*place.partition), now_ms)
-            if place.need is Need.COMMITTED:
-                committed.append(place)
-            elif place.need is Need.RESET:
-                assert place.reset is not None
-                offsets[place] = place.reset.timestamp(now_ms)
+            if state.need in _STANDS and not state.is_held:
+                leader = self._follow(state, leader_of(*state.partition), now_ms)
+            if state.need is Need.COMMITTED:
+                committed.append(state)
+            elif state.need is Need.RESET:
+                assert state.reset is not None
+                offsets[state] = state.reset.timestamp(now_ms)
             elif leader is None:
                 continue
-            elif place.need is Need.VALIDATION:
-                unvalidated.setdefault(leader.node_id, []).append((place, leader))
-            elif not place.is_paused and place.next_fetch >= 0:
-                node_id = place.node_to_ask(leader.node_id, now_ms)
-                by_node.setdefault(node_id, []).append((place, leader))
-                waiting[node_id] = waiting.get(node_id, 0) + sum(chunk.size for chunk in place.chunks)
+            elif state.need is Need.VALIDATION:
+                unvalidated.setdefault(leader.node_id, []).append((state, leader))
+            elif not state.is_paused and state.next_fetch >= 0:
+                node_id = state.node_to_ask(leader.node_id, now_ms)
+                by_node.setdefault(node_id, []).append((state, leader))
+                waiting[node_id] = waiting.get(node_id, 0) + sum(chunk.size for chunk in state.chunks)
         asks: list[AskCommitted | AskOffsets | AskEpochEnds] = []
         asks += [AskCommitted(committed)] if committed else []
         asks += [AskOffsets(offsets)] if offsets else []
         asks += [epoch_ends_from(node_id, readers) for node_id, readers in unvalidated.items()]
         for ask in asks:
-            for place in ask.places:
-                place.asking = ask
+            for state in ask.states:
+                state.asking = ask
         found += asks
         for node_id, readers in by_node.items():
             if node_id not in self._fetching and waiting[node_id] <= self._settings.max_partition_fetch_bytes:
@@ -340,29 +340,29 @@ class Fetcher:
         self._truncations = []
         return found
 
-    def _follow(self, place: Place, leader: Leader | None, now_ms: int) -> Leader | None:
-        """The leader to ask about the place, if there is one. A new one must validate the position first."""
-        before = place.leader
+    def _follow(self, state: PartitionState, leader: Leader | None, now_ms: int) -> Leader | None:
+        """The leader to ask about the state, if there is one. A new one must validate the position first."""
+        before = state.leader
         if leader is None or leader == before:
-            if leader is None and not place.is_paused:
-                self._stale.add(place.partition.topic)
+            if leader is None and not state.is_paused:
+                self._stale.add(state.partition.topic)
             return leader
         is_recreated = before is not None and leader.is_of_another_topic(before)
-        if NO_EPOCH < leader.epoch < place.epoch and not is_recreated and place.stale_epochs < MOST_STALE_EPOCHS:
-            place.stale_epochs += 1
-            place.not_before_ms = now_ms + self._settings.retry_backoff_ms
-            self._look_again_at(place.not_before_ms)
-            self._stale.add(place.partition.topic)
+        if NO_EPOCH < leader.epoch < state.epoch and not is_recreated and state.stale_epochs < MOST_STALE_EPOCHS:
+            state.stale_epochs += 1
+            state.not_before_ms = now_ms + self._settings.retry_backoff_ms
+            self._look_again_at(state.not_before_ms)
+            self._stale.add(state.partition.topic)
             return None
-        place.forget_fetched()
-        self._turn.pop(place, None)
-        assert place.position is not None
-        place.next_fetch = place.position
-        place.leader, place.replica = leader, None
-        place.need = Need.NOTHING if NO_EPOCH in (place.epoch, leader.epoch) else Need.VALIDATION
+        state.forget_fetched()
+        self._turn.pop(state, None)
+        assert state.position is not None
+        state.next_fetch = state.position
+        state.leader, state.replica = leader, None
+        state.need = Need.NOTHING if NO_EPOCH in (state.epoch, leader.epoch) else Need.VALIDATION
         if is_recreated:
-            self._truncated(place, None, "the topic was deleted and created again")
-        return None if place.failure is not None else leader
+            self._truncated(state, None, "the topic was deleted and created again")
+        return None if state.failure is not None else leader
 
     def _look_again_at(self, at_ms: int) -> None:
         self.due_ms = at_ms if self.due_ms is None else min(self.due_ms, at_ms)
@@ -383,80 +383,80 @@ class Fetcher:
     def fetched(self, asked: Fetch, answer: fetch.Response, now_ms: int) -> None:
         self._ended(asked)
         if answer.error:
-            for place, offset, leader in asked.places.values():
-                if place.wants(offset, leader):
-                    self._handle_error(place, offset, answer.error, now_ms)
+            for state, offset, leader in asked.states.values():
+                if state.wants(offset, leader):
+                    self._handle_error(state, offset, answer.error, now_ms)
             return
         for topic in answer.responses:
             name = topic.topic if topic.topic_id is None else asked.names.get(topic.topic_id, "")
             for one in topic.partitions:
-                found = asked.places.get((name, one.partition))
+                found = asked.states.get((name, one.partition))
                 if found is not None and found[0].wants(*found[1:]):
                     self._take_in(*found[:2], one, now_ms)
 
     def fetch_failed(self, asked: Fetch, error: KafkaError, now_ms: int) -> None:
         """The node could not be reached, or did not answer: maybe others lead by now."""
         self._ended(asked)
-        for place, _, _ in asked.places.values():
-            place.replica = None
-            self._answer_failed(place, error, now_ms)
-            self._stale.add(place.partition.topic)
+        for state, _, _ in asked.states.values():
+            state.replica = None
+            self._answer_failed(state, error, now_ms)
+            self._stale.add(state.partition.topic)
 
     def _ended(self, asked: Fetch) -> None:
         if self._fetching.get(asked.node_id) is asked:
             del self._fetching[asked.node_id]
         self.needs_data = True
 
-    def _take_in(self, place: Place, offset: int, one: fetch.FetchedPartition, now_ms: int) -> None:
+    def _take_in(self, state: PartitionState, offset: int, one: fetch.FetchedPartition, now_ms: int) -> None:
         if one.error:
-            self._handle_error(place, offset, one.error, now_ms)
+            self._handle_error(state, offset, one.error, now_ms)
             return
-        place.high_watermark = max(one.high_watermark, -1)
-        place.log_start = one.log_start_offset
-        place.last_stable = one.last_stable_offset if one.last_stable_offset >= 0 else one.high_watermark
+        state.high_watermark = max(one.high_watermark, -1)
+        state.log_start = one.log_start_offset
+        state.last_stable = one.last_stable_offset if one.last_stable_offset >= 0 else one.high_watermark
         if one.preferred_read_replica >= 0:
-            place.replica = one.preferred_read_replica
-            place.replica_until_ms = now_ms + self._settings.metadata_max_age_ms
+            state.replica = one.preferred_read_replica
+            state.replica_until_ms = now_ms + self._settings.metadata_max_age_ms
         if one.records:
             aborted = (one.aborted_transactions or ()) if self._settings.read_committed else None
-            chunk = Chunk(*place.partition, offset, one.records, aborted, check_crcs=self._settings.check_crcs)
-            place.chunks.append(chunk)
-            place.next_fetch = chunk.end_offset
-            self._turn[place] = None
+            chunk = Chunk(*state.partition, offset, one.records, aborted, check_crcs=self._settings.check_crcs)
+            state.chunks.append(chunk)
+            state.next_fetch = chunk.end_offset
+            self._turn[state] = None
 
-    def _handle_error(self, place: Place, offset: int, code: ErrorCode, now_ms: int) -> None:
+    def _handle_error(self, state: PartitionState, offset: int, code: ErrorCode, now_ms: int) -> None:
         do = ON_ERROR.get(code, Do.RAISE)
         if do is Do.REFRESH:
-            self._stale.add(place.partition.topic)
-        if place.replica is not None:
-            place.replica = None  # back to the leader, whose word counts (KIP-392)
-        elif do is Do.RESET and not place.chunks:
-            self._reset_or_fail(place, offset)
+            self._stale.add(state.partition.topic)
+        if state.replica is not None:
+            state.replica = None  # back to the leader, whose word counts (KIP-392)
+        elif do is Do.RESET and not state.chunks:
+            self._reset_or_fail(state, offset)
             return
-        elif do in {Do.RAISE, Do.RAISE_AND_RETRY} and not place.chunks:
-            self._fail(place, self._error(place, offset, code), passes=do is Do.RAISE_AND_RETRY)
-        self._back_off(place, now_ms)  # with chunks it is asked again when what lies before the error is taken
+        elif do in {Do.RAISE, Do.RAISE_AND_RETRY} and not state.chunks:
+            self._fail(state, self._error(state, offset, code), passes=do is Do.RAISE_AND_RETRY)
+        self._back_off(state, now_ms)  # with chunks it is asked again when what lies before the error is taken
 
-    def _error(self, place: Place, offset: int, code: ErrorCode) -> KafkaError:
+    def _error(self, state: PartitionState, offset: int, code: ErrorCode) -> KafkaError:
         if code is ErrorCode.CORRUPT_MESSAGE:
-            return corrupt(place.partition, offset, "the broker found them corrupt (CORRUPT_MESSAGE)")
-        return KafkaError.of(code, f"{place.partition} cannot be read at offset {offset}")
+            return corrupt(state.partition, offset, "the broker found them corrupt (CORRUPT_MESSAGE)")
+        return KafkaError.of(code, f"{state.partition} cannot be read at offset {offset}")
 
-    def _reset_or_fail(self, place: Place, offset: int) -> None:
+    def _reset_or_fail(self, state: PartitionState, offset: int) -> None:
         if self._settings.auto_offset_reset == NO_RESET:
             error = OffsetOutOfRangeError(
-                f"{place.partition} has no offset {offset} (any more), and auto.offset.reset is none: seek to an "
+                f"{state.partition} has no offset {offset} (any more), and auto.offset.reset is none: seek to an "
                 "offset that is there, or set auto.offset.reset to earliest, latest or by_duration:..."
             )
-            self._fail(place, error, passes=False)
+            self._fail(state, error, passes=False)
             return
-        place.leave()
-        place.need, place.reset = Need.RESET, self._settings.auto_offset_reset
+        state.leave()
+        state.need, state.reset = Need.RESET, self._settings.auto_offset_reset
 
-    def _truncated(self, place: Place, divergent: OffsetAndMetadata | None, why: str) -> None:
+    def _truncated(self, state: PartitionState, divergent: OffsetAndMetadata | None, why: str) -> None:
         """The log does not have all that was read. `divergent`: up to where it has, if the leader knows."""
-        assert place.position is not None
-        position, one = OffsetAndMetadata(place.position, leader_epoch=place.epoch), place.partition
+        assert state.position is not None
+        position, one = OffsetAndMetadata(state.position, leader_epoch=state.epoch), state.partition
         if self._settings.auto_offset_reset == NO_RESET:
             advice = "an offset that is there" if divergent is None else f"offset {divergent.offset}"
             error = LogTruncationError(
@@ -465,24 +465,24 @@ class Fetcher:
                 {one: position},
                 {} if divergent is None else {one: divergent},
             )
-            self._fail(place, error, passes=False)
+            self._fail(state, error, passes=False)
             return
         if divergent is None:
             goes_on = f"and is reset to {self._settings.auto_offset_reset.name} (auto.offset.reset)"
-            place.leave()
-            place.need, place.reset = Need.RESET, self._settings.auto_offset_reset
+            state.leave()
+            state.need, state.reset = Need.RESET, self._settings.auto_offset_reset
         else:
             goes_on = f"and goes back to {divergent.offset} (leader epoch {divergent.leader_epoch})"
-            place.stand_at(divergent.offset, divergent.leader_epoch)
-            place.need = Need.NOTHING  # the leader has just said so
+            state.stand_at(divergent.offset, divergent.leader_epoch)
+            state.need = Need.NOTHING  # the leader has just said so
         self._truncations.append(LogTruncated(one, position, why, goes_on))
 
-    def _fail(self, place: Place, error: KafkaError, *, passes: bool) -> None:
-        place.failure, place.failure_passes = error, passes
-        self._turn[place] = None
+    def _fail(self, state: PartitionState, error: KafkaError, *, passes: bool) -> None:
+        state.failure, state.failure_passes = error, passes
+        self._turn[state] = None
 
-    def _back_off(self, place: Place, now_ms: int) -> None:
-        place.not_before_ms = now_ms + self._settings.retry_backoff_ms
+    def _back_off(self, state: PartitionState, now_ms: int) -> None:
+        state.not_before_ms = now_ms + self._settings.retry_backoff_ms
         self.needs_data = True
 
     # --- answers about positions --------------------------------------------------------------------------------------
@@ -492,87 +492,87 @@ class Fetcher:
     ) -> None:
         """`offsets`: what the group has committed; a partition that is not there has nothing."""
         self.needs_data = True
-        for place in asked.places:
-            if place.asking is not asked:
+        for state in asked.states:
+            if state.asking is not asked:
                 continue  # sought elsewhere in the meantime, or gone
-            place.asking = None
+            state.asking = None
             if isinstance(offsets, KafkaError):
-                self._answer_failed(place, offsets, now_ms)
-            elif place.partition in offsets:
-                found = offsets[place.partition]
-                place.stand_at(found.offset, found.leader_epoch)
+                self._answer_failed(state, offsets, now_ms)
+            elif state.partition in offsets:
+                found = offsets[state.partition]
+                state.stand_at(found.offset, found.leader_epoch)
             elif self._settings.auto_offset_reset == NO_RESET:
                 error = NoOffsetForPartitionError(
-                    f"the group has committed no offset for {place.partition}, and auto.offset.reset is none: commit "
+                    f"the group has committed no offset for {state.partition}, and auto.offset.reset is none: commit "
                     "or seek to one, or set auto.offset.reset to earliest, latest or by_duration:..."
                 )
-                self._fail(place, error, passes=False)
+                self._fail(state, error, passes=False)
             else:
-                place.need, place.reset = Need.RESET, self._settings.auto_offset_reset
+                state.need, state.reset = Need.RESET, self._settings.auto_offset_reset
 
     def offsets_found(self, asked: AskOffsets, found: Mapping[TopicPartition, Found], now_ms: int) -> None:
         self.needs_data = True
-        for place in asked.places:
-            if place.asking is not asked:
+        for state in asked.states:
+            if state.asking is not asked:
                 continue
-            place.asking = None
-            one = found.get(place.partition)
+            state.asking = None
+            one = found.get(state.partition)
             if one is None:
-                self._back_off(place, now_ms)
+                self._back_off(state, now_ms)
             elif one.error is not None:
-                self._answer_failed(place, one.error, now_ms)
+                self._answer_failed(state, one.error, now_ms)
             elif one.offset < 0:
-                place.reset = LATEST  # no record is that young: begin with the next one
+                state.reset = LATEST  # no record is that young: begin with the next one
             else:
-                place.stand_at(one.offset)  # as it is in the log now: there is nothing to validate
+                state.stand_at(one.offset)  # as it is in the log now: there is nothing to validate
 
     def epoch_ends_found(self, asked: AskEpochEnds, answer: epoch_api.Response, now_ms: int) -> None:
         """Take the end offsets of the positions' epochs, as their leaders answered."""
         self.needs_data = True
         ends = {(topic.topic, one.partition): one for topic in answer.topics for one in topic.partitions}
-        for place in asked.places:
-            if place.asking is not asked:
+        for state in asked.states:
+            if state.asking is not asked:
                 continue  # sought elsewhere in the meantime, or gone
-            place.asking = None
-            one = ends.get(place.partition)
+            state.asking = None
+            one = ends.get(state.partition)
             if one is None or one.error:
                 code = ErrorCode.UNKNOWN_SERVER_ERROR if one is None else one.error
-                self._not_validated(place, code, now_ms)
+                self._not_validated(state, code, now_ms)
                 continue
-            assert place.position is not None
+            assert state.position is not None
             if one.end_offset < 0 or one.leader_epoch < 0:
-                self._truncated(place, None, f"its leader knows no leader epoch {place.epoch}: the log was truncated")
-            elif one.end_offset < place.position:
+                self._truncated(state, None, f"its leader knows no leader epoch {state.epoch}: the log was truncated")
+            elif one.end_offset < state.position:
                 divergent = OffsetAndMetadata(one.end_offset, leader_epoch=one.leader_epoch)
-                self._truncated(place, divergent, f"its log was truncated to offset {one.end_offset}")
+                self._truncated(state, divergent, f"its log was truncated to offset {one.end_offset}")
             else:
-                place.need = Need.NOTHING
+                state.need = Need.NOTHING
 
     def epoch_ends_failed(self, asked: AskEpochEnds, error: KafkaError, now_ms: int) -> None:
         self.needs_data = True
-        for place in asked.places:
-            if place.asking is not asked:
+        for state in asked.states:
+            if state.asking is not asked:
                 continue
-            place.asking = None
+            state.asking = None
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
-                place.need = Need.NOTHING  # a broker that old cannot be asked, and Java reads on, too
+                state.need = Need.NOTHING  # a broker that old cannot be asked, and Java reads on, too
             else:
-                self._stale.add(place.partition.topic)
-                self._answer_failed(place, error, now_ms)
+                self._stale.add(state.partition.topic)
+                self._answer_failed(state, error, now_ms)
 
-    def _not_validated(self, place: Place, code: ErrorCode, now_ms: int) -> None:
+    def _not_validated(self, state: PartitionState, code: ErrorCode, now_ms: int) -> None:
         """Only missing rights are told: with any other error, as in Java, it is asked who leads, and asked again."""
         if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             self._fail(
-                place, KafkaError.of(code, f"the position of {place.partition} cannot be validated"), passes=True
+                state, KafkaError.of(code, f"the position of {state.partition} cannot be validated"), passes=True
             )
-        self._stale.add(place.partition.topic)
-        self._back_off(place, now_ms)
+        self._stale.add(state.partition.topic)
+        self._back_off(state, now_ms)
 
-    def _answer_failed(self, place: Place, error: KafkaError, now_ms: int) -> None:
+    def _answer_failed(self, state: PartitionState, error: KafkaError, now_ms: int) -> None:
         if not error.retriable:
-            self._fail(place, error, passes=True)
-        self._back_off(place, now_ms)
+            self._fail(state, error, passes=True)
+        self._back_off(state, now_ms)
 
     def refreshed(self, now_ms: int) -> None:
         """The metadata was asked for, with or without success."""

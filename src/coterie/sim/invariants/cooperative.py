@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from coterie.client.consumer.partition_state import Place
+from coterie.client.consumer.partition_state import PartitionState
 from coterie.client.member import effects
 from coterie.client.member.states import Stage
 from coterie.client.types import TopicPartition
@@ -49,11 +49,11 @@ class CooperativeMembersKeepReading(Observer):
     def sample(self) -> None:
         for consumer in self.world.consumers.values():
             if consumer.member.settings.is_cooperative:
-                paused = [one for one in consumer.fetcher.assignment if _is_stuck(consumer.fetcher.place(one))]
+                paused = [one for one in consumer.fetcher.assignment if _is_stuck(consumer.fetcher.state(one))]
                 held = self._held.get(consumer.name, set())
                 if set(paused) - held:
                     self.fails(f"{consumer.name} does not read {sorted(set(paused) - held)}, which it owns")
 
 
-def _is_stuck(place: Place) -> bool:
-    return place.is_held or place.is_paused
+def _is_stuck(state: PartitionState) -> bool:
+    return state.is_held or state.is_paused
