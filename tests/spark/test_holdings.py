@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coterie.client.types import OffsetAndMetadata, TopicPartition
-from coterie.spark.claims import Note
+from coterie.spark.commit_metadata import Note
 from coterie.spark.holdings import Holdings
 from coterie.spark.plan import Plan, Span
 

@@ -12,7 +12,7 @@ from coterie.client.consumer.consumer import Consumer
 from coterie.client.types import OffsetAndMetadata
 from coterie.errors import KafkaError
 from coterie.spark import membership
-from coterie.spark.claims import Note
+from coterie.spark.commit_metadata import Note
 from coterie.spark.errors import FencedQueryError
 from spark.standin import Query, sinks
 from spark.topics import Plain, Topic, until

@@ -6,8 +6,8 @@ import pytest
 
 from coterie.client.types import TopicPartition
 from coterie.settings import SettingsError
+from coterie.spark.offset_limits import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Committed, Everywhere
 from coterie.spark.options import OPTIONS, SinkOptions, SourceOptions, Use
-from coterie.spark.places import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Committed, Everywhere
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 

@@ -15,7 +15,7 @@ from random import Random  # noqa: TID251  a walk is its seed
 import pytest
 
 from coterie.client.types import OffsetAndMetadata, TopicPartition
-from coterie.spark.claims import goes_on_at, to_repeat
+from coterie.spark.commit_metadata import goes_on_at, to_repeat
 from coterie.spark.holdings import Holdings
 from coterie.spark.plan import Plan, Span
 from coterie.spark.planning import ends_within, next_plan

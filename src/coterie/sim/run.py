@@ -114,7 +114,7 @@ class Run:
         self.world.producer("p", list(self.plan.topics), self.plan.every_ms)
 
     def _until(self, until_ms: int) -> None:
-        """Looking at what is costly now and then."""
+        """OffsetReader at what is costly now and then."""
         schedule = self.world.schedule
         while schedule.now_ms < until_ms:
             next_ms = min(until_ms, (schedule.now_ms // self._sample_ms + 1) * self._sample_ms)

@@ -20,7 +20,7 @@ from coterie.client.client_settings import AdminSettings
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError
 from coterie.settings import SettingsError
-from coterie.spark.places import parse_numbers
+from coterie.spark.offset_limits import parse_numbers
 from coterie.spark.plan import Plan
 
 __all__ = ["OffsetCommitter", "reached"]

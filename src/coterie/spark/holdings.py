@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from coterie.client.types import OffsetAndMetadata, TopicPartition
-from coterie.spark.claims import Note
+from coterie.spark.commit_metadata import Note
 from coterie.spark.errors import FencedQueryError
 from coterie.spark.plan import Plan
 

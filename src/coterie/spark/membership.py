@@ -1,7 +1,7 @@
 """A query's slot in its group: what it plans, and when it lets go. All on the background's event loop.
 
 Spark's process of the query asks and waits; heartbeats, rebalances and commits go on meanwhile. What is promised and
-why is in `claims.py`; what is held in `holdings.py`; the member is in `member.py`; this file does the asking.
+why is in `commit_metadata.py`; what is held in `holdings.py`; the member is in `member.py`; this file does the asking.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from coterie.client.network.clock import clock_ms
 from coterie.client.types import TopicPartition
 from coterie.errors import CommitFailedError, CoterieError, KafkaError, RebalanceInProgressError
 from coterie.spark.checkpoint import Checkpoint
-from coterie.spark.claims import goes_on_at, to_repeat
+from coterie.spark.commit_metadata import goes_on_at, to_repeat
 from coterie.spark.holdings import Holdings
-from coterie.spark.looking import Looking
 from coterie.spark.member import QueryMember
+from coterie.spark.offset_limits import EARLIEST, LATEST
+from coterie.spark.offset_reader import OffsetReader
 from coterie.spark.options import SourceOptions
-from coterie.spark.places import EARLIEST, LATEST
 from coterie.spark.plan import Plan, Span
 from coterie.spark.planning import Budget, next_plan, within_reach
 
@@ -45,7 +45,7 @@ class Slot:
         self._query = query
         self._holdings = Holdings()
         self._member = QueryMember(options, self._holdings, self._revoked)
-        self._look = Looking(options, self._member.cluster)
+        self._look = OffsetReader(options, self._member.cluster)
         self._checkpoint = Checkpoint(options.checkpoint_location) if options.checkpoint_location else None
         self._budget = Budget(options.min_offsets_per_trigger, options.max_trigger_delay)
         self._target: dict[TopicPartition, int] | None = None

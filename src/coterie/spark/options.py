@@ -18,7 +18,7 @@ from coterie.client.types import TopicPartition
 from coterie.errors import MalformedError
 from coterie.settings import SettingsError
 from coterie.settings.kinds import Flag, Word, Words, int32, int64
-from coterie.spark.places import (
+from coterie.spark.offset_limits import (
     EARLIEST,
     LATEST,
     AtOffsets,

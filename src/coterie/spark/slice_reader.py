@@ -24,8 +24,8 @@ from coterie.protocol.apis import fetch
 from coterie.protocol.arrow import ArrowReader
 from coterie.protocol.fetched import NO_PROGRESS, FetchedBatches, end_of
 from coterie.spark.errors import DataLossError
+from coterie.spark.offset_limits import EARLIEST, LATEST
 from coterie.spark.options import SourceOptions
-from coterie.spark.places import EARLIEST, LATEST
 from coterie.spark.planning import Slice
 
 if TYPE_CHECKING:

@@ -23,11 +23,11 @@ from pyspark.sql.types import StructType
 
 from coterie.client.network.background import Background, background
 from coterie.settings import SettingsError
-from coterie.spark.alone import Alone
 from coterie.spark.options import SinkOptions, SourceOptions, Use
 from coterie.spark.plan import Plan, Span
 from coterie.spark.planning import Slice, slices
 from coterie.spark.shutdown import Shutdown
+from coterie.spark.single_query import SingleQuery
 from coterie.spark.slice_reader import read_slice
 
 if TYPE_CHECKING:
@@ -93,9 +93,9 @@ class BatchReader(DataSourceReader):
         return _cut(background().run(self._spans()), self._options)
 
     async def _spans(self) -> dict[TopicPartition, Span]:
-        from coterie.spark.looking import Looking
+        from coterie.spark.offset_reader import OffsetReader
 
-        look = Looking(self._options)
+        look = OffsetReader(self._options)
         try:
             partitions = await look.existing_partitions()
             starts, ends = await look.starts(partitions), await look.ends(partitions)
@@ -110,7 +110,7 @@ class BatchReader(DataSourceReader):
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._driver: Alone | Slot | None = None
+        self._driver: SingleQuery | Slot | None = None
         self._background: Background | None = None
         self._shutdown = Shutdown(self._end)
 
@@ -119,7 +119,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return type(self), (self._options,)
 
     @property
-    def driver(self) -> Alone | Slot:
+    def driver(self) -> SingleQuery | Slot:
         """What plans, from the first question on; it ends with the process, in order if that is at all possible."""
         if self._driver is None:
             self._background = background()
@@ -173,10 +173,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._background.run(self._driver.end())
 
 
-async def _driver(options: SourceOptions) -> Alone | Slot:
+async def _driver(options: SourceOptions) -> SingleQuery | Slot:
     query = os.urandom(6).hex()
     if options.group_id is None:
-        return Alone(options, query)
+        return SingleQuery(options, query)
     from coterie.spark.membership import Slot
 
     return Slot(options, query)

@@ -14,8 +14,8 @@ from coterie.client.client_settings import TABLES, AdminSettings
 from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, KafkaError
 from coterie.spark.decoding.topic_ids import topic_id_text
+from coterie.spark.offset_limits import LATEST
 from coterie.spark.options import SourceOptions, Use
-from coterie.spark.places import LATEST
 from coterie.spark.planning import Slice
 from coterie.spark.slice_reader import read_slice
 

@@ -7,13 +7,13 @@ import logging
 from coterie.client.network.clock import clock_ms
 from coterie.client.types import TopicPartition
 from coterie.spark.errors import DataLossError
-from coterie.spark.looking import Looking
+from coterie.spark.offset_limits import EARLIEST, LATEST
+from coterie.spark.offset_reader import OffsetReader
 from coterie.spark.options import SourceOptions
-from coterie.spark.places import EARLIEST, LATEST
 from coterie.spark.plan import Plan, Span
 from coterie.spark.planning import Budget, next_plan, within_reach
 
-__all__ = ["Alone"]
+__all__ = ["SingleQuery"]
 
 log = logging.getLogger("coterie.spark")
 
@@ -21,13 +21,13 @@ NEW_PARTITIONS_MS = 1_000
 """How long a partition that has appeared may go unnoticed."""
 
 
-class Alone:
+class SingleQuery:
     """Lives on the background's event loop."""
 
     def __init__(self, options: SourceOptions, query: str) -> None:
         self._options = options
         self._query = query
-        self._look: Looking | None = None
+        self._look: OffsetReader | None = None
         self._budget = Budget(options.min_offsets_per_trigger, options.max_trigger_delay)
         self._target: dict[TopicPartition, int] | None = None
         self._partitions: set[TopicPartition] = set()
@@ -35,9 +35,9 @@ class Alone:
         self.log_ends: dict[TopicPartition, int] = {}
 
     @property
-    def look(self) -> Looking:
+    def look(self) -> OffsetReader:
         if self._look is None:
-            self._look = Looking(self._options)
+            self._look = OffsetReader(self._options)
         return self._look
 
     async def initial(self) -> Plan:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.client.types import TopicPartition
-from coterie.spark.places import (
+from coterie.spark.offset_limits import (
     EARLIEST,
     LATEST,
     NO_OFFSET,

@@ -10,13 +10,13 @@ from coterie.client.admin.topic_admin import TopicsAdmin
 from coterie.client.network.cluster import Cluster
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import NO_SUCH_TOPIC, CoterieError, ErrorCode, KafkaError
+from coterie.spark.offset_limits import LATEST, NO_OFFSET, AtTime, AtTimes, Committed, Place, named, questions, settled
 from coterie.spark.options import SourceOptions
-from coterie.spark.places import LATEST, NO_OFFSET, AtTime, AtTimes, Committed, Place, named, questions, settled
 
-__all__ = ["Looking"]
+__all__ = ["OffsetReader"]
 
 
-class Looking(TopicsAdmin, GroupsAdmin):
+class OffsetReader(TopicsAdmin, GroupsAdmin):
     """In the event loop it was made in."""
 
     def __init__(self, options: SourceOptions, cluster: Cluster | None = None) -> None:

@@ -1,9 +1,9 @@
-"""Whose offsets the group's offsets are: one test for each row of the table in coterie.spark.claims."""
+"""Whose offsets the group's offsets are: one test for each row of the table in coterie.spark.commit_metadata."""
 
 from __future__ import annotations
 
 from coterie.client.types import OffsetAndMetadata, TopicPartition
-from coterie.spark.claims import Note, goes_on_at, to_repeat
+from coterie.spark.commit_metadata import Note, goes_on_at, to_repeat
 from coterie.spark.plan import Plan, Span
 
 ONE = TopicPartition("t", 0)
