@@ -223,7 +223,7 @@ def test_a_flood_that_hangs_up_is_forgotten() -> None:
         greedy.asks(MANY)
         greedy.close()
         answered = greedy.answers
-        await until(lambda: not server.turns.queue)
+        await until(lambda: not server.scheduling.queue)
         assert greedy.answers == answered and not server.links
 
     served(story)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from coterie.broker.calls import Connection
 from coterie.broker.configs.broker_settings import Settings
 
-__all__ = ["Guard", "files_of_logs", "silence_of"]
+__all__ = ["ConnectionLimits", "files_of_logs", "silence_of"]
 
 SPARE_FILES = 64
 """Beside connections and logs: sealed segments that are read, files that are rewritten, standard streams."""
@@ -39,7 +39,7 @@ def silence_of(connection: Connection, silent_ms: int, arriving_ms: int, idle_ms
     return None
 
 
-class Guard:
+class ConnectionLimits:
     def __init__(
         self,
         settings: Settings,

@@ -13,7 +13,7 @@ from coterie.broker.broker_facts import ConnectionDropped, FactsLeftOut, Transac
 from coterie.broker.io.clock import wall_ms
 from coterie.facts import Fact, Mistake
 
-__all__ = ["PERIOD_MS", "Quiet", "Telling"]
+__all__ = ["PERIOD_MS", "FactListeners", "LogRateLimit"]
 
 
 # A log that a flood does not flood: of each kind of fact that strangers can cause, some in a second, then a sum.
@@ -23,7 +23,7 @@ PERIOD_MS = 1_000
 LOUD = (ConnectionDropped, Trouble, TransactionRefused, Mistake)
 
 
-class Quiet:
+class LogRateLimit:
     def __init__(self) -> None:
         self._since_ms = 0
         self._told: dict[type[Fact], int] = {}
@@ -63,11 +63,11 @@ def _said(fact: Fact) -> str:
     return ": ".join(str(getattr(fact, field.name)) for field in fields(fact)[2:])
 
 
-class Telling:
+class FactListeners:
     def __init__(self, listener: Callable[[Fact], None]) -> None:
         self._listener = listener
         self._has_complained = False
-        self._quiet = Quiet()
+        self._quiet = LogRateLimit()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 

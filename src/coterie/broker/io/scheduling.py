@@ -1,4 +1,4 @@
-"""Turns: how the event loop is shared among connections.
+"""Scheduling: how the event loop is shared among connections.
 
 A connection is answered a few requests at a time, whatever they are. If it has sent more, they wait, it is not read
 from, and it stands in a queue. Each time round the loop, the queue is served for a short while, in turn. So a flood
@@ -19,7 +19,7 @@ from coterie.protocol.apis import fetch
 if TYPE_CHECKING:
     from coterie.broker.io.sockets import Link
 
-__all__ = ["BUSY_MS", "FRAMES", "LARGE_READ", "READ_BYTES", "READ_ON", "SLICE_MS", "SPARE", "Turns"]
+__all__ = ["BUSY_MS", "FRAMES", "LARGE_READ", "READ_BYTES", "READ_ON", "SLICE_MS", "SPARE", "Scheduling"]
 
 FRAMES = 16
 """Requests of one connection that are answered in a row."""
@@ -40,7 +40,7 @@ LARGE = 16 * 1024
 _FETCH = fetch.API.key.to_bytes(2, "big")
 
 
-class Turns:
+class Scheduling:
     def __init__(self) -> None:
         self._since_ms = 0
         self._until_ms = 0

@@ -27,12 +27,12 @@ from coterie.broker.broker_effects import (
 from coterie.broker.broker_facts import ConnectionDropped, Trouble
 from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
-from coterie.broker.connection_limits import Guard, silence_of
+from coterie.broker.connection_limits import ConnectionLimits, silence_of
 from coterie.broker.io.clock import LOOK_EVERY_MS, Clock, wall_ms
-from coterie.broker.io.fact_listeners import Telling
-from coterie.broker.io.scheduling import READ_ON, SLICE_MS, SPARE, Turns
+from coterie.broker.io.fact_listeners import FactListeners
+from coterie.broker.io.scheduling import READ_ON, SLICE_MS, SPARE, Scheduling
 from coterie.broker.io.sockets import Link, Port
-from coterie.broker.io.throttle import Pace
+from coterie.broker.io.throttle import Throttle
 from coterie.broker.leadership import Done
 from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.errors import CoterieError
@@ -72,9 +72,9 @@ class Server:
         self._gone = asyncio.Event()
         """Somebody has."""
         self._sweep: asyncio.TimerHandle | None = None
-        self._telling = Telling(tell)
+        self._telling = FactListeners(tell)
         self.tell = self._telling.tell
-        self.turns = Turns()
+        self.scheduling = Scheduling()
         self._turn_is_due = False
         self._flush_is_due = False
         self._under_way = 0
@@ -138,8 +138,10 @@ class Server:
         self.max_waiting = cluster.settings.queued_max_requests
         self.send_buffer_bytes = cluster.settings.socket_send_buffer_bytes
         allowed_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self.guard = Guard(cluster.settings, allowed_files, lambda connection: int(connection.link.held), self.drop)
-        cluster.room = self.guard.room
+        self.limits = ConnectionLimits(
+            cluster.settings, allowed_files, lambda connection: int(connection.link.held), self.drop
+        )
+        cluster.room = self.limits.room
         cluster.gathers_writes = True
         self._ready = cluster.ready
         self._flusher = cluster.flusher
@@ -267,18 +269,18 @@ class Server:
     # --- connections --------------------------------------------------------------------------------------------------
 
     def admits(self, link: Link) -> bool:
-        refusal = self.guard.refusal_of(link.connection.host, len(self.cluster.directory.logs))
+        refusal = self.limits.refusal_of(link.connection.host, len(self.cluster.directory.logs))
         if refusal is not None:
             self._log_drop(link.connection, refusal)
             return False
-        self.guard.came(link.connection)
+        self.limits.came(link.connection)
         link.port.links.add(link)
         return True
 
     def gone(self, link: Link) -> None:
         if link in link.port.links:
             link.port.links.discard(link)
-            self.guard.went(link.connection)
+            self.limits.went(link.connection)
         self._gone.set()
         link.port.node.disconnected(link.connection)
         link.let_go()
@@ -361,7 +363,7 @@ class Server:
                 now_ms = self.now_ms()
             link.cut_more(now_ms)
         link.in_queue = False
-        self.turns.worked(now_ms)
+        self.scheduling.worked(now_ms)
         if connection.can_go_on:
             self.wait_for_turn(link)
 
@@ -369,7 +371,7 @@ class Server:
         if not link.in_queue:
             link.in_queue = True
             link.hold_back()
-            self.turns.queue.append(link)
+            self.scheduling.queue.append(link)
             self.end_turn_soon()
 
     def end_turn_soon(self) -> None:
@@ -380,15 +382,15 @@ class Server:
     def _end_turn(self) -> None:
         """Serve those in the queue, one after the other, for a short while."""
         self._turn_is_due = False
-        self.turns.spare = SPARE
-        queue, began_ms = self.turns.queue, self.now_ms()
+        self.scheduling.spare = SPARE
+        queue, began_ms = self.scheduling.queue, self.now_ms()
         most_read = READ_ON
         for _ in range(len(queue)):
             link = queue.popleft()
             link.in_queue = False
             if link.connection.is_closed:
                 continue
-            self.serve(link, self.turns.share)
+            self.serve(link, self.scheduling.share)
             if not link.in_queue:
                 most_read -= 1
                 link.read_bytes = 0
@@ -435,7 +437,7 @@ class Server:
 
     def _ring_after(self, reads: int) -> None:
         """The loop reads from every socket between two calls; what it puts off is waited for, but not for ever."""
-        if reads > READS_AT_MOST - READS_AT_LEAST or (reads and self.turns.queue):
+        if reads > READS_AT_MOST - READS_AT_LEAST or (reads and self.scheduling.queue):
             self._alarm = self._loop.call_soon(self._ring_after, reads - 1)
             return
         self._alarm = self._alarm_ms = None
@@ -468,7 +470,7 @@ class Server:
 
     def _in_background(self, effect: BackgroundTask) -> None:
         self._under_way += 1
-        self._loop.run_in_executor(self._background_tasks, effect.run, Pace()).add_done_callback(
+        self._loop.run_in_executor(self._background_tasks, effect.run, Throttle()).add_done_callback(
             self._background_task_ended
         )
 

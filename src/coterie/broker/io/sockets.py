@@ -137,8 +137,8 @@ class Link(asyncio.Protocol):
             connection.put_off(frame)
         if was_waiting or self.in_queue:
             return
-        server.serve(self, server.turns.at_once(frames, now_ms))
-        if server.turns.spare < SPARE:
+        server.serve(self, server.scheduling.at_once(frames, now_ms))
+        if server.scheduling.spare < SPARE:
             server.end_turn_soon()
 
     def cut_more(self, now_ms: int) -> None:
@@ -171,7 +171,7 @@ class Link(asyncio.Protocol):
         return now_ms - self.request_since_ms if self.request_since_ms else 0
 
     def weigh(self) -> None:
-        self._is_weighed = self._server.guard.weigh(self.connection)
+        self._is_weighed = self._server.limits.weigh(self.connection)
 
     def hold_back(self) -> None:
         """Reading stops while its turn has not come or too much waits: the client's own buffers fill up."""

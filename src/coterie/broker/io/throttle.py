@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["Pace"]
+__all__ = ["Throttle"]
 
 WORK_S = 0.001
 REST_S = 0.002
 
 
-class Pace:
+class Throttle:
     """Called between steps, by the thread that works."""
 
     def __init__(self) -> None:

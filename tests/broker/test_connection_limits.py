@@ -9,9 +9,9 @@ import pytest
 from coterie.broker.broker_facts import ConnectionDropped, FactsLeftOut, Trouble
 from coterie.broker.calls import WAITING_BYTES, Call, Connection, Route
 from coterie.broker.configs.broker_settings import Settings, SettingsError
-from coterie.broker.connection_limits import LITTLE, SPARE_FILES, Guard, silence_of
-from coterie.broker.io.fact_listeners import MOST, PERIOD_MS, Quiet
-from coterie.broker.io.scheduling import BUSY_MS, FRAMES, LARGE, SPARE, Turns
+from coterie.broker.connection_limits import LITTLE, SPARE_FILES, ConnectionLimits, silence_of
+from coterie.broker.io.fact_listeners import MOST, PERIOD_MS, LogRateLimit
+from coterie.broker.io.scheduling import BUSY_MS, FRAMES, LARGE, SPARE, Scheduling
 from coterie.facts import GroupDied
 from coterie.protocol.apis import by_key, heartbeat
 
@@ -25,7 +25,7 @@ class Crowd:
     def __init__(self, settings: Mapping[str, object] | None = None, files: int = 100_000) -> None:
         self.sizes: dict[Connection, int] = {}
         self.dropped: list[Connection] = []
-        self.guard = Guard(Settings.of(settings or {}), files, lambda one: self.sizes[one], self._drop)
+        self.limits = ConnectionLimits(Settings.of(settings or {}), files, lambda one: self.sizes[one], self._drop)
 
     def _drop(self, connection: Connection, why: str) -> None:
         assert "queued.max.request.bytes" in why
@@ -34,14 +34,14 @@ class Crowd:
 
     def comes(self, host: str = "10.0.0.1") -> Connection:
         connection = Connection(host)
-        assert self.guard.refusal_of(host, 0) is None
-        self.guard.came(connection)
+        assert self.limits.refusal_of(host, 0) is None
+        self.limits.came(connection)
         self.sizes[connection] = 0
         return connection
 
     def holds(self, connection: Connection, size: int) -> bool:
         self.sizes[connection] = size
-        return self.guard.weigh(connection)
+        return self.limits.weigh(connection)
 
 
 LIMIT = {"queued.max.request.bytes": 100 * MIB, "socket.request.max.bytes": 50 * MIB}
@@ -55,21 +55,21 @@ def test_connections_are_counted_in_all_and_for_each_address() -> None:
     crowd = Crowd(settings)
     first = crowd.comes("10.0.0.1")
     crowd.comes("10.0.0.1")
-    assert "from 10.0.0.1, as many as max.connections.per.ip" in str(crowd.guard.refusal_of("10.0.0.1", 0))
-    assert crowd.guard.refusal_of("10.0.0.9", 0) is None
-    crowd.guard.went(first)
-    assert crowd.guard.refusal_of("10.0.0.1", 0) is None
+    assert "from 10.0.0.1, as many as max.connections.per.ip" in str(crowd.limits.refusal_of("10.0.0.1", 0))
+    assert crowd.limits.refusal_of("10.0.0.9", 0) is None
+    crowd.limits.went(first)
+    assert crowd.limits.refusal_of("10.0.0.1", 0) is None
     for _ in range(3):
         crowd.comes("10.0.0.9")
-    assert "4 connections, as many as max.connections" in str(crowd.guard.refusal_of("10.0.0.2", 0))
+    assert "4 connections, as many as max.connections" in str(crowd.limits.refusal_of("10.0.0.2", 0))
 
 
 def test_files_are_left_for_the_logs() -> None:
     """Connections that take the last file would make every write fail."""
     crowd = Crowd(files=SPARE_FILES + 12)
     crowd.comes()
-    assert crowd.guard.refusal_of("10.0.0.1", 10) is None
-    assert "ulimit -n" in str(crowd.guard.refusal_of("10.0.0.1", 11))
+    assert crowd.limits.refusal_of("10.0.0.1", 10) is None
+    assert "ulimit -n" in str(crowd.limits.refusal_of("10.0.0.1", 11))
 
 
 @pytest.mark.parametrize("text", ["10.0.0.1", "10.0.0.1:", ":5", "10.0.0.1:many"])
@@ -134,11 +134,11 @@ def test_what_was_answered_meanwhile_does_not_count() -> None:
 def test_the_less_room_there_is_the_smaller_are_the_answers() -> None:
     crowd = Crowd(LIMIT)
     one = crowd.comes()
-    room = crowd.guard.room()
+    room = crowd.limits.room()
     crowd.holds(one, 50 * MIB)
-    assert crowd.guard.room() == room // 2
-    crowd.guard.went(one)
-    assert crowd.guard.room() == room
+    assert crowd.limits.room() == room // 2
+    crowd.limits.went(one)
+    assert crowd.limits.room() == room
 
 
 def test_the_largest_request_fits_into_what_may_be_held() -> None:
@@ -155,7 +155,7 @@ FETCH, HEARTBEAT = b"\0\1\0\x0c", b"\0\x0c\0\4"
 
 
 def test_one_request_of_each_connection_is_answered_at_once_and_some_more() -> None:
-    turns = Turns()
+    turns = Scheduling()
     burst = [HEARTBEAT] * (FRAMES + 1)
     assert turns.at_once([HEARTBEAT] * 3, 1_000) == 3
     assert [turns.at_once(burst, 1_000) for _ in range(4)] == [FRAMES] * 4
@@ -164,14 +164,14 @@ def test_one_request_of_each_connection_is_answered_at_once_and_some_more() -> N
 
 
 def test_the_longer_the_queue_the_fewer_requests_have_their_turn() -> None:
-    turns = Turns()
+    turns = Scheduling()
     assert turns.share == FRAMES
     turns.queue.extend([None] * 100)  # type: ignore[list-item]
     assert turns.share == 1
 
 
 def test_what_costs_much_waits_when_the_loop_has_been_busy_for_long() -> None:
-    turns = Turns()
+    turns = Scheduling()
     assert turns.at_once([FETCH], 1_000)
     turns.worked(1_000 + BUSY_MS)
     assert turns.at_once([FETCH], 1_000 + BUSY_MS)
@@ -182,7 +182,7 @@ def test_what_costs_much_waits_when_the_loop_has_been_busy_for_long() -> None:
 
 
 def test_after_a_rest_nothing_waits() -> None:
-    turns = Turns()
+    turns = Scheduling()
     turns.at_once([FETCH], 1_000)
     turns.worked(2_000)
     assert turns.at_once([FETCH], 2_002)
@@ -193,7 +193,7 @@ def test_after_a_rest_nothing_waits() -> None:
 
 
 def test_a_flood_of_drops_is_told_as_some_and_a_sum() -> None:
-    quiet = Quiet()
+    quiet = LogRateLimit()
     told = [fact for number in range(1_000) for fact in quiet.hear(drop(5_000 + number // 2))]
     assert told == [drop(5_000 + number // 2) for number in range(MOST)] and quiet.owes
     (total,) = quiet.sums(6_000)
@@ -203,7 +203,7 @@ def test_a_flood_of_drops_is_told_as_some_and_a_sum() -> None:
 
 
 def test_in_the_next_second_it_is_told_again_after_the_sum() -> None:
-    quiet = Quiet()
+    quiet = LogRateLimit()
     for _ in range(MOST + 1):
         quiet.hear(drop(5_000))
     total, next_one = quiet.hear(drop(5_000 + PERIOD_MS))
@@ -211,7 +211,7 @@ def test_in_the_next_second_it_is_told_again_after_the_sum() -> None:
 
 
 def test_kinds_are_counted_apart_and_groups_are_never_left_out() -> None:
-    quiet = Quiet()
+    quiet = LogRateLimit()
     for _ in range(2 * MOST):
         quiet.hear(drop(5_000))
     assert quiet.hear(Trouble(5_000, "", "disk full"))
