@@ -83,7 +83,7 @@ def test_they_are_bounded_by_size_and_a_flood_does_not_wait_for_the_next_look() 
     world = World(files, {"coterie.facts.retention.bytes": most, "log.retention.check.interval.ms": 10**9})
     for number in range(40):
         fact = GroupDied(world.now_ms, "g", f"{number} " + "x" * 300_000)
-        world.cluster.kept_facts.add(fact, world.now_ms)
+        world.cluster.facts_topic.add(fact, world.now_ms)
         world.advance(WRITE_EVERY_MS)
     log = world.node.log(FACTS_TOPIC, 0)
     assert log is not None and log.log_end == 40

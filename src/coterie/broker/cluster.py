@@ -24,7 +24,7 @@ from coterie.broker.handlers.refusals import TopicError
 from coterie.broker.handlers.topic_changes import ensure, is_internal
 from coterie.broker.leadership import Done, Leadership
 from coterie.broker.maintenance.directory_changes import Changes
-from coterie.broker.maintenance.facts_topic import FactsDue, KeptFacts
+from coterie.broker.maintenance.facts_topic import FactsDue, FactsTopic
 from coterie.broker.maintenance.flushing import Flusher, Waiter
 from coterie.broker.maintenance.group_loads import LoadDue
 from coterie.broker.maintenance.log_cleaner import CleanDue, Cleaner
@@ -96,7 +96,7 @@ class Cluster:
         )
         self.changes = Changes(self._change_mistaken)
         self.fetches = Fetches(self)
-        self.kept_facts = KeptFacts(self)
+        self.facts_topic = FactsTopic(self)
         self.cleaner = Cleaner(self)
         try:
             highest = max((log.highest_producer_id for log in self.directory.logs.values()), default=-1)
@@ -174,7 +174,7 @@ class Cluster:
         """Emit the fact that the wall clock was set, for readers that compute durations from the times of facts."""
         fact = ClockSet(now_ms, "", by_ms)
         self.tell(fact)
-        self.kept_facts.add(fact, now_ms)
+        self.facts_topic.add(fact, now_ms)
         return self.take(now_ms)
 
     def _flushed(self, event: FlushEnded, now_ms: int) -> None:
@@ -200,7 +200,7 @@ class Cluster:
             elif isinstance(event, RepairDue):
                 repair(self, event.log)
             elif isinstance(event, FactsDue):
-                self.kept_facts.write(now_ms)
+                self.facts_topic.write(now_ms)
             elif isinstance(event, LoadDue):
                 event.loads.due(event, now_ms)
             else:
@@ -227,7 +227,7 @@ class Cluster:
             for partition in list(node.coordinator.shards):
                 node.follow(node.coordinator.lose(partition, now_ms), now_ms)
         self.fetches.answer_all()
-        self.kept_facts.write(now_ms)
+        self.facts_topic.write(now_ms)
         for log in self.directory.logs.values():
             if not log.is_in_order:
                 repair(self, log)  # not when its turn comes: it can only be closed in order

@@ -64,7 +64,7 @@ class Node:
         self.do_later = cluster.do_later
         self.tell = cluster.tell
         self.tell_trouble = cluster.tell_trouble
-        self._kept_facts = cluster.kept_facts
+        self._facts_topic = cluster.facts_topic
         self._take = cluster.take
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -218,4 +218,4 @@ class Node:
     def _tell(self, effect: Tell, now_ms: int) -> None:
         effect.fact.at_ms = self.cluster.wall.at(effect.fact.at_ms)
         self.cluster.out.append(effect)
-        self._kept_facts.add(effect.fact, now_ms)
+        self._facts_topic.add(effect.fact, now_ms)

@@ -64,7 +64,7 @@ class Link(asyncio.Protocol):
         self.read_bytes = 0
         """Bytes of consecutive large reads."""
         self._is_weighed = False
-        """The guard knows that we hold something for it."""
+        """Whether the connection limits know that we hold something for it."""
         self.connection = Connection("", self)
         self.heard_ms = server.now_ms()
         self.request_since_ms = 0

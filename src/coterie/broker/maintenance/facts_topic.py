@@ -23,7 +23,7 @@ from coterie.storage import LogError, Origin
 if TYPE_CHECKING:
     from coterie.broker.cluster import Cluster
 
-__all__ = ["FactsDue", "KeptFacts"]
+__all__ = ["FactsDue", "FactsTopic"]
 
 WRITE_EVERY_MS = 200
 AT_ONCE = 1_000
@@ -39,7 +39,7 @@ class FactsDue:
     pass
 
 
-class KeptFacts:
+class FactsTopic:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._is_wanted = cluster.settings.coterie_facts_enable
