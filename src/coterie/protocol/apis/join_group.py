@@ -9,10 +9,9 @@ from struct import Struct
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
-from coterie.protocol.codec.by_hand import read_count, read_present_bytes, read_text
-from coterie.protocol.codec.codec import PAST_THE_END, codec, encoding_of, past_the_end
+from coterie.protocol.codec.codec import codec, encoding_of
 from coterie.protocol.codec.fields import Int32, wire
-from coterie.protocol.encoding import Encoding, read_tags
+from coterie.protocol.encoding import Encoding
 from coterie.protocol.messages import NO_GENERATION, JoinedGroup, JoinedMember, JoinGroup, Protocol, Token
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
@@ -64,63 +63,27 @@ class _Response:
     members: Sequence[_Member] = ()
 
 
-_write_request = codec(API, _Request)[1]
+_read_request, _write_request = codec(API, _Request)
 _read_response, _write_response = codec(API, _Response)
-
-
-_TIMEOUTS = Struct(">ii")
-_TIMEOUT = Struct(">i")
 
 
 def read_request(
     frame: bytes, at: int, version: int, token: Token, *, fresh_id: str, client_id: str, client_host: str
 ) -> JoinGroup:
-    """The fields of `_Request`, one after the other: everybody sends one in every rebalance."""
-    encoding = encoding_of(API, version)
-    flexible = encoding.flexible
-    instance_id = reason = None
-    try:
-        group_id, at = read_text(frame, at, encoding)
-        if version:
-            session_timeout_ms, rebalance_timeout_ms = _TIMEOUTS.unpack_from(frame, at)
-            at += 8
-        else:
-            (session_timeout_ms,) = _TIMEOUT.unpack_from(frame, at)
-            rebalance_timeout_ms = session_timeout_ms  # version 0 has none of its own (rule 4)
-            at += 4
-        member_id, at = read_text(frame, at, encoding)
-        if version >= HAS_INSTANCE:
-            instance_id, at = encoding.read_string(frame, at)
-        protocol_type, at = read_text(frame, at, encoding)
-        count, at = read_count(frame, at, encoding)
-        protocols = []
-        for _ in range(count):
-            name, at = read_text(frame, at, encoding)
-            metadata, at = read_present_bytes(frame, at, encoding)
-            if flexible:
-                _, at = read_tags(frame, at) if frame[at] else (None, at + 1)
-            protocols.append(Protocol(name, metadata))
-        if version >= HAS_REASON:
-            reason, at = encoding.read_string(frame, at)
-        if flexible:
-            _, at = read_tags(frame, at) if frame[at] else (None, at + 1)
-    except PAST_THE_END:
-        raise past_the_end(API, version, frame) from None
-    if at > len(frame):
-        raise past_the_end(API, version, frame)
+    read = _read_request(frame, at, version)
     return JoinGroup(
         token,
-        group_id,
-        member_id,
-        instance_id,
-        protocol_type,
-        protocols,
-        session_timeout_ms,
-        rebalance_timeout_ms,
+        read.group_id,
+        read.member_id,
+        read.instance_id,
+        read.protocol_type,
+        [Protocol(one.name, one.metadata) for one in read.protocols],
+        read.session_timeout_ms,
+        read.rebalance_timeout_ms if version else read.session_timeout_ms,  # version 0 has none of its own (rule 4)
         fresh_id,
         client_id,
         client_host,
-        reason,
+        read.reason,
         version >= NEEDS_MEMBER_ID,  # needs_member_id
         version >= SKIPS_ASSIGNMENT,  # can_skip_assignment
     )

@@ -9,10 +9,8 @@ from struct import Struct
 
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
-from coterie.protocol.codec.by_hand import read_count, read_present_bytes, read_text
-from coterie.protocol.codec.codec import PAST_THE_END, codec, encoding_of, past_the_end
+from coterie.protocol.codec.codec import codec, encoding_of
 from coterie.protocol.codec.fields import Int32, wire
-from coterie.protocol.encoding import read_tags
 from coterie.protocol.messages import SyncedGroup, SyncGroup, Token
 
 __all__ = ["API", "read_request", "read_response", "write_request", "write_response"]
@@ -49,52 +47,24 @@ class _Response:
     assignment: bytes = b""
 
 
-_write_request = codec(API, _Request)[1]
+_read_request, _write_request = codec(API, _Request)
 _read_response, _write_response = codec(API, _Response)
 
 _ERROR = Struct(">h")
-_GENERATION = Struct(">i")
 
 
 def read_request(frame: bytes, at: int, version: int, token: Token) -> SyncGroup:
-    """The fields of `_Request`, one after the other: everybody sends one in every rebalance."""
-    encoding = encoding_of(API, version)
-    flexible, read_string = encoding.flexible, encoding.read_string
-    instance_id = protocol_type = protocol_name = None
-    try:
-        group_id, at = read_text(frame, at, encoding)
-        (generation_id,) = _GENERATION.unpack_from(frame, at)
-        member_id, at = read_text(frame, at + 4, encoding)
-        if version >= HAS_INSTANCE:
-            instance_id, at = read_string(frame, at)
-        if version >= NEEDS_PROTOCOL:
-            protocol_type, at = read_string(frame, at)
-            protocol_name, at = read_string(frame, at)
-        count, at = read_count(frame, at, encoding)
-        assignments = []
-        for _ in range(count):
-            name, at = read_text(frame, at, encoding)
-            assignment, at = read_present_bytes(frame, at, encoding)
-            if flexible:
-                _, at = read_tags(frame, at) if frame[at] else (None, at + 1)
-            assignments.append((name, assignment))
-        if flexible:
-            _, at = read_tags(frame, at) if frame[at] else (None, at + 1)
-    except PAST_THE_END:
-        raise past_the_end(API, version, frame) from None
-    if at > len(frame):
-        raise past_the_end(API, version, frame)
-    needs_protocol = version >= NEEDS_PROTOCOL
+    read = _read_request(frame, at, version)
     return SyncGroup(
         token,
-        group_id,
-        member_id,
-        instance_id,
-        generation_id,
-        assignments,
-        protocol_type,
-        protocol_name,
-        needs_protocol,
+        read.group_id,
+        read.member_id,
+        read.instance_id,
+        read.generation_id,
+        [(one.member_id, one.assignment) for one in read.assignments],
+        read.protocol_type,
+        read.protocol_name,
+        version >= NEEDS_PROTOCOL,  # needs_protocol
     )
 
 

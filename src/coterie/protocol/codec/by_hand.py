@@ -10,7 +10,7 @@ from coterie.errors import MalformedError
 from coterie.protocol.codec.reader_source import MAX_ENTRIES
 from coterie.protocol.encoding import Encoding
 
-__all__ = ["read_count", "read_present_bytes", "read_text", "too_many"]
+__all__ = ["read_count", "read_text", "too_many"]
 
 
 def read_text(frame: bytes, at: int, encoding: Encoding) -> tuple[str, int]:
@@ -18,13 +18,6 @@ def read_text(frame: bytes, at: int, encoding: Encoding) -> tuple[str, int]:
     if text is None:
         raise MalformedError(f"the text at byte {at} is null, which is not allowed there")
     return text, end
-
-
-def read_present_bytes(frame: bytes, at: int, encoding: Encoding) -> tuple[bytes, int]:
-    data, end = encoding.read_bytes(frame, at)
-    if data is None:
-        raise MalformedError(f"the bytes at byte {at} are null, which is not allowed there")
-    return data, end
 
 
 def read_count(frame: bytes, at: int, encoding: Encoding) -> tuple[int, int]:
