@@ -28,7 +28,7 @@ from coterie.protocol.messages import CommitPartition, Heartbeat, JoinGroup, Off
 
 PACKAGE = Path(coterie.__file__).parent
 OLD_WORDS = (
-    *("round", "rounds", "unowned", "toil", "chores", "errand", "effects", "hungry", "farewell", "seat", "dice"),
+    *("round", "rounds", "unowned", "toil", "chores", "errand", "wishes", "hungry", "farewell", "seat", "dice"),
     *("weather", "upkeep", "mend", "mended", "dawdler"),
 )
 
