@@ -1,7 +1,7 @@
 """A consumer's process: the shipped member and reader, and a user who polls, works, commits and closes.
 
-Does what `client/consumer/engine.py`, `reading.py` and `watching.py` do on asyncio: effects are performed, answers
-handed in.
+Does what `engine.py`, `fetch_driver.py` and `topic_watch.py` of the client do on asyncio: effects are performed,
+answers handed in.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
         producer.send_columns("orders", table_values, keys=table_keys)
         producer.deliver()                         # all of it is acknowledged, or an error says why not
 
-Batches are written straight from the columns (`wire/arrow_writer.py`) and then go the way of all batches: the rules of
-idempotence, retries and `buffer.memory` are those of every producer, and so is the place of a key. For one thread.
+Batches are written straight from the columns (`protocol/arrow_writer.py`) and then go the way of all batches: the rules
+of idempotence, retries and `buffer.memory` are those of every producer, and so is the place of a key. For one thread.
 """
 
 from __future__ import annotations
