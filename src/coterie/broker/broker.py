@@ -111,7 +111,7 @@ class Broker:
         self._started = threading.Event()
         self._failure: BaseException | None = None
         self.ledger = Ledger()
-        """What has happened to the groups since the start."""
+        """The rebalances of all groups since the start."""
 
     def __repr__(self) -> str:
         where = "memory" if self._data is None else str(self._data)

@@ -167,7 +167,7 @@ class Tally:
 
 
 class Progress:
-    """A line on stderr that is rewritten, once it takes longer than a second and if somebody looks."""
+    """Show progress in one line on stderr, after a second, and only on a terminal."""
 
     def __init__(self, tally: Tally, clock: Callable[[], float]) -> None:
         self._tally = tally

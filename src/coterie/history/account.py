@@ -31,7 +31,7 @@ class Cost:
     looks: int
     """Of the reads: who is there, and what do they want."""
     attempts: int
-    """Design 1: so often somebody began to share out again."""
+    """Design 1: how often a member began to assign partitions again."""
     messages: int
     """Between members and coordinator, because of the change: no heartbeats, no commits."""
     restarts: int

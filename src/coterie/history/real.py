@@ -38,7 +38,7 @@ class Herd:
     looks: int
     """Of the reads: who is there, and what do they want."""
     attempts: int
-    """Design 1: so often somebody began to share out again."""
+    """Design 1: how often a member began to assign partitions again."""
 
 
 def herd(zookeeper: ZooKeeper, design: Design, members: int, partitions: int) -> list[Herd]:

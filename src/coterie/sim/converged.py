@@ -46,7 +46,7 @@ class Converged:
             self._until(world.schedule.now_ms + STEP_MS)
 
     def _may_need_news(self) -> bool:
-        """Somebody waits for a rebalance that only news of its topics brings about, in Kafka as well.
+        """A member waits for a rebalance that only news of its topics brings about, in Kafka as well.
 
         A static leader that is back does not know what was added meanwhile (KIP-814). A group that was loaded knows of
         each member the one assignor that was chosen, and turns away who does not have it, until a leader rejoins (C4).

@@ -29,7 +29,7 @@ from coterie.storage.log_errors import RefusedError
 __all__ = ["OPENED_AT_ONCE", "Appended", "Incoming", "Origin", "check_batches", "too_large"]
 
 
-# What whoever appends to a log is told.
+# The result of an append.
 
 
 class Appended(NamedTuple):

@@ -41,7 +41,7 @@ _NOT_SETTINGS = re.compile(
     r"|KAFKA_(.*_)?SERVICE_(HOST|PORT(_.*)?)|KAFKA_(.*_)?PORT(_[0-9]+_(TCP|UDP)(_.*)?)?"
     r"|COTERIE_(BOOTSTRAP|KAFKA_LIBS|TEST_CLOCK)"
 )
-"""Of Kafka's images and scripts, of a Kubernetes service called kafka, of our own commands and tests."""
+"""Variables that are no settings: those of Kafka's images, of a Kubernetes service called kafka, of our commands."""
 
 
 def from_environ(environ: Mapping[str, str], settings: Iterable[str], problems: list[str]) -> list[Given]:

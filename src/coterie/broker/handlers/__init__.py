@@ -1,1 +1,1 @@
-"""What a broker answers to each API. `table.py` says which function handles which."""
+"""Handlers answer the requests of each API. `table.py` says which function handles which API."""

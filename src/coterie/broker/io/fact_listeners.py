@@ -1,4 +1,4 @@
-"""Facts go to listeners, which cannot stop the broker; of a flood, some and a sum (`fact_listeners.py`)."""
+"""Facts go to listeners, which cannot stop the broker. A flood of facts is cut to some of them and a sum."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coterie.facts import Fact, Mistake
 __all__ = ["PERIOD_MS", "FactListeners", "LogRateLimit"]
 
 
-# A log that a flood does not flood: of each kind of fact that strangers can cause, some in a second, then a sum.
+# Facts of a kind that any client can cause are limited to some in a second, and then a sum.
 
 MOST = 20
 PERIOD_MS = 1_000
@@ -28,15 +28,15 @@ class LogRateLimit:
         self._since_ms = 0
         self._told: dict[type[Fact], int] = {}
         self._last: dict[type[Fact], Fact] = {}
-        """Of what was not told, the last of each kind."""
+        """The last fact of each kind that was left out."""
 
     @property
     def owes(self) -> bool:
-        """Something was left out, and not yet said to be."""
+        """Return whether facts were left out that no sum has counted yet."""
         return bool(self._last)
 
     def hear(self, fact: Fact) -> list[Fact]:
-        """What is to be told now."""
+        """Take a fact, and return the facts to pass on now."""
         if not isinstance(fact, LOUD):
             return [fact]
         sums = self.sums(fact.at_ms) if fact.at_ms - self._since_ms >= PERIOD_MS else []
@@ -48,7 +48,7 @@ class LogRateLimit:
         return sums
 
     def sums(self, now_ms: int) -> list[Fact]:
-        """What was left out until now; from here on it is counted again."""
+        """Return the sums of what was left out, and start to count again."""
         left_out: list[Fact] = [
             FactsLeftOut(now_ms, "", kind.__name__, self._told[kind] - MOST, PERIOD_MS, _said(last))
             for kind, last in self._last.items()
@@ -59,7 +59,7 @@ class LogRateLimit:
 
 
 def _said(fact: Fact) -> str:
-    """Without its time and its group, which is nobody's."""
+    """Return the fact as text, without its time and its group, which is empty."""
     return ": ".join(str(getattr(fact, field.name)) for field in fields(fact)[2:])
 
 
@@ -67,19 +67,19 @@ class FactListeners:
     def __init__(self, listener: Callable[[Fact], None]) -> None:
         self._listener = listener
         self._has_complained = False
-        self._quiet = LogRateLimit()
+        self._rate_limit = LogRateLimit()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
     def tell(self, fact: Fact) -> None:
-        for each in self._quiet.hear(fact):
+        for each in self._rate_limit.hear(fact):
             self._tell(each)
-        if self._quiet.owes and self._timer is None:
+        if self._rate_limit.owes and self._timer is None:
             self._timer = self._loop.call_later(PERIOD_MS / 1_000, self._tell_sums)
 
     def _tell_sums(self) -> None:
         self._timer = None
-        for each in self._quiet.sums(wall_ms()):
+        for each in self._rate_limit.sums(wall_ms()):
             self._tell(each)
 
     def _tell(self, fact: Fact) -> None:
@@ -92,7 +92,7 @@ class FactListeners:
                     sys.stderr.write(f"coterie: facts cannot be told any more, and are lost:\n{format_exc()}")
 
     def close(self) -> None:
-        """What is still owed is told now."""
+        """Pass on the sums that are still missing."""
         if self._timer is not None:
             self._timer.cancel()
         self._tell_sums()

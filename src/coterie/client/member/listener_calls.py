@@ -44,7 +44,7 @@ def listener_answered(member: Member, event: ListenerAnswered, now_ms: int) -> E
             enter(member, Stage.STABLE, now_ms)
         return effects
     if member.stage is Stage.COMPLETING:
-        # Somebody waits for what was given up: the next rebalance hands it out (KIP-429).
+        # Another member waits for what was revoked: the next rebalance assigns it (KIP-429).
         member.rejoin_reason = "need to revoke partitions and re-join"
     return [*effects, *_without(member, event, now_ms)]
 

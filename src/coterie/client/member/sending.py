@@ -167,7 +167,7 @@ def lookup_failed(member: Member, event: CoordinatorAnswered, now_ms: int) -> Ef
 
 
 def not_a_member(member: Member) -> KafkaError:
-    """M7: whether poll alone will repair it, or the partitions are somebody else's by now."""
+    """M7: whether a poll alone will repair it, or the partitions belong to another member now."""
     if member.stage in IN_A_REBALANCE:
         return RebalanceInProgressError(
             "the offsets were not committed: the group is rebalancing. Poll until it has ended, then commit again, "

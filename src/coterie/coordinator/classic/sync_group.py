@@ -89,7 +89,7 @@ def _fits(group: Group, assignments: Mapping[str, bytes]) -> bool:
 def assignment_written(group: Group, event: AssignmentWritten, now_ms: int) -> Effects:
     group.written(event)
     if group.state is not COMPLETING or group.generation_id != event.generation_id:
-        return []  # a rebalance began meanwhile: whoever waited has been told (rule 13)
+        return []  # a rebalance began meanwhile: the waiting syncs are answered (rule 13)
     if event.error:
         for member in group.members.values():
             group.assign(member, b"")

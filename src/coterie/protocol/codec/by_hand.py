@@ -1,7 +1,7 @@
 """For the readers that are written out by hand: fields that must be there. What `reader_source.py` would refuse, is
 refused.
 
-Like those of `protocol/encoding.py` they may run past the end, which whoever uses them looks at after the last field.
+Like those of `protocol/encoding.py` they may run past the end: the caller checks that after the last field.
 """
 
 from __future__ import annotations
