@@ -35,7 +35,7 @@ from coterie.client.consumer.polled import Records
 from coterie.client.consumer.rebalance_listener import Listener, Told, listener_of
 from coterie.client.member import effects, events
 from coterie.client.metrics import CONSUMER_ROWS, ConsumerMetrics, Metrics, snapshot
-from coterie.client.network.clock import clock_ms
+from coterie.client.network.runtime import REAL, Runtime
 from coterie.client.settings_kwargs import ConsumerKwargs
 from coterie.client.types import CommitCallback, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from coterie.errors import (
@@ -84,10 +84,13 @@ class AsyncConsumer:
         SettingsError: A setting is unknown, its value is not allowed, or `bootstrap.servers` is missing.
     """
 
+    _runtime: Runtime = REAL
+
     def __init__(
         self, settings: Mapping[str, object] | ConsumerSettings | None = None, /, **more: Unpack[ConsumerKwargs]
     ) -> None:
         self.settings, self._assignors = settled(settings, more)
+        self._clock_ms = self._runtime.clock_ms
         _ = self.settings.addresses  # none is a mistake, and should show here
         self._made: Engine | None = None
         self._topics: tuple[frozenset[str], Pattern[str] | None] | None = None
@@ -126,7 +129,7 @@ class AsyncConsumer:
                 raise IllegalStateError(
                     "an AsyncConsumer needs a running event loop; without one, use Consumer"
                 ) from None
-            self._made = Engine(self.settings, self._assignors)
+            self._made = Engine(self.settings, self._assignors, self._runtime)
         return self._made
 
     @property
@@ -263,7 +266,7 @@ class AsyncConsumer:
             ConcurrentUseError: Another thread or task is using the consumer.
         """
         limit = limit_of(max_records, self.settings)
-        now_ms = clock_ms()
+        now_ms = self._clock_ms()
         calm = self._calm_engine(now_ms)
         if calm is not None:
             records = self._take(limit)
@@ -303,7 +306,7 @@ class AsyncConsumer:
     @property
     def _is_calm(self) -> bool:
         made = self._made
-        return made is not None and not made.needs_attention and clock_ms() < self._calm_until_ms
+        return made is not None and not made.needs_attention and self._clock_ms() < self._calm_until_ms
 
     def _calm_engine(self, now_ms: int) -> Engine | None:
         """Return the engine if it is calm, for a poll: it takes what is there, and the next full poll records it."""
@@ -312,7 +315,7 @@ class AsyncConsumer:
 
     def _calm(self) -> int:
         """A poll has just ended. Return the time."""
-        now_ms = clock_ms()
+        now_ms = self._clock_ms()
         self._calm_until_ms = now_ms + CALM_MS
         return now_ms
 
@@ -368,7 +371,7 @@ class AsyncConsumer:
             call = await self._engine.until_something(until_ms, ending)
             if call is not None:
                 await self._call(call)
-            elif clock_ms() >= until_ms:
+            elif self._clock_ms() >= until_ms:
                 break
         if ending.done():
             ending.result()
@@ -484,7 +487,7 @@ class AsyncConsumer:
                     return state.position
                 if state.failure is not None:
                     raise state.failure
-            if not await self._engine.until_news(until_ms) and clock_ms() >= until_ms:
+            if not await self._engine.until_news(until_ms) and self._clock_ms() >= until_ms:
                 raise RequestTimedOutError(f"the position of {one} did not become known in time; is a broker there?")
 
     def lag(self) -> dict[TopicPartition, int | None]:
@@ -605,7 +608,7 @@ class AsyncConsumer:
             KafkaError: A broker refused it, or could not be reached in time.
         """
         self._check_group("commit")
-        until_ms = clock_ms() + round(self._timeout_ms(timeout))
+        until_ms = self._clock_ms() + round(self._timeout_ms(timeout))
         await self._engine.commit(self._to_commit(offsets), until_ms, are_positions=offsets is None)
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
@@ -714,7 +717,7 @@ class AsyncConsumer:
             return "closed"
         member = self._engine.member
         if member is not None and not self._is_manual:
-            return member.explain(clock_ms())
+            return member.explain(self._clock_ms())
         read = ", ".join(map(str, self.assignment()))
         return f"reads {read}, assigned by hand" if read else "reads nothing: subscribe to topics or assign partitions"
 
@@ -724,7 +727,9 @@ class AsyncConsumer:
         Returns:
             For each group of metrics a mapping of names to values; None is what was not measured yet.
         """
-        return snapshot(CONSUMER_ROWS, ConsumerMetrics(), clock_ms()) if self._made is None else self._made.metrics()
+        if self._made is None:
+            return snapshot(CONSUMER_ROWS, ConsumerMetrics(), self._clock_ms())
+        return self._made.metrics()
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -749,7 +754,7 @@ class AsyncConsumer:
             ending = self._begin_close(timeout, leave=leave)
             if ending is not None:
                 async with asyncio.timeout(timeout + CLOSE_GRACE_S / 2):
-                    await self._serve(ending, clock_ms() + timeout * 1000)
+                    await self._serve(ending, self._clock_ms() + timeout * 1000)
         except TimeoutError:
             log.warning("a listener did not return while the consumer was closed, and was interrupted")
         finally:
@@ -761,7 +766,7 @@ class AsyncConsumer:
             return None
         with self._engine.reading.lock:
             self._fetcher.begin_poll()
-        return self._engine.ask_to_end(events.CloseAsked(clock_ms() + round(timeout_s * 1000), leave))
+        return self._engine.ask_to_end(events.CloseAsked(self._clock_ms() + round(timeout_s * 1000), leave))
 
     async def _end_close(self) -> None:
         self._is_closed = True
@@ -795,4 +800,4 @@ class AsyncConsumer:
         return self.settings.default_api_timeout_ms if timeout_s is None else seconds_of(timeout_s) * 1000
 
     def _until(self, timeout_s: float | None) -> float:
-        return clock_ms() + self._timeout_ms(timeout_s)
+        return self._clock_ms() + self._timeout_ms(timeout_s)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from random import Random  # noqa: TID251  one throw a member, so that members that failed together part
 from types import ModuleType
 from typing import Any
 
@@ -33,8 +32,8 @@ from coterie.client.metrics import (
     snapshot,
 )
 from coterie.client.network.background_tasks import BackgroundTasks, within
-from coterie.client.network.clock import clock_ms
 from coterie.client.network.cluster import Cluster
+from coterie.client.network.runtime import REAL, Runtime
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode
 from coterie.protocol.apis import heartbeat, join_group, leave_group, offset_commit, offset_fetch, sync_group
@@ -67,15 +66,16 @@ class Engine:
 
     LOGGER = "coterie.consumer"
 
-    def __init__(self, settings: ConsumerSettings, assignors: Sequence[Assignor]) -> None:
+    def __init__(self, settings: ConsumerSettings, assignors: Sequence[Assignor], runtime: Runtime = REAL) -> None:
         """To be made in the event loop it lives on."""
         self.settings = settings
+        self.clock_ms = runtime.clock_ms
         self.log = EventLog("consumer", settings, self.LOGGER)
         self.measured = ConsumerMetrics(
             TelemetrySettings(settings.metrics_num_samples, settings.metrics_sample_window_ms)
         )
-        self.cluster = Cluster(settings, self.log, self.measured)
-        self.tasks = BackgroundTasks(self.fail)
+        self.cluster = Cluster(settings, self.log, self.measured, runtime)
+        self.tasks = BackgroundTasks(self.clock_ms, self.fail)
         self.reading = Reading(
             settings,
             self.cluster,
@@ -90,8 +90,8 @@ class Engine:
         self._reach_is_watched = False
         self.member: Membership | None = None
         if settings.group_id is not None:
-            rng = Random().random()  # noqa: S311
-            self.member = Membership(_member_settings(settings, settings.group_id, assignors, rng))
+            chance = runtime.rng.random()  # so that members that failed together do not return together
+            self.member = Membership(_member_settings(settings, settings.group_id, assignors, chance))
         self.listener = Listener({})
         self.needs_attention = False
         """A poll has more to do than to take records."""
@@ -100,7 +100,7 @@ class Engine:
         self._calls: deque[effects.CallListener] = deque()
         self._failures: deque[Exception] = deque()
         self._is_woken = False
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: dict[asyncio.Future[None], None] = {}
         self._endings: dict[int, asyncio.Future[Any]] = {}
         self._last_token = 0
         self._perform: Mapping[type, Callable[[Any], None]] = {
@@ -133,7 +133,7 @@ class Engine:
         self._is_handling = True
         try:
             while self._events:
-                for effect in self.member.handle(self._events.popleft(), clock_ms()):
+                for effect in self.member.handle(self._events.popleft(), self.clock_ms()):
                     self._perform[type(effect)](effect)
         finally:
             self._is_handling = False
@@ -151,7 +151,7 @@ class Engine:
         api = _APIS[type(request)]
         if not isinstance(request, _PARKED):
             self._asks_coordinator()
-        began_ms = clock_ms()
+        began_ms = self.clock_ms()
         asked = self.cluster.send(
             effect.to.id,
             api,
@@ -163,16 +163,16 @@ class Engine:
         try:
             reply = await within(effect.timeout_ms, asked)
         except CoterieError as error:
-            self._reach.failed(str(error), clock_ms())
+            self._reach.failed(str(error), self.clock_ms())
             self._watch_reach()
             if isinstance(request, _PARKED):
-                self.measured.failed_rebalances.record(1, clock_ms())
+                self.measured.failed_rebalances.record(1, self.clock_ms())
             self.answer(effect.then, error=error)
         except Exception as error:  # the member waits for an answer, whosever mistake it is
             self.answer(effect.then, error=CoterieError(f"{type(request).__name__} could not be sent: {error!r}"))
             raise
         else:
-            now_ms = clock_ms()
+            now_ms = self.clock_ms()
             after_ms = self._reach.answered(now_ms)
             if after_ms is not None:
                 self.log.write(facts.CoordinatorReached(now_ms, self.settings.group_id or "", after_ms))
@@ -194,7 +194,7 @@ class Engine:
 
     def metrics(self) -> Metrics:
         """Can be called from any thread."""
-        measured, fetcher, now_ms = self.measured, self.reading.fetcher, clock_ms()
+        measured, fetcher, now_ms = self.measured, self.reading.fetcher, self.clock_ms()
         with self.reading.lock:
             self.reading.measure(now_ms)
             partitions: Metrics = {
@@ -218,14 +218,14 @@ class Engine:
         try:
             found = await within(self.settings.request_timeout_ms, asked)
         except CoterieError as error:
-            self._reach.failed(str(error), clock_ms())
+            self._reach.failed(str(error), self.clock_ms())
             self.answer(effect.then, error=error)
         else:
             self._reach.found()
             self.answer(effect.then, found)
 
     def _asks_coordinator(self) -> None:
-        self._reach.asked(clock_ms())
+        self._reach.asked(self.clock_ms())
         self._watch_reach()
 
     def _watch_reach(self) -> None:
@@ -237,7 +237,7 @@ class Engine:
 
     def _look_at_reach(self) -> None:
         self._reach_is_watched = False
-        now_ms = clock_ms()
+        now_ms = self.clock_ms()
         late = self._reach.look(now_ms)
         if late is not None:
             self.log.write(facts.CoordinatorUnreachable(now_ms, self.settings.group_id or "", *late))
@@ -304,7 +304,7 @@ class Engine:
 
     def _commit_ended(self, effect: effects.CommitEnded) -> None:
         if effect.error is not None:
-            self.log.write(facts.CommitFailed(clock_ms(), self.settings.group_id or "", str(effect.error)))
+            self.log.write(facts.CommitFailed(self.clock_ms(), self.settings.group_id or "", str(effect.error)))
         self._end(effect.token, None, effect.error)
 
     def _end(self, token: Any, result: Any, error: Exception | None) -> None:
@@ -333,7 +333,7 @@ class Engine:
         self, partitions: Collection[TopicPartition], timeout_ms: float
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         token, ending = self.begin()
-        self.tell(events.CommittedAsked(token, partitions, clock_ms() + round(timeout_ms)))
+        self.tell(events.CommittedAsked(token, partitions, self.clock_ms() + round(timeout_ms)))
         found: Mapping[TopicPartition, OffsetAndMetadata] = await ending
         return found
 
@@ -367,16 +367,16 @@ class Engine:
 
     async def until_news(self, until_ms: float) -> bool:
         """Whether something has happened; False when the time is over."""
-        left_s = (until_ms - clock_ms()) / 1000
+        left_s = (until_ms - self.clock_ms()) / 1000
         waiter = self.tasks.loop.create_future()
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         try:
             async with asyncio.timeout(max(left_s, 0)):  # also without time left others get their turn
                 await waiter
         except TimeoutError:
             return False
         finally:
-            self._waiters.discard(waiter)
+            del self._waiters[waiter]
         return True
 
     def news(self) -> None:

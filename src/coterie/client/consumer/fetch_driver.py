@@ -30,7 +30,6 @@ from coterie.client.consumer.offset_resets import parse_reset
 from coterie.client.event_log import EventLog
 from coterie.client.metrics import ConsumerMetrics
 from coterie.client.network.background_tasks import BackgroundTasks, within
-from coterie.client.network.clock import clock_ms
 from coterie.client.network.cluster import Cluster
 from coterie.client.network.metadata import NO_LEADER, Metadata
 from coterie.client.network.offset_lookup import answers, questions
@@ -69,6 +68,7 @@ class Reading:
         self._measured = measured
         self._committed = committed
         self._on_news = on_news
+        self._clock_ms = cluster.clock_ms
         self._trouble: Exception | None = None
         """What went wrong last, for those who only know that they have waited in vain."""
         self._granting: Mapping[type, Callable[[Any], Coroutine[Any, Any, None]]] = {
@@ -85,7 +85,7 @@ class Reading:
         if not self.fetcher.needs_data:
             return
         with self.lock:
-            effects = self.fetcher.effects(self._leader_of, clock_ms())
+            effects = self.fetcher.effects(self._leader_of, self._clock_ms())
             due_ms = self.fetcher.due_ms
         for effect in effects:
             self._tasks.start(self._grant(effect))
@@ -118,16 +118,16 @@ class Reading:
     async def _fetch(self, effect: Fetch) -> None:
         timeout_ms = self._settings.request_timeout_ms + effect.request.max_wait_ms
         asked = self._cluster.send(effect.node_id, fetch, effect.request, timeout_ms=timeout_ms, lane=FETCH_LANE)
-        began_ms = clock_ms()
+        began_ms = self._clock_ms()
         try:
             answer = await within(timeout_ms, asked)
         except Exception as error:  # noqa: BLE001  also a mistake of ours: whoever polls must hear of it, at every poll
             self._log.debug(error)
             self._trouble = error
             with self.lock:
-                self.fetcher.fetch_failed(effect, _as_kafka_error(error), clock_ms())
+                self.fetcher.fetch_failed(effect, _as_kafka_error(error), self._clock_ms())
             return
-        now_ms = clock_ms()
+        now_ms = self._clock_ms()
         self._measured.fetches.record(now_ms - began_ms, now_ms)
         size = sum(len(one.records) for topic in answer.responses for one in topic.partitions if one.records)
         self._measured.fetch_sizes.record(size, now_ms)
@@ -148,13 +148,13 @@ class Reading:
         except CoterieError as error:
             found = _as_kafka_error(error)
         with self.lock:
-            self.fetcher.committed(effect, found, clock_ms())
+            self.fetcher.committed(effect, found, self._clock_ms())
 
     async def _ask_offsets(self, effect: AskOffsets) -> None:
         wanted = {state.partition: timestamp for state, timestamp in effect.states.items()}
         found = await self._list_once(wanted, self._settings.request_timeout_ms)
         with self.lock:
-            self.fetcher.offsets_found(effect, found, clock_ms())
+            self.fetcher.offsets_found(effect, found, self._clock_ms())
 
     async def _ask_epoch_ends(self, effect: AskEpochEnds) -> None:
         timeout_ms = self._settings.request_timeout_ms
@@ -163,10 +163,10 @@ class Reading:
         except CoterieError as error:
             self._log.debug(error)
             with self.lock:
-                self.fetcher.epoch_ends_failed(effect, _as_kafka_error(error), clock_ms())
+                self.fetcher.epoch_ends_failed(effect, _as_kafka_error(error), self._clock_ms())
             return
         with self.lock:
-            self.fetcher.epoch_ends_found(effect, answer, clock_ms())
+            self.fetcher.epoch_ends_found(effect, answer, self._clock_ms())
 
     async def _tell_truncation(self, effect: LogTruncated) -> None:
         self._log.write(effect)
@@ -177,7 +177,7 @@ class Reading:
         except KafkaError as error:
             self._log.warn(error)
         with self.lock:
-            self.fetcher.refreshed(clock_ms())
+            self.fetcher.refreshed(self._clock_ms())
 
     async def refresh(self, topics: Collection[str], timeout_ms: float) -> Metadata:
         """Ask who leads these topics. Others may be asking the same with more patience: that is no reason to wait."""
@@ -194,12 +194,12 @@ class Reading:
         self, wanted: Mapping[TopicPartition, int], timeout_ms: float
     ) -> dict[TopicPartition, Found]:
         """All of them, trying again what can be tried again."""
-        until_ms = clock_ms() + timeout_ms
+        until_ms = self._clock_ms() + timeout_ms
         done: dict[TopicPartition, Found] = {}
         why: KafkaError | None = None
         while True:
             rest = {one: timestamp for one, timestamp in wanted.items() if one not in done}
-            found = await self._list_once(rest, until_ms - clock_ms()) if rest else {}
+            found = await self._list_once(rest, until_ms - self._clock_ms()) if rest else {}
             done |= {one: answer for one, answer in found.items() if answer.error is None}
             errors = [answer.error for answer in found.values() if answer.error is not None]
             if not errors:
@@ -209,7 +209,7 @@ class Reading:
                     raise error
                 if why is None or not isinstance(error, RequestTimedOutError):  # which says less than what was before
                     why = error
-            if clock_ms() + self._settings.retry_backoff_ms >= until_ms:
+            if self._clock_ms() + self._settings.retry_backoff_ms >= until_ms:
                 raise RequestTimedOutError(f"offsets were not found within {timeout_ms:.0f} ms: {why}")
             await asyncio.sleep(self._settings.retry_backoff_ms / 1000)
 

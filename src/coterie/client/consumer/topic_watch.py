@@ -9,7 +9,6 @@ from coterie.client.client_settings import ConsumerSettings
 from coterie.client.event_log import EventLog
 from coterie.client.member.facts import TopicFound, TopicMissing
 from coterie.client.network.background_tasks import BackgroundTasks
-from coterie.client.network.clock import clock_ms
 from coterie.client.network.cluster import Cluster
 from coterie.client.network.metadata import Metadata, Topic
 from coterie.errors import ErrorCode, KafkaError
@@ -69,11 +68,11 @@ class Watch:
         self._tell_missing(asked or ())
         is_complete = asked is None or all(name in (self._seen or ()) for name in asked)
         after_ms = settings.metadata_max_age_ms if is_complete else settings.retry_backoff_max_ms
-        self._tasks.arm("watch", clock_ms() + after_ms, self._look)
+        self._tasks.arm("watch", self._cluster.clock_ms() + after_ms, self._look)
 
     def _tell_missing(self, asked: Collection[str]) -> None:
         """Warn at the second look: a topic that is just being created is missing at the first."""
-        now_ms, group_id, known = clock_ms(), self._settings.group_id or "", self._cluster.metadata.topics
+        now_ms, group_id, known = self._cluster.clock_ms(), self._settings.group_id or "", self._cluster.metadata.topics
         before, self._missing = self._missing, {}
         for name in sorted(asked):
             error = known[name].error if name in known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from coterie.client.network.clock import clock_ms
 from coterie.errors import RequestTimedOutError
 
 __all__ = ["BackgroundTasks", "within"]
@@ -24,12 +23,13 @@ async def within(timeout_ms: float, asked: Coroutine[Any, Any, Any]) -> Any:
 class BackgroundTasks:
     """To be made in the event loop it lives on."""
 
-    def __init__(self, on_mistake: Callable[[Exception], None]) -> None:
-        """`on_mistake` hears of a task that failed: silence would look like a quiet topic."""
+    def __init__(self, clock_ms: Callable[[], int], on_mistake: Callable[[Exception], None]) -> None:
+        """`on_mistake` is called with the error of a task that failed: silence would look like a quiet topic."""
         self.loop = asyncio.get_running_loop()
+        self._clock_ms = clock_ms
         self.is_closed = False
         self._on_mistake = on_mistake
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -37,11 +37,11 @@ class BackgroundTasks:
             work.close()
             return
         task = self.loop.create_task(work)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._task_done)
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception) and not self.is_closed:
             self._on_mistake(error)
@@ -50,7 +50,7 @@ class BackgroundTasks:
         """Armed again, a key is replaced."""
         self.disarm(key)
         if not self.is_closed:
-            self._timers[key] = self.loop.call_later(max(at_ms - clock_ms(), 0) / 1000, self._rang, key, then)
+            self._timers[key] = self.loop.call_later(max(at_ms - self._clock_ms(), 0) / 1000, self._rang, key, then)
 
     def _rang(self, key: str, then: Callable[[], None]) -> None:
         del self._timers[key]

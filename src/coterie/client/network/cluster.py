@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
-from random import Random  # noqa: TID251  jitter: so that clients that failed together do not return together
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -17,9 +16,9 @@ from coterie.client.event_log import EventLog, NodeDisconnected, NodeReached, No
 from coterie.client.metrics import ClientMetrics
 from coterie.client.network.addresses import Address
 from coterie.client.network.backoff import backoff_ms
-from coterie.client.network.clock import clock_ms
 from coterie.client.network.connection import Connection
 from coterie.client.network.metadata import NO_LEADER, Metadata, Node, learn
+from coterie.client.network.runtime import REAL, Runtime
 from coterie.errors import (
     STALE_METADATA,
     ClientClosedError,
@@ -37,9 +36,6 @@ T = TypeVar("T")
 _Key = tuple[int, str]
 
 
-_jitter = Random()  # noqa: S311  not the module's own, which the user's code may have seeded
-
-
 class _Failures:
     """Of connecting to one node, one after the other."""
 
@@ -55,9 +51,16 @@ class Cluster:
     """To be made, used and closed in one event loop."""
 
     def __init__(
-        self, settings: ClientSettings, log: EventLog | None = None, measured: ClientMetrics | None = None
+        self,
+        settings: ClientSettings,
+        log: EventLog | None = None,
+        measured: ClientMetrics | None = None,
+        runtime: Runtime = REAL,
     ) -> None:
         self.settings = settings
+        self.clock_ms = runtime.clock_ms
+        self._chance = runtime.rng.random
+        self._connection_class = runtime.connection
         self._log = log
         self._measured = measured or ClientMetrics()
         self.metadata = Metadata()
@@ -92,7 +95,7 @@ class Cluster:
             connection = await self._any_connection(lane)
         else:
             connection = await self.connection(node_id, lane)
-        began_ms = clock_ms()
+        began_ms = self.clock_ms()
         self._measured.requests.record(1, began_ms)
         answer = await connection.send(
             api,
@@ -102,7 +105,7 @@ class Cluster:
             expects_answer=expects_answer,
         )
         if expects_answer:
-            ended_ms = clock_ms()
+            ended_ms = self.clock_ms()
             self._measured.responses.record(ended_ms - began_ms, ended_ms)
         return answer
 
@@ -133,7 +136,7 @@ class Cluster:
     async def pause(self, failures: int) -> None:
         """As long as `retry.backoff.ms` says after so many failures."""
         settings = self.settings
-        chance = _jitter.random()
+        chance = self._chance()
         pause_ms = backoff_ms(failures, settings.retry_backoff_ms, settings.retry_backoff_max_ms, chance)
         await asyncio.sleep(pause_ms / 1000)
 
@@ -269,7 +272,7 @@ class Cluster:
                 settings.socket_connection_setup_timeout_ms << min(failures.count, 16),
                 settings.socket_connection_setup_timeout_max_ms,
             )
-            connection = await Connection.open(node.host, node.port, settings, setup_timeout_ms=setup_ms)
+            connection = await self._connection_class.open(node.host, node.port, settings, setup_timeout_ms=setup_ms)
         except KafkaError as error:
             self._note_failure(failures)
             self.expire()
@@ -279,7 +282,7 @@ class Cluster:
         if failures.count:
             self._write(NodeReached(_named(node), failures.count))
         failures.count, failures.until = 0, 0.0
-        self._measured.connections.record(1, clock_ms())
+        self._measured.connections.record(1, self.clock_ms())
         connection.on_lost = lambda error: self._disconnected(node, error)
         self._lost.discard(node.id)
         self._connections[key] = connection
@@ -298,7 +301,7 @@ class Cluster:
     def _note_failure(self, failures: _Failures) -> None:
         settings = self.settings
         failures.count += 1
-        chance = _jitter.random()
+        chance = self._chance()
         pause_ms = backoff_ms(failures.count, settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, chance)
         failures.until = asyncio.get_running_loop().time() + pause_ms / 1000
 
@@ -322,7 +325,7 @@ class Cluster:
             connection = self._connections.get((node.id, lane))
             is_open = connection is not None and not connection.is_closed
             in_flight = connection.in_flight if connection is not None and is_open else 0
-            return failures is not None and failures.until > now, not is_open, in_flight, _jitter.random()
+            return failures is not None and failures.until > now, not is_open, in_flight, self._chance()
 
         nodes = sorted(self.metadata.nodes.values(), key=busy)
         if not nodes or self.settings.metadata_recovery_strategy == "rebootstrap":

@@ -25,7 +25,7 @@ from coterie.client.arguments import partition_of, seconds_of, time_of, topic_of
 from coterie.client.client_settings import ProducerSettings
 from coterie.client.metrics import Metrics
 from coterie.client.network.background import FORKED, background, documented_by
-from coterie.client.network.clock import clock_ms
+from coterie.client.network.runtime import REAL, Runtime
 from coterie.client.producer.batching import Batching
 from coterie.client.producer.delivery import AsyncDelivery, Delivery, OnDelivery, RecordMetadata, teller
 from coterie.client.producer.partition_queue import Batch
@@ -95,12 +95,15 @@ def check_options(topic: str, partition: int | None, timestamp: int | None, on_d
 class _Face:
     """What both producers have: settings, the way in, and what to say when it is closed."""
 
+    _runtime: Runtime = REAL
+
     def __init__(
         self, settings: ProducerSettings | Mapping[str, object] | None = None, /, **more: Unpack[ProducerKwargs]
     ) -> None:
         """Kafka's names, with dots in a mapping or with underscores as keywords; docs/client-settings.md has them."""
         self.settings = ProducerSettings.of_arguments(settings, more)
-        self._sender = Sender(self.settings, self._room_made)
+        self._sender = Sender(self.settings, self._room_made, self._runtime)
+        self._clock_ms, self._wall_ms = self._runtime.clock_ms, self._runtime.wall_ms
         self._unusable = ""
 
     def __repr__(self) -> str:
@@ -122,7 +125,7 @@ class _Face:
         self, topic: str, partition: int | None, record: tuple[bytes | None, bytes | None, int, Sequence[Header]]
     ) -> _Placed | None:
         """Under the lock. None: no room."""
-        return self._usable().append(topic, partition, *record, clock_ms())
+        return self._usable().append(topic, partition, *record, self._clock_ms())
 
     def _usable(self) -> Batching:
         if self._unusable:
@@ -224,7 +227,7 @@ class AsyncProducer(_Face):
             self._sender.start()
         if partition is not None or timestamp is not None or on_delivery is not None:
             check_options(topic, partition, timestamp, on_delivery)
-        when = timestamp if timestamp is not None else time.time_ns() // 1_000_000
+        when = timestamp if timestamp is not None else self._wall_ms()
         record = as_bytes(key, "key"), as_bytes(value, "value"), when, as_headers(headers) if headers else ()
         sender = self._sender
         if not self._knows(topic, partition):
@@ -471,11 +474,11 @@ class Producer(_Face):
 
     def _when_there_is_room(self, append: Callable[[], _Appended | None]) -> _Appended:
         """Under the lock, which it gives away while it waits."""
-        deadline_ms = clock_ms() + self.settings.max_block_ms
+        deadline_ms = self._clock_ms() + self.settings.max_block_ms
         placed = None
         while placed is None:
             self._wake()
-            left_ms = 0 if self._background.is_here else deadline_ms - clock_ms()  # room is made in that thread
+            left_ms = 0 if self._background.is_here else deadline_ms - self._clock_ms()  # room is made in that thread
             if left_ms <= 0 or not self._room.wait(left_ms / 1000):
                 raise self._no_room()
             placed = append()

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from itertools import count
-from random import Random  # noqa: TID251  the random source of a real producer
 from threading import Lock
 from typing import Any
 
@@ -23,9 +22,9 @@ from coterie.client.event_log import (
     ProducerIdObtained,
 )
 from coterie.client.metrics import PRODUCER_ROWS, Metrics, ProducerMetrics, TelemetrySettings, snapshot
-from coterie.client.network.clock import clock_ms
 from coterie.client.network.cluster import Cluster
 from coterie.client.network.metadata import Metadata
+from coterie.client.network.runtime import Runtime
 from coterie.client.producer.batching import Batching, BatchingRules
 from coterie.client.producer.batching_events import (
     Answer,
@@ -84,22 +83,23 @@ def rules_of(settings: ProducerSettings) -> BatchingRules:
 
 
 class Sender:
-    def __init__(self, settings: ProducerSettings, on_room: Callable[[], None]) -> None:
+    def __init__(self, settings: ProducerSettings, on_room: Callable[[], None], runtime: Runtime) -> None:
         """`on_room` is called in the loop when those who wait for `buffer.memory` may try again."""
         self.settings = settings
-        self.batching = Batching(rules_of(settings), partial(Random().getrandbits, 31))  # noqa: S311
+        self.batching = Batching(rules_of(settings), partial(runtime.rng.getrandbits, 31))
+        self._clock_ms = runtime.clock_ms
         self.lock = Lock()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.log = EventLog("producer", settings)
         self._measured = ProducerMetrics(
             TelemetrySettings(settings.metrics_num_samples, settings.metrics_sample_window_ms)
         )
-        self._cluster = Cluster(settings, self.log, self._measured)
+        self._cluster = Cluster(settings, self.log, self._measured, runtime)
         self._on_room = on_room
         self._acks = settings.required_acks
         self._timer: asyncio.TimerHandle | None = None
         self._maintenance: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._flushes: dict[int, asyncio.Future[None]] = {}
         self._tokens = count()
         self._retried: set[TopicPartition] = set()
@@ -173,19 +173,19 @@ class Sender:
         measured.buffer_total_bytes = self.settings.buffer_memory
         measured.buffer_available_bytes = self.settings.buffer_memory - batching.used
         measured.requests_in_flight = batching.requests_in_flight
-        return snapshot(PRODUCER_ROWS, measured, clock_ms())
+        return snapshot(PRODUCER_ROWS, measured, self._clock_ms())
 
     # --- driving ------------------------------------------------------------------------------------------------------
 
     def _handle(self, event: Event) -> None:
         with self.lock:
-            effects = self.batching.handle(event, clock_ms())
+            effects = self.batching.handle(event, self._clock_ms())
         for effect in effects:
             self._perform(effect)
         failed = [effect.batch for effect in effects if type(effect) is Settled and effect.batch.error is not None]
         if failed:
             partitions, records = sorted({batch.where for batch in failed}), sum(map(len, failed))
-            self._measured.failed.record(records, clock_ms())
+            self._measured.failed.record(records, self._clock_ms())
             self.log.write(DeliveryFailed(records, partitions, str(failed[0].error)))
 
     def _perform(self, effect: Effect) -> None:
@@ -210,8 +210,8 @@ class Sender:
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         assert self.loop is not None, "start() comes first"
         task = self.loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     def _arm(self, at_ms: int | None) -> None:
         assert self.loop is not None, "start() comes first"
@@ -219,7 +219,7 @@ class Sender:
             self._timer.cancel()
             self._timer = None
         if at_ms is not None:
-            self._timer = self.loop.call_later((at_ms - clock_ms()) / 1000, self.look)
+            self._timer = self.loop.call_later((at_ms - self._clock_ms()) / 1000, self.look)
 
     def _tell(self, batch: Batch) -> None:
         assert self.loop is not None, "start() comes first"
@@ -249,7 +249,7 @@ class Sender:
     def _tell_retries(self, sent: Send) -> None:
         again = sum(len(batch) for batch in sent.batches if not batch.is_settled and batch.error is not None)
         if again:
-            self._measured.retried.record(again, clock_ms())
+            self._measured.retried.record(again, self._clock_ms())
         for batch in sent.batches:
             if not batch.is_settled and batch.error is not None and batch.where not in self._retried:
                 self._retried.add(batch.where)
@@ -260,7 +260,7 @@ class Sender:
 
     async def _produce(self, sent: Send) -> dict[TopicPartition, Answer]:
         by_topic: dict[str, list[produce.Partition]] = {}
-        measured, began_ms, records = self._measured, clock_ms(), 0
+        measured, began_ms, records = self._measured, self._clock_ms(), 0
         for batch in sent.batches:
             data = self.batching.encode(batch)
             content = produce.Partition(partition=batch.where.partition, records=memoryview(data))
@@ -288,7 +288,7 @@ class Sender:
             at_most=produce.API.last_by_name if None in ids.values() else None,
             expects_answer=self._acks != 0,
         )
-        now_ms = clock_ms()
+        now_ms = self._clock_ms()
         measured.request_latency.record(now_ms - began_ms, now_ms)
         if response is None:
             return dict.fromkeys((batch.where for batch in sent.batches), Answer())
@@ -326,7 +326,7 @@ class Sender:
     def _refresh_sometimes(self) -> None:
         """News of topics that are in use, though nothing is wrong with them: they may have new partitions."""
         assert self.loop is not None, "start() comes first"
-        since_ms = clock_ms() - self.settings.metadata_max_idle_ms
+        since_ms = self._clock_ms() - self.settings.metadata_max_idle_ms
         used = [name for name, topic in self.batching.topics.items() if topic.used_ms >= since_ms]
         if used:
             self._begin(self._ask_leaders(tuple(used)))

@@ -1,0 +1,34 @@
+"""What a client takes from around it besides its event loop: the time, chance, and the class of its connections.
+
+The simulator gives a client others, and an event loop with a virtual clock (`sim/event_loop.py`), and so runs the code
+that is shipped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random  # noqa: TID251  jitter: so that clients that failed together do not return together
+
+from coterie.client.network.clock import clock_ms
+from coterie.client.network.connection import Connection
+
+__all__ = ["REAL", "Runtime"]
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    clock_ms: Callable[[], int]
+    """Never goes back: timers and deadlines count by it."""
+    wall_ms: Callable[[], int]
+    """The time of day, as the system has it now: records carry it."""
+    rng: Random
+    connection: type[Connection]
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+REAL = Runtime(clock_ms, _wall_ms, Random(), Connection)  # noqa: S311  not the module's own, which users may have seeded
