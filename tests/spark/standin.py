@@ -124,7 +124,7 @@ class Query:
         driver = self.reader.driver
         assert isinstance(driver, Slot)
         self.reader._driver = None
-        background().run(driver._member.close())
+        background().run(driver._member.engine.close())
         if self._thread is not None:
             self._thread.join(30)
 

@@ -1,19 +1,19 @@
-"""A member of a group that reads elsewhere: the consumer's engine, with rebalances and commits alone.
+"""The member of a query: it joins the group, commits and leaves. It fetches nothing: Spark's tasks read the records.
 
-What it is given and what is taken from it goes to `holdings.py`; nobody polls.
+It is a user of the consumer's engine, as `AsyncConsumer` is: instead of poll, a task of its own makes the calls of the
+rebalance listener. A revoked partition is given up when the `revoked` callback returns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any
 
 from coterie.assignors import assignor
 from coterie.client.consumer.engine import Engine
-from coterie.client.member import effects, events
-from coterie.client.member.effects import Listened
+from coterie.client.consumer.rebalance_listener import listener_of
+from coterie.client.member import events
+from coterie.client.member.membership import Membership
 from coterie.client.member.states import Stage
-from coterie.client.network.clock import clock_ms
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import RebalanceInProgressError
 from coterie.protocol.apis import offset_commit
@@ -24,11 +24,13 @@ from coterie.spark.options import SourceOptions
 __all__ = ["QueryMember"]
 
 COMMIT_LANE = "commits"
-"""A commit while a join is parked on the coordinator's own connection goes past it."""
+"""The connection for commits while a join is parked on the coordinator's own connection."""
+LISTENER_CHECK_MS = 60_000
+"""How long the listener's task waits at a time; a call or an error ends the wait at once."""
 
 
-class QueryMember(Engine):
-    LOGGER = "coterie.spark"
+class QueryMember:
+    """What it is assigned and what is revoked goes to `holdings`, on the event loop of the engine."""
 
     def __init__(
         self,
@@ -36,62 +38,85 @@ class QueryMember(Engine):
         holdings: Holdings,
         revoked: Callable[[Collection[TopicPartition]], Awaitable[None]],
     ) -> None:
-        """`revoked` returns when what a rebalance takes may go."""
-        super().__init__(options.client, [assignor(name) for name in options.client.partition_assignment_strategy])
+        """Create the member; it joins with the first `join`.
+
+        Args:
+            options: The options of the source, with a group id.
+            holdings: What the query holds of the group.
+            revoked: Called with partitions that a rebalance takes; they are given up when it returns.
+        """
+        assignors = [assignor(name) for name in options.client.partition_assignment_strategy]
+        self.engine = Engine(options.client, assignors, fetches=False, logger="coterie.spark")
+        self.engine.listener = listener_of(None, self._assigned, self._give_up, self._lost)
         self._options = options
         self._holdings = holdings
         self._revoked = revoked
-        self._wrong: Exception | None = None
+        self._failure: Exception | None = None
         self._has_asked = False
         self.has_joined = False
         """It has had an assignment; what it owns of it is read on in every rebalance."""
-        self.is_alone = True
+
+    @property
+    def _member(self) -> Membership:
+        member = self.engine.member
+        assert member is not None
+        return member
 
     @property
     def is_in_group(self) -> bool:
-        return self.member is not None and self.member.has_generation
+        return self._member.has_generation
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it leads a generation that has no other member."""
+        return len(self._member.subscribers) == 1
 
     @property
     def is_settled(self) -> bool:
-        return self.member is not None and self.member.stage is Stage.STABLE
+        return self._member.stage is Stage.STABLE
 
     @property
     def is_leaving(self) -> bool:
-        return self.member is not None and self.member.ending is not None
+        return self._member.ending is not None
 
     def join(self) -> None:
-        """Lazily, once. From then on the member is inside poll, since its events are handled as they come."""
+        """Join the group, once. From then on the member is inside poll, since its events are handled as they come."""
         if not self._has_asked:
             self._has_asked = True
-            self.tell(events.Subscribed(self._options.topics, self._options.pattern))
-            self.tell(events.PollBegan())
+            self.engine.tell(events.Subscribed(self._options.topics, self._options.pattern))
+            self.engine.tell(events.PollBegan())
+            self.engine.tasks.start(self._call_listener())
 
-    def raise_what_is_wrong(self) -> None:
+    def raise_failure(self) -> None:
+        """Raise what the query must fail with, if there is anything."""
         if self._holdings.broken is not None:
             raise self._holdings.broken
-        if self._wrong is not None:
-            raise self._wrong
+        if self._failure is not None:
+            raise self._failure
 
     async def until_news(self, until_ms: float | None, *, at_most_ms: int = 1_000) -> bool:
-        """Whether there is time left, after something has happened or a while."""
-        now_ms = clock_ms()
+        """Wait until something has happened or `at_most_ms` are over; return whether there is time left."""
+        now_ms = self.engine.clock_ms()
         if until_ms is not None and now_ms >= until_ms:
             return False
-        await super().until_news(now_ms + at_most_ms if until_ms is None else min(now_ms + at_most_ms, until_ms))
+        await self.engine.until_news(now_ms + at_most_ms if until_ms is None else min(now_ms + at_most_ms, until_ms))
         return True
 
-    async def commit_now(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        member = self.member
-        assert member is not None
-        if member.stage is Stage.JOINING and member.has_generation and member.coordinator is not None:
-            await self._commit_while_joining(offsets)
-        else:
-            await self.commit(offsets, clock_ms() + self.settings.request_timeout_ms)
+    # --- commits ------------------------------------------------------------------------------------------------------
 
-    async def _commit_while_joining(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """The old generation lives until the last member has joined; what we keep is read on meanwhile (KIP-429)."""
-        member = self.member
-        assert member is not None
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        member = self._member
+        if member.stage is Stage.JOINING and member.has_generation and member.coordinator is not None:
+            await self._commit_while_joining(member, offsets)
+        else:
+            await self.engine.commit(offsets, self.engine.clock_ms() + self._options.client.request_timeout_ms)
+
+    async def _commit_while_joining(
+        self, member: Membership, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """Commit in the old generation: it lives until the last member has joined, and what is kept is read on
+        meanwhile (KIP-429). A consumer does not do this, as it does not return records while it joins.
+        """
         partitions = [
             CommitPartition(each.topic, each.partition, at.offset, at.leader_epoch, at.metadata)
             for each, at in sorted(offsets.items())
@@ -100,52 +125,58 @@ class QueryMember(Engine):
         request = OffsetCommit(
             None, settings.group_id, member.member_id, settings.group_instance_id, member.generation_id, partitions
         )
-        reply: OffsetsCommitted = await self.cluster.send(
+        reply: OffsetsCommitted = await self.engine.cluster.send(
             member.coordinator.id, offset_commit, request, lane=COMMIT_LANE, at_most=offset_commit.API.last_by_name
         )
         wrong = [error for error in reply.errors if error]
         if wrong:
             raise RebalanceInProgressError(f"the commit came too late for its generation: {wrong[0].name}", wrong[0])
 
-    # --- what the member wants done -----------------------------------------------------------------------------------
+    # --- the rebalance listener ---------------------------------------------------------------------------------------
 
-    def assign(self, partitions: Collection[TopicPartition]) -> None:
-        holdings = self._holdings
-        holdings.released(holdings.owned.difference(partitions))
-        holdings.assigned([each for each in partitions if each not in holdings.owned])
+    async def _call_listener(self) -> None:
+        """Make the listener's calls, one after the other; what poll would raise is kept for the query."""
+        while True:
+            try:
+                call = await self.engine.until_something(self.engine.clock_ms() + LISTENER_CHECK_MS)
+            except Exception as error:  # noqa: BLE001  whatever it is, the query fails with it
+                self._failed(error)
+                continue
+            if call is None:
+                continue
+            try:
+                await self.engine.listener.call(call.kind, call.partitions)
+            except Exception as error:  # noqa: BLE001  the call stays unanswered: what it was about is not given up
+                self._failed(error)
+                return
+            self.engine.listener_done(call, None)
+            if self._holdings.broken is not None and not self.is_leaving:
+                # The query will fail; until then it must not keep others from reading.
+                self.engine.tell(events.UnsubscribeAsked())
+
+    def _failed(self, error: Exception) -> None:
+        self._failure = error
+        self.engine.news()
+
+    async def _assigned(self, partitions: Collection[TopicPartition]) -> None:
+        self._holdings.assigned(partitions)
         self.has_joined = True
 
-    def hold(self, effect: effects.HoldPartitions) -> None:
-        """Of an eager member, before a rebalance: nothing more is planned of these."""
-        self._holdings.going_away(effect.partitions)
+    async def _give_up(self, partitions: Collection[TopicPartition]) -> None:
+        if self.is_leaving:
+            self._holdings.lost(partitions)
+        else:
+            await self._revoked(partitions)
 
-    def answer_positions(self, effect: effects.AskPositions) -> None:
-        self.answer(effect.then, {})
+    async def _lost(self, partitions: Collection[TopicPartition]) -> None:
+        self._holdings.lost(partitions)
 
-    def call_listener(self, effect: effects.CallListener) -> None:
-        self.tasks.start(self._listen(effect))
-
-    async def _listen(self, effect: effects.CallListener) -> None:
-        if effect.kind is Listened.REVOKED and not self.is_leaving:
-            await self._revoked(effect.partitions)
-        elif effect.kind is not Listened.ASSIGNED:
-            self._holdings.lost(effect.partitions)
-        self.answer(effect.then)
-        if self._holdings.broken is not None and not self.is_leaving and not self.tasks.is_closed:
-            self.tell(events.UnsubscribeAsked())  # the query will fail; until then it must not keep others from reading
-
-    def answer(self, then: Any, reply: Any = None, error: Exception | None = None) -> None:
-        if isinstance(then, events.JoinAnswered) and reply is not None and not reply.error:
-            self.is_alone = reply.leader_id == reply.member_id and len(reply.members) <= 1
-        super().answer(then, reply, error)
-
-    def fail(self, error: Exception) -> None:
-        self._wrong = error
-        self.news()
+    # --- the end ------------------------------------------------------------------------------------------------------
 
     async def leave(self, until_ms: int) -> None:
+        """Leave the group and close all connections, at `until_ms` at the latest."""
         try:
             if self._has_asked:
-                await self.ask_to_end(events.CloseAsked(until_ms))
+                await self.engine.ask_to_end(events.CloseAsked(until_ms))
         finally:
-            await self.close()
+            await self.engine.close()

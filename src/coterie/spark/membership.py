@@ -45,7 +45,7 @@ class Slot:
         self._query = query
         self._holdings = Holdings()
         self._member = QueryMember(options, self._holdings, self._revoked)
-        self._look = OffsetReader(options, self._member.cluster)
+        self._look = OffsetReader(options, self._member.engine.cluster)
         self._checkpoint = Checkpoint(options.checkpoint_location) if options.checkpoint_location else None
         self._budget = Budget(options.min_offsets_per_trigger, options.max_trigger_delay)
         self._target: dict[TopicPartition, int] | None = None
@@ -75,7 +75,7 @@ class Slot:
             self._known_at_first = await self._look.partitions()
         self._member.join()
         self._holdings.durable(done)
-        self._member.news()
+        self._member.engine.news()
         until_ms = None if self._target is not None else clock_ms() + PATIENCE_MS
         if not await self._is_ready(done, until_ms):
             return done
@@ -98,7 +98,7 @@ class Slot:
     async def _is_ready(self, done: Plan, until_ms: int | None) -> bool:
         """Everything durable is committed, and of everything we own we know where it begins."""
         while True:
-            self._member.raise_what_is_wrong()
+            self._member.raise_failure()
             is_there = self._member.has_joined if self._target is None else self._member.is_settled
             if is_there and await self._flush(until_ms):
                 if not self._holdings.without_start():
@@ -142,7 +142,7 @@ class Slot:
         async with self._flushing:
             while owed := self._holdings.commits():
                 try:
-                    await self._member.commit_now(owed)
+                    await self._member.commit(owed)
                 except KafkaError as error:
                     if not error.retriable and not isinstance(error, CommitFailedError | RebalanceInProgressError):
                         raise
@@ -196,4 +196,4 @@ class Slot:
         await self._flush(None)
         given_up = self._holdings.given_up()
         if is_done is False and given_up and not self._member.is_alone:
-            await self._member.commit_now(given_up)
+            await self._member.commit(given_up)

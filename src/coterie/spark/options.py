@@ -236,6 +236,7 @@ class SourceOptions:
         client.setdefault("client.id", "coterie-spark")
         client.setdefault("partition.assignment.strategy", "cooperative-sticky")
         client.setdefault("allow.auto.create.topics", "false")
+        client["enable.auto.commit"] = "false"
         settings = _client(ConsumerSettings, client | ({"group.id": group_id} if group_id else {}), problems)
         if settings is None or problems:
             raise SettingsError("\n".join(problems))

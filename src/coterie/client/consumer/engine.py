@@ -60,17 +60,36 @@ _PARKED = (JoinGroup, SyncGroup)
 
 
 class Engine:
-    """Who reads in another way, as a Spark query does, changes what is done with an assignment: `assign`, `hold`,
-    `answer_positions`, `call_listener`, `fail`; and looks at answers as they pass `answer`.
+    """One consumer on its event loop: the member of the group, the fetcher, the connections and the timers.
+
+    Its user waits in `until_something`, makes the listener's calls that come out of it and reports them with
+    `listener_done`. `AsyncConsumer` does so within poll; a Spark query does so in a task of its own.
     """
 
-    LOGGER = "coterie.consumer"
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        assignors: Sequence[Assignor],
+        runtime: Runtime = REAL,
+        *,
+        fetches: bool = True,
+        logger: str = "coterie.consumer",
+    ) -> None:
+        """Create it in the event loop that it lives on.
 
-    def __init__(self, settings: ConsumerSettings, assignors: Sequence[Assignor], runtime: Runtime = REAL) -> None:
-        """To be made in the event loop it lives on."""
+        Args:
+            settings: The settings of the consumer.
+            assignors: The assignors that the member offers to its group.
+            runtime: Where time, chance and connections come from.
+            fetches: Whether the records of assigned partitions are fetched. Without it the listener's calls are all
+                that its user sees of an assignment, so that it can read the records elsewhere; enable.auto.commit must
+                be off then, as there are no positions to commit.
+            logger: The name of the logger that the events of the member go to.
+        """
+        assert fetches or not settings.commits_automatically, "without fetching there are no positions to commit"
         self.settings = settings
         self.clock_ms = runtime.clock_ms
-        self.log = EventLog("consumer", settings, self.LOGGER)
+        self.log = EventLog("consumer", settings, logger)
         self.measured = ConsumerMetrics(
             TelemetrySettings(settings.metrics_num_samples, settings.metrics_sample_window_ms)
         )
@@ -109,12 +128,12 @@ class Engine:
             effects.Disconnect: self._disconnect,
             effects.Arm: lambda effect: self.tasks.arm(effect.key, effect.at_ms, lambda: self.tell(effect.then)),
             effects.Disarm: lambda effect: self.tasks.disarm(effect.key),
-            effects.CallListener: self.call_listener,
-            effects.HoldPartitions: self.hold,
-            effects.SetAssignment: lambda effect: self.assign(sorted(effect.partitions)),
+            effects.CallListener: self._call_listener,
+            effects.HoldPartitions: self._hold,
+            effects.SetAssignment: lambda effect: self.assign(sorted(effect.partitions)) if fetches else None,
             effects.WatchTopics: lambda effect: self.watch.watch(effect.topics),
             effects.RefreshMetadata: lambda effect: self.tasks.start(self._refresh(effect)),
-            effects.AskPositions: self.answer_positions,
+            effects.AskPositions: self._answer_positions,
             effects.CommitEnded: self._commit_ended,
             effects.CommittedEnded: lambda effect: self._end(effect.token, effect.offsets, effect.error),
             effects.Fail: lambda effect: self.fail(effect.error),
@@ -140,7 +159,7 @@ class Engine:
         self.reading.ask_more()
         self.news()
 
-    def answer(self, then: Any, reply: Any = None, error: Exception | None = None) -> None:
+    def _answer(self, then: Any, reply: Any = None, error: Exception | None = None) -> None:
         if not self.tasks.is_closed:
             then.reply, then.error = reply, error
             self.tell(then)
@@ -167,9 +186,9 @@ class Engine:
             self._watch_reach()
             if isinstance(request, _PARKED):
                 self.measured.failed_rebalances.record(1, self.clock_ms())
-            self.answer(effect.then, error=error)
+            self._answer(effect.then, error=error)
         except Exception as error:  # the member waits for an answer, whosever mistake it is
-            self.answer(effect.then, error=CoterieError(f"{type(request).__name__} could not be sent: {error!r}"))
+            self._answer(effect.then, error=CoterieError(f"{type(request).__name__} could not be sent: {error!r}"))
             raise
         else:
             now_ms = self.clock_ms()
@@ -177,7 +196,7 @@ class Engine:
             if after_ms is not None:
                 self.log.write(facts.CoordinatorReached(now_ms, self.settings.group_id or "", after_ms))
             self._measure(request, reply, began_ms, now_ms)
-            self.answer(effect.then, reply[0] if is_fetch else reply)
+            self._answer(effect.then, reply[0] if is_fetch else reply)
 
     def _measure(self, request: Any, reply: Any, began_ms: int, now_ms: int) -> None:
         measured, took_ms = self.measured, now_ms - began_ms
@@ -219,10 +238,10 @@ class Engine:
             found = await within(self.settings.request_timeout_ms, asked)
         except CoterieError as error:
             self._reach.failed(str(error), self.clock_ms())
-            self.answer(effect.then, error=error)
+            self._answer(effect.then, error=error)
         else:
             self._reach.found()
-            self.answer(effect.then, found)
+            self._answer(effect.then, found)
 
     def _asks_coordinator(self) -> None:
         self._reach.asked(self.clock_ms())
@@ -252,9 +271,9 @@ class Engine:
             may_create = effect.may_create and self.settings.allow_auto_create_topics
             await self.cluster.refresh(effect.topics, allow_auto_create=may_create)
         except CoterieError as error:
-            self.answer(effect.then, error=error)
+            self._answer(effect.then, error=error)
         else:
-            self.answer(effect.then, self.watch.topics(effect.topics))
+            self._answer(effect.then, self.watch.topics(effect.topics))
 
     def _topics_changed(self, topics: Mapping[str, AssignorTopic]) -> None:
         if self.member is not None and self.member.subscribed:
@@ -262,18 +281,18 @@ class Engine:
         else:
             self.reading.ask_more()
 
-    def call_listener(self, effect: effects.CallListener) -> None:
+    def _call_listener(self, effect: effects.CallListener) -> None:
         if self.listener.hears(effect.kind):
             self._calls.append(effect)
             self.needs_attention = True
         else:
-            self.answer(effect.then)
+            self._answer(effect.then)
 
     def listener_done(self, call: effects.CallListener, error: Exception | None) -> None:
         self._calls.remove(call)
-        self.answer(call.then, error=error)
+        self._answer(call.then, error=error)
 
-    def hold(self, effect: effects.HoldPartitions) -> None:
+    def _hold(self, effect: effects.HoldPartitions) -> None:
         with self.reading.lock:
             self.reading.fetcher.hold(effect.partitions)
 
@@ -282,10 +301,10 @@ class Engine:
             self.reading.fetcher.assign(partitions)
         self.reading.ask_more()
 
-    def answer_positions(self, effect: effects.AskPositions) -> None:
+    def _answer_positions(self, effect: effects.AskPositions) -> None:
         with self.reading.lock:
             offsets = self.reading.fetcher.processed()
-        self.answer(effect.then, offsets)
+        self._answer(effect.then, offsets)
 
     def fail(self, error: Exception) -> None:
         """The caller of poll is to know."""

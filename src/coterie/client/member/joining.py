@@ -99,6 +99,7 @@ def join_answered(member: Member, event: JoinAnswered, now_ms: int) -> Effects:
     name = reply.protocol_name or ""
     member.member_id, member.generation_id, member.protocol_name = reply.member_id, reply.generation_id, name
     member.beat = None
+    member.subscribers = ()
     effects: Effects = [
         Tell(GroupJoined(now_ms, member.settings.group_id, reply.member_id, reply.generation_id, name, leads)),
         *start_heartbeats(member, now_ms),

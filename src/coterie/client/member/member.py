@@ -97,6 +97,7 @@ class Member:
 
     # leading
     subscribers: Sequence[Subscriber] = ()
+    """All members of the generation, if this member leads; empty otherwise."""
     skips_assignment: bool = False
     group_topics: frozenset[str] = frozenset()
     snapshot: Mapping[str, Topic] | None = None
