@@ -19,15 +19,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from coterie.coordinator.classic import GroupSettings
 from coterie.coordinator.classic.effects import Reply
-from coterie.coordinator.runtime import Append, CoordinatorSettings, Shard, Timers
+from coterie.coordinator.runtime import Append, Shard, Timers
 from coterie.errors import ErrorCode
 from coterie.protocol.messages import CommitPartition, Heartbeat, JoinGroup, OffsetCommit, Protocol, SyncGroup
 from coterie.protocol.subscription import Subscription, write_subscription
+from coterie.settings.broker_settings import GroupCoordinatorSettings
 
 # The log's own cost is not measured: an append is durable at once.
-SETTINGS = CoordinatorSettings(group=GroupSettings(group_initial_rebalance_delay_ms=0), max_record_bytes=1 << 30)
+SETTINGS = GroupCoordinatorSettings(group_initial_rebalance_delay_ms=0, coterie_max_record_bytes=1 << 30)
 SUBSCRIPTION = write_subscription(Subscription(["orders", "payments"], user_data=bytes(60)))
 ASSIGNMENT = bytes(100)
 

@@ -25,7 +25,6 @@ import coterie
 from coterie.broker.broker_effects import Flush, Send, Work
 from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
-from coterie.broker.configs.broker_settings import Settings
 from coterie.protocol.apis import (
     by_key,
     create_topics,
@@ -46,6 +45,7 @@ from coterie.protocol.messages import (
     Protocol,
     SyncGroup,
 )
+from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import DiskFiles
 
 CLIENTS = 100
@@ -60,7 +60,7 @@ class Bench:
         self.now_ms = 1_000
         self.disk_s = 0.0
         self.profile: cProfile.Profile | None = None
-        self.cluster = Cluster(DiskFiles(data), Settings(), self.now_ms, fresh_id=uuid4, sync=True, nodes=1)
+        self.cluster = Cluster(DiskFiles(data), BrokerSettings(), self.now_ms, fresh_id=uuid4, sync=True, nodes=1)
         (self.node,) = self.cluster.nodes.values()
         self.answers: dict[Connection, bytes] = {}
         self._disk: list[Flush | Work] = []

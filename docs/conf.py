@@ -18,6 +18,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(asyncio|collections|concurrent|os|re|typing|uuid)\..*"),  # Python's own
     ("py:.*", r"(Awaitable|Callable|Future|Mapping|NamedTuple|Self|TimeoutError|OSError|Unpack)"),
     ("py:.*", r"coterie\.client\.settings_kwargs\..*"),  # client-settings.md has them
+    ("py:.*", r"coterie\.settings\.broker_settings\..*"),  # settings.md has them
     ("py:.*", r"coterie\.(broker|facts|ledger)\..*"),  # what a broker takes and tells has pages of its own
     ("py:.*", r"coterie\.protocol\.(_fast_)?records?.*\.Record"),  # compiled or not, it is coterie.Record
 ]

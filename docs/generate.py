@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import logging
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from cli_page import cli
-from coterie.broker.configs.broker_settings import ALIASES, SETTINGS, Part
-from coterie.broker.configs.ignored_settings import IGNORED
-from coterie.broker.configs.topic_configs import TOPIC_CONFIGS
-from coterie.client.client_settings import TABLES, AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings
-from coterie.client.client_settings import Part as ClientPart
 from coterie.client.event_log import LINES
 from coterie.client.member import states as member_states
 from coterie.client.metrics import ADMIN_ROWS, CONSUMER_ROWS, PARTITION_ROWS, PRODUCER_ROWS
-from coterie.client.refused_settings import REFUSED
 from coterie.coordinator.classic.states import NEXT, Answer, Do, State
 from coterie.coordinator.classic.states import TABLES as STATE_TABLES
 from coterie.errors import ErrorCode
 from coterie.protocol.apis.__main__ import page as apis
-from coterie.settings.setting import Setting
+from coterie.settings.broker_settings import BrokerSettings
+from coterie.settings.client_settings import AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings
+from coterie.settings.config_def import Setting
+from coterie.settings.topic_configs import TOPIC_CONFIGS
 from coterie.spark.options import OPTIONS, Use
 from coterie.spark.schemas import TABLES as TABLES_OF_GROUPS
 from coterie.spark.schemas import spark_type
@@ -97,13 +94,9 @@ setting or the allowed values.
 
 def settings() -> str:
     """One table a part, then the topics' own, then what is ignored."""
-    lines = [
-        ABOUT_SETTINGS,
-        "Other names: " + ", ".join(f"`{alias}` is `{name}`" for alias, name in ALIASES.items()) + ".",
-    ]
-    for part in Part:
-        rows = [row for row in SETTINGS.values() if row.part is part]
-        lines += ["", f"## {part.value}", "", *_with_unused(rows)]
+    lines = [ABOUT_SETTINGS.rstrip()]
+    for section, rows in _by_section(BrokerSettings.rows().values()).items():
+        lines += ["", f"## {section}", "", *_with_unused(rows)]
     lines += [
         "",
         "## Topic configs",
@@ -113,8 +106,7 @@ def settings() -> str:
         "| name | allowed | default from | |",
         "|---|---|---|---|",
         *(
-            f"| `{config.name}` | {config.kind.allowed} | "
-            f"{', '.join(f'`{name}`' for name in config.behind) or '-'} | {config.doc} |"
+            f"| `{config.name}` | {config.kind.allowed} | {_names(config.behind) or '-'} | {config.help} |"
             for config in TOPIC_CONFIGS.values()
         ),
         "",
@@ -124,7 +116,7 @@ def settings() -> str:
         "",
         "| why | names |",
         "|---|---|",
-        *(f"| {reason} | {', '.join(f'`{name}`' for name in names)} |" for reason, names in IGNORED.items()),
+        *(f"| {row.why} | {_names(row.names)} |" for row in BrokerSettings.unsupported),
     ]
     return "\n".join(lines) + "\n"
 
@@ -142,21 +134,22 @@ precedence. An unknown name or an invalid value is an error, which names the nea
 
 def client_settings() -> str:
     """What all clients have, then what each has besides or otherwise, then what is refused."""
-    common = TABLES[ClientSettings].rows
-    lines = [ABOUT_CLIENT_SETTINGS]
-    own = {
-        kind: [row for row in TABLES[kind].rows.values() if common.get(row.name) != row]
-        for kind in (ConsumerSettings, ProducerSettings, AdminSettings)
-    }
-    lines += ["", f"## {ClientPart.CLIENT.value}", "", *_with_unused(list(common.values()))]
-    consumer = own[ConsumerSettings]
-    for part in (ClientPart.GROUP, ClientPart.FETCH):
-        lines += ["", f"## {part.value}", "", *_with_unused([row for row in consumer if row.part is part])]
-    lines += ["", f"## {ClientPart.PRODUCER.value}", "", *_with_unused(own[ProducerSettings])]
-    lines += ["", "## Admin client and commands", "", *_with_unused(own[AdminSettings])]
+    common = ClientSettings.rows()
+    lines = [ABOUT_CLIENT_SETTINGS.rstrip()]
+    for section, rows in _by_section(common.values()).items():
+        lines += ["", f"## {section}", "", *_with_unused(rows)]
+    for table in (ConsumerSettings, ProducerSettings, AdminSettings):
+        own = [row for row in table.rows().values() if common.get(row.name) != row]
+        sections = _by_section(row for row in own if row.name not in common)
+        for section, rows in sections.items():
+            lines += ["", f"## {section}", "", *_with_unused(rows)]
+        other = [row for row in own if row.name in common]
+        if other:
+            lines += ["", "Another default than other clients have:", "", "| name | default |", "|---|---|"]
+            lines += [f"| `{row.name}` | {_default(row)} |" for row in other]
     lines += ["", "## Settings of the Java clients that are not supported", "", "They are errors."]
     lines += ["", "| names | instead |", "|---|---|"]
-    lines += [f"| {', '.join(f'`{name}`' for name in names)} | {instead} |" for instead, names in REFUSED.items()]
+    lines += [f"| {_names(row.names)} | {row.why} |" for row in ClientSettings.unsupported]
     return "\n".join(lines) + "\n"
 
 
@@ -202,6 +195,17 @@ def metrics() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _by_section(rows: Iterable[Setting]) -> dict[str, list[Setting]]:
+    sections: dict[str, list[Setting]] = {}
+    for row in rows:
+        sections.setdefault(row.section, []).append(row)
+    return sections
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
 def _with_unused(rows: list[Setting]) -> list[str]:
     lines = _settings_table([row for row in rows if not row.unused])
     unused = [row for row in rows if row.unused]
@@ -216,10 +220,15 @@ def _settings_table(rows: list[Setting]) -> list[str]:
         "| name | default | allowed | |",
         "|---|---|---|---|",
         *(
-            f"| `{row.name}` | {_default(row)} | {row.kind.allowed} | {row.doc}{row.why and f' Why: {row.why}.'} |"
+            f"| `{row.name}` | {_default(row)} | {row.kind.allowed} | {row.doc}{_other_names(row)}"
+            f"{row.why and f' Why: {row.why}.'} |"
             for row in rows
         ),
     ]
+
+
+def _other_names(row: Setting) -> str:
+    return f" Also called {_names(row.also)}." if row.also else ""
 
 
 def _default(row: Setting) -> str:

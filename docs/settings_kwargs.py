@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from textwrap import wrap
 
-from coterie.client.client_settings import TABLES, AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings
-from coterie.settings.kinds import Flag, Number, Words
-from coterie.settings.setting import Setting
+from coterie.settings.client_settings import AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings
+from coterie.settings.config_def import Flag, Number, Setting, Words
 
 __all__ = ["settings_kwargs"]
 
@@ -44,10 +43,10 @@ ABOUT = {
 
 
 def settings_kwargs() -> str:
-    common = TABLES[ClientSettings].rows
+    common = ClientSettings.rows()
     lines = [HEAD]
     for kind, head in CLASSES.items():
-        rows = [row for row in TABLES[kind].rows.values() if kind is ClientSettings or row.name not in common]
+        rows = [row for row in kind.rows().values() if kind is ClientSettings or row.name not in common]
         lines += ["", head, f'    """{ABOUT[kind]}"""', ""]
         lines += [line for row in rows for line in _field(row)]
         lines += [""]
@@ -56,11 +55,11 @@ def settings_kwargs() -> str:
 
 def _field(row: Setting) -> Iterator[str]:
     yield f"    {row.field_name}: {_type(row)} | None"
-    said = row.doc + (f" Without effect: {row.unused}." if row.unused else "")
+    said = row.help
     default = row.text(row.default)
     if default:
-        tables = [table for table in TABLES.values() if row.name in table.rows]
-        texts = {table.whose: row.text(table.rows[row.name].default) for table in tables}
+        tables = [table for table in CLASSES if row.name in table.rows()]
+        texts = {table.whose: row.text(table.rows()[row.name].default) for table in tables}
         others = "".join(f", of {whose} {text}" for whose, text in texts.items() if text != default)
         said += f" Default: {default}{others}."
     yield "\n".join(wrap(f'"""{said}"""', 120, initial_indent="    ", subsequent_indent="    "))

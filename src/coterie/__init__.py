@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         TopicListing,
         checked,
     )
-    from coterie.client.client_settings import AdminSettings, ConsumerSettings, ProducerSettings
     from coterie.client.consumer.consumer import AsyncConsumer, Consumer
     from coterie.client.consumer.engine import WakeupError
     from coterie.client.consumer.fetch_errors import (
@@ -77,7 +76,8 @@ if TYPE_CHECKING:
         RequestTimedOutError,
         UnsupportedVersionError,
     )
-    from coterie.settings.setting import SettingsError
+    from coterie.settings.client_settings import AdminSettings, ConsumerSettings, ProducerSettings
+    from coterie.settings.config_def import SettingsError
 
 __all__ = [
     "EARLIEST",
@@ -172,14 +172,14 @@ _NAMES_BY_MODULE = {
     "coterie.client.network.metadata": "Node",
     "coterie.client.consumer.polled": "Records",
     "coterie.client.producer.producer": "AsyncProducer Producer",
-    "coterie.client.client_settings": "AdminSettings ConsumerSettings ProducerSettings",
+    "coterie.settings.client_settings": "AdminSettings ConsumerSettings ProducerSettings",
     "coterie.client.types": "GroupMetadata OffsetAndMetadata OffsetAndTimestamp Record TopicPartition",
     "coterie.errors": (
         "AuthorizationError ClientClosedError CommitFailedError ConcurrentUseError ConnectionLostError CoterieError "
         "ErrorCode FencedInstanceError IllegalArgumentError IllegalStateError InvalidTopicError KafkaError "
         "MalformedError RebalanceInProgressError RequestTimedOutError UnsupportedVersionError"
     ),
-    "coterie.settings.setting": "SettingsError",
+    "coterie.settings.config_def": "SettingsError",
 }
 _HOMES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 

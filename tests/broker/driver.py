@@ -12,9 +12,9 @@ from coterie.broker.broker_effects import BackgroundTask, Close, Do, Effect, Flu
 from coterie.broker.broker_facts import ConnectionDropped, Trouble
 from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
-from coterie.broker.configs.broker_settings import Settings
 from coterie.broker.node import Node
 from coterie.facts import Fact, Mistake
+from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import Files, MemoryFiles
 
 __all__ = ["Client", "World"]
@@ -47,7 +47,7 @@ class World:
         self.tasks: list[Do] = []
         self._ids = now_ms << 64
         self._clients: dict[Connection, Client] = {}
-        chosen = Settings.of({**QUICK, **(settings or {})})
+        chosen = BrokerSettings.of({**QUICK, **(settings or {})})
         self.cluster = Cluster(self.files, chosen, now_ms, fresh_id=self._fresh_id, sync=sync, nodes=nodes)
         for index, node in enumerate(self.cluster.nodes.values()):
             node.endpoint = ("broker.test", 9092 + index)

@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from broker.kafka_record import NOT_ALTERED_HERE, OTHER_ALTERATIONS, RECORD
 from coterie.broker.configs.alter_configs import alter, alter_all, incremental_alter, incremental_alter_all, tidy
-from coterie.broker.configs.broker_settings import Settings
-from coterie.broker.configs.topic_configs import TOPIC_CONFIGS
 from coterie.broker.handlers.refusals import Refusal
 from coterie.errors import ErrorCode
 from coterie.protocol.api_values import ResourceType
 from coterie.protocol.apis import alter_configs, incremental_alter_configs
+from coterie.settings.broker_settings import BrokerSettings
+from coterie.settings.topic_configs import TOPIC_CONFIGS
+from coterie.storage import LogConfig
 
-DEFAULTS = Settings()
+DEFAULTS = BrokerSettings()
 
 
 def incremental(
@@ -108,14 +109,14 @@ def test_a_null_when_creating_a_topic_is_an_invalid_config() -> None:
 
 
 def test_configs_are_judged_with_the_brokers_defaults() -> None:
-    settings = Settings.of({"log.cleaner.max.compaction.lag.ms": 5})
+    settings = BrokerSettings.of({"log.cleaner.max.compaction.lag.ms": 5})
     assert code(tidy({"min.compaction.lag.ms": "6"}, settings)) == ErrorCode.INVALID_CONFIG
     assert code(tidy({"min.compaction.lag.ms": "5"}, settings)) == ErrorCode.NONE
 
 
 def test_a_list_is_added_to_from_kafkas_default_not_the_brokers() -> None:
     """Seen in Kafka 4.3.1 with log.cleanup.policy=compact: what is added to is `delete`."""
-    settings = Settings.of({"log.cleanup.policy": "compact"})
+    settings = BrokerSettings.of({"log.cleanup.policy": "compact"})
     assert incremental_alter(incremental([("cleanup.policy", 2, "delete")]), {}, settings) == {
         "cleanup.policy": "delete"
     }
@@ -174,4 +175,4 @@ def test_whatever_is_asked_is_answered_and_what_is_kept_is_tidy(
             incremental_alter_configs.write_response(response, version)
     for own in changed.values():
         assert tidy(own, DEFAULTS) == own
-        DEFAULTS.log_config(own)
+        LogConfig.of(own, DEFAULTS)

@@ -9,20 +9,21 @@ import pytest
 from apache_kafka import ApacheKafka, needs_apache_kafka
 from broker.kafka_record import ONE_REPLICA, OTHER_ANSWERS_ABOUT, OTHER_ROWS, RECORD
 from broker.record_configs import answers
-from coterie.broker.configs.broker_settings import SETTINGS, Settings
 from coterie.broker.configs.describe_configs import describe
-from coterie.broker.configs.topic_configs import TOPIC_CONFIGS
 from coterie.errors import ErrorCode
 from coterie.protocol.api_values import ResourceType
 from coterie.protocol.apis import describe_configs
 from coterie.protocol.apis.describe_configs import Resource
+from coterie.settings.broker_settings import BrokerSettings
+from coterie.settings.topic_configs import TOPIC_CONFIGS
+from coterie.storage import offsets_topic_configs
 from raw_kafka import RawConnection
 
-DEFAULTS = Settings()
+DEFAULTS = BrokerSettings()
 TOPICS = {
     "plain": {},
     "with-configs": {"retention.ms": "5000", "cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.25"},
-    "__consumer_offsets": DEFAULTS.offsets_topic_configs,
+    "__consumer_offsets": offsets_topic_configs(DEFAULTS),
 }
 
 
@@ -41,7 +42,7 @@ def rows(result: describe_configs.Result) -> list[dict[str, Any]]:
     ]
 
 
-def ask(resource_type: int, name: str, keys: list[str] | None = None, settings: Settings = DEFAULTS) -> Any:
+def ask(resource_type: int, name: str, keys: list[str] | None = None, settings: BrokerSettings = DEFAULTS) -> Any:
     resource = Resource(resource_type=resource_type, resource_name=name, configuration_keys=keys)
     return describe(resource, TOPICS.get(name), settings, synonyms=True)
 
@@ -71,7 +72,7 @@ def test_what_differs_in_a_topics_configs_is_listed() -> None:
 @pytest.mark.parametrize("kafka", RECORD["started_with"], ids=lambda kafka: next(iter(kafka["settings"])))
 def test_a_topic_takes_its_defaults_from_the_broker_as_in_kafka(kafka: dict[str, Any]) -> None:
     """Also where Kafka is odd: retention.ms that comes from log.retention.hours says it is a default."""
-    settings = Settings.of(kafka["settings"])
+    settings = BrokerSettings.of(kafka["settings"])
     ours = [row for row in rows(ask(ResourceType.TOPIC, "plain", settings=settings)) if row["name"] not in OTHER_ROWS]
     assert ours == [row for row in kafka["topic"] if row["name"] not in OTHER_ROWS]
 
@@ -79,9 +80,9 @@ def test_a_topic_takes_its_defaults_from_the_broker_as_in_kafka(kafka: dict[str,
 @pytest.mark.parametrize("kafka", RECORD["started_with"], ids=lambda kafka: next(iter(kafka["settings"])))
 def test_a_broker_says_what_it_was_started_with_as_in_kafka(kafka: dict[str, Any]) -> None:
     """All of it is read-only: Kafka can change some of it while it runs, we change nothing."""
-    settings = Settings.of(kafka["settings"])
+    settings = BrokerSettings.of(kafka["settings"])
     ours = [row for row in rows(ask(ResourceType.BROKER, "1", settings=settings)) if row["name"] in kafka["settings"]]
-    key = SETTINGS.keys()
+    key = BrokerSettings.rows().keys()
     assert len(ours) == len(kafka["settings"]) and set(kafka["settings"]) <= key
     for row in kafka["broker"]:
         assert {**row, "read_only": True} in ours
@@ -89,7 +90,7 @@ def test_a_broker_says_what_it_was_started_with_as_in_kafka(kafka: dict[str, Any
 
 def test_a_broker_describes_every_setting_it_has() -> None:
     ours = ask(ResourceType.BROKER, "1")
-    assert [config.name for config in ours.configs] == list(SETTINGS)
+    assert [config.name for config in ours.configs] == list(BrokerSettings.rows())
     assert all(config.read_only and not config.is_sensitive for config in ours.configs)
 
 
@@ -100,7 +101,7 @@ def test_a_broker_has_no_loggers_to_describe() -> None:
 
 
 def test_the_broker_is_known_by_its_node_id() -> None:
-    settings = Settings.of({"node.id": 7})
+    settings = BrokerSettings.of({"node.id": 7})
     assert ask(ResourceType.BROKER, "7", settings=settings).error == ErrorCode.NONE
     assert ask(ResourceType.BROKER, "1", settings=settings).error == ErrorCode.INVALID_REQUEST
 

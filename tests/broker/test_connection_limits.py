@@ -8,12 +8,13 @@ import pytest
 
 from coterie.broker.broker_facts import ConnectionDropped, FactsLeftOut, Trouble
 from coterie.broker.calls import WAITING_BYTES, Call, Connection, Route
-from coterie.broker.configs.broker_settings import Settings, SettingsError
 from coterie.broker.connection_limits import LITTLE, SPARE_FILES, ConnectionLimits, silence_of
 from coterie.broker.io.fact_listeners import MOST, PERIOD_MS, LogRateLimit
 from coterie.broker.io.scheduling import BUSY_MS, FRAMES, LARGE, SPARE, Scheduling
 from coterie.facts import GroupDied
 from coterie.protocol.apis import by_key, heartbeat
+from coterie.settings.broker_settings import BrokerSettings
+from coterie.settings.config_def import SettingsError
 
 MIB = 1 << 20
 ROUTE = Route(by_key[heartbeat.API.key], heartbeat, print)
@@ -25,7 +26,9 @@ class Crowd:
     def __init__(self, settings: Mapping[str, object] | None = None, files: int = 100_000) -> None:
         self.sizes: dict[Connection, int] = {}
         self.dropped: list[Connection] = []
-        self.limits = ConnectionLimits(Settings.of(settings or {}), files, lambda one: self.sizes[one], self._drop)
+        self.limits = ConnectionLimits(
+            BrokerSettings.of(settings or {}), files, lambda one: self.sizes[one], self._drop
+        )
 
     def _drop(self, connection: Connection, why: str) -> None:
         assert "queued.max.request.bytes" in why
@@ -75,7 +78,7 @@ def test_files_are_left_for_the_logs() -> None:
 @pytest.mark.parametrize("text", ["10.0.0.1", "10.0.0.1:", ":5", "10.0.0.1:many"])
 def test_an_override_is_an_address_and_a_count(text: str) -> None:
     with pytest.raises(SettingsError, match=r"max\.connections\.per\.ip\.overrides"):
-        Settings.of({"max.connections.per.ip.overrides": text})
+        BrokerSettings.of({"max.connections.per.ip.overrides": text})
 
 
 def test_who_is_silent_and_waits_for_nothing_is_sent_away_and_who_never_finishes() -> None:
@@ -144,9 +147,9 @@ def test_the_less_room_there_is_the_smaller_are_the_answers() -> None:
 def test_the_largest_request_fits_into_what_may_be_held() -> None:
     """As Kafka demands."""
     with pytest.raises(SettingsError, match="the largest request could never be taken"):
-        Settings.of({"queued.max.request.bytes": 1_000})
-    assert Settings.of({}).most_held_bytes == 512 * MIB
-    assert Settings.of({"socket.request.max.bytes": 200 * MIB}).most_held_bytes == 1_000 * MIB
+        BrokerSettings.of({"queued.max.request.bytes": 1_000})
+    assert BrokerSettings.of({}).most_held_bytes == 512 * MIB
+    assert BrokerSettings.of({"socket.request.max.bytes": 200 * MIB}).most_held_bytes == 1_000 * MIB
 
 
 # --- turns ------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from broker.driver import World
-from coterie.broker.configs.broker_settings import Settings
 from coterie.broker.maintenance.facts_topic import WRITE_EVERY_MS
 from coterie.errors import ErrorCode
 from coterie.facts import Fact, GroupDied, GroupLoaded, GroupUnloaded, OffsetsStored, RebalanceStarted
@@ -12,7 +11,8 @@ from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.protocol.apis import metadata
 from coterie.protocol.batch import batches
 from coterie.protocol.records import records
-from coterie.storage import MemoryFiles
+from coterie.settings.broker_settings import BrokerSettings
+from coterie.storage import MemoryFiles, facts_log_config
 from logs import FaultyFiles
 
 
@@ -93,10 +93,10 @@ def test_they_are_bounded_by_size_and_a_flood_does_not_wait_for_the_next_look() 
 
 
 def test_the_topics_own_retention_goes_first() -> None:
-    settings = Settings.of({"coterie.facts.retention.bytes": 1 << 20})
-    assert settings.facts_log_config({}).retention_bytes == 1 << 20
-    assert settings.facts_log_config({"retention.bytes": "5000000"}).retention_bytes == 5_000_000
-    assert Settings.of({"coterie.facts.retention.bytes": -1}).facts_log_config({}).retention_bytes == -1
+    settings = BrokerSettings.of({"coterie.facts.retention.bytes": 1 << 20})
+    assert facts_log_config({}, settings).retention_bytes == 1 << 20
+    assert facts_log_config({"retention.bytes": "5000000"}, settings).retention_bytes == 5_000_000
+    assert facts_log_config({}, BrokerSettings.of({"coterie.facts.retention.bytes": -1})).retention_bytes == -1
 
 
 def test_a_disk_that_refuses_them_is_told_of_and_the_groups_go_on() -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from broker.speaker import Speaker
 from coterie.broker.cluster import Cluster
-from coterie.broker.configs.broker_settings import Settings
 from coterie.broker.io.clock import wall_ms
 from coterie.broker.io.scheduling import FRAMES, READ_BYTES, SPARE
 from coterie.broker.io.server import Server
@@ -22,6 +21,7 @@ from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.facts import Fact
 from coterie.protocol.apis import api_versions, fetch, heartbeat
 from coterie.protocol.messages import Heartbeat
+from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import MemoryFiles
 from soak.watch import VERSIONS
 
@@ -95,7 +95,7 @@ class Socket(asyncio.Transport, Speaker):
 def served(story: Callable[[Server], Awaitable[None]]) -> None:
     """A broker in memory, in a loop of its own."""
     facts: list[Fact] = []
-    settings = Settings.of({"offsets.topic.num.partitions": 1})
+    settings = BrokerSettings.of({"offsets.topic.num.partitions": 1})
     ids = map(UUID, (f"{number:032x}" for number in count(1)))
 
     def cluster(wall: WallClock) -> Cluster:

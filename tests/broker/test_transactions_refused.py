@@ -6,11 +6,11 @@ from coterie.broker.broker_effects import Send
 from coterie.broker.broker_facts import TransactionRefused
 from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
-from coterie.broker.configs.broker_settings import Settings
 from coterie.coordinator.classic.effects import Tell
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import find_coordinator
 from coterie.protocol.frames import read_response_header, request_frame
+from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import MemoryFiles
 
 LENGTH = 4
@@ -19,7 +19,7 @@ VERSION = 6
 
 def test_a_transactional_producer_is_refused_and_the_log_says_why() -> None:
     """Most clients show the code alone, and "authorization failed" would send its reader looking for access rights."""
-    cluster = Cluster(MemoryFiles(), Settings.of({}), 0, fresh_id=lambda: UUID(int=7), sync=False)
+    cluster = Cluster(MemoryFiles(), BrokerSettings.of({}), 0, fresh_id=lambda: UUID(int=7), sync=False)
     cluster.start(0)
     api = find_coordinator.API
     asked = find_coordinator.Request(keys=["orders-tx"], key_type=find_coordinator.TRANSACTION)

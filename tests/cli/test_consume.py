@@ -17,10 +17,10 @@ from broker.peer import Peer
 from coterie.cli.app import app
 from coterie.cli.consume import Wanted, _settings
 from coterie.cli.record_format import as_format, as_json
-from coterie.client.network.addresses import Address
 from coterie.errors import CoterieError
 from coterie.protocol.batch import TimestampType
 from coterie.protocol.records import Record
+from coterie.settings.client_settings import Address
 
 pytestmark = pytest.mark.real_time
 

@@ -17,10 +17,9 @@ from broker.peer import Peer
 from cli.background import AS_A_BACKGROUND_JOB
 from coterie.cli.app import app
 from coterie.cli.produce import DEFAULTS, InputError, Outgoing, outgoing, read_json, split_lines
-from coterie.client.client_settings import ProducerSettings
-from coterie.client.network.addresses import Address
 from coterie.protocol.batch import Compression, batches
 from coterie.protocol.records import BatchRecord, records
+from coterie.settings.client_settings import Address, ProducerSettings
 
 COMMAND = str(Path(sys.executable).with_name("coterie"))
 

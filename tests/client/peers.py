@@ -8,10 +8,10 @@ from typing import Any, Self
 
 import uvloop
 
-from coterie.client.client_settings import ClientSettings
 from coterie.protocol.api import by_key
 from coterie.protocol.apis import FIRST_FLEXIBLE, api_versions
 from coterie.protocol.frames import read_request_header, response_frame
+from coterie.settings.client_settings import ClientSettings
 
 __all__ = ["HANG_UP", "LOOPS", "Asked", "Peer", "Run", "answer_to", "until", "versions"]
 

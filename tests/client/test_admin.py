@@ -11,7 +11,6 @@ import coterie
 from client.admin_stories import STORIES, code_of
 from client.peers import HANG_UP, Asked, Peer, Run, answer_to, versions
 from coterie.client.admin import LATEST, Admin, AsyncAdmin, ListedOffset, NewTopic, checked
-from coterie.client.client_settings import AdminSettings
 from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, RequestTimedOutError
 from coterie.protocol.apis import (
@@ -26,7 +25,8 @@ from coterie.protocol.apis import (
     metadata,
 )
 from coterie.protocol.messages import DescribedGroup, ListedGroup
-from coterie.settings.setting import SettingsError
+from coterie.settings.client_settings import AdminSettings
+from coterie.settings.config_def import SettingsError
 
 pytestmark = pytest.mark.real_time
 

@@ -12,12 +12,12 @@ import pytest
 
 import coterie
 from client.peers import HANG_UP, Asked, Peer, Run, answer_to, until
-from coterie.client.client_settings import ClientSettings
 from coterie.client.network.background import background
 from coterie.client.network.cluster import Cluster
 from coterie.errors import ConnectionLostError, CoterieError, ErrorCode, KafkaError, RequestTimedOutError
 from coterie.protocol.apis import find_coordinator, heartbeat, metadata
 from coterie.protocol.messages import Heartbeat
+from coterie.settings.client_settings import ClientSettings
 
 pytestmark = pytest.mark.real_time
 

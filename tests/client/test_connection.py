@@ -9,12 +9,12 @@ from collections.abc import Callable
 import pytest
 
 from client.peers import HANG_UP, Asked, Peer, Run, answer_to, until, versions
-from coterie.client.client_settings import ClientSettings
 from coterie.client.network.connection import Connection
 from coterie.errors import ConnectionLostError, ErrorCode, KafkaError, RequestTimedOutError, UnsupportedVersionError
 from coterie.protocol.apis import heartbeat, metadata, produce
 from coterie.protocol.frames import response_frame
 from coterie.protocol.messages import Heartbeat
+from coterie.settings.client_settings import ClientSettings
 
 pytestmark = pytest.mark.real_time
 

@@ -22,7 +22,7 @@ from coterie.client.consumer.fetch_errors import NoOffsetForPartitionError
 from coterie.client.consumer.fetcher import NotAssignedError
 from coterie.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from coterie.errors import ConcurrentUseError, CoterieError, RequestTimedOutError
-from coterie.settings.setting import SettingsError
+from coterie.settings.config_def import SettingsError
 
 pytestmark = pytest.mark.real_time
 

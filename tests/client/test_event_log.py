@@ -10,11 +10,11 @@ import pytest
 import coterie
 from client.consumers import QUICK, Heard, consumer_of, fill, on, read, until
 from client.member.harness import Harness
-from coterie.client.client_settings import AdminSettings, ConsumerSettings, ProducerSettings
 from coterie.client.event_log import LINES, EventLog, NodeDisconnected, NodeReached, NodeUnreachable
 from coterie.client.member import facts
 from coterie.client.types import TopicPartition
 from coterie.errors import CommitFailedError, FencedInstanceError, KafkaError
+from coterie.settings.client_settings import AdminSettings, ConsumerSettings, ProducerSettings
 
 pytestmark = pytest.mark.real_time
 

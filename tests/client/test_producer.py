@@ -26,7 +26,7 @@ from coterie.client.producer.producer import AsyncProducer, Producer
 from coterie.errors import CoterieError, ErrorCode, KafkaError
 from coterie.protocol.batch import Compression, batches
 from coterie.protocol.records import BatchRecord, records
-from coterie.settings.setting import SettingsError
+from coterie.settings.config_def import SettingsError
 
 pytestmark = pytest.mark.real_time
 

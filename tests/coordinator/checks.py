@@ -310,4 +310,4 @@ def same_as_far_as_c4(live: Group, replayed: Group | None, *, record_lost: bool 
 
 def replayed(world: World) -> dict[str, Group]:
     """The groups as they would come back from the log right now."""
-    return {group.group_id: group for group in world.replay().groups(world.settings.group, world.now_ms)}
+    return {group.group_id: group for group in world.replay().groups(world.settings, world.now_ms)}

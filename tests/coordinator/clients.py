@@ -21,7 +21,6 @@ from coordinator.checks import (
 )
 from coterie.coordinator.classic import Group, State
 from coterie.coordinator.classic.effects import StaticMemberWritten
-from coterie.coordinator.runtime import CoordinatorSettings
 from coterie.errors import ErrorCode
 from coterie.facts import Fact, GroupDied, OffsetsExpired, WriteFailed
 from coterie.protocol.messages import (
@@ -39,6 +38,7 @@ from coterie.protocol.messages import (
 )
 from coterie.protocol.offsets_topic import read_key
 from coterie.protocol.subscription import Assignment, Subscription, write_assignment, write_subscription
+from coterie.settings.broker_settings import GroupCoordinatorSettings
 from coterie.stories import World
 
 __all__ = ["SUBSCRIPTIONS", "Client", "Clients"]
@@ -100,7 +100,7 @@ def refused(answer: Any) -> bool:
 
 class Clients:
     def __init__(self) -> None:
-        self.world = self.make_world(CoordinatorSettings())
+        self.world = self.make_world(GroupCoordinatorSettings())
         self.clients = [
             Client("a", "g", None),
             Client("s", "g", "i1"),
@@ -131,7 +131,7 @@ class Clients:
         self.steps = 0
         self.ids = 0
 
-    def make_world(self, settings: CoordinatorSettings) -> World:
+    def make_world(self, settings: GroupCoordinatorSettings) -> World:
         return World(settings, now_ms=START_MS)
 
     # --- what befalls the coordinator ---------------------------------------------------------------------------------

@@ -24,8 +24,7 @@ from coordinator.checks import (
     waiting_tokens,
 )
 from coordinator.clients import SUBSCRIPTIONS, Clients
-from coterie.coordinator.classic import GroupSettings, State
-from coterie.coordinator.runtime import CoordinatorSettings
+from coterie.coordinator.classic import State
 from coterie.errors import ErrorCode
 from coterie.protocol.messages import (
     CommitPartition,
@@ -40,6 +39,7 @@ from coterie.protocol.messages import (
     TopicsDeleted,
     TransactionMarker,
 )
+from coterie.settings.broker_settings import GroupCoordinatorSettings
 
 __all__ = ["GroupMachine"]
 
@@ -94,8 +94,11 @@ class GroupMachine(Clients, RuleBasedStateMachine):
         self, size: int, delay_ms: int, append_bytes: int, here: tuple[int, ...], newcomer: bool, holds: bool
     ) -> None:
         """Most of a group's life is lived with members: begin with some, and Stable."""
-        group = GroupSettings(group_max_size=size, group_initial_rebalance_delay_ms=delay_ms)
-        self.world = self.make_world(CoordinatorSettings(group=group, max_append_bytes=append_bytes))
+        self.world = self.make_world(
+            GroupCoordinatorSettings(
+                group_max_size=size, group_initial_rebalance_delay_ms=delay_ms, coterie_max_append_bytes=append_bytes
+            )
+        )
         for who in here:
             self.join_as_clients_do(who)
         self.settle("g", "stable")
@@ -191,7 +194,7 @@ class GroupMachine(Clients, RuleBasedStateMachine):
                     if until == "stable" or (until == "followers" and follows):
                         self.send_sync(client, client.member_id, client.generation_id)
             if group.in_initial_delay:
-                self.pass_time(self.world.settings.group.group_initial_rebalance_delay_ms)
+                self.pass_time(self.world.settings.group_initial_rebalance_delay_ms)
 
     @rule(who=clients, whose=mostly_right, more=mostly_none)
     def heartbeat(self, who: int, whose: str, more: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coterie.coordinator.classic.effects import Reply, Tell
-from coterie.coordinator.runtime import Append, Batch, Coordinator, CoordinatorSettings, find_coordinator, partition_of
+from coterie.coordinator.runtime import Append, Batch, Coordinator, find_coordinator, partition_of
 from coterie.coordinator.runtime.coordinator import REFUSALS
 from coterie.errors import ErrorCode
 from coterie.facts import GroupLoaded, RecordsSkipped
@@ -28,6 +28,7 @@ from coterie.protocol.messages import (
     SyncGroup,
     TopicsDeleted,
 )
+from coterie.settings.broker_settings import GroupCoordinatorSettings
 
 JOIN = JoinGroup(1, "g", "", None, "consumer", [Protocol("range", b"")], 10_000, 60_000, "uuid")
 
@@ -144,7 +145,7 @@ def serve(
 
 def test_groups_of_many_partitions_live_side_by_side_and_move_one_by_one() -> None:
     """C1, C3, C4, C5: each request is handled whole before the next."""
-    settings = CoordinatorSettings(offsets_topic_num_partitions=4)
+    settings = GroupCoordinatorSettings(offsets_topic_num_partitions=4)
     coordinator = Coordinator(settings)
     log: dict[int, list[tuple[bytes, bytes | None]]] = {}
     for partition in range(4):
@@ -178,7 +179,7 @@ def test_groups_of_many_partitions_live_side_by_side_and_move_one_by_one() -> No
 
 def test_an_append_of_an_earlier_life_is_not_mistaken_for_one_of_this() -> None:
     """C4: a partition that comes back while its last write is still under way."""
-    coordinator = Coordinator(CoordinatorSettings(offsets_topic_num_partitions=1))
+    coordinator = Coordinator(GroupCoordinatorSettings(offsets_topic_num_partitions=1))
     coordinator.gain(0)
     coordinator.loaded(0, 0)
     commit = OffsetCommit("old", "g", "", None, -1, [CommitPartition("t", 0, 1)])

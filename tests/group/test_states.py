@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 import coterie.coordinator.classic
-from coterie.coordinator.classic import Group, GroupSettings, State
+from coterie.coordinator.classic import Group, State
 from coterie.coordinator.classic.states import NEXT, TABLES, Answer, Do, enter, resume
 from coterie.errors import ErrorCode, IllegalTransitionError
 from coterie.facts import GroupCreated, MemberReplaced, RebalanceStarted
 from coterie.protocol.messages import OffsetDelete
+from coterie.settings.broker_settings import GroupCoordinatorSettings
 from coterie.stories import PARKED, Story
 
 
@@ -148,7 +149,7 @@ def test_every_table_answers_in_every_state(name: str) -> None:
 @pytest.mark.parametrize("target", list(State))
 def test_a_group_moves_only_along_the_arrows(state: State, target: State) -> None:
     """NEXT: anything else is a defect of ours, and says so."""
-    group = Group("g", GroupSettings())
+    group = Group("g", GroupCoordinatorSettings())
     resume(group, state, 0)
     if target in NEXT[state]:
         enter(group, target, 1)

@@ -147,7 +147,7 @@ def test_what_the_log_says_is_mapped_for_clients(group: Story, log_says: ErrorCo
 
 def test_a_group_that_outgrows_the_largest_record_is_told_so() -> None:
     """Rule 11: too large is UNKNOWN_SERVER_ERROR."""
-    story = Story(max_record_bytes=1_000)
+    story = Story(coterie_max_record_bytes=1_000)
     (a,) = completing(story, "a")
     a.syncs({"a": bytes(1_000)}, expect="UNKNOWN_SERVER_ERROR")
     assert story.rebalances[-1].cause is Cause.WRITE_FAILED

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coterie.coordinator.classic import GroupSettings
 from coterie.coordinator.runtime.replay import Replay
 from coterie.protocol.batch import BatchHeader, Compression, CorruptBatchError, batches
 from coterie.protocol.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup
 from coterie.protocol.offsets_topic import write_record
 from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
+from coterie.settings.broker_settings import GroupCoordinatorSettings
 from coterie.storage import Compaction, Files, LogConfig, MemoryFiles, Origin, PartitionLog
 from coterie.storage.files import read_file
 from coterie.storage.latest import KEY_BYTES
@@ -390,7 +390,7 @@ def groups_of(log: PartitionLog) -> dict[str, Any]:
         for record in records(data, header):
             replay.record(record.offset, record.key or b"", record.value, producer_id)
     found = {}
-    for group in replay.groups(GroupSettings(), NOW):
+    for group in replay.groups(GroupCoordinatorSettings(), NOW):
         pending = {producer: offsets for producer, offsets in group.pending_offsets.items() if offsets}
         if group.offsets or pending or group.generation_id or group.protocol_type:
             found[group.group_id] = (group.generation_id, group.protocol_type, group.offsets, pending)

@@ -19,7 +19,6 @@ from typing import Any, Literal, Self
 from uuid import UUID, uuid4  # noqa: TID251  ids are random here alone
 
 from coterie.broker.cluster import Cluster, check_nodes
-from coterie.broker.configs.broker_settings import Settings
 from coterie.broker.connection_limits import files_of_logs
 from coterie.broker.io.clock import wall_ms
 from coterie.broker.io.server import Server, run_in_loop
@@ -27,6 +26,7 @@ from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.errors import IllegalStateError
 from coterie.facts import Fact
 from coterie.ledger import Ledger, Rebalance
+from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import DiskFiles, Files, MemoryFiles
 
 __all__ = ["Broker", "Flush", "open_cluster"]
@@ -41,7 +41,7 @@ def fresh_id() -> UUID:
 
 def open_cluster(
     data: str | os.PathLike[str] | None,
-    settings: Settings,
+    settings: BrokerSettings,
     flush: Flush,
     nodes: int = 1,
     wall: WallClock | None = None,
@@ -87,7 +87,7 @@ class Broker:
     def __init__(
         self,
         data: str | os.PathLike[str] | None = None,
-        settings: Mapping[str, Any] | Settings | None = None,
+        settings: Mapping[str, Any] | BrokerSettings | None = None,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -98,7 +98,7 @@ class Broker:
         check_nodes(nodes)
         self._nodes = nodes
         self._data = data
-        self._settings = settings if isinstance(settings, Settings) else Settings.of(settings or {})
+        self._settings = settings if isinstance(settings, BrokerSettings) else BrokerSettings.of(settings or {})
         self._host = host
         self._port = port
         self._flush: Flush = flush

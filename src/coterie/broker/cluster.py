@@ -17,7 +17,6 @@ from uuid import UUID
 from coterie.broker.broker_effects import BackgroundTask, BackgroundTaskEnded, Close, Do, Effect, FlushEnded, WorkEnded
 from coterie.broker.broker_facts import Trouble
 from coterie.broker.calls import Call, Connection
-from coterie.broker.configs.broker_settings import Settings
 from coterie.broker.handlers.fetch import FetchDue, Fetches
 from coterie.broker.handlers.produce import ProduceDue
 from coterie.broker.handlers.refusals import TopicError
@@ -48,7 +47,8 @@ from coterie.errors import CoterieError
 from coterie.facts import ClockSet, Fact, Mistake
 from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
-from coterie.storage import DataDirectory, Files, LogConfig, PartitionLog, Topic
+from coterie.settings.broker_settings import BrokerSettings
+from coterie.storage import DataDirectory, Files, LogConfig, PartitionLog, Topic, facts_log_config, offsets_log_config
 
 __all__ = ["Cluster", "check_nodes"]
 
@@ -65,7 +65,7 @@ class Cluster:
     def __init__(
         self,
         files: Files,
-        settings: Settings,
+        settings: BrokerSettings,
         now_ms: int,
         *,
         fresh_id: Callable[[], UUID],
@@ -126,10 +126,10 @@ class Cluster:
 
     def _config_of(self, topic: Topic) -> LogConfig:
         if topic.name == FACTS_TOPIC:
-            return self.settings.facts_log_config(topic.configs)
+            return facts_log_config(topic.configs, self.settings)
         if is_internal(topic.name):
-            return self.settings.offsets_log_config(topic.configs)
-        return self.settings.log_config(topic.configs)
+            return offsets_log_config(topic.configs, self.settings)
+        return LogConfig.of(topic.configs, self.settings)
 
     @property
     def nodes_up(self) -> list[Node]:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from coterie.broker.calls import Connection
-from coterie.broker.configs.broker_settings import Settings
+from coterie.settings.broker_settings import BrokerSettings
 
 __all__ = ["ConnectionLimits", "files_of_logs", "silence_of"]
 
@@ -42,7 +42,7 @@ def silence_of(connection: Connection, silent_ms: int, arriving_ms: int, idle_ms
 class ConnectionLimits:
     def __init__(
         self,
-        settings: Settings,
+        settings: BrokerSettings,
         allowed_files: int,
         held_by: Callable[[Connection], int],
         drop: Callable[[Connection, str], None],

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.broker.broker_effects import Effect, Send
 from coterie.broker.calls import Call, Connection, Gather, Route
-from coterie.broker.configs.broker_settings import Settings
 from coterie.broker.group_logs import GroupLogs
 from coterie.broker.handlers.table import HANDLERS
 from coterie.broker.maintenance.directory_changes import Step
@@ -26,6 +25,7 @@ from coterie.protocol.apis import FIRST_FLEXIBLE, by_key
 from coterie.protocol.apis.api_versions import API as API_VERSIONS
 from coterie.protocol.apis.api_versions import refuse_version
 from coterie.protocol.frames import read_request_header, response_frame, response_frame_parts
+from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import PartitionLog
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _FLEXIBLE = dict(FIRST_FLEXIBLE)  # a view of one, as the table is, is looked up
 
 
 class Node:
-    def __init__(self, cluster: Cluster, settings: Settings) -> None:
+    def __init__(self, cluster: Cluster, settings: BrokerSettings) -> None:
         """`settings` are the cluster's, with the number of this node."""
         self.cluster = cluster
         self.settings = settings
@@ -47,7 +47,7 @@ class Node:
         self.led: dict[Partition, PartitionLog] = {}
         """The partitions this node leads."""
         self.timers = cluster.timers
-        self.coordinator = Coordinator(settings.coordinator, cluster.timers, cluster.wall, cluster.held_by_groups)
+        self.coordinator = Coordinator(settings, cluster.timers, cluster.wall, cluster.held_by_groups)
         self.group_logs = GroupLogs(self)
         self.group_loads = GroupLoads(self)
         self._routes = {key: Route(by_key[key], by_key[key].module, handle) for key, handle in HANDLERS.items()}

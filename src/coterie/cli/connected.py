@@ -11,8 +11,8 @@ from coterie.cli.options import Ask
 from coterie.cli.problems import complain
 from coterie.cli.rows import show
 from coterie.client.admin import Admin
-from coterie.client.client_settings import AdminSettings
 from coterie.errors import CoterieError
+from coterie.settings.client_settings import AdminSettings
 
 __all__ = ["CommandError", "connected"]
 

@@ -19,11 +19,11 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import typer
 
 from coterie.cli.warnings_shown import warnings_shown
-from coterie.client.client_settings import ProducerSettings
 from coterie.client.event_log import ClosedWithRecords, DeliveryFailed
 from coterie.client.producer.delivery import RecordMetadata
 from coterie.client.producer.producer import Content, Producer
 from coterie.errors import CoterieError, KafkaError
+from coterie.settings.client_settings import ProducerSettings
 
 __all__ = ["InputError", "produce"]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from coterie.cli.connected import CommandError
 from coterie.cli.rows import Rows
 from coterie.client.admin import EARLIEST, LATEST, Admin, checked
-from coterie.client.durations import duration_ms
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import ErrorCode, KafkaError
+from coterie.settings.client_settings import duration_ms
 
 __all__ = ["Target", "named_partitions", "reset"]
 

@@ -16,11 +16,11 @@ import typer
 
 from coterie.broker.broker import Flush, open_cluster
 from coterie.broker.cluster import Cluster
-from coterie.broker.configs.broker_settings import Settings
 from coterie.broker.io.server import Server, run_in_loop
 from coterie.cli.fact_lines import FactLog
 from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.errors import CoterieError
+from coterie.settings.broker_settings import BrokerSettings
 
 __all__ = ["serve"]
 
@@ -43,7 +43,7 @@ def serve(
 ) -> None:
     """Runs until it is told to stop; the exit status is 0 then. An option wins over the setting it stands for."""
     properties = _text_of(config) if config else ""
-    settings = Settings.load(properties=properties, environ=os.environ, sets=sets)
+    settings = BrokerSettings.load(properties=properties, environ=os.environ, sets=sets)
     listen, advertised = _addresses(settings, host, port, advertise)
     where = _data_directory(settings, data, memory=memory)
     facts = FactLog(sys.stderr, as_json=log == "json", shows_all=log == "all")
@@ -57,7 +57,7 @@ def serve(
         facts.flush()  # what was told in the last turn of the loop
 
 
-def _data_directory(settings: Settings, data: Path | None, *, memory: bool) -> Path | None:
+def _data_directory(settings: BrokerSettings, data: Path | None, *, memory: bool) -> Path | None:
     if memory and data is not None:
         raise CoterieError("--memory and --data contradict each other: give one of them")
     if memory:
@@ -70,7 +70,7 @@ def _data_directory(settings: Settings, data: Path | None, *, memory: bool) -> P
 
 
 def _addresses(
-    settings: Settings, host: str | None, port: int | None, advertise: str | None
+    settings: BrokerSettings, host: str | None, port: int | None, advertise: str | None
 ) -> tuple[Address, Address | None]:
     """Where to listen, and what clients are told if that is something else."""
     endpoint = settings.endpoints()[0]
@@ -82,7 +82,7 @@ def _addresses(
 
 
 async def _serve(
-    settings: Settings,
+    settings: BrokerSettings,
     listen: Address,
     advertised: Address | None,
     data: Path | None,

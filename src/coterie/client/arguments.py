@@ -8,10 +8,10 @@ from re import Pattern
 from typing import TypeVar
 
 from coterie.assignors import Assignor, assignor
-from coterie.client.client_settings import ConsumerSettings, check_mapping
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import ErrorCode, IllegalArgumentError, KafkaError
 from coterie.protocol.records import MAX_OFFSET
+from coterie.settings.client_settings import ConsumerSettings, check_mapping
 
 __all__ = [
     "ByPartition",

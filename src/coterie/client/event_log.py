@@ -13,11 +13,11 @@ from itertools import count
 from logging import DEBUG, INFO, WARNING
 from typing import Any, NamedTuple
 
-from coterie.client.client_settings import ClientSettings, ConsumerSettings
 from coterie.client.consumer.fetch_requests import LogTruncated
 from coterie.client.member import facts
 from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode
+from coterie.settings.client_settings import ClientSettings, ConsumerSettings
 
 __all__ = [
     "LINES",

@@ -1,11 +1,11 @@
-"""How settings are told, whoever's they are: kinds of values, rows of a table, where values come from; pure.
+"""The tables of settings: name, type, default, bounds and help of each, once. Pure; everything else is a view of them.
 
-Knows neither broker nor client, which have a table each. Read `setting.py` first (a row), then `kinds.py` (what a value
-may be), `sources.py` (files, `--set`, keywords, and which of them count), `sources.py` (Java's files).
+`broker_settings.py` and `topic_configs.py` have the broker's and the topics', `client_settings.py` those of consumer,
+producer and admin. `config_def.py` is what a table is made of; `sources.py` reads files, options and the environment.
 """
 
 from __future__ import annotations
 
-from coterie.settings.setting import SettingsError
+from coterie.settings.config_def import SettingsError
 
 __all__ = ["SettingsError"]

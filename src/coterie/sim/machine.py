@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from coterie.broker.broker_effects import BackgroundTask, Close, Do, Effect, Flush, Send, Work
 from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
-from coterie.broker.configs.broker_settings import Settings
 from coterie.broker.connection_limits import silence_of
 from coterie.broker.handlers.quick_heartbeat import HEARTBEAT, QuickHeartbeat
 from coterie.broker.io.clock import AWAY_MS
@@ -25,6 +24,7 @@ from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.runtime import Shard
 from coterie.errors import CoterieError, MalformedError
 from coterie.protocol.frames import FrameCutter
+from coterie.settings.broker_settings import BrokerSettings
 from coterie.sim.disk import Disk, PowerCut
 from coterie.sim.host import Clock, Host
 from coterie.sim.network import Wire
@@ -60,7 +60,7 @@ class Link:
 
 
 class Machine(Host):
-    def __init__(self, world: World, settings: Settings, clock: Clock, nodes: int) -> None:
+    def __init__(self, world: World, settings: BrokerSettings, clock: Clock, nodes: int) -> None:
         super().__init__(world, "b1", clock)
         self.settings = settings
         self.numbers = range(settings.node_id, settings.node_id + nodes)

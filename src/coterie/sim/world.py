@@ -9,13 +9,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from coterie.broker.broker_facts import Trouble
-from coterie.broker.configs.broker_settings import Settings
 from coterie.client.member import effects
 from coterie.client.types import TopicPartition
 from coterie.coordinator.classic import Group
 from coterie.errors import KafkaError
 from coterie.facts import Fact, GroupLoaded, JoinPhaseCompleted
 from coterie.protocol.messages import OffsetCommit
+from coterie.settings.broker_settings import BrokerSettings
 from coterie.sim.admin import Admin
 from coterie.sim.client import Asked, Client
 from coterie.sim.committer import Committer
@@ -59,7 +59,7 @@ class World:
         self._clock_rng = self.rng.of("clocks")
         self._skew_ms, self._drift_ppm = skew_ms, drift_ppm
         self._began_ms = EPOCH_MS + self._clock_rng.randrange(10**9)
-        self.machine = Machine(self, Settings.of({"node.id": 1, **settings}), self._clock("b1"), nodes)
+        self.machine = Machine(self, BrokerSettings.of({"node.id": 1, **settings}), self._clock("b1"), nodes)
         self.consumers: dict[str, Consumer] = {}
         """Those that are alive, by name. A name that comes back is another process."""
         self.displaced: list[Consumer] = []

@@ -16,10 +16,10 @@ from typing import Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from coterie.client.admin.admin import Admin
-from coterie.client.client_settings import AdminSettings
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError
 from coterie.settings import SettingsError
+from coterie.settings.client_settings import AdminSettings
 from coterie.spark.offset_limits import parse_numbers
 from coterie.spark.plan import Plan
 

@@ -13,11 +13,11 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Any, TypeVar
 
-from coterie.client.client_settings import ConsumerSettings, ProducerSettings
 from coterie.client.types import TopicPartition
 from coterie.errors import MalformedError
 from coterie.settings import SettingsError
-from coterie.settings.kinds import Flag, Word, Words, int32, int64
+from coterie.settings.client_settings import ConsumerSettings, ProducerSettings
+from coterie.settings.config_def import Flag, Word, Words, int32, int64
 from coterie.spark.offset_limits import (
     EARLIEST,
     LATEST,
@@ -34,7 +34,7 @@ from coterie.spark.offset_limits import (
 __all__ = ["OPTIONS", "Option", "SinkOptions", "SourceOptions", "Use"]
 
 
-# What the value of an option may be, beside what settings have (`coterie.settings.kinds`): places, times, patterns.
+# What the value of an option may be, beside the types in `coterie.settings.config_def`: places, times, patterns.
 
 
 class Assignment(Words):

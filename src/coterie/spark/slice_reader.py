@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie.client.admin.results import checked
 from coterie.client.admin.topic_admin import TopicsAdmin
-from coterie.client.client_settings import ConsumerSettings
 from coterie.client.network.background import background
 from coterie.client.network.clock import clock_ms
 from coterie.client.network.cluster import Cluster
@@ -23,6 +22,7 @@ from coterie.protocol.api_values import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.protocol.apis import fetch
 from coterie.protocol.arrow import ArrowReader
 from coterie.protocol.fetched import NO_PROGRESS, FetchedBatches, end_of
+from coterie.settings.client_settings import ConsumerSettings
 from coterie.spark.errors import DataLossError
 from coterie.spark.offset_limits import EARLIEST, LATEST
 from coterie.spark.options import SourceOptions

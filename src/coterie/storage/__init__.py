@@ -18,7 +18,13 @@ from coterie.storage.durable_ends import DurableEnds
 from coterie.storage.files import DiskFiles, File, Files, Lock, Sync
 from coterie.storage.flush_targets import FlushTarget, JournalTarget
 from coterie.storage.journal import Journal
-from coterie.storage.log_config import UNLIMITED, LogConfig
+from coterie.storage.log_config import (
+    UNLIMITED,
+    LogConfig,
+    facts_log_config,
+    offsets_log_config,
+    offsets_topic_configs,
+)
 from coterie.storage.log_errors import (
     DirectoryError,
     DiskError,
@@ -74,7 +80,10 @@ __all__ = [
     "Sync",
     "TimestampedOffset",
     "Topic",
+    "facts_log_config",
     "offer",
+    "offsets_log_config",
+    "offsets_topic_configs",
     "remove_directory",
     "remove_files",
     "rename_files",

@@ -1,48 +1,126 @@
-"""The settings of one partition's log, named as Kafka names them (dots for underscores), with Kafka's defaults."""
+"""The config of a log, made from the configs of its topic and the settings of the broker."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from coterie.protocol.batch import TimestampType
-from coterie.protocol.records import MAX_DECOMPRESSED
+from coterie.settings.broker_settings import SMALLEST_SEGMENT, BrokerSettings
+from coterie.settings.topic_configs import TOPIC_CONFIGS, effective
 
-__all__ = ["UNLIMITED", "LogConfig"]
+__all__ = ["UNLIMITED", "LogConfig", "facts_log_config", "offsets_log_config", "offsets_topic_configs"]
 
 UNLIMITED = -1
-_DAY_MS = 24 * 60 * 60 * 1000
-_INT64_MAX = 2**63 - 1
+_TIMESTAMP_TYPES = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
+_BATCH_OVERHEAD = 1024
+_BROKER = BrokerSettings()
+
+
+def _default(config: str) -> Any:
+    return TOPIC_CONFIGS[config].default
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    segment_bytes: int = 1024**3
-    segment_ms: int = 7 * _DAY_MS
-    segment_index_bytes: int = 10 * 1024**2
-    index_interval_bytes: int = 4096
-    retention_ms: int = 7 * _DAY_MS
-    retention_bytes: int = UNLIMITED
-    deletes: bool = True
+    """What a log needs of the configs of its topic, under their names, and of the broker's settings."""
+
+    segment_bytes: int = _default("segment.bytes")
+    segment_ms: int = _default("segment.ms")
+    segment_index_bytes: int = _default("segment.index.bytes")
+    index_interval_bytes: int = _default("index.interval.bytes")
+    retention_ms: int = _default("retention.ms")
+    retention_bytes: int = _default("retention.bytes")
+    deletes: bool = "delete" in _default("cleanup.policy")
     """`cleanup.policy` has `delete`: the two limits above hold."""
-    compacts: bool = False
+    compacts: bool = "compact" in _default("cleanup.policy")
     """`cleanup.policy` has `compact`: every record needs a key, and of each key the last one is kept."""
-    min_cleanable_dirty_ratio: float = 0.5
-    min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = _INT64_MAX
-    delete_retention_ms: int = _DAY_MS
+    min_cleanable_dirty_ratio: float = _default("min.cleanable.dirty.ratio")
+    min_compaction_lag_ms: int = _default("min.compaction.lag.ms")
+    max_compaction_lag_ms: int = _default("max.compaction.lag.ms")
+    delete_retention_ms: int = _default("delete.retention.ms")
     roll_dirty_bytes: int = UNLIMITED
-    """Ours: a segment with so much is rolled to be compacted, if that is worth it. Kafka fills it, or waits a week."""
-    max_message_bytes: int = 1024**2 + 12
-    message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
-    message_timestamp_before_max_ms: int = _INT64_MAX
-    message_timestamp_after_max_ms: int = 60 * 60 * 1000
-    producer_id_expiration_ms: int = _DAY_MS
-    max_producers: int = 10_000
-    """Ours: the producers remembered at most, the least recently used forgotten first. Kafka has expiry alone."""
-    max_decompressed_bytes: int = MAX_DECOMPRESSED
-    """Ours: the most a batch may decompress to where its records must be looked at."""
+    """A segment of this size is rolled to be compacted, if that is worth it. Kafka fills it, or waits a week."""
+    max_message_bytes: int = _default("max.message.bytes")
+    message_timestamp_type: TimestampType = _TIMESTAMP_TYPES[_default("message.timestamp.type")]
+    message_timestamp_before_max_ms: int = _default("message.timestamp.before.max.ms")
+    message_timestamp_after_max_ms: int = _default("message.timestamp.after.max.ms")
+    producer_id_expiration_ms: int = _BROKER.producer_id_expiration_ms
+    max_producers: int = _BROKER.coterie_max_producers
+    """How many producers are remembered; the least recently used is forgotten first. Kafka has expiry alone."""
+    max_decompressed_bytes: int = _BROKER.coterie_max_decompressed_bytes
+    """The most that a batch may decompress to where its records must be looked at."""
+
+    @classmethod
+    def of(cls, topic_configs: Mapping[str, str], settings: BrokerSettings) -> Self:
+        """Return the config of a log whose topic has these configs of its own."""
+
+        def value(name: str) -> Any:
+            return effective(name, topic_configs, settings)
+
+        policy = value("cleanup.policy")
+        return cls(
+            segment_bytes=value("segment.bytes"),
+            segment_ms=value("segment.ms"),
+            segment_index_bytes=value("segment.index.bytes"),
+            index_interval_bytes=value("index.interval.bytes"),
+            retention_ms=value("retention.ms"),
+            retention_bytes=max(UNLIMITED, value("retention.bytes")),
+            deletes="delete" in policy,
+            compacts="compact" in policy,
+            min_cleanable_dirty_ratio=value("min.cleanable.dirty.ratio"),
+            min_compaction_lag_ms=value("min.compaction.lag.ms"),
+            max_compaction_lag_ms=value("max.compaction.lag.ms"),
+            delete_retention_ms=value("delete.retention.ms"),
+            max_message_bytes=value("max.message.bytes"),
+            message_timestamp_type=_TIMESTAMP_TYPES[value("message.timestamp.type")],
+            message_timestamp_before_max_ms=value("message.timestamp.before.max.ms"),
+            message_timestamp_after_max_ms=value("message.timestamp.after.max.ms"),
+            producer_id_expiration_ms=settings.producer_id_expiration_ms,
+            max_producers=settings.coterie_max_producers,
+            max_decompressed_bytes=settings.coterie_max_decompressed_bytes,
+        )
 
     @property
     def max_segment_ms(self) -> int:
-        """What is in the segment that is written to cannot be compacted, so it may not be that for too long."""
+        """How old the active segment may become: what is in it cannot be compacted."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
+
+
+def offsets_topic_configs(settings: BrokerSettings) -> dict[str, str]:
+    """Return the configs that __consumer_offsets is created with."""
+    segment = str(settings.offsets_topic_segment_bytes)
+    return {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": segment}
+
+
+def offsets_log_config(topic_configs: Mapping[str, str], settings: BrokerSettings) -> LogConfig:
+    """Return the config of __consumer_offsets.
+
+    The largest record of a group must fit into a batch, and the batch into a segment. All of it is read at a start, and
+    most of what commits write is soon out of date: so a segment need not be full to be compacted.
+    """
+    config = LogConfig.of(topic_configs, settings)
+    largest = settings.coterie_max_record_bytes + _BATCH_OVERHEAD
+    return replace(
+        config,
+        max_message_bytes=max(config.max_message_bytes, largest),
+        segment_bytes=max(config.segment_bytes, largest),
+        roll_dirty_bytes=settings.coterie_offsets_roll_bytes,
+    )
+
+
+def facts_log_config(topic_configs: Mapping[str, str], settings: BrokerSettings) -> LogConfig:
+    """Return the config of __coterie_facts. Small segments let retention keep it within its size."""
+    config = offsets_log_config(topic_configs, settings)
+    most = settings.coterie_facts_retention_bytes
+    if most < 0 or "retention.bytes" in topic_configs:
+        return config
+    segment_bytes = max(most // 8, SMALLEST_SEGMENT)
+    return replace(
+        config,
+        deletes=True,
+        retention_bytes=most,
+        segment_bytes=min(config.segment_bytes, segment_bytes),
+        max_message_bytes=min(config.max_message_bytes, segment_bytes),
+    )

@@ -16,8 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from coterie.coordinator.classic import Group, GroupSettings, State
-from coterie.coordinator.runtime import CoordinatorSettings
+from coterie.coordinator.classic import Group, State
 from coterie.errors import ErrorCode
 from coterie.facts import Fact
 from coterie.ledger import Rebalance
@@ -35,6 +34,7 @@ from coterie.protocol.messages import (
     SyncGroup,
 )
 from coterie.protocol.subscription import Subscription, write_subscription
+from coterie.settings.broker_settings import GroupCoordinatorSettings
 from coterie.stories.grid import Step, show
 from coterie.stories.phrases import in_words
 from coterie.stories.world import World
@@ -195,8 +195,7 @@ class Story:
 
     def __init__(self, group_id: str = "g", **settings: Any) -> None:
         self.group_id = group_id
-        coordinator = {name: settings.pop(name) for name in list(settings) if name not in GroupSettings.__slots__}
-        self.world = World(CoordinatorSettings(group=GroupSettings(**settings), **coordinator))
+        self.world = World(GroupCoordinatorSettings(**settings))
         self.actors: dict[str, Actor] = {}
         self.steps: list[Step] = []
         self.heard: list[str] = []
@@ -224,7 +223,7 @@ class Story:
                 if self.group.members[actor.member_id].parked_join is None:
                     actor.joins()
         while self.state is State.PREPARING_REBALANCE:
-            self.advance(ms=self.world.settings.group.group_initial_rebalance_delay_ms or 1)
+            self.advance(ms=self.world.settings.group_initial_rebalance_delay_ms or 1)
         self.check(self.state is State.COMPLETING_REBALANCE, "the join phase to end")
         here = self._members_here()
         given = assignments or {actor.name: actor.name.encode() for actor in here}
@@ -282,7 +281,7 @@ class Story:
     @property
     def group(self) -> Group:
         """The group; as long as there is none, a Dead one that nobody keeps."""
-        return self.world.group(self.group_id) or Group(self.group_id, self.world.settings.group)
+        return self.world.group(self.group_id) or Group(self.group_id, self.world.settings)
 
     @property
     def state(self) -> State:

@@ -11,10 +11,11 @@ from typing import Any
 
 from coterie.coordinator.classic import Group
 from coterie.coordinator.classic.effects import Reply, Tell
-from coterie.coordinator.runtime import Append, Batch, CoordinatorSettings, Replay, Shard, Timers
+from coterie.coordinator.runtime import Append, Batch, Replay, Shard, Timers
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Fact
 from coterie.ledger import Ledger
+from coterie.settings.broker_settings import GroupCoordinatorSettings
 
 __all__ = ["LogEntry", "World"]
 
@@ -31,7 +32,7 @@ class LogEntry:
 
 @dataclass
 class World:
-    settings: CoordinatorSettings = field(default_factory=CoordinatorSettings)
+    settings: GroupCoordinatorSettings = field(default_factory=GroupCoordinatorSettings)
     now_ms: int = 0
     holds_writes: bool = False
     """While set, appends wait for `end_writes`; else they are durable at once."""
@@ -89,7 +90,7 @@ class World:
         self._perform(self.shard.unload(self.now_ms))
         self._appends.clear()
         self.shard = Shard(0, self.settings, self.timers)
-        groups = self.replay().groups(self.settings.group, self.now_ms, held_in_all=self.shard.held_in_all)
+        groups = self.replay().groups(self.settings, self.now_ms, held_in_all=self.shard.held_in_all)
         self._perform(self.shard.load(groups, self.now_ms))
 
     def crash(self) -> None:
@@ -97,7 +98,7 @@ class World:
         self._appends.clear()
         self.timers = Timers()
         self.shard = Shard(0, self.settings, self.timers)
-        groups = self.replay().groups(self.settings.group, self.now_ms, held_in_all=self.shard.held_in_all)
+        groups = self.replay().groups(self.settings, self.now_ms, held_in_all=self.shard.held_in_all)
         self._perform(self.shard.load(groups, self.now_ms))
 
     def replay(self) -> Replay:

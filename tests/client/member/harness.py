@@ -18,12 +18,12 @@ from coterie.assignors import Topic
 from coterie.client.member import MemberSettings, Membership, effects, events
 from coterie.client.member.states import Stage
 from coterie.client.types import OffsetAndMetadata, TopicPartition
-from coterie.coordinator.classic import GroupSettings
-from coterie.coordinator.runtime import CoordinatorSettings, Timers
+from coterie.coordinator.runtime import Timers
 from coterie.coordinator.runtime.coordinator import REFUSALS
 from coterie.errors import ConnectionLostError, ErrorCode, KafkaError, RequestTimedOutError
 from coterie.facts import Fact
 from coterie.protocol.messages import Heartbeat, JoinGroup
+from coterie.settings.broker_settings import GroupCoordinatorSettings
 from coterie.stories.world import World
 
 GROUP = "readers"
@@ -265,8 +265,7 @@ PERFORM: Mapping[type, Callable[[Party, Any], None]] = {
 
 class Harness:
     def __init__(self, topics: Mapping[str, int] | None = None, **group: Any) -> None:
-        settings = GroupSettings(**{"group_initial_rebalance_delay_ms": 0, **group})
-        self.world = World(CoordinatorSettings(settings))
+        self.world = World(GroupCoordinatorSettings(**{"group_initial_rebalance_delay_ms": 0, **group}))
         self.topics = {name: Topic(number) for name, number in (topics or {"t": 4}).items()}
         self.parties: dict[str, Party] = {}
         self.node = 1

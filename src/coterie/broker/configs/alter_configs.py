@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Protocol, TypeVar
 
-from coterie.broker.configs.broker_settings import Settings
-from coterie.broker.configs.topic_configs import TOPIC_CONFIGS, effective
 from coterie.broker.handlers.refusals import Refusal, illegal_name, no_such_topic, unknown_type
 from coterie.errors import ErrorCode
 from coterie.protocol.api_values import ResourceType
 from coterie.protocol.apis import alter_configs, incremental_alter_configs
 from coterie.protocol.apis.incremental_alter_configs import AlterConfigOp
-from coterie.settings.kinds import Words
+from coterie.settings.broker_settings import BrokerSettings
+from coterie.settings.config_def import Words
+from coterie.settings.topic_configs import TOPIC_CONFIGS, effective
 from coterie.storage.topics_file import is_legal_name
 
 __all__ = ["Changes", "Topics", "alter", "alter_all", "incremental_alter", "incremental_alter_all", "tidy"]
@@ -35,7 +35,7 @@ NOT_ALTERED: Mapping[int, str] = {
 }
 
 
-def tidy(configs: Mapping[str, str | None], settings: Settings) -> dict[str, str] | Refusal:
+def tidy(configs: Mapping[str, str | None], settings: BrokerSettings) -> dict[str, str] | Refusal:
     """A topic's configs as they are kept, or why they cannot be: of CreateTopics and of both ways to alter."""
     kept = {}
     for name, text in configs.items():
@@ -61,7 +61,7 @@ def tidy(configs: Mapping[str, str | None], settings: Settings) -> dict[str, str
 
 
 def alter(
-    resource: alter_configs.Resource, own: Mapping[str, str] | None, settings: Settings
+    resource: alter_configs.Resource, own: Mapping[str, str] | None, settings: BrokerSettings
 ) -> dict[str, str] | Refusal:
     """All configs a topic has from now on: those not named go back to their defaults."""
     refusal = _refuse(resource.resource_type, [(config.name, config.value is None) for config in resource.configs])
@@ -72,7 +72,7 @@ def alter(
 
 
 def incremental_alter(
-    resource: incremental_alter_configs.Resource, own: Mapping[str, str] | None, settings: Settings
+    resource: incremental_alter_configs.Resource, own: Mapping[str, str] | None, settings: BrokerSettings
 ) -> dict[str, str] | Refusal:
     """All configs a topic has from now on: those not named stay (KIP-339)."""
     nulls = [
@@ -133,7 +133,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _of_topic(
-    name: str, wanted: Mapping[str, str | None], own: Mapping[str, str] | None, settings: Settings
+    name: str, wanted: Mapping[str, str | None], own: Mapping[str, str] | None, settings: BrokerSettings
 ) -> dict[str, str] | Refusal:
     """Kafka's order: the topic's name, the configs, and only then whether there is such a topic."""
     if not name:
@@ -158,7 +158,7 @@ Changes = dict[str, dict[str, str]]
 
 
 def alter_all(
-    request: alter_configs.Request, topics: Topics, settings: Settings
+    request: alter_configs.Request, topics: Topics, settings: BrokerSettings
 ) -> tuple[alter_configs.Response, Changes]:
     """The answer, and the new configs of each topic that gets any."""
     results, changes = _judge(
@@ -168,7 +168,7 @@ def alter_all(
 
 
 def incremental_alter_all(
-    request: incremental_alter_configs.Request, topics: Topics, settings: Settings
+    request: incremental_alter_configs.Request, topics: Topics, settings: BrokerSettings
 ) -> tuple[incremental_alter_configs.Response, Changes]:
     """The answer, and the new configs of each topic that gets any."""
     results, changes = _judge(

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from itertools import dropwhile
 from typing import NamedTuple
 
-from coterie.broker.configs.broker_settings import SETTINGS, Settings
-from coterie.broker.configs.topic_configs import TOPIC_CONFIGS, effective
 from coterie.broker.handlers.refusals import Refusal, illegal_name, no_such_topic, unknown_type
 from coterie.errors import ErrorCode
 from coterie.protocol.api_values import ConfigSource, ResourceType
 from coterie.protocol.apis import describe_configs
 from coterie.protocol.apis.describe_configs import Config, Synonym
+from coterie.settings.broker_settings import BrokerSettings
+from coterie.settings.topic_configs import TOPIC_CONFIGS, effective
 from coterie.storage.topics_file import is_legal_name
 
 __all__ = ["describe"]
@@ -80,7 +80,7 @@ _CHAINS = {name: tuple(config.behind) for config in TOPIC_CONFIGS.values() for n
 def describe(
     resource: describe_configs.Resource,
     own: Mapping[str, str] | None,
-    settings: Settings,
+    settings: BrokerSettings,
     *,
     synonyms: bool = False,
     documentation: bool = False,
@@ -105,7 +105,7 @@ def describe(
 
 
 def _configs_of(
-    resource_type: int, name: str, own: Mapping[str, str] | None, settings: Settings
+    resource_type: int, name: str, own: Mapping[str, str] | None, settings: BrokerSettings
 ) -> list[Config] | Refusal:
     if resource_type == ResourceType.TOPIC:
         if not is_legal_name(name):
@@ -118,7 +118,11 @@ def _configs_of(
             return []  # what was altered for all brokers, which nothing ever is
         if name != str(settings.node_id):
             return Refusal(ErrorCode.INVALID_REQUEST, f"broker {name[:100]!r} is asked for; this is {settings.node_id}")
-        return [_broker_config(each, settings) for each in SETTINGS] if resource_type == ResourceType.BROKER else []
+        return (
+            [_broker_config(each, settings) for each in BrokerSettings.rows()]
+            if resource_type == ResourceType.BROKER
+            else []
+        )
     tables: Mapping[int, Sequence[OtherConfig]] = {
         ResourceType.GROUP: GROUP_CONFIGS,
         ResourceType.CLIENT_METRICS: CLIENT_METRICS_CONFIGS,
@@ -130,7 +134,7 @@ def _configs_of(
     return [_other_config(each) for each in tables[resource_type]]
 
 
-def _topic_config(name: str, own: Mapping[str, str], settings: Settings) -> Config:
+def _topic_config(name: str, own: Mapping[str, str], settings: BrokerSettings) -> Config:
     config = TOPIC_CONFIGS[name]
     value = config.kind.write(effective(name, own, settings))
     synonyms = _broker_synonyms(next(iter(config.behind)), settings) if config.behind else []
@@ -142,12 +146,12 @@ def _topic_config(name: str, own: Mapping[str, str], settings: Settings) -> Conf
         config_source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         synonyms=synonyms,
         config_type=config.kind.code,
-        documentation=config.doc,
+        documentation=config.help,
     )
 
 
-def _broker_config(name: str, settings: Settings) -> Config:
-    row = SETTINGS[name]
+def _broker_config(name: str, settings: BrokerSettings) -> Config:
+    row = BrokerSettings.rows()[name]
     synonyms = _broker_synonyms(name, settings)
     return Config(
         name=name,
@@ -156,22 +160,21 @@ def _broker_config(name: str, settings: Settings) -> Config:
         config_source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         synonyms=synonyms,
         config_type=row.kind.code,
-        documentation=f"{row.doc} Changes nothing: {row.unused}." if row.unused else row.doc,
+        documentation=row.help,
     )
 
 
-def _broker_synonyms(name: str, settings: Settings) -> list[Synonym]:
+def _broker_synonyms(name: str, settings: BrokerSettings) -> list[Synonym]:
     """Kafka's order, and its habit: what comes before the name itself is left out.
 
     So a topic's retention.ms that comes from log.retention.hours has no synonyms, and says it is a default.
     """
+    rows = BrokerSettings.rows()
     chain = _CHAINS.get(name, (name,))
     started_with = [(each, settings[each], ConfigSource.STATIC_BROKER) for each in chain if each in settings.given]
-    defaults = [
-        (each, SETTINGS[each].default, ConfigSource.DEFAULT) for each in chain if SETTINGS[each].default is not None
-    ]
+    defaults = [(each, rows[each].default, ConfigSource.DEFAULT) for each in chain if rows[each].default is not None]
     found = [
-        Synonym(name=each, value=SETTINGS[each].text(value), source=source)
+        Synonym(name=each, value=rows[each].text(value), source=source)
         for each, value, source in (*started_with, *defaults)
     ]
     return list(dropwhile(lambda synonym: synonym.name != name, found))

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coterie.broker.calls import Call
-from coterie.broker.configs.topic_configs import effective
 from coterie.broker.handlers.redirect import endpoints_of, leader_of
 from coterie.broker.handlers.topic_changes import is_internal
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import produce
 from coterie.protocol.apis.produce import Leader, ProducedPartition, ProducedTopic, RecordError, Request, Response
 from coterie.protocol.batch import BatchError
+from coterie.settings.topic_configs import effective
 from coterie.storage import LogError, PartitionLog
 
 if TYPE_CHECKING:

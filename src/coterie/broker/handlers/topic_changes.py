@@ -27,7 +27,7 @@ from coterie.protocol.apis import create_partitions, create_topics, delete_topic
 from coterie.protocol.apis.describe_configs import Resource
 from coterie.protocol.messages import TopicsDeleted
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
-from coterie.storage import SLICE, Creation, LogError, PartitionLog, Topic, remove_directory
+from coterie.storage import SLICE, Creation, LogError, PartitionLog, Topic, offsets_topic_configs, remove_directory
 from coterie.storage.topics_file import is_legal_name
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def by_default(cluster: Cluster, name: str, done: Callable[[Made], None] = _nobo
     """Return the topic to create for a request. It has the broker's defaults; internal topics have theirs (C2)."""
     settings = cluster.settings
     ours: Mapping[str, tuple[int, Mapping[str, str]]] = {
-        OFFSETS_TOPIC: (settings.offsets_topic_num_partitions, settings.offsets_topic_configs),
+        OFFSETS_TOPIC: (settings.offsets_topic_num_partitions, offsets_topic_configs(settings)),
         FACTS_TOPIC: (1, {}),
     }
     partitions, configs = ours.get(name, (settings.num_partitions, {}))

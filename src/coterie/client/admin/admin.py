@@ -24,7 +24,6 @@ from coterie.client.admin.admin_types import (
 from coterie.client.admin.group_admin import REMOVED, GroupsAdmin
 from coterie.client.admin.topic_admin import TopicsAdmin
 from coterie.client.arguments import ByPartition, Offsets, PartitionLike
-from coterie.client.client_settings import AdminSettings
 from coterie.client.event_log import EventLog
 from coterie.client.metrics import ADMIN_ROWS, ClientMetrics, Metrics, TelemetrySettings, snapshot
 from coterie.client.network.background import background, documented_by
@@ -33,6 +32,7 @@ from coterie.client.network.cluster import Cluster
 from coterie.client.settings_kwargs import AdminKwargs
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError
+from coterie.settings.client_settings import AdminSettings
 
 __all__ = ["Admin", "AsyncAdmin"]
 

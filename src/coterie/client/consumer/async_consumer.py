@@ -27,7 +27,6 @@ from coterie.client.arguments import (
     time_of,
     topic_of,
 )
-from coterie.client.client_settings import ConsumerSettings
 from coterie.client.consumer.engine import Engine
 from coterie.client.consumer.fetcher import Fetcher
 from coterie.client.consumer.offset_resets import EARLIEST, LATEST, Reset
@@ -47,6 +46,7 @@ from coterie.errors import (
 )
 from coterie.protocol.apis import list_offsets
 from coterie.protocol.records import Record
+from coterie.settings.client_settings import ConsumerSettings
 
 __all__ = ["AsyncConsumer"]
 

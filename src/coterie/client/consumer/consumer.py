@@ -20,7 +20,6 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
 from coterie.client.arguments import ByPartition, Offsets, PartitionLike, limit_of, seconds_of, subscription_of
-from coterie.client.client_settings import ConsumerSettings
 from coterie.client.consumer.async_consumer import AN_HOUR_S, CLOSE_TIMEOUT_S, AsyncConsumer
 from coterie.client.consumer.engine import WakeupError
 from coterie.client.consumer.polled import Records
@@ -33,6 +32,7 @@ from coterie.client.settings_kwargs import ConsumerKwargs
 from coterie.client.types import CommitCallback, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from coterie.errors import ClientClosedError, ConcurrentUseError
 from coterie.protocol.records import Record
+from coterie.settings.client_settings import ConsumerSettings
 
 __all__ = ["AsyncConsumer", "Consumer"]
 

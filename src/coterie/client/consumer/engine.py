@@ -16,7 +16,6 @@ from typing import Any
 
 from coterie.assignors import Assignor
 from coterie.assignors import Topic as AssignorTopic
-from coterie.client.client_settings import ConsumerSettings
 from coterie.client.consumer.coordinator_reach import Reach
 from coterie.client.consumer.fetch_driver import Reading
 from coterie.client.consumer.rebalance_listener import Listener
@@ -38,6 +37,7 @@ from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode
 from coterie.protocol.apis import heartbeat, join_group, leave_group, offset_commit, offset_fetch, sync_group
 from coterie.protocol.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
+from coterie.settings.client_settings import ConsumerSettings
 
 __all__ = ["Engine", "WakeupError"]
 

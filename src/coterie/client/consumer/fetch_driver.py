@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
-from coterie.client.client_settings import ConsumerSettings
 from coterie.client.consumer.fetch_requests import (
     AskCommitted,
     AskEpochEnds,
@@ -38,6 +37,7 @@ from coterie.errors import CoterieError, KafkaError, RequestTimedOutError
 from coterie.protocol.apis import fetch
 from coterie.protocol.apis import list_offsets as list_offsets_api
 from coterie.protocol.apis import offset_for_leader_epoch as epoch_api
+from coterie.settings.client_settings import ConsumerSettings
 
 __all__ = ["Reading"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from coterie.client.durations import duration_ms
 from coterie.protocol.apis import list_offsets
+from coterie.settings.client_settings import duration_ms
 
 __all__ = ["EARLIEST", "LATEST", "NO_RESET", "Reset", "parse_reset"]
 

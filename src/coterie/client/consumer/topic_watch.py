@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from coterie.assignors import Topic as AssignorTopic
-from coterie.client.client_settings import ConsumerSettings
 from coterie.client.event_log import EventLog
 from coterie.client.member.facts import TopicFound, TopicMissing
 from coterie.client.network.background_tasks import BackgroundTasks
 from coterie.client.network.cluster import Cluster
 from coterie.client.network.metadata import Metadata, Topic
 from coterie.errors import ErrorCode, KafkaError
+from coterie.settings.client_settings import ConsumerSettings
 
 __all__ = ["Watch"]
 

@@ -11,10 +11,8 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from types import ModuleType
 from typing import Any, TypeVar
 
-from coterie.client.client_settings import ClientSettings
 from coterie.client.event_log import EventLog, NodeDisconnected, NodeReached, NodeUnreachable
 from coterie.client.metrics import ClientMetrics
-from coterie.client.network.addresses import Address
 from coterie.client.network.backoff import backoff_ms
 from coterie.client.network.connection import Connection
 from coterie.client.network.metadata import NO_LEADER, Metadata, Node, learn
@@ -28,6 +26,7 @@ from coterie.errors import (
     RequestTimedOutError,
 )
 from coterie.protocol.apis import find_coordinator, metadata
+from coterie.settings.client_settings import Address, ClientSettings
 
 __all__ = ["Cluster", "gave_up"]
 

@@ -16,8 +16,6 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any, NamedTuple, Self, cast
 
-from coterie.client.client_settings import ClientSettings
-from coterie.client.network.addresses import Address
 from coterie.errors import (
     ConnectionLostError,
     ErrorCode,
@@ -30,6 +28,7 @@ from coterie.protocol.api import Api
 from coterie.protocol.apis import api_versions
 from coterie.protocol.frame_reader import SMALL, FrameReader
 from coterie.protocol.frames import read_response_header, request_frame
+from coterie.settings.client_settings import Address, ClientSettings
 from coterie.version import __version__
 
 __all__ = ["Connection", "Versions", "version_after_refusal"]

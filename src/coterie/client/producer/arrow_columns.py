@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
-from coterie.client.client_settings import ProducerSettings
 from coterie.client.network.clock import clock_ms
 from coterie.client.producer.partition_queue import Batch
 from coterie.client.producer.producer import Producer
@@ -23,6 +22,7 @@ from coterie.client.settings_kwargs import ProducerKwargs
 from coterie.errors import KafkaError
 from coterie.protocol.arrow_writer import ArrowWriter
 from coterie.protocol.records import BatchBuilder, Header
+from coterie.settings.client_settings import ProducerSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa

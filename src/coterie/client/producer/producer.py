@@ -22,7 +22,6 @@ from typing import Any, Self, TypeVar, Unpack
 from weakref import WeakSet
 
 from coterie.client.arguments import partition_of, seconds_of, time_of, topic_of
-from coterie.client.client_settings import ProducerSettings
 from coterie.client.metrics import Metrics
 from coterie.client.network.background import FORKED, background, documented_by
 from coterie.client.network.runtime import REAL, Runtime
@@ -39,6 +38,7 @@ from coterie.errors import (
     KafkaError,
 )
 from coterie.protocol.records import Header
+from coterie.settings.client_settings import ProducerSettings
 
 __all__ = ["AsyncProducer", "Content", "Headers", "Producer"]
 

@@ -12,7 +12,6 @@ from itertools import count
 from threading import Lock
 from typing import Any
 
-from coterie.client.client_settings import ProducerSettings
 from coterie.client.event_log import (
     ClosedWithRecords,
     DeliveryFailed,
@@ -53,6 +52,7 @@ from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError
 from coterie.protocol.apis import init_producer_id, produce
 from coterie.protocol.batch import Compression
+from coterie.settings.client_settings import ProducerSettings
 
 __all__ = ["Sender", "rules_of"]
 

@@ -14,7 +14,6 @@ from coterie.coordinator.classic.delete_group import delete_group, deletion_writ
 from coterie.coordinator.classic.describe_group import describe_group, listed
 from coterie.coordinator.classic.effects import Effects
 from coterie.coordinator.classic.group import Group, Member
-from coterie.coordinator.classic.group_settings import GroupSettings
 from coterie.coordinator.classic.heartbeat import heartbeat
 from coterie.coordinator.classic.join_group import creation_written, join_group, join_precheck, static_member_written
 from coterie.coordinator.classic.join_phase import join_phase_due
@@ -41,12 +40,12 @@ from coterie.protocol.messages import (
     SyncGroup,
     TopicsDeleted,
 )
+from coterie.settings.broker_settings import GroupCoordinatorSettings
 
 __all__ = [
     "RULES",
     "Effects",
     "Group",
-    "GroupSettings",
     "HeldBytes",
     "Member",
     "State",
@@ -87,12 +86,12 @@ RULES: Mapping[type, Callable[[Group, Any, int], Effects]] = {
 }
 
 
-def _needs_group_id(request: Any, _settings: GroupSettings) -> ErrorCode:
+def _needs_group_id(request: Any, _settings: GroupCoordinatorSettings) -> ErrorCode:
     return ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
 
 
 # What is wrong with a request whoever coordinates its group: answered before that question is asked (section 2).
-PRECHECKS: Mapping[type, Callable[[Any, GroupSettings], ErrorCode]] = {
+PRECHECKS: Mapping[type, Callable[[Any, GroupCoordinatorSettings], ErrorCode]] = {
     JoinGroup: join_precheck,
     SyncGroup: sync_precheck,
     Heartbeat: _needs_group_id,

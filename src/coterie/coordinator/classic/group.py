@@ -19,7 +19,6 @@ from coterie.coordinator.classic.effects import (
     TimerKey,
     Written,
 )
-from coterie.coordinator.classic.group_settings import GroupSettings
 from coterie.coordinator.classic.member_bytes import HeldBytes, bytes_of_id, bytes_of_member, bytes_of_protocols
 from coterie.coordinator.classic.states import DEAD, State
 from coterie.coordinator.classic.wall_clock import WallClock
@@ -39,6 +38,7 @@ from coterie.protocol.messages import (
     Token,
 )
 from coterie.protocol.subscription import subscribed_topics
+from coterie.settings.broker_settings import GroupCoordinatorSettings
 
 __all__ = ["NEVER", "Group", "Member"]
 
@@ -142,7 +142,7 @@ class Group:
     def __init__(
         self,
         group_id: str,
-        settings: GroupSettings,
+        settings: GroupCoordinatorSettings,
         wall: WallClock | None = None,
         held_in_all: HeldBytes | None = None,
     ) -> None:

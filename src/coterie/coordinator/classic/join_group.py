@@ -17,7 +17,6 @@ from coterie.coordinator.classic.effects import (
     Tell,
 )
 from coterie.coordinator.classic.group import NEVER, Group, Member
-from coterie.coordinator.classic.group_settings import GroupSettings
 from coterie.coordinator.classic.join_phase import recheck, start_rebalance
 from coterie.coordinator.classic.member_bytes import why_too_large
 from coterie.coordinator.classic.states import (
@@ -48,11 +47,14 @@ from coterie.facts import (
     WriteFailed,
 )
 from coterie.protocol.messages import JoinedGroup, JoinGroup, SyncedGroup
+from coterie.settings.broker_settings import GroupCoordinatorSettings
 
 __all__ = ["creation_written", "join_group", "join_precheck", "static_member_written"]
 
 LONGEST_STRING = 32_767
-"""Of the protocol, in bytes."""
+"""The longest string of the protocol, in bytes."""
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+"""How long the join of a new member may stay parked (KAFKA-7610). It is not a setting in Kafka either."""
 
 
 def join_group(group: Group, request: JoinGroup, now_ms: int) -> Effects:
@@ -69,7 +71,7 @@ def join_group(group: Group, request: JoinGroup, now_ms: int) -> Effects:
     return _join_existing_group(group, request, now_ms)
 
 
-def join_precheck(request: JoinGroup, settings: GroupSettings) -> ErrorCode:
+def join_precheck(request: JoinGroup, settings: GroupCoordinatorSettings) -> ErrorCode:
     """What is wrong with a join whoever coordinates the group (rule 1)."""
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
@@ -179,7 +181,7 @@ def _add(group: Group, request: JoinGroup, member_id: str, now_ms: int) -> Effec
     group.newcomers |= group.in_initial_delay
     group.add(member)
     group.park_join(member, request.token, now_ms)
-    effects = group.expect_by(member, now_ms + group.settings.new_member_join_timeout_ms)
+    effects = group.expect_by(member, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
     effects.append(
         Tell(
             MemberJoined(now_ms, group.group_id, member_id, request.instance_id, request.client_id, request.client_host)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from coterie.coordinator.classic.effects import Effects, EmptyWritten, Reply, Tell
 from coterie.coordinator.classic.group import Group, Member
-from coterie.coordinator.classic.group_settings import GroupSettings
 from coterie.coordinator.classic.join_phase import start_rebalance
 from coterie.coordinator.classic.member_bytes import HeldBytes
 from coterie.coordinator.classic.states import DEAD, EMPTY, STABLE, enter, resume
@@ -16,6 +15,7 @@ from coterie.coordinator.offsets.stored_offsets import StoredOffsets
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, GroupLoaded, GroupUnloaded, WriteFailed
 from coterie.protocol.messages import CommittedOffset, JoinedGroup, LeftGroup, Protocol, StoredGroup, SyncedGroup
+from coterie.settings.broker_settings import GroupCoordinatorSettings
 
 __all__ = ["empty_written", "loaded", "restore", "unload"]
 
@@ -46,7 +46,7 @@ def unload(group: Group, now_ms: int) -> Effects:
 
 def restore(
     group_id: str,
-    settings: GroupSettings,
+    settings: GroupCoordinatorSettings,
     stored: StoredGroup | None,
     offsets: dict[str, dict[int, CommittedOffset]],
     pending_offsets: Mapping[int, dict[tuple[str, int], CommittedOffset]],

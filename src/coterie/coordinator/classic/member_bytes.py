@@ -52,20 +52,20 @@ def why_too_large(group: Group, request: JoinGroup) -> str | None:
     """Which bound a join would exceed, by how much, and the name of the setting; None if it fits."""
     settings = group.settings
     size = bytes_of_protocols(request.protocols)
-    if size > settings.max_member_bytes:
+    if size > settings.coterie_group_member_max_bytes:
         return (
-            f"its protocols have {size} bytes of metadata, more than {settings.max_member_bytes} "
+            f"its protocols have {size} bytes of metadata, more than {settings.coterie_group_member_max_bytes} "
             "(coterie.group.member.max.bytes)"
         )
     more = _more(group, request, size)
-    if more > 0 and group.held_bytes + more > settings.max_group_bytes:
+    if more > 0 and group.held_bytes + more > settings.coterie_group_max_bytes:
         return (
-            f"with its {size} bytes of metadata the group would hold more than {settings.max_group_bytes} "
+            f"with its {size} bytes of metadata the group would hold more than {settings.coterie_group_max_bytes} "
             "(coterie.group.max.bytes)"
         )
-    if more > 0 and group.held_in_all.total + more > settings.max_bytes_of_groups:
+    if more > 0 and group.held_in_all.total + more > settings.coterie_groups_max_bytes:
         return (
-            f"with its {size} bytes of metadata all groups would hold more than {settings.max_bytes_of_groups} "
+            f"with its {size} bytes of metadata all groups would hold more than {settings.coterie_groups_max_bytes} "
             "(coterie.groups.max.bytes)"
         )
     return None

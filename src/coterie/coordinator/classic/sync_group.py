@@ -9,7 +9,6 @@ from collections.abc import Mapping
 
 from coterie.coordinator.classic.effects import AssignmentWritten, Effects, Reply, SyncPhaseDue, Tell
 from coterie.coordinator.classic.group import Group
-from coterie.coordinator.classic.group_settings import GroupSettings
 from coterie.coordinator.classic.join_phase import start_rebalance
 from coterie.coordinator.classic.states import COMPLETING, ON_SYNC, STABLE, Do, enter
 from coterie.coordinator.classic.sync_answers import answer_parked_syncs
@@ -17,6 +16,7 @@ from coterie.coordinator.classic.write_errors import error_for_client
 from coterie.errors import ErrorCode
 from coterie.facts import AssignmentFailed, AssignmentStored, Cause, MemberMissedSync
 from coterie.protocol.messages import SyncedGroup, SyncGroup
+from coterie.settings.broker_settings import GroupCoordinatorSettings
 
 __all__ = ["assignment_written", "sync_group", "sync_phase_due", "sync_precheck"]
 
@@ -39,7 +39,7 @@ def sync_group(group: Group, request: SyncGroup, now_ms: int) -> Effects:
     return _write(group, request, now_ms)
 
 
-def sync_precheck(request: SyncGroup, _settings: GroupSettings) -> ErrorCode:
+def sync_precheck(request: SyncGroup, _settings: GroupCoordinatorSettings) -> ErrorCode:
     """What is wrong with a sync whoever coordinates the group."""
     if request.needs_protocol and (request.protocol_type is None or request.protocol_name is None):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -81,8 +81,8 @@ def _fits(group: Group, assignments: Mapping[str, bytes]) -> bool:
     more = sum(map(len, assignments.values())) - sum([len(member.assignment) for member in group.members.values()])
     settings = group.settings
     return more <= 0 or (
-        group.held_bytes + more <= settings.max_group_bytes
-        and group.held_in_all.total + more <= settings.max_bytes_of_groups
+        group.held_bytes + more <= settings.coterie_group_max_bytes
+        and group.held_in_all.total + more <= settings.coterie_groups_max_bytes
     )
 
 

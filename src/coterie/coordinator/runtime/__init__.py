@@ -7,7 +7,6 @@ Turns the effects of groups into appends, timers and replies, and records back i
 from __future__ import annotations
 
 from coterie.coordinator.runtime.coordinator import Coordinator, find_coordinator, partition_of
-from coterie.coordinator.runtime.coordinator_settings import CoordinatorSettings
 from coterie.coordinator.runtime.replay import Replay
 from coterie.coordinator.runtime.shard import Shard
 from coterie.coordinator.runtime.shard_effects import Append, Appended, Batch
@@ -18,7 +17,6 @@ __all__ = [
     "Appended",
     "Batch",
     "Coordinator",
-    "CoordinatorSettings",
     "Replay",
     "Shard",
     "Timers",

@@ -9,7 +9,6 @@ from typing import Any
 from coterie.coordinator.classic import PRECHECKS, HeldBytes
 from coterie.coordinator.classic.effects import Reply, Tell
 from coterie.coordinator.classic.wall_clock import WallClock
-from coterie.coordinator.runtime.coordinator_settings import CoordinatorSettings
 from coterie.coordinator.runtime.replay import Replay
 from coterie.coordinator.runtime.shard import Shard
 from coterie.coordinator.runtime.shard_effects import Appended, ExpiryCheckDue, Outward, WriteLate
@@ -39,6 +38,7 @@ from coterie.protocol.messages import (
     SyncGroup,
     TopicsDeleted,
 )
+from coterie.settings.broker_settings import GroupCoordinatorSettings
 
 __all__ = ["Coordinator", "find_coordinator", "partition_of"]
 
@@ -87,14 +87,14 @@ REFUSALS: Mapping[type, Callable[[Any, ErrorCode], Any]] = {
 class Coordinator:
     def __init__(
         self,
-        settings: CoordinatorSettings | None = None,
+        settings: GroupCoordinatorSettings | None = None,
         timers: Timers[Any] | None = None,
         wall: WallClock | None = None,
         held_in_all: HeldBytes | None = None,
     ) -> None:
         """`timers` and `held_in_all` may be those of several coordinators: each has groups of its own."""
         self.held_in_all = HeldBytes() if held_in_all is None else held_in_all
-        self.settings = settings or CoordinatorSettings()
+        self.settings = settings or GroupCoordinatorSettings()
         self.timers: Timers[Any] = Timers() if timers is None else timers
         self.wall = WallClock() if wall is None else wall
         self.shards: dict[int, Shard] = {}
@@ -154,7 +154,7 @@ class Coordinator:
         shard = self.shards[partition] = Shard(
             partition, self.settings, self.timers, self._tickets, self.wall, self.held_in_all
         )
-        out = shard.load(replay.groups(self.settings.group, now_ms, self.wall, self.held_in_all), now_ms)
+        out = shard.load(replay.groups(self.settings, now_ms, self.wall, self.held_in_all), now_ms)
         if replay.skipped:
             out.append(Tell(RecordsSkipped(now_ms, "", replay.skipped)))
         return out
@@ -174,7 +174,7 @@ class Coordinator:
         loading = partition in self._loading
         elsewhere = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NOT_COORDINATOR
         precheck = PRECHECKS.get(kind)
-        error = precheck(request, self.settings.group) if precheck else ErrorCode.NONE
+        error = precheck(request, self.settings) if precheck else ErrorCode.NONE
         return [Reply(request.token, refusal(request, error or elsewhere))]
 
     def _list(self, request: ListGroups, now_ms: int) -> list[Outward]:

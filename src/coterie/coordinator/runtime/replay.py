@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coterie.coordinator.classic import Group, GroupSettings, HeldBytes, restore
+from coterie.coordinator.classic import Group, HeldBytes, restore
 from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.errors import MalformedError
 from coterie.protocol.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup
 from coterie.protocol.offsets_topic import Skipped, read_record
+from coterie.settings.broker_settings import GroupCoordinatorSettings
 
 __all__ = ["Replay"]
 
@@ -56,7 +57,7 @@ class Replay:
 
     def groups(
         self,
-        settings: GroupSettings,
+        settings: GroupCoordinatorSettings,
         now_ms: int,
         wall: WallClock | None = None,
         held_in_all: HeldBytes | None = None,

@@ -29,7 +29,6 @@ from coterie.coordinator.classic.effects import (
 )
 from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.classic.write_errors import error_for_client
-from coterie.coordinator.runtime.coordinator_settings import CoordinatorSettings
 from coterie.coordinator.runtime.shard_effects import (
     Append,
     Appended,
@@ -54,6 +53,7 @@ from coterie.protocol.messages import (
 )
 from coterie.protocol.offsets_topic import write_record
 from coterie.protocol.records import joined
+from coterie.settings.broker_settings import GroupCoordinatorSettings
 
 __all__ = ["Shard"]
 
@@ -77,7 +77,7 @@ class Shard:
     def __init__(
         self,
         partition: int,
-        settings: CoordinatorSettings,
+        settings: GroupCoordinatorSettings,
         timers: Timers[Any],
         tickets: Iterator[int] | None = None,
         wall: WallClock | None = None,
@@ -135,7 +135,7 @@ class Shard:
             group = self.groups.get(event.group_id)
             if group is None:
                 # Dead, unless the event gives it life
-                group = Group(event.group_id, self.settings.group, self.wall, self.held_in_all)
+                group = Group(event.group_id, self.settings, self.wall, self.held_in_all)
             effects = rule(group, event, now_ms)
             if len(effects) == 1 and type(effects[0]) is Reply:
                 return effects  # type: ignore[return-value]
@@ -234,7 +234,7 @@ class Shard:
                 item.size = sum([len(key) + (len(value) if value else 0) for key, value in item.records])
         except ValueError:  # a name longer than 32 767 bytes, a number too large for its field, half a surrogate pair
             item.then.error = ErrorCode.UNKNOWN_SERVER_ERROR
-        if item.size > self.settings.max_record_bytes:
+        if item.size > self.settings.coterie_max_record_bytes:
             item.then.error = ErrorCode.MESSAGE_TOO_LARGE
         if effect.producer_id is not None:
             item.producer = (effect.producer_id, effect.producer_epoch)
@@ -255,7 +255,11 @@ class Shard:
         while self._queue and first.marker is None:
             item = self._queue[0]
             size += item.size
-            if item.marker is not None or item.producer != first.producer or size > self.settings.max_append_bytes:
+            if (
+                item.marker is not None
+                or item.producer != first.producer
+                or size > self.settings.coterie_max_append_bytes
+            ):
                 break
             batch.append(self._queue.popleft())
         self._under_way = batch

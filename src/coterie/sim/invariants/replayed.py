@@ -81,7 +81,7 @@ class ReplayIsTheSame(Observer):
         if read is None or not log.has(read.segments):  # compaction has left others, or a flush that failed
             read = self._read[partition] = _Read((), Replay(), log.log_start)
         read.go_on(log)
-        found = {group.group_id: group for group in read.replay.groups(shard.settings.group, 0)}
+        found = {group.group_id: group for group in read.replay.groups(shard.settings, 0)}
         self.count += 1
         for group in shard.groups.values():
             self._same(group, found.get(group.group_id))

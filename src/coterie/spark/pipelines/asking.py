@@ -10,9 +10,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from coterie.client.admin import Admin
-from coterie.client.client_settings import TABLES, AdminSettings
 from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, KafkaError
+from coterie.settings.client_settings import AdminSettings
 from coterie.spark.decoding.topic_ids import topic_id_text
 from coterie.spark.offset_limits import LATEST
 from coterie.spark.options import SourceOptions, Use
@@ -32,7 +32,7 @@ PATIENCE_MS = "10000"
 def _settings(options: Mapping[str, str]) -> dict[str, str]:
     """Those that an admin has too: the others are for the source alone."""
     named = {name.removeprefix("kafka."): text for name, text in options.items() if name.startswith("kafka.")}
-    return {name: text for name, text in named.items() if name in TABLES[AdminSettings].rows}
+    return {name: text for name, text in named.items() if name in AdminSettings.rows()}
 
 
 def topic_names(options: Mapping[str, str]) -> dict[str, str]:

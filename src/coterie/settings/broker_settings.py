@@ -1,95 +1,186 @@
-"""Every setting of the broker, under Kafka's own names, with the defaults of Kafka 4.3.1: this class is the table.
+"""The table of the broker's settings: Kafka's names, types, bounds and defaults (4.3.1).
 
-    Settings.load(properties=text, environ=os.environ, sets=["num.partitions=4"])
-    Settings.of({"group.initial.rebalance.delay.ms": 0, "num_partitions": 4})
+    BrokerSettings.load(properties=text, environ=os.environ, sets=["num.partitions=4"])
+    BrokerSettings.of({"group.initial.rebalance.delay.ms": 0, "num_partitions": 4})
 
-Where Kafka has no name for what can be set here, ours begins with `coterie.`. What Kafka has and we do not is in
-`ignored_settings.py`; docs/settings.md is printed from both.
+Settings that Kafka does not have begin with `coterie.`. `UNSUPPORTED` has the rows of those that only Kafka has. The
+configs of topics, which take their defaults from this table, are in `topic_configs.py`. docs/settings.md is generated.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from coterie.broker.configs.ignored_settings import IGNORED
-from coterie.broker.configs.listeners import Endpoint, advertised_endpoints, client_endpoints
-from coterie.broker.configs.topic_configs import COMPRESSIONS, log_config
-from coterie.coordinator.classic import GroupSettings
-from coterie.coordinator.runtime import CoordinatorSettings
-from coterie.protocol.records import MAX_DECOMPRESSED
-from coterie.settings.kinds import Flag, Ratio, Word, Words, int32, int64, text_of
-from coterie.settings.setting import Setting, SettingsError, rows_of, setting
-from coterie.settings.sources import Given, Ignored, Table, from_properties, from_sets, settle
-from coterie.storage import LogConfig
-
-__all__ = ["ALIASES", "SETTINGS", "Part", "Settings", "SettingsError", "from_environ"]
-
-
-# What the broker takes besides its table: second names, and variables of the environment.
-
-ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
-"""Kafka's second names: the first one counts where both are given."""
-
-_PREFIXES = ("KAFKA_", "COTERIE_")
-_NOT_SETTINGS = re.compile(
-    r"KAFKA_(VERSION|HOME|USER|DEBUG|MODE|CLUSTERS|(.*_)?OPTS|(TOOLS_)?LOG4J_.*|JMX_.*|CLASSPATH|CFG_.*)"
-    r"|KAFKA_(.*_)?SERVICE_(HOST|PORT(_.*)?)|KAFKA_(.*_)?PORT(_[0-9]+_(TCP|UDP)(_.*)?)?"
-    r"|COTERIE_(BOOTSTRAP|KAFKA_LIBS|TEST_CLOCK)"
+from coterie.settings.config_def import (
+    Flag,
+    Given,
+    Ratio,
+    Settings,
+    SettingsError,
+    Unsupported,
+    Word,
+    Words,
+    ignored,
+    int32,
+    int64,
+    setting,
+    text_of,
 )
-"""Variables that are no settings: those of Kafka's images, of a Kubernetes service called kafka, of our commands."""
+from coterie.settings.listeners import Endpoint, advertised_endpoints, client_endpoints
+from coterie.settings.sources import from_environ, from_properties, from_sets
 
+__all__ = ["SMALLEST_SEGMENT", "BrokerSettings", "GroupCoordinatorSettings"]
 
-def from_environ(environ: Mapping[str, str], settings: Iterable[str], problems: list[str]) -> list[Given]:
-    """`KAFKA_` as Kafka's image takes them, `COTERIE_` above them; `COTERIE_FLUSH` is `coterie.flush`."""
-    ours = {name.removeprefix("coterie.") for name in settings if name.startswith("coterie.")}
-    given = []
-    for prefix in _PREFIXES:
-        for variable in sorted(environ):
-            if not variable.startswith(prefix) or _NOT_SETTINGS.fullmatch(variable):
-                continue
-            name = _name_in(variable.removeprefix(prefix))
-            if not name:
-                problems.append(f"{variable}: no setting is named")
-                continue
-            if prefix == "COTERIE_" and name in ours:
-                name = f"coterie.{name}"
-            given.append(Given(name, environ[variable], variable, is_certain=prefix == "COTERIE_"))
-    return given
+GROUPS = "Groups and their offsets"
+TOPICS = "Topics"
+LOG = "Logs, and the default of a topic's own config"
+REQUESTS = "Connections and requests"
+NODE = "The node"
 
-
-def _name_in(variable: str) -> str:
-    """Kafka's image: one underscore is a dot, two are an underscore, three a dash."""
-    return variable.lower().replace("_", ".").replace("...", "-").replace("..", "_")
-
-
-class Part(Enum):
-    """Who takes a setting."""
-
-    GROUPS = "Groups and their offsets"
-    TOPICS = "Topics"
-    LOG = "Logs, and the default of a topic's own config"
-    REQUESTS = "Connections and requests"
-    NODE = "The node"
-
-
-GROUPS, TOPICS, LOG, REQUESTS, NODE = Part
+SMALLEST_SEGMENT = 1_048_576
+"""Kafka accepts less for __consumer_offsets, and then never finds a coordinator: no topic may have less."""
 _FOREVER = 2**63 - 1
 _MOST_HELD = 512 << 20
-_BATCH_OVERHEAD = 1024
-_SMALLEST_SEGMENT = 1_048_576
+_COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _ONE_REPLICA = "there is one copy of each log, also with several nodes. For more, run Apache Kafka"
 _AS_PRODUCED = "batches are stored as their producer compressed them"
 _OUR_FLUSH = "coterie.flush says when a write is on the disk"
 _NO_TIERS = "there is no tiered storage"
 
 
+UNSUPPORTED = (
+    ignored(
+        "the process is its own controller",
+        "process.roles",
+        "controller.quorum.*",
+        "controller.quota.*",
+        "controller.performance.*",
+        "controller.socket.timeout.ms",
+        "metadata.*",
+        "internal.metadata.*",
+        "broker.heartbeat.interval.ms",
+        "broker.session.timeout.ms",
+        "initial.broker.registration.timeout.ms",
+        "server.max.startup.time.ms",
+        "unstable.api.versions.enable",
+        "unstable.feature.versions.enable",
+    ),
+    ignored(
+        "there is one copy of each log: nobody copies it, waits for a copy, or asks another machine",
+        "replica.*",
+        "replication.quota.*",
+        "num.replica.fetchers",
+        "num.replica.alter.log.dirs.threads",
+        "alter.log.dirs.replication.quota.*",
+        "auto.leader.rebalance.enable",
+        "leader.imbalance.*",
+        "unclean.leader.election.interval.ms",
+        "offsets.topic.replication.factor",
+        "inter.broker.listener.name",
+        "broker.rack",
+        "follower.fetch.last.tiered.offset.enable",
+        "request.timeout.ms",
+        "socket.connection.setup.timeout.*",
+    ),
+    ignored(
+        "there are no transactions yet",
+        "transaction.*",
+        "transactional.id.expiration.ms",
+        "add.partitions.to.txn.retry.*",
+    ),
+    ignored(
+        "groups are of the classic protocol",
+        "group.consumer.*",
+        "group.share.*",
+        "group.streams.*",
+        "group.coordinator.*",
+        "share.coordinator.*",
+        "share.fetch.*",
+    ),
+    ignored("there is no tiered storage", "remote.*", "rlmm.config.*", "rsm.config.*"),
+    ignored(
+        "nothing but PLAINTEXT is spoken; a listener that should speak more is refused",
+        "ssl.*",
+        "sasl.*",
+        "security.inter.broker.protocol",
+        "security.providers",
+        "listener.name.*",
+        "principal.builder.class",
+        "connection.failed.authentication.delay.ms",
+        "connections.max.reauth.ms",
+        "delegation.token.*",
+        "super.users",
+        "allow.everyone.if.no.acl.found",
+    ),
+    ignored(
+        "one thread answers, and one flushes",
+        "num.network.threads",
+        "num.io.threads",
+        "background.threads",
+        "num.recovery.threads.per.data.dir",
+    ),
+    ignored("there are no quotas", "quota.*", "client.quota.callback.class", "max.connection.creation.rate"),
+    ignored("the cleaner is one thread, which rests after each small step", "log.cleaner.io.*", "log.cleaner.threads"),
+    ignored(
+        "coterie.flush says when a write is on the disk",
+        "log.flush.offset.checkpoint.interval.ms",
+        "log.flush.start.offset.checkpoint.interval.ms",
+    ),
+    ignored("there is one data directory", "log.dir.failure.timeout.ms", "cordoned.log.dirs"),
+    ignored(
+        "there is no JVM to load a class into",
+        "alter.config.policy.class.name",
+        "create.topic.policy.class.name",
+        "config.providers",
+        "config.providers.*",
+    ),
+    ignored(
+        "there is no JVM to report metrics of",
+        "metric.reporters",
+        "metrics.*",
+        "kafka.metrics.*",
+        "auto.include.jmx.reporter",
+        "telemetry.max.bytes",
+    ),
+    ignored(
+        "the work behind it is done in another way",
+        "offsets.topic.compression.codec",
+        "offsets.load.buffer.size",
+        "delete.records.purgatory.purge.interval.requests",
+        "fetch.purgatory.purge.interval.requests",
+        "producer.purgatory.purge.interval.requests",
+        "producer.id.expiration.check.interval.ms",
+        "log.initial.task.delay.ms",
+        "controlled.shutdown.enable",
+        "early.start.listeners",
+        "max.request.partition.size.limit",
+        "socket.listen.backlog.size",
+        "socket.receive.buffer.bytes",
+    ),
+    ignored(
+        "Kafka 4 does not have it any more",
+        "zookeeper.*",
+        "broker.id.generation.enable",
+        "reserved.broker.max.id",
+        "control.plane.listener.name",
+        "inter.broker.protocol.version",
+        "log.message.format.version",
+        "log.message.downconversion.enable",
+        "log.message.timestamp.difference.max.ms",
+        "offsets.commit.required.acks",
+        "password.encoder.*",
+    ),
+    ignored("it is Confluent's own", "confluent.*"),
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class GroupCoordinatorSettings(Settings):
+    """The part of the table that the group coordinator uses."""
+
     group_min_session_timeout_ms: int = setting(GROUPS, 6_000, int32(0), "The shortest session a member may ask for.")
     group_max_session_timeout_ms: int = setting(
         GROUPS, 1_800_000, int32(0), "The longest session a member may ask for."
@@ -112,10 +203,9 @@ class Settings:
         GROUPS, 50, int32(1), "Partitions of __consumer_offsets; not to be changed once the topic is there."
     )
     offsets_topic_segment_bytes: int = setting(
-        # Kafka takes less, and then never finds a coordinator: no topic may have smaller segments.
         GROUPS,
         104_857_600,
-        int32(1_048_576),
+        int32(SMALLEST_SEGMENT),
         "Segment size of __consumer_offsets.",
     )
     coterie_offsets_roll_bytes: int = setting(
@@ -159,6 +249,19 @@ class Settings:
         GROUPS, 1_048_576, int32(1024), "Records of groups are joined into one write up to this size."
     )
 
+    @property
+    def offsets_retention_ms(self) -> int:
+        return self.offsets_retention_minutes * 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings(GroupCoordinatorSettings):
+    """The settings of a broker."""
+
+    whose: ClassVar[str] = "a broker"
+    page: ClassVar[str] = "docs/settings.md"
+    unsupported: ClassVar[Sequence[Unsupported]] = UNSUPPORTED
+
     num_partitions: int = setting(TOPICS, 1, int32(1), "Partitions of a topic that is created without a number.")
     default_replication_factor: int = setting(
         TOPICS, 1, int32(1, 1), "Replicas of a topic that is created without a number.", why=_ONE_REPLICA
@@ -183,12 +286,12 @@ class Settings:
 
     message_max_bytes: int = setting(LOG, 1_048_588, int32(0), "The largest record batch, as it is stored.")
     compression_type: str = setting(
-        LOG, "producer", Word(COMPRESSIONS), "What batches are stored with.", unused=_AS_PRODUCED
+        LOG, "producer", Word(_COMPRESSIONS), "What batches are stored with.", unused=_AS_PRODUCED
     )
     compression_gzip_level: int = setting(LOG, -1, int32(1, 9, (-1,)), "Level of gzip.", unused=_AS_PRODUCED)
     compression_lz4_level: int = setting(LOG, 9, int32(1, 17), "Level of lz4.", unused=_AS_PRODUCED)
     compression_zstd_level: int = setting(LOG, 3, int32(-131_072, 22), "Level of zstd.", unused=_AS_PRODUCED)
-    log_segment_bytes: int = setting(LOG, 1_073_741_824, int32(1_048_576), "The size a segment is rolled at.")
+    log_segment_bytes: int = setting(LOG, 1_073_741_824, int32(SMALLEST_SEGMENT), "The size a segment is rolled at.")
     log_roll_ms: int | None = setting(LOG, None, int64(1), "The age a segment is rolled at.")
     log_roll_hours: int = setting(LOG, 168, int32(1), "The same in hours, where log.roll.ms is not given.")
     log_roll_jitter_ms: int | None = setting(
@@ -254,7 +357,7 @@ class Settings:
     coterie_max_producers: int = setting(LOG, 10_000, int32(1), "The producers a partition remembers at most.")
     coterie_max_decompressed_bytes: int = setting(
         LOG,
-        MAX_DECOMPRESSED,
+        134_217_728,
         int32(1_048_576),
         "The most a batch that must be read may unpack to; 16 MiB at most where a producer or a search waits for it.",
     )
@@ -293,7 +396,7 @@ class Settings:
         REQUESTS, 1_000, int32(0), "Fetch sessions at a time.", unused="there are no fetch sessions"
     )
 
-    node_id: int = setting(NODE, 1, int32(0), "The number clients know this broker by; broker.id is the same.")
+    node_id: int = setting(NODE, 1, int32(0), "The number clients know this broker by.", also=("broker.id",))
     coterie_cluster_id: str = setting(
         NODE, "", Word(), "The cluster's id; empty: what the data directory says, or a new one."
     )
@@ -308,7 +411,7 @@ class Settings:
     controller_listener_names: tuple[str, ...] = setting(
         NODE, (), Words(), "Listeners that are for controllers, which there are none of; they are not opened."
     )
-    log_dirs: tuple[str, ...] = setting(NODE, (), Words(), "The data directory, one; log.dir is the same.")
+    log_dirs: tuple[str, ...] = setting(NODE, (), Words(), "The data directory, one.", also=("log.dir",))
     authorizer_class_name: str = setting(
         NODE,
         "",
@@ -316,11 +419,6 @@ class Settings:
         "Who judges what clients may do.",
         why="there are no ACLs: whoever can connect may do everything. Take it out, and let only friends connect",
     )
-
-    given: Mapping[str, str] = field(default_factory=dict)
-    """Where those that were given came from, by name; all others have their default."""
-    ignored: Sequence[Ignored] = ()
-    """What was given and changes nothing, with the reason: for the log."""
 
     @classmethod
     def load(
@@ -334,36 +432,26 @@ class Settings:
         problems: list[str] = []
         given = [
             *from_properties(properties, problems),
-            *from_environ(environ, SETTINGS, problems),
+            *from_environ(environ, cls.rows(), problems),
             *from_sets(sets, problems),
             *(Given(name, text_of(value), f"{name}=") for name, value in more.items()),
         ]
-        return cls._settled(given, problems)
+        return cls.settled(given, problems)
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> Self:
         """From Python: names with dots or underscores, values of any type that says what is meant."""
-        return cls._settled([Given(name, text_of(value), "settings") for name, value in values.items()], [])
+        return cls.settled([Given(name, text_of(value), "settings") for name, value in values.items()], [])
 
-    @classmethod
-    def _settled(cls, given: Sequence[Given], problems: list[str]) -> Self:
-        values, origins, ignored = settle(given, TABLE, problems)
-        settings = cls(**values, given=origins, ignored=tuple(ignored))
-        if not problems:
-            problems += settings._contradictions()
-        if problems:
-            raise SettingsError("\n".join(problems))
-        return settings
-
-    def _contradictions(self) -> list[str]:
-        """What is allowed alone and not together."""
+    def contradictions(self) -> list[str]:
         problems = []
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             problems.append(
                 f"group.min.session.timeout.ms is {self.group_min_session_timeout_ms}, group.max.session.timeout.ms "
                 f"{self.group_max_session_timeout_ms}: no member could join. Lower the one or raise the other"
             )
-        if self.log_config({}).retention_ms == 0:
+        retention = (self.log_retention_ms, self.log_retention_minutes, self.log_retention_hours)
+        if next(time for time in retention if time is not None) == 0:
             problems.append(
                 "log.retention is 0: records would be gone at once. Allowed is -1, for ever, or more than 0"
             )
@@ -399,71 +487,6 @@ class Settings:
         """`max.connections.per.ip.overrides`, taken apart."""
         return dict(map(_connections_of_ip, self.max_connections_per_ip_overrides))
 
-    def __getitem__(self, name: str) -> Any:
-        return getattr(self, SETTINGS[name].field_name)
-
-    @property
-    def coordinator(self) -> CoordinatorSettings:
-        group = GroupSettings(
-            group_min_session_timeout_ms=self.group_min_session_timeout_ms,
-            group_max_session_timeout_ms=self.group_max_session_timeout_ms,
-            group_max_size=self.group_max_size,
-            group_initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
-            offset_metadata_max_bytes=self.offset_metadata_max_bytes,
-            max_member_bytes=self.coterie_group_member_max_bytes,
-            max_group_bytes=self.coterie_group_max_bytes,
-            max_bytes_of_groups=self.coterie_groups_max_bytes,
-            offsets_retention_minutes=self.offsets_retention_minutes,
-        )
-        return CoordinatorSettings(
-            group=group,
-            offsets_topic_num_partitions=self.offsets_topic_num_partitions,
-            offsets_retention_check_interval_ms=self.offsets_retention_check_interval_ms,
-            offsets_commit_timeout_ms=self.offsets_commit_timeout_ms,
-            max_record_bytes=self.coterie_max_record_bytes,
-            max_append_bytes=self.coterie_max_append_bytes,
-        )
-
-    def log_config(self, topic_configs: Mapping[str, str]) -> LogConfig:
-        """Of a topic with these configs of its own, which have been checked when they were given."""
-        return log_config(topic_configs, self)
-
-    @property
-    def offsets_topic_configs(self) -> dict[str, str]:
-        """What __consumer_offsets is created with."""
-        segment = str(self.offsets_topic_segment_bytes)
-        return {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": segment}
-
-    def offsets_log_config(self, topic_configs: Mapping[str, str]) -> LogConfig:
-        """Of __consumer_offsets: the largest record of a group must fit into a batch, and the batch into a segment.
-
-        All of it is read at a start, and most of what commits write is soon out of date: so a segment need not be full
-        to be compacted.
-        """
-        config = self.log_config(topic_configs)
-        largest = self.coterie_max_record_bytes + _BATCH_OVERHEAD
-        return replace(
-            config,
-            max_message_bytes=max(config.max_message_bytes, largest),
-            segment_bytes=max(config.segment_bytes, largest),
-            roll_dirty_bytes=self.coterie_offsets_roll_bytes,
-        )
-
-    def facts_log_config(self, topic_configs: Mapping[str, str]) -> LogConfig:
-        """Return the log config of __coterie_facts. Small segments let retention keep it within its size."""
-        config = self.offsets_log_config(topic_configs)
-        most = self.coterie_facts_retention_bytes
-        if most < 0 or "retention.bytes" in topic_configs:
-            return config
-        segment_bytes = max(most // 8, _SMALLEST_SEGMENT)
-        return replace(
-            config,
-            deletes=True,
-            retention_bytes=most,
-            segment_bytes=min(config.segment_bytes, segment_bytes),
-            max_message_bytes=min(config.max_message_bytes, segment_bytes),
-        )
-
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Where to listen for clients."""
         return client_endpoints(self.listeners, self.listener_security_protocol_map, self.controller_listener_names)
@@ -478,7 +501,3 @@ def _connections_of_ip(entry: str) -> tuple[str, int]:
     if not colon or not host or not count.isdecimal():
         raise SettingsError(f"max.connections.per.ip.overrides has {entry!r}; must be address:count")
     return host.strip("[]"), int(count)
-
-
-SETTINGS: Mapping[str, Setting] = rows_of(Settings)
-TABLE = Table(SETTINGS, "docs/settings.md", "a broker", ALIASES, IGNORED)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from coterie.settings.setting import SettingsError
+from coterie.settings.config_def import SettingsError
 
 __all__ = ["Endpoint", "advertised_endpoints", "client_endpoints"]
 

@@ -11,17 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.kafka_record import OTHER_BOUNDS, OTHER_DEFAULTS, RECORD
-from coterie.broker.configs.broker_settings import ALIASES, SETTINGS, Settings
-from coterie.broker.configs.ignored_settings import IGNORED
-from coterie.coordinator.classic import GroupSettings
-from coterie.coordinator.runtime import CoordinatorSettings
 from coterie.protocol.batch import TimestampType
-from coterie.settings.kinds import Number, Ratio, Word, Words, text_of
-from coterie.settings.setting import SettingsError
-from coterie.settings.sources import matching
-from coterie.storage import LogConfig
+from coterie.settings.broker_settings import BrokerSettings
+from coterie.settings.config_def import Number, Ratio, SettingsError, Word, Words, text_of
+from coterie.storage import LogConfig, offsets_log_config, offsets_topic_configs
 
 KAFKA: dict[str, list[str | None]] = RECORD["definitions"]["broker"]
+SETTINGS = BrokerSettings.rows()
 CODES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "SHORT": 4, "LONG": 5, "DOUBLE": 6, "LIST": 7}
 OURS_ALONE = {name for name in SETTINGS if name.startswith("coterie.")}
 
@@ -70,17 +66,18 @@ def test_differences_from_kafka_are_all_about_settings_there_are() -> None:
 
 def test_every_setting_of_kafka_is_taken_or_ignored_for_a_reason() -> None:
     """A file made for Kafka 4.3.1 starts us, whatever is in it."""
-    known = SETTINGS.keys() | ALIASES.keys()
-    assert not [name for name in KAFKA if name not in known and not matching(name, IGNORED)]
-    assert not [name for name in known if matching(name, IGNORED)], "taken or ignored, not both"
+    known = SETTINGS.keys() | {name for row in SETTINGS.values() for name in row.also}
+    ignored = {name for name in [*KAFKA, *known] if any(row.has(name) for row in BrokerSettings.unsupported)}
+    assert not KAFKA.keys() - known - ignored
+    assert not known & ignored, "taken or ignored, not both"
 
 
 def test_every_name_that_is_ignored_is_kafkas_or_was() -> None:
-    gone = IGNORED["Kafka 4 does not have it any more"]
+    (gone,) = (row.names for row in BrokerSettings.unsupported if row.why == "Kafka 4 does not have it any more")
     not_kafkas = {"confluent.*", "super.users", "allow.everyone.if.no.acl.found", "auto.include.jmx.reporter", *gone}
     not_kafkas |= {"rlmm.config.*", "rsm.config.*", "listener.name.*", "config.providers.*"}
-    for patterns in IGNORED.values():
-        for pattern in patterns:
+    for row in BrokerSettings.unsupported:
+        for pattern in row.names:
             is_kafkas = any(name == pattern or (pattern[-1] == "*" and name.startswith(pattern[:-1])) for name in KAFKA)
             assert is_kafkas != (pattern in not_kafkas), pattern
 
@@ -89,10 +86,8 @@ def test_ours_have_a_prefix_and_the_others_are_kafkas() -> None:
     assert SETTINGS.keys() - KAFKA.keys() == OURS_ALONE
 
 
-def test_defaults_are_those_of_the_parts_they_go_to() -> None:
-    """No default is kept in two places with two values."""
-    assert Settings().coordinator == CoordinatorSettings()
-    assert Settings().log_config({}) == LogConfig()
+def test_a_log_has_the_defaults_of_the_table() -> None:
+    assert LogConfig() == LogConfig.of({}, BrokerSettings())
 
 
 # Where they come from
@@ -102,19 +97,19 @@ def test_the_later_source_counts() -> None:
     """Defaults, file, KAFKA_, COTERIE_, --set, keywords."""
     text, name = "num.partitions=2\n", "num.partitions"
     kafka, coterie = {"KAFKA_NUM_PARTITIONS": "3"}, {"COTERIE_NUM_PARTITIONS": "4"}
-    assert Settings.load().num_partitions == 1
-    assert Settings.load(text).num_partitions == 2
-    assert Settings.load(text, kafka).num_partitions == 3
-    assert Settings.load(text, coterie | kafka).num_partitions == 4
-    assert Settings.load(text, coterie | kafka, [f"{name}=5"]).num_partitions == 5
-    assert Settings.load(text, coterie | kafka, [f"{name}=5", f"{name}=6"]).num_partitions == 6
-    assert Settings.load(text, coterie | kafka, [f"{name}=5"], num_partitions=7)[name] == 7
-    assert Settings.load(text, kafka).given == {"num.partitions": "KAFKA_NUM_PARTITIONS"}
-    assert Settings.load(text).given == {"num.partitions": "properties file, line 1"}
+    assert BrokerSettings.load().num_partitions == 1
+    assert BrokerSettings.load(text).num_partitions == 2
+    assert BrokerSettings.load(text, kafka).num_partitions == 3
+    assert BrokerSettings.load(text, coterie | kafka).num_partitions == 4
+    assert BrokerSettings.load(text, coterie | kafka, [f"{name}=5"]).num_partitions == 5
+    assert BrokerSettings.load(text, coterie | kafka, [f"{name}=5", f"{name}=6"]).num_partitions == 6
+    assert BrokerSettings.load(text, coterie | kafka, [f"{name}=5"], num_partitions=7)[name] == 7
+    assert BrokerSettings.load(text, kafka).given == {"num.partitions": "KAFKA_NUM_PARTITIONS"}
+    assert BrokerSettings.load(text).given == {"num.partitions": "properties file, line 1"}
 
 
 def test_python_may_give_names_with_dots_or_underscores_and_values_of_any_type() -> None:
-    settings = Settings.of(
+    settings = BrokerSettings.of(
         {
             "group.initial.rebalance.delay.ms": 0,
             "num_partitions": 4,
@@ -132,14 +127,14 @@ def test_python_may_give_names_with_dots_or_underscores_and_values_of_any_type()
 
 def test_variables_are_named_as_kafkas_image_names_them() -> None:
     """One underscore is a dot, two are an underscore, three a dash."""
-    settings = Settings.load(environ={"KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0", "KAFKA_SSL_A__B___C": "x"})
+    settings = BrokerSettings.load(environ={"KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0", "KAFKA_SSL_A__B___C": "x"})
     assert settings.group_initial_rebalance_delay_ms == 0
     assert [each.name for each in settings.ignored] == ["ssl.a.b-c"]
 
 
 def test_our_own_settings_need_their_prefix_only_once_in_the_environment() -> None:
-    assert Settings.load(environ={"COTERIE_FLUSH": "os"}).coterie_flush == "os"
-    assert Settings.load(environ={"KAFKA_COTERIE_FLUSH": "os"}).coterie_flush == "os"
+    assert BrokerSettings.load(environ={"COTERIE_FLUSH": "os"}).coterie_flush == "os"
+    assert BrokerSettings.load(environ={"KAFKA_COTERIE_FLUSH": "os"}).coterie_flush == "os"
 
 
 @pytest.mark.parametrize(
@@ -153,16 +148,17 @@ def test_our_own_settings_need_their_prefix_only_once_in_the_environment() -> No
 )
 def test_variables_that_are_no_settings_are_left_alone(variable: str) -> None:
     """Those of Kafka's scripts and image, and of a Kubernetes service called kafka."""
-    assert Settings.load(environ={variable: "tcp://10.0.0.1:9092"}) == Settings()
+    settings = BrokerSettings.load(environ={variable: "tcp://10.0.0.1:9092"})
+    assert settings == BrokerSettings() and not settings.given
 
 
 def test_a_variable_of_somebody_elses_is_named_and_one_that_is_nearly_ours_is_refused() -> None:
-    settings = Settings.load(environ={"KAFKA_BOOTSTRAP_SERVERS": "kafka:9092", "KAFKA_TOPIC": "orders"})
+    settings = BrokerSettings.load(environ={"KAFKA_BOOTSTRAP_SERVERS": "kafka:9092", "KAFKA_TOPIC": "orders"})
     assert {each.name for each in settings.ignored} == {"bootstrap.servers", "topic"}
     with pytest.raises(SettingsError, match=r"num\.partition \(KAFKA_NUM_PARTITION\).*did you mean num\.partitions"):
-        Settings.load(environ={"KAFKA_NUM_PARTITION": "3"})
+        BrokerSettings.load(environ={"KAFKA_NUM_PARTITION": "3"})
     with pytest.raises(SettingsError, match=r"did you mean coterie\.flush\?"):
-        Settings.load(environ={"COTERIE_FLUSHH": "os"})
+        BrokerSettings.load(environ={"COTERIE_FLUSHH": "os"})
 
 
 def test_a_file_made_for_kafka_works_and_what_changes_nothing_is_named_with_the_reason() -> None:
@@ -186,8 +182,8 @@ log.retention.hours=24
 log.preallocate=true
 log.cleaner.delete.retention.ms=86400000
 """
-    settings = Settings.load(text)
-    assert settings.log_config({}).retention_ms == 24 * 60 * 60 * 1000
+    settings = BrokerSettings.load(text)
+    assert LogConfig.of({}, settings).retention_ms == 24 * 60 * 60 * 1000
     assert (settings.log_dirs, settings.node_id) == (("/data",), 1)
     ignored = {each.name: each for each in settings.ignored}
     assert ignored.keys() == {
@@ -201,8 +197,8 @@ log.cleaner.delete.retention.ms=86400000
 
 
 def test_a_second_name_is_as_good_as_the_first_and_the_first_one_counts() -> None:
-    assert Settings.of({"broker.id": 5, "log.dir": "/d"}).node_id == 5
-    both = Settings.of({"node.id": 3, "broker.id": 5})
+    assert BrokerSettings.of({"broker.id": 5, "log.dir": "/d"}).node_id == 5
+    both = BrokerSettings.of({"node.id": 3, "broker.id": 5})
     assert both.node_id == 3 and [each.name for each in both.ignored] == ["broker.id"]
 
 
@@ -238,12 +234,12 @@ def test_a_second_name_is_as_good_as_the_first_and_the_first_one_counts() -> Non
 )
 def test_what_is_wrong_is_refused_with_what_is_allowed(values: dict[str, Any], says: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(says)):
-        Settings.of(values)
+        BrokerSettings.of(values)
 
 
 def test_all_that_is_wrong_is_said_at_once_with_where_it_came_from() -> None:
     with pytest.raises(SettingsError) as refused:
-        Settings.load(
+        BrokerSettings.load(
             "# ours\nnum.partitions=x\n", {"KAFKA_MESSAGE_MAX_BYTES": "-1"}, ["nonsense", "log.segment.bytes=1"]
         )
     assert str(refused.value).splitlines() == [
@@ -256,12 +252,12 @@ def test_all_that_is_wrong_is_said_at_once_with_where_it_came_from() -> None:
 
 def test_a_broken_file_names_its_line() -> None:
     with pytest.raises(SettingsError, match="properties file, line 2"):
-        Settings.load("a=1\nb=\\uXYZ")
+        BrokerSettings.load("a=1\nb=\\uXYZ")
 
 
 def test_a_prefix_alone_is_no_variable() -> None:
     with pytest.raises(SettingsError, match="COTERIE_: no setting is named"):
-        Settings.load(environ={"COTERIE_": "1"})
+        BrokerSettings.load(environ={"COTERIE_": "1"})
 
 
 names = st.sampled_from(list(SETTINGS)) | st.text(max_size=10)
@@ -272,9 +268,9 @@ texts = st.text(max_size=10) | st.sampled_from(["1", "-1", "true", "PLAINTEXT://
 def test_nothing_but_a_settings_error_ever_comes_out(text: str, values: dict[str, str], sets: list[str]) -> None:
     variables = {f"KAFKA_{name}".upper().replace(".", "_"): value for name, value in values.items()}
     with suppress(SettingsError):
-        assert Settings.of(values).given.keys() <= SETTINGS.keys()
+        assert BrokerSettings.of(values).given.keys() <= SETTINGS.keys()
     with suppress(SettingsError):
-        assert Settings.load(text, variables, sets).given.keys() <= SETTINGS.keys()
+        assert BrokerSettings.load(text, variables, sets).given.keys() <= SETTINGS.keys()
 
 
 rows_and_texts = st.sampled_from(list(SETTINGS.values())).flatmap(
@@ -295,27 +291,8 @@ def test_a_value_that_is_read_is_written_as_it_is_read_again(row_and_text: tuple
 # Where they go
 
 
-def test_groups_get_theirs() -> None:
-    settings = Settings.of(
-        {
-            "group.min.session.timeout.ms": 1,
-            "group.max.session.timeout.ms": 2,
-            "group.max.size": 3,
-            "group.initial.rebalance.delay.ms": 4,
-            "offset.metadata.max.bytes": 5,
-            "offsets.retention.minutes": 6,
-            "offsets.topic.num.partitions": 7,
-            "offsets.retention.check.interval.ms": 8,
-            "offsets.commit.timeout.ms": 9,
-            "coterie.max.record.bytes": 10_000,
-            "coterie.max.append.bytes": 11_000,
-        }
-    )
-    assert settings.coordinator == CoordinatorSettings(GroupSettings(1, 2, 3, 4, 5, 6), 7, 8, 9, 10_000, 11_000)
-
-
 def test_a_log_gets_its_topics_configs_over_the_brokers_settings() -> None:
-    settings = Settings.of(
+    settings = BrokerSettings.of(
         {
             "log.segment.bytes": 2_000_000,
             "log.roll.hours": 1,
@@ -360,10 +337,9 @@ def test_a_log_gets_its_topics_configs_over_the_brokers_settings() -> None:
         11,
         2_000_000,
     )
-    assert settings.log_config({}) == brokers
-    topics = settings.log_config(
-        {"segment.ms": "6", "retention.ms": "-1", "cleanup.policy": "", "retention.bytes": "1"}
-    )
+    assert LogConfig.of({}, settings) == brokers
+    own = {"segment.ms": "6", "retention.ms": "-1", "cleanup.policy": "", "retention.bytes": "1"}
+    topics = LogConfig.of(own, settings)
     assert (topics.segment_ms, topics.retention_ms, topics.retention_bytes) == (6, -1, 1)
     assert (topics.deletes, topics.compacts) == (False, False)
     assert topics.segment_bytes == 2_000_000
@@ -371,20 +347,20 @@ def test_a_log_gets_its_topics_configs_over_the_brokers_settings() -> None:
 
 def test_retention_below_zero_is_for_ever_in_any_unit() -> None:
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
-        assert Settings.of({name: -3}).log_config({}).retention_ms == -1
+        assert LogConfig.of({}, BrokerSettings.of({name: -3})).retention_ms == -1
 
 
 def test_the_offsets_topic_takes_the_largest_record_of_a_group() -> None:
-    settings = Settings()
-    config = settings.offsets_log_config(settings.offsets_topic_configs)
+    settings = BrokerSettings()
+    config = offsets_log_config(offsets_topic_configs(settings), settings)
     assert config.compacts and not config.deletes
-    assert settings.coordinator.max_record_bytes < config.max_message_bytes <= config.segment_bytes
+    assert settings.coterie_max_record_bytes < config.max_message_bytes <= config.segment_bytes
     assert config.roll_dirty_bytes == 1_048_576, "it is read at every start, so it is compacted early"
 
 
 def test_settings_do_not_change() -> None:
     with pytest.raises(AttributeError):
-        Settings().num_partitions = 2  # type: ignore[misc]
+        BrokerSettings().num_partitions = 2  # type: ignore[misc]
 
 
 def test_every_setting_has_a_sentence() -> None:

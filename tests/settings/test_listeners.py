@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.broker.configs.broker_settings import Settings
-from coterie.broker.configs.listeners import Endpoint
-from coterie.settings.setting import SettingsError
+from coterie.settings.broker_settings import BrokerSettings
+from coterie.settings.config_def import SettingsError
+from coterie.settings.listeners import Endpoint
 
 IMAGE = {
     "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PLAINTEXT_HOST:PLAINTEXT",
@@ -18,7 +18,7 @@ IMAGE = {
 
 
 def test_the_listeners_of_kafkas_image_are_understood() -> None:
-    settings = Settings.load(environ=IMAGE)
+    settings = BrokerSettings.load(environ=IMAGE)
     assert settings.endpoints() == (Endpoint("PLAINTEXT_HOST", "", 9092), Endpoint("PLAINTEXT", "", 19092))
     assert settings.advertised() == (
         Endpoint("PLAINTEXT_HOST", "localhost", 9092),
@@ -27,12 +27,12 @@ def test_the_listeners_of_kafkas_image_are_understood() -> None:
 
 
 def test_we_listen_on_this_machine_alone_unless_told_otherwise() -> None:
-    assert Settings().endpoints() == (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
-    assert Settings().advertised() == ()
+    assert BrokerSettings().endpoints() == (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
+    assert BrokerSettings().advertised() == ()
 
 
 def test_an_address_may_be_of_ipv6_and_a_port_may_be_0() -> None:
-    assert Settings.of({"listeners": "plaintext://[::1]:0"}).endpoints() == (Endpoint("PLAINTEXT", "::1", 0),)
+    assert BrokerSettings.of({"listeners": "plaintext://[::1]:0"}).endpoints() == (Endpoint("PLAINTEXT", "::1", 0),)
 
 
 @pytest.mark.parametrize(
@@ -60,4 +60,4 @@ def test_an_address_may_be_of_ipv6_and_a_port_may_be_0() -> None:
 )
 def test_what_cannot_be_listened_on_is_refused(values: dict[str, str], says: str) -> None:
     with pytest.raises(SettingsError, match=says):
-        Settings.of(values)
+        BrokerSettings.of(values)

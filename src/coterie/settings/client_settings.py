@@ -1,50 +1,169 @@
-"""Every setting of our clients, under Kafka's own names, with the defaults of the Java clients 4.3.1.
+"""The tables of the clients' settings: names, types, bounds and defaults of the Java clients of Kafka 4.3.1.
 
     ConsumerSettings.of({"bootstrap.servers": "localhost:9092", "group.id": "orders"})
     ConsumerSettings.of(bootstrap_servers=["a:9092", "b:9092"], group_id="orders")
     AdminSettings.load(properties=text, sets=["request.timeout.ms=5000"])
 
-These classes are the table; docs/client-settings.md is printed from it. What the Java clients have and we have not is
-in `refused_settings.py`.
+`ClientSettings` has what all clients have; `ConsumerSettings`, `ProducerSettings` and `AdminSettings` add to it.
+`UNSUPPORTED` has the rows of settings that only the Java clients have. docs/client-settings.md and
+`coterie.client.settings_kwargs` are generated.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Self
+from typing import ClassVar, NamedTuple, Self
 
-from coterie.client.durations import duration_ms
-from coterie.client.network.addresses import Address, parse_addresses
-from coterie.client.refused_settings import NO_TLS, REFUSED
-from coterie.settings.kinds import Flag, Word, Words, int32, int64, text_of
-from coterie.settings.setting import SettingsError, rows_of, setting
-from coterie.settings.sources import Given, Ignored, Table, from_properties, from_sets, settle
+from coterie.settings.config_def import (
+    Flag,
+    Given,
+    Settings,
+    SettingsError,
+    Unsupported,
+    Word,
+    Words,
+    int32,
+    int64,
+    refused,
+    setting,
+    text_of,
+    with_default,
+)
+from coterie.settings.sources import from_properties, from_sets
 
 __all__ = [
-    "TABLES",
+    "Address",
     "AdminSettings",
     "ClientSettings",
     "ConsumerSettings",
-    "Part",
     "ProducerSettings",
     "check_mapping",
+    "duration_ms",
 ]
 
+CLIENT = "Every client"
+GROUP = "The consumer: its group"
+FETCH = "The consumer: reading"
+PRODUCER = "The producer"
 
-class Part(Enum):
-    CLIENT = "Every client"
-    GROUP = "The consumer: its group"
-    FETCH = "The consumer: reading"
-    PRODUCER = "The producer"
-
-
-CLIENT, GROUP, FETCH, PRODUCER = Part
-
+NO_TLS = "TLS and SASL are not supported. Connect to a PLAINTEXT listener"
 _NO_PUSH = "metrics are not pushed to brokers; metrics() has them"
 _OWN_CHOICE = "a slow broker gets less as its queue grows, and is never left out"
+
+UNSUPPORTED = (
+    refused(
+        "records carry bytes. Decode them where you read them: record.value.decode()",
+        "key.deserializer",
+        "value.deserializer",
+    ),
+    refused(
+        "records carry bytes. Encode them where you send them: text.encode()", "key.serializer", "value.serializer"
+    ),
+    refused(
+        "there is no JVM to load a class into. Wrap poll() or send() in a function of yours", "interceptor.classes"
+    ),
+    refused("there is no JVM to load a class into. Leave it out", "metric.reporters", "auto.include.jmx.reporter"),
+    refused(
+        "there is no JVM to load a class into. Name the partition in send(), or set partitioner.ignore.keys",
+        "partitioner.class",
+    ),
+    refused(
+        "values are taken as they are. Read the secret or the file in Python and give what it says",
+        "config.providers",
+        "config.providers.*",
+    ),
+    refused(NO_TLS, "ssl.*", "sasl.*", "security.providers"),
+    refused("clients talk to brokers. Give bootstrap.servers", "bootstrap.controllers"),
+    refused(
+        "groups are of the classic protocol, whose assignors are in partition.assignment.strategy",
+        "group.remote.assignor",
+    ),
+    refused("there are no share groups", "share.acknowledgement.mode", "share.acquire.mode"),
+    refused(
+        "there are no transactions yet; leave it out, and the producer is idempotent",
+        "transactional.id",
+        "transaction.timeout.ms",
+        "transaction.two.phase.commit.enable",
+    ),
+    refused("it is internal to the Java consumer. Leave it out", "internal.*"),
+)
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_addresses(texts: Sequence[str], problems: list[str]) -> tuple[Address, ...]:
+    """As `bootstrap.servers` has them: host:port, [::1]:port, and a protocol before it, which must be PLAINTEXT."""
+    found = []
+    for text in texts:
+        protocol, _, rest = text.rpartition("://")
+        host, colon, port = rest.rpartition(":")
+        if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= 65_535:
+            problems.append(f"bootstrap.servers has {text!r}: must be host:port, for example localhost:9092")
+        elif protocol.upper() not in {"", "PLAINTEXT"}:
+            problems.append(f"bootstrap.servers has {text!r}: {NO_TLS}")
+        else:
+            found.append(Address(host.removeprefix("[").removesuffix("]"), int(port)))
+    return tuple(found)
+
+
+_DURATION = re.compile(
+    r"P(?:(?P<days>\d{1,9})D)?(?:T(?=\d)(?:(?P<hours>\d{1,9})H)?(?:(?P<minutes>\d{1,9})M)?(?:(?P<seconds>\d{1,9}(?:\.\d{1,9})?)S)?)?",
+    re.ASCII,
+)
+_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
+
+
+def duration_ms(text: str) -> int:
+    """Milliseconds; ValueError if it is no duration of days, hours, minutes and seconds."""
+    match = _DURATION.fullmatch(text.strip().upper())
+    parts = {} if match is None else {name: found for name, found in match.groupdict().items() if found}
+    if not parts:
+        raise ValueError(
+            f"{text!r} is not a duration: give days, hours, minutes, seconds as in P7D, PT1H30M or P1DT0.5S"
+        )
+    return round(sum(float(found) * _MS[name] for name, found in parts.items()))
+
+
+class Assignors(Words):
+    """Names as members vote for them; Java's class names mean the same."""
+
+    _JAVA: Mapping[str, str] = {
+        f"org.apache.kafka.clients.consumer.{name}Assignor": ours
+        for name, ours in {
+            "Range": "range",
+            "RoundRobin": "roundrobin",
+            "Sticky": "sticky",
+            "CooperativeSticky": "cooperative-sticky",
+        }.items()
+    }
+
+    def read(self, text: str) -> tuple[str, ...]:
+        names = Words.read(self, text)
+        if not names:
+            raise ValueError(text)
+        return tuple(dict.fromkeys(self._JAVA.get(name, name) for name in names))
+
+
+class OffsetReset(Word):
+    @property
+    def allowed(self) -> str:
+        return "latest, earliest, none, or by_duration: and an ISO 8601 duration, as in by_duration:PT1H"
+
+    def read(self, text: str) -> str:
+        kind, _, rest = text.strip().partition(":")
+        if kind == "by_duration":
+            duration_ms(rest)
+            return f"{kind}:{rest}"
+        return Word(("latest", "earliest", "none")).read(text)
 
 
 def check_mapping(values: object) -> None:
@@ -57,8 +176,12 @@ def check_mapping(values: object) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientSettings:
-    """What consumer, producer and admin have in common."""
+class ClientSettings(Settings):
+    """The settings that all clients have."""
+
+    whose: ClassVar[str] = "a client"
+    page: ClassVar[str] = "docs/client-settings.md"
+    unsupported: ClassVar[Sequence[Unsupported]] = UNSUPPORTED
 
     bootstrap_servers: tuple[str, ...] = setting(
         CLIENT, (), Words(), "Where to ask first, host:port with commas between them; one that lives is enough."
@@ -113,11 +236,6 @@ class ClientSettings:
         CLIENT, 268_435_456, int32(1_048_576), "The largest answer; a broker that announces more is not believed."
     )
 
-    given: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Where those that were given came from, by name; all others have their default."""
-    ignored: Sequence[Ignored] = ()
-    """What was given and changes nothing, with the reason."""
-
     @classmethod
     def of(cls, values: Mapping[str, object] = MappingProxyType({}), **more: object) -> Self:
         """Make settings from values in Python.
@@ -136,7 +254,7 @@ class ClientSettings:
         both = {name.replace("_", "."): value for name, value in values.items()}
         both |= {name.replace("_", "."): value for name, value in more.items()}
         given = [Given(name, text_of(value), "settings") for name, value in both.items() if value is not None]
-        return cls._settled(given, [])
+        return cls.settled(given, [])
 
     @classmethod
     def of_arguments(cls, settings: Mapping[str, object] | Self | None, keywords: Mapping[str, object]) -> Self:
@@ -180,25 +298,12 @@ class ClientSettings:
             *from_sets(sets, problems),
             *(Given(name, text_of(value), f"{name}=") for name, value in more.items() if value is not None),
         ]
-        return cls._settled(given, problems, defaults)
-
-    @classmethod
-    def _settled(
-        cls, given: Sequence[Given], problems: list[str], defaults: Mapping[str, object] = MappingProxyType({})
-    ) -> Self:
-        values, origins, ignored = settle(given, TABLES[cls], problems)
-        assumed = {name.replace(".", "_"): value for name, value in defaults.items() if name not in origins}
-        settings = cls(**{**assumed, **values}, given=origins, ignored=tuple(ignored))
-        parse_addresses(settings.bootstrap_servers, problems)
-        if not problems:
-            problems += settings.contradictions()
-        if problems:
-            raise SettingsError("\n".join(problems))
-        return settings
+        return cls.settled(given, problems, defaults)
 
     def contradictions(self) -> list[str]:
-        """What is allowed alone and not together."""
-        return []
+        problems: list[str] = []
+        parse_addresses(self.bootstrap_servers, problems)
+        return problems
 
     @property
     def addresses(self) -> tuple[Address, ...]:
@@ -216,60 +321,29 @@ class ClientSettings:
 class AdminSettings(ClientSettings):
     """The settings of an admin."""
 
-    connections_max_idle_ms: int = setting(
-        CLIENT, 300_000, int64(), "A connection that is silent so long is closed; negative: never."
-    )
-    enable_metrics_push: bool = setting(CLIENT, False, Flag(), "Metrics go to the brokers.", unused=_NO_PUSH)
+    whose: ClassVar[str] = "an admin"
+
+    connections_max_idle_ms: int = with_default(ClientSettings, "connections.max.idle.ms", 300_000)
+    enable_metrics_push: bool = with_default(ClientSettings, "enable.metrics.push", False)
     retries: int = setting(
         CLIENT, 2**31 - 1, int32(0), "Retries of a call.", unused="default.api.timeout.ms says how long it is tried"
     )
 
     def contradictions(self) -> list[str]:
+        problems = ClientSettings.contradictions(self)
         if "default.api.timeout.ms" in self.given and self.default_api_timeout_ms < self.request_timeout_ms:
-            problem = (
+            problems.append(
                 f"default.api.timeout.ms is {self.default_api_timeout_ms}, request.timeout.ms {self.request_timeout_ms}"
                 ": a call could end before its first answer may. Raise the one or lower the other"
             )
-            return [problem]
-        return []
-
-
-class Assignors(Words):
-    """Names as members vote for them; Java's class names mean the same."""
-
-    _JAVA: Mapping[str, str] = {
-        f"org.apache.kafka.clients.consumer.{name}Assignor": ours
-        for name, ours in {
-            "Range": "range",
-            "RoundRobin": "roundrobin",
-            "Sticky": "sticky",
-            "CooperativeSticky": "cooperative-sticky",
-        }.items()
-    }
-
-    def read(self, text: str) -> tuple[str, ...]:
-        names = Words.read(self, text)
-        if not names:
-            raise ValueError(text)
-        return tuple(dict.fromkeys(self._JAVA.get(name, name) for name in names))
-
-
-class Reset(Word):
-    @property
-    def allowed(self) -> str:
-        return "latest, earliest, none, or by_duration: and an ISO 8601 duration, as in by_duration:PT1H"
-
-    def read(self, text: str) -> str:
-        kind, _, rest = text.strip().partition(":")
-        if kind == "by_duration":
-            duration_ms(rest)
-            return f"{kind}:{rest}"
-        return Word(("latest", "earliest", "none")).read(text)
+        return problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings(ClientSettings):
     """The settings of a consumer."""
+
+    whose: ClassVar[str] = "a consumer"
 
     group_id: str | None = setting(GROUP, None, Word(is_empty_allowed=False), "The group to be a member of.")
     group_instance_id: str | None = setting(
@@ -297,7 +371,7 @@ class ConsumerSettings(ClientSettings):
     allow_auto_create_topics: bool = setting(GROUP, True, Flag(), "Subscribing may create a topic, if the broker does.")
     exclude_internal_topics: bool = setting(GROUP, True, Flag(), "A pattern does not match internal topics.")
 
-    auto_offset_reset: str = setting(FETCH, "latest", Reset(), "Where to begin when the group has no offset.")
+    auto_offset_reset: str = setting(FETCH, "latest", OffsetReset(), "Where to begin when the group has no offset.")
     fetch_min_bytes: int = setting(FETCH, 1, int32(0), "An answer waits until there are so many bytes,")
     fetch_max_wait_ms: int = setting(FETCH, 500, int32(0), "but not longer than this.")
     fetch_max_bytes: int = setting(
@@ -314,7 +388,7 @@ class ConsumerSettings(ClientSettings):
     check_crcs: bool = setting(FETCH, True, Flag(), "Batches whose checksum is wrong are refused.")
 
     def contradictions(self) -> list[str]:
-        problems = []
+        problems = ClientSettings.contradictions(self)
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             problems.append(
                 f"heartbeat.interval.ms is {self.heartbeat_interval_ms}, session.timeout.ms {self.session_timeout_ms}: "
@@ -338,7 +412,9 @@ class ConsumerSettings(ClientSettings):
 class ProducerSettings(ClientSettings):
     """The settings of a producer."""
 
-    receive_buffer_bytes: int = setting(CLIENT, 32_768, int32(-1), "The socket's receive buffer; -1: the system's.")
+    whose: ClassVar[str] = "a producer"
+
+    receive_buffer_bytes: int = with_default(ClientSettings, "receive.buffer.bytes", 32_768)
     acks: str = setting(
         PRODUCER,
         "all",
@@ -382,7 +458,7 @@ class ProducerSettings(ClientSettings):
     )
 
     def contradictions(self) -> list[str]:
-        problems = []
+        problems = ClientSettings.contradictions(self)
         if "delivery.timeout.ms" in self.given and self.delivery_timeout_ms < self.delivers_within_ms:
             problems.append(
                 f"delivery.timeout.ms is {self.delivery_timeout_ms}: "
@@ -417,15 +493,3 @@ class ProducerSettings(ClientSettings):
     @property
     def required_acks(self) -> int:
         return -1 if self.acks == "all" else int(self.acks)
-
-
-def _table(settings: type[ClientSettings], whose: str) -> Table:
-    return Table(rows_of(settings), "docs/client-settings.md", whose, refused=REFUSED)
-
-
-TABLES: Mapping[type[ClientSettings], Table] = {
-    ClientSettings: _table(ClientSettings, "a client"),
-    ConsumerSettings: _table(ConsumerSettings, "a consumer"),
-    ProducerSettings: _table(ProducerSettings, "a producer"),
-    AdminSettings: _table(AdminSettings, "an admin"),
-}

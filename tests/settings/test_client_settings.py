@@ -13,22 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer
-from coterie.client.client_settings import (
-    TABLES,
+from coterie.settings.client_settings import (
+    Address,
     AdminSettings,
     ClientSettings,
     ConsumerSettings,
     ProducerSettings,
+    duration_ms,
 )
-from coterie.client.durations import duration_ms
-from coterie.client.network.addresses import Address
-from coterie.client.refused_settings import REFUSED
-from coterie.settings.kinds import Number
-from coterie.settings.setting import SettingsError
-from coterie.settings.sources import matching
+from coterie.settings.config_def import Number, SettingsError
 
 JAVA: dict[str, dict[str, list[str]]] = json.loads(Path(__file__).with_name("java_settings.json").read_text())
-OURS = {"consumer": ConsumerSettings, "producer": ProducerSettings, "admin": AdminSettings}
+OURS: dict[str, type[ClientSettings]] = {
+    "consumer": ConsumerSettings,
+    "producer": ProducerSettings,
+    "admin": AdminSettings,
+}
 CODES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "LIST": 7}
 
 OTHER_BOUNDS = {
@@ -46,12 +46,12 @@ NOT_JAVAS = {("producer", "default.api.timeout.ms")}
     [
         (whose, name)
         for whose, kind in OURS.items()
-        for name in TABLES[kind].rows
+        for name in kind.rows()
         if not name.startswith("coterie.") and (whose, name) not in NOT_JAVAS
     ],
 )
 def test_a_setting_has_the_type_default_and_bounds_of_java(whose: str, name: str) -> None:
-    row = TABLES[OURS[whose]].rows[name]
+    row = OURS[whose].rows()[name]
     kind, default, validator = JAVA[whose][name]
     assert row.kind.code == CODES[kind]
     said = row.text(row.default) or ""
@@ -67,16 +67,17 @@ def test_a_setting_has_the_type_default_and_bounds_of_java(whose: str, name: str
 
 @pytest.mark.parametrize("whose", OURS)
 def test_every_setting_of_java_is_taken_or_refused_for_a_reason(whose: str) -> None:
-    table = TABLES[OURS[whose]]
-    assert not [name for name in JAVA[whose] if name not in table.rows and not matching(name, REFUSED)]
-    assert not [name for name in table.rows if matching(name, REFUSED)], "taken or refused, not both"
+    rows = OURS[whose].rows()
+    refused = {name for name in [*JAVA[whose], *rows] if any(row.has(name) for row in OURS[whose].unsupported)}
+    assert not JAVA[whose].keys() - rows.keys() - refused
+    assert not rows.keys() & refused, "taken or refused, not both"
 
 
 def test_every_name_that_is_refused_is_javas_or_was() -> None:
     javas = {name for table in JAVA.values() for name in table} | {"auto.include.jmx.reporter", "config.providers.x"}
-    for names in REFUSED.values():
-        for pattern in names:
-            assert any(matching(name, {"": [pattern]}) is not None for name in javas), pattern
+    for row in ClientSettings.unsupported:
+        for pattern in row.names:
+            assert any(row._replace(names=(pattern,)).has(name) for name in javas), pattern
 
 
 def test_dots_and_underscores_mean_the_same_and_none_is_not_given() -> None:

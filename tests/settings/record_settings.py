@@ -1,6 +1,6 @@
 """Writes `java_settings.json`: the settings of the Java clients of Apache Kafka 4.3.1, to hold ours against.
 
-    PYTHONPATH=tests:src .venv/bin/python tests/client/record_settings.py
+    PYTHONPATH=tests:src .venv/bin/python tests/settings/record_settings.py
 
 Only facts are kept: names, types, defaults and bounds; not Kafka's sentences.
 """
