@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from coterie.cli.app import app
-from coterie.history import zookeeper
-from coterie.history.account import Design
+from coterie.history import zookeeper_server
+from coterie.history.design_costs import Design
 
 PAGE = Path(__file__).parents[2] / "docs" / "designs"
 SMALL = ("--members", "2,3", "--partitions", "6", "--seeds", "6")
@@ -68,11 +68,11 @@ def test_without_java_real_is_refused_before_anything_is_done(monkeypatch: pytes
     assert err.startswith("coterie: --real is not available: ZooKeeper needs Java")
 
 
-@pytest.mark.parametrize(("missing", "said"), [("kazoo", "kazoo, and it is not here"), ("pyspark", "pyspark's jars")])
+@pytest.mark.parametrize(("missing", "said"), [("kazoo", "kazoo is not installed"), ("pyspark", "pyspark's jars")])
 def test_without_what_it_needs_real_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, missing: str, said: str
 ) -> None:
-    monkeypatch.setattr(zookeeper, "why_no_java", lambda _: None)
-    monkeypatch.setattr(zookeeper, "find_spec", lambda name: None if name == missing else find_spec(name))
+    monkeypatch.setattr(zookeeper_server, "why_no_java", lambda _: None)
+    monkeypatch.setattr(zookeeper_server, "find_spec", lambda name: None if name == missing else find_spec(name))
     code, _, err = call(*SMALL, "--real")
     assert code == 1 and said in err and "pip install " in err and "[history]'" in err

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from coterie.history.zookeeper import ZooKeeper, why_not
+from coterie.history.zookeeper_server import ZooKeeper, why_no_zookeeper
 
 
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    reason = why_not()
+    reason = why_no_zookeeper()
     if reason is not None:
         pytest.skip(reason)
     directory: Path = tmp_path_factory.mktemp("zookeeper")

@@ -1,20 +1,13 @@
-"""The two older designs of consumer groups, running, and all three side by side (semantics 13).
+"""The two older designs of consumer groups, and a comparison of all three (semantics 13, docs/designs.md).
 
-Design 1: every consumer watches ZooKeeper and decides alone (`zookeeper_watchers.py`). Design 2: a coordinator watches
-and decides (`server_side.py`, `told_member.py`, `brokers.py`). Design 3 is the rest of this code base.
+Design 1: every consumer watches ZooKeeper and assigns alone (`zookeeper_watchers.py`). Design 2: a coordinator watches
+and assigns (`server_side_coordinator.py`, `server_side_member.py`). Design 3 is the rest of this code base.
 
-The rules are machines without I/O. `registry.py` is their port to ZooKeeper: a real one (`zookeeper.py` and
-`kazoo_registry.py`) or a model whose followers lag (`ensemble.py`). They know nothing of who drives them. Read
-`registry.py` first, then `zookeeper_watchers.py`.
+Both are machines without I/O. `design_types.py` has their events and effects and the port to ZooKeeper, which is a
+real server (`zookeeper_server.py`, `drivers.py`) or a model whose followers lag (`zookeeper_model.py`). Read
+`design_types.py` first, then `zookeeper_watchers.py`.
 
-`scenario.py` is the story all designs are told; `play_old.py` and `play_new.py` simulate it, `real.py` has it acted by
-processes, `compare.py` puts the accounts side by side (docs/designs.md).
+`scenario.py` is what happens to a group. `compare.py` and `simulate_zookeeper_designs.py` simulate it under each
+design, and `design_costs.py` counts what it costs. `measure_zookeeper.py` and `measure_processes.py` do it on a real
+ZooKeeper and with the processes of `processes.py`.
 """
-
-from __future__ import annotations
-
-from coterie.history.brokers import BrokerSlot
-from coterie.history.told_member import ToldMember
-from coterie.history.zookeeper_watchers import WatchingConsumer, WatchingSettings
-
-__all__ = ["BrokerSlot", "ToldMember", "WatchingConsumer", "WatchingSettings"]

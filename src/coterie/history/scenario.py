@@ -1,53 +1,70 @@
-"""The story that every design is told: n consumers; one joins, one dies, the group's broker goes and comes again.
+"""The scenario that is run under every design: one consumer joins, one dies, the group's broker stops and starts.
 
-It is a list of acts, the same for all. With a strategy to come, everything that has the strategy in it is restarted
-with another one, one after the other. With faults, they are drawn from the seed.
+It is a list of actions, the same for all designs. It may end with a rolling restart that brings in a new assignor:
+whatever has the assignor in it, members or brokers, is restarted. Faults, if wanted, are drawn from the seed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from coterie.history.model_world import SESSION_MS
+from coterie.assignors import Assignment, Assignor, Member, Range, Topic
 from coterie.sim.rng import Random, Rng
 
-__all__ = ["BROKERS", "FOLLOWERS", "Act", "Chapter", "Do", "Rolled", "Scenario", "scenario"]
+__all__ = [
+    "BROKERS",
+    "FOLLOWERS",
+    "GROUP",
+    "SESSION_MS",
+    "TOPIC",
+    "Action",
+    "ActionKind",
+    "Backwards",
+    "BackwardsCooperative",
+    "Period",
+    "RestartOf",
+    "Scenario",
+    "scenario",
+]
 
+
+GROUP, TOPIC = "g", "t"
+SESSION_MS = 6_000
 BROKERS = ("1", "2")
 FOLLOWERS = (1, 2)
 STREAM = "tale"
 """The name of the random stream. Under another name the same seed draws other faults."""
 FIRST_MS, APART_MS = 4_000, 200
-CHAPTER_MS = 60_000
+PERIOD_MS = 60_000
 ROLL_MS, DOWN_MS = 10_000, 1_000
-LEAST_FAULTS, MOST_FAULTS = 3, 7
+MIN_FAULTS, MAX_FAULTS = 3, 7
 
 
-class Do(StrEnum):
-    COME = "comes"
-    DIE = "dies"
+class ActionKind(StrEnum):
+    JOIN = "comes"
+    CRASH = "dies"
     STOP = "stops in order"
-    RENEW = "comes back with another strategy"
-    BROKER_GOES = "the broker that coordinates goes, for a while"
+    RESTART = "comes back with another strategy"
+    STOP_BROKER = "the broker that coordinates goes, for a while"
     PAUSE = "is paused"
     CUT = "is cut off"
     LAG = "of ZooKeeper lags"
     PAUSE_BROKER = "stands still"
 
 
-class Rolled(StrEnum):
-    """Who is restarted, one after the other."""
+class RestartOf(StrEnum):
+    """What is restarted in a rolling restart."""
 
     MEMBERS = "members"
     BROKERS = "brokers"
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class Action:
     at_ms: int
-    do: Do
+    do: ActionKind
     who: str = ""
     for_ms: int = 0
 
@@ -58,7 +75,7 @@ class Act:
 
 
 @dataclass(frozen=True, slots=True)
-class Chapter:
+class Period:
     name: str
     began_ms: int
     ended_ms: int
@@ -69,60 +86,98 @@ class Scenario:
     seed: int
     members: int
     partitions: int
-    chapters: Sequence[Chapter]
-    acts: Sequence[Act]
+    periods: Sequence[Period]
+    acts: Sequence[Action]
 
     @property
     def length_ms(self) -> int:
-        return self.chapters[-1].ended_ms
+        return self.periods[-1].ended_ms
 
     @property
-    def faults(self) -> list[Act]:
-        return [act for act in self.acts if act.do in {Do.PAUSE, Do.CUT, Do.LAG, Do.PAUSE_BROKER}]
+    def faults(self) -> list[Action]:
+        return [
+            act
+            for act in self.acts
+            if act.do in {ActionKind.PAUSE, ActionKind.CUT, ActionKind.LAG, ActionKind.PAUSE_BROKER}
+        ]
 
 
 def scenario(
-    seed: int, members: int, partitions: int, *, with_faults: bool = False, rolls: Rolled | None = None
+    seed: int, members: int, partitions: int, *, with_faults: bool = False, rolls: RestartOf | None = None
 ) -> Scenario:
-    """`rolls`: who is restarted with a new strategy, if anybody is."""
+    """Return the scenario of a seed. `rolls` says what is restarted with the new assignor, if anything."""
     slots = [f"c{number}" for number in range(1, members + 1)]
     new, dead = f"c{members + 1}", slots[0]
-    acts = [Act(FIRST_MS + APART_MS * at, Do.COME, slot) for at, slot in enumerate(slots)]
-    began_ms = FIRST_MS + APART_MS * members + 2 * CHAPTER_MS
-    chapters: list[Chapter] = []
+    acts = [Action(FIRST_MS + APART_MS * at, ActionKind.JOIN, slot) for at, slot in enumerate(slots)]
+    began_ms = FIRST_MS + APART_MS * members + 2 * PERIOD_MS
+    periods: list[Period] = []
     for name, act in (
-        ("one joins", Act(began_ms, Do.COME, new)),
-        ("one dies", Act(began_ms + CHAPTER_MS, Do.DIE, dead)),
-        ("its broker goes", Act(began_ms + 2 * CHAPTER_MS, Do.BROKER_GOES, for_ms=CHAPTER_MS)),
+        ("one joins", Action(began_ms, ActionKind.JOIN, new)),
+        ("one dies", Action(began_ms + PERIOD_MS, ActionKind.CRASH, dead)),
+        ("its broker goes", Action(began_ms + 2 * PERIOD_MS, ActionKind.STOP_BROKER, for_ms=PERIOD_MS)),
         ("a broker comes", None),
     ):
-        first_ms = began_ms + CHAPTER_MS * len(chapters)
-        chapters.append(Chapter(name, first_ms, first_ms + CHAPTER_MS))
+        first_ms = began_ms + PERIOD_MS * len(periods)
+        periods.append(Period(name, first_ms, first_ms + PERIOD_MS))
         acts += [act] if act is not None else []
     there = [*slots[1:], new]
     if rolls is not None:
-        first_ms = chapters[-1].ended_ms
-        who = there if rolls is Rolled.MEMBERS else [f"b{broker}" for broker in BROKERS]
+        first_ms = periods[-1].ended_ms
+        who = there if rolls is RestartOf.MEMBERS else [f"b{broker}" for broker in BROKERS]
         for at, one in enumerate(who):
             stops_ms = first_ms + ROLL_MS * at
-            acts += [Act(stops_ms, Do.STOP, one), Act(stops_ms + DOWN_MS, Do.RENEW, one)]
-        chapters.append(Chapter("a new strategy", first_ms, first_ms + ROLL_MS * members + CHAPTER_MS))
+            acts += [Action(stops_ms, ActionKind.STOP, one), Action(stops_ms + DOWN_MS, ActionKind.RESTART, one)]
+        periods.append(Period("a new strategy", first_ms, first_ms + ROLL_MS * members + PERIOD_MS))
     if with_faults:
-        chapters.append(Chapter("after the faults", chapters[-1].ended_ms, chapters[-1].ended_ms + CHAPTER_MS))
-        acts += _faults(Rng(seed).of(STREAM), there, chapters)
-    return Scenario(seed, members, partitions, chapters, sorted(acts, key=lambda act: act.at_ms))
+        periods.append(Period("after the faults", periods[-1].ended_ms, periods[-1].ended_ms + PERIOD_MS))
+        acts += _faults(Rng(seed).of(STREAM), there, periods)
+    return Scenario(seed, members, partitions, periods, sorted(acts, key=lambda act: act.at_ms))
 
 
-def _faults(rng: Random, slots: Sequence[str], chapters: Sequence[Chapter]) -> list[Act]:
-    """Of those that are there from beginning to end; at last there is time to come to rest."""
-    first_ms, last_ms = chapters[0].began_ms, chapters[-1].began_ms - 2 * SESSION_MS
-    return [_fault(rng, slots, rng.randint(first_ms, last_ms)) for _ in range(rng.randint(LEAST_FAULTS, MOST_FAULTS))]
+def _faults(rng: Random, slots: Sequence[str], periods: Sequence[Period]) -> list[Action]:
+    """Draw faults of members that run from begin to end, and leave time for the group to become stable."""
+    first_ms, last_ms = periods[0].began_ms, periods[-1].began_ms - 2 * SESSION_MS
+    return [_fault(rng, slots, rng.randint(first_ms, last_ms)) for _ in range(rng.randint(MIN_FAULTS, MAX_FAULTS))]
 
 
-def _fault(rng: Random, slots: Sequence[str], at_ms: int) -> Act:
-    do = rng.choice((Do.PAUSE, Do.CUT, Do.LAG, Do.PAUSE_BROKER))
+def _fault(rng: Random, slots: Sequence[str], at_ms: int) -> Action:
+    do = rng.choice((ActionKind.PAUSE, ActionKind.CUT, ActionKind.LAG, ActionKind.PAUSE_BROKER))
     for_ms = int(rng.choice((0.5, 1.5, 2.5)) * SESSION_MS * rng.uniform(0.7, 1.3))
-    who = {Do.LAG: f"follower {rng.choice(FOLLOWERS)}", Do.PAUSE_BROKER: f"b{rng.choice(BROKERS)}"}.get(
+    who = {ActionKind.LAG: f"follower {rng.choice(FOLLOWERS)}", ActionKind.PAUSE_BROKER: f"b{rng.choice(BROKERS)}"}.get(
         do, rng.choice(slots)
     )
-    return Act(at_ms, do, who, for_ms)
+    return Action(at_ms, do, who, for_ms)
+
+
+# --- the new assignor -------------------------------------------------------------------------------------------------
+
+
+class Backwards(Assignor):
+    """An assignor that no broker knows: the last member gets what `range` gives to the first."""
+
+    name = "backwards"
+
+    def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
+        first_to_last = sorted(member.id for member in members)
+        given = Range().assign([Member(one.id, one.topics) for one in members], topics)
+        return {one: given[other] for one, other in zip(first_to_last, reversed(first_to_last), strict=True)}
+
+
+class BackwardsCooperative(Backwards):
+    """The same in two rebalances, so that members go on reading (KIP-429)."""
+
+    name = "backwards-cooperative"
+    cooperative = True
+
+    def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
+        """Leave out what another member still owns, until it has revoked it."""
+        owners = {
+            (topic, one): member.id for member in members for topic, owned in member.owned.items() for one in owned
+        }
+        return {
+            member_id: {
+                topic: [one for one in ids if owners.get((topic, one), member_id) == member_id]
+                for topic, ids in given.items()
+            }
+            for member_id, given in super().assign(members, topics).items()
+        }

@@ -1,4 +1,4 @@
-"""The designs of consumer groups side by side, drawn: who owned what when, and how costs grow with the group."""
+"""Pictures of the three designs: who owned which partition when, and how costs grow with the group."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from math import log10
 
-from coterie.history.account import Account, Cost, Design
+from coterie.history.design_costs import ChangeCost, Design, DesignRun
 from coterie.history.design_types import Partition
 from coterie.ledger import Interval
 from coterie.web.picture import LEFT, RIGHT, STYLE, SVG, WIDTH, Scale, colour_of, seconds
@@ -14,8 +14,8 @@ from coterie.web.picture import LEFT, RIGHT, STYLE, SVG, WIDTH, Scale, colour_of
 __all__ = ["growth", "owners"]
 
 TOP, GAP, BELOW = 44, 30, 40
-BAND, LEAST, MOST = 180, 2, 6
-"""How high a band is, and a row in it, with the pixel between two of them."""
+BAND, MIN_ROW, MAX_ROW = 180, 2, 6
+"""The height of a band, and the limits of a row's, with the pixel between two rows."""
 KEY = "bar = owner of the partition; red = two owners; grey = unassigned; dashed line = the change named above it"
 MORE = """
 .picture .two { fill: #d40000; } .picture .line { fill: none; stroke-width: 2; } .picture .name { font-weight: 600; }
@@ -27,42 +27,42 @@ MORE = """
 # --- who owned what ---------------------------------------------------------------------------------------------------
 
 
-def owners(accounts: Sequence[Account]) -> str:
-    """One scenario, a band for each design, a row for each partition."""
-    told = accounts[0].scenario
-    scale = Scale(told.chapters[0].began_ms, told.length_ms)
-    row = min(max(BAND // told.partitions, LEAST), MOST)
-    height = row * told.partitions
-    bottom = TOP + len(accounts) * (height + GAP)
-    parts = _opened(bottom + BELOW, f"Owners of {told.partitions} partitions under each design")
-    for at, chapter in enumerate(told.chapters):
-        x = scale.x(chapter.began_ms)
+def owners(runs: Sequence[DesignRun]) -> str:
+    """Draw the owners in one scenario: a band for each design, a row for each partition."""
+    scenario = runs[0].scenario
+    scale = Scale(scenario.periods[0].began_ms, scenario.length_ms)
+    row = min(max(BAND // scenario.partitions, MIN_ROW), MAX_ROW)
+    height = row * scenario.partitions
+    bottom = TOP + len(runs) * (height + GAP)
+    parts = _opened(bottom + BELOW, f"Owners of {scenario.partitions} partitions under each design")
+    for at, period in enumerate(scenario.periods):
+        x = scale.x(period.began_ms)
         parts.append(f'<line class="rebalance" x1="{x}" x2="{x}" y1="{TOP - 18}" y2="{bottom - GAP}"/>')
-        parts.append(f'<text class="tick" x="{x + 3}" y="{TOP - 22 + 11 * (at % 2)}">{escape(chapter.name)}</text>')
-    for index, account in enumerate(accounts):
-        parts += _band(account, TOP + index * (height + GAP), row, scale)
+        parts.append(f'<text class="tick" x="{x + 3}" y="{TOP - 22 + 11 * (at % 2)}">{escape(period.name)}</text>')
+    for index, run in enumerate(runs):
+        parts += _band(run, TOP + index * (height + GAP), row, scale)
     for tick in scale.ticks():
         x = scale.x(scale.first_ms + tick)
         parts.append(f'<text class="tick" x="{x}" y="{bottom}" text-anchor="middle">{seconds(tick)}</text>')
-    for fault in told.faults:
+    for fault in scenario.faults:
         x = scale.x(fault.at_ms)
         parts.append(f'<g><title>{escape(str(fault))}</title><text x="{x}" y="{bottom - 14}">✕</text></g>')
-    key = f"{KEY}; ✕ = a fault" if told.faults else KEY
+    key = f"{KEY}; ✕ = a fault" if scenario.faults else KEY
     return "\n".join([*parts, f'<text class="tick" x="{LEFT}" y="{bottom + 20}">{key}</text>', "</svg>"])
 
 
-def _band(account: Account, top: int, row: int, scale: Scale) -> Iterator[str]:
-    told = account.scenario
-    number, _, name = account.design.partition(" ")
+def _band(run: DesignRun, top: int, row: int, scale: Scale) -> Iterator[str]:
+    scenario = run.scenario
+    number, _, name = run.design.partition(" ")
     yield f'<text class="name" x="{LEFT - 8}" y="{top + 12}" text-anchor="end">design {number}</text>'
     yield f'<text x="{LEFT - 8}" y="{top + 27}" text-anchor="end">{escape(name)}</text>'
-    rows = {("t", one): top + row * one for one in range(told.partitions)}
+    rows = {("t", one): top + row * one for one in range(scenario.partitions)}
     for y in rows.values():
         yield f'<rect class="row" x="{LEFT}" y="{y}" width="{WIDTH - LEFT - RIGHT}" height="{row - 1}"/>'
-    for slot in range(1, told.members + 2):
-        mine = [one for one in account.owns.intervals if one.owner == f"c{slot}"]
+    for slot in range(1, scenario.members + 2):
+        mine = [one for one in run.owns.intervals if one.owner == f"c{slot}"]
         yield _bars(f"c{slot}", f'class="bar" style="--hue:{colour_of(slot - 1)}"', mine, rows, row - 1, scale)
-    two = [Interval("", one.partition, "", one.began_ms, one.ended_ms) for one in account.several]
+    two = [Interval("", one.partition, "", one.began_ms, one.ended_ms) for one in run.two_owners]
     if two:
         yield _bars("two owners", 'class="two"', two, rows, row - 1, scale)
 
@@ -70,7 +70,7 @@ def _band(account: Account, top: int, row: int, scale: Scale) -> Iterator[str]:
 def _bars(
     name: str, look: str, bars: Iterable[Interval], rows: Mapping[Partition, int], high: int, scale: Scale
 ) -> str:
-    """As one shape, since they are many. What began before the picture begins with it."""
+    """Draw all bars as one shape, since they are many. What began before the picture begins with it."""
     steps = []
     for one in bars:
         x = scale.x(max(one.began_ms, scale.first_ms))
@@ -91,27 +91,31 @@ def _opened(height: int, title: str) -> list[str]:
 
 # --- how costs grow ---------------------------------------------------------------------------------------------------
 
-Value = Callable[[Cost], float]
+Value = Callable[[ChangeCost], float]
 PANELS: Sequence[tuple[str, str, Value]] = (
-    ("one joins: told, read and said", "one joins", lambda cost: cost.notified + cost.reads + cost.messages),
-    ("one joins: partition-seconds unassigned", "one joins", lambda cost: cost.nobody.ms / 1_000),
-    ("new strategy: partition-seconds unassigned", "a new strategy", lambda cost: cost.nobody.ms / 1_000),
+    (
+        "one joins: notified, reads, messages",
+        "one joins",
+        lambda cost: cost.notified + cost.reads + cost.messages,
+    ),
+    ("one joins: partition-seconds unassigned", "one joins", lambda cost: cost.unassigned.ms / 1_000),
+    ("new strategy: partition-seconds unassigned", "a new strategy", lambda cost: cost.unassigned.ms / 1_000),
 )
 PANEL, BETWEEN, HIGH, LEGEND = 250, 62, 180, 40
 FIRST = 50
 
 
-def growth(accounts: Sequence[Account]) -> str:
-    """By group size, a line for each design; both axes by powers."""
+def growth(runs: Sequence[DesignRun]) -> str:
+    """Draw the cost by group size, a line for each design, on logarithmic axes."""
     parts = _opened(TOP + HIGH + LEGEND + BELOW, "What a change costs under each design, by group size")
-    for at, (title, chapter, value) in enumerate(PANELS):
+    for at, (title, change, value) in enumerate(PANELS):
         lines = {
             design: [
-                (one.scenario.members, value(one.cost(told)))
-                for one in accounts
+                (one.scenario.members, value(one.cost(period)))
+                for one in runs
                 if one.design is design
-                for told in one.scenario.chapters
-                if told.name == chapter
+                for period in one.scenario.periods
+                if period.name == change
             ]
             for design in Design
         }
@@ -137,7 +141,7 @@ def _panel(title: str, lines: dict[Design, list[tuple[int, float]]], left: int) 
         return round(left + PANEL * log10(members / sizes[0]) / span, 1)
 
     def y(value: float) -> float:
-        """What is nothing lies on the ground."""
+        """Zero is on the axis."""
         height = (log10(value) - low) / (high - low) if value > 0 else 0
         return round(TOP + HIGH * (1 - max(height, 0)), 1)
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from coterie.history.ensemble import Ensemble
-from coterie.history.model_client import ModelClient
-from coterie.history.registry import (
-    Answered,
-    Ask,
-    Changed,
+from coterie.history.design_types import (
     Children,
+    ChildrenChanged,
     Create,
     Get,
     Operation,
-    Puts,
     SessionBegan,
     SessionEnded,
-    Trouble,
+    SetData,
+    ZkError,
+    ZkRequest,
+    ZkResponse,
 )
+from coterie.history.zookeeper_model import Ensemble, EnsembleClient
 from coterie.sim.rng import Rng
 from coterie.sim.schedule import Schedule
 
@@ -27,8 +26,8 @@ SESSION_MS = 6_000
 
 class Asker:
     def __init__(self, ensemble: Ensemble, server: int) -> None:
-        self.heard: list[Any] = []
-        self.client: ModelClient = ensemble.client("a", self.heard.append)
+        self.events: list[Any] = []
+        self.client: EnsembleClient = ensemble.client("a", self.events.append)
         self._schedule = ensemble.schedule
         self.client.connect()
         self.client.server = ensemble.servers[server]
@@ -36,13 +35,13 @@ class Asker:
         assert self.client.session
 
     def asks(self, operation: Operation) -> None:
-        self.client.ask(Ask(operation, self.client.session))
+        self.client.send(ZkRequest(operation, self.client.session))
 
     def answer(self, operation: Operation, within_ms: int = 500) -> Any:
         self.asks(operation)
         self._schedule.run(self._schedule.now_ms + within_ms)
-        last = self.heard[-1]
-        assert isinstance(last, Answered) and last.ask.operation == operation, self.heard
+        last = self.events[-1]
+        assert isinstance(last, ZkResponse) and last.request.operation == operation, self.events
         return last.value
 
 
@@ -74,10 +73,10 @@ def test_a_watch_rings_once_at_the_server_of_its_client_and_before_the_news_can_
     near.asks(Create("/a/x", b""))
     near.asks(Create("/a/y", b""))
     model.schedule.run(model.schedule.now_ms + 100)
-    assert Changed("/a") not in far.heard and near.heard[-1].value is True
+    assert ChildrenChanged("/a") not in far.events and near.events[-1].value is True
     model.schedule.run(model.schedule.now_ms + 150)
     assert far.answer(Children("/a", watch=False)) == ["x", "y"]
-    assert far.heard.count(Changed("/a")) == 1 and far.client.counts["notifications"] == 1
+    assert far.events.count(ChildrenChanged("/a")) == 1 and far.client.counts["notifications"] == 1
 
 
 def test_of_two_who_create_the_same_node_one_does() -> None:
@@ -86,7 +85,7 @@ def test_of_two_who_create_the_same_node_one_does() -> None:
     one.asks(Create("/a/x", b"one"))
     two.asks(Create("/a/x", b"two"))
     model.schedule.run(model.schedule.now_ms + 500)
-    assert sorted([one.heard[-1].value, two.heard[-1].value]) == [False, True]
+    assert sorted([one.events[-1].value, two.events[-1].value]) == [False, True]
 
 
 def test_what_is_ephemeral_goes_with_its_session_and_the_rest_stays() -> None:
@@ -94,7 +93,7 @@ def test_what_is_ephemeral_goes_with_its_session_and_the_rest_stays() -> None:
     one, two = Asker(model, 0), Asker(model, 1)
     one.answer(Create("/a/x", b""))
     one.answer(Create("/a/y", b"", is_ephemeral=False))
-    one.client.vanish()
+    one.client.crash()
     model.schedule.run(model.schedule.now_ms + SESSION_MS // 2)
     assert two.answer(Children("/a")) == ["x", "y"]
     model.schedule.run(model.schedule.now_ms + SESSION_MS)
@@ -104,8 +103,8 @@ def test_what_is_ephemeral_goes_with_its_session_and_the_rest_stays() -> None:
 def test_a_guard_lets_pass_only_who_saw_the_last_version() -> None:
     model = ensemble(5)
     one = Asker(model, 0)
-    one.answer(Puts({"/g": b"0"}))
-    guarded = Puts({"/g": b"1", "/v": b"1"}, ("/g", 0))
+    one.answer(SetData({"/g": b"0"}))
+    guarded = SetData({"/g": b"1", "/v": b"1"}, ("/g", 0))
     assert one.answer(guarded) is True
     assert one.answer(guarded) is False, "the version is another now"
 
@@ -115,9 +114,9 @@ def test_a_follower_that_lags_by_more_than_a_session_loses_it_and_its_client_hea
     far = Asker(model, 1)
     model.servers[1].lag_ms = 2 * SESSION_MS
     model.schedule.run(model.schedule.now_ms + SESSION_MS + 1_000)
-    assert not any(isinstance(event, SessionEnded) for event in far.heard)
+    assert not any(isinstance(event, SessionEnded) for event in far.events)
     model.schedule.run(model.schedule.now_ms + 2 * SESSION_MS)
-    assert SessionEnded(1) in far.heard
+    assert SessionEnded(1) in far.events
 
 
 def test_what_was_asked_in_a_session_that_is_over_is_not_done() -> None:
@@ -128,5 +127,5 @@ def test_what_was_asked_in_a_session_that_is_over_is_not_done() -> None:
     model.schedule.run(model.schedule.now_ms + 2 * SESSION_MS)
     one.client.repair()
     model.schedule.run(model.schedule.now_ms + 500)
-    assert [type(event) for event in one.heard] == [SessionBegan, SessionEnded, Answered, SessionBegan]
-    assert one.heard[2].trouble is Trouble.EXPIRED and model.leader.tree.get("/a/x") is None
+    assert [type(event) for event in one.events] == [SessionBegan, SessionEnded, ZkResponse, SessionBegan]
+    assert one.events[2].error is ZkError.EXPIRED and model.leader.tree.get("/a/x") is None

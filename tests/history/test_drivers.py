@@ -9,23 +9,23 @@ from typing import Any, Protocol
 
 import pytest
 
-from coterie.history.ensemble import Ensemble
-from coterie.history.kazoo_registry import KazooRegistry
-from coterie.history.registry import (
+from coterie.history.design_types import (
     ANY_SESSION,
-    Answered,
-    Ask,
-    Changed,
     Children,
+    ChildrenChanged,
     Create,
     Delete,
     Get,
-    Node,
     Operation,
-    Puts,
-    Trouble,
+    SetData,
+    ZkError,
+    ZkRequest,
+    ZkResponse,
+    ZNode,
 )
-from coterie.history.zookeeper import ZooKeeper
+from coterie.history.drivers import KazooSession
+from coterie.history.zookeeper_model import Ensemble
+from coterie.history.zookeeper_server import ZooKeeper
 from coterie.sim.rng import Rng
 from coterie.sim.schedule import Schedule
 
@@ -35,7 +35,7 @@ WAIT_S = 20.0
 class Asker(Protocol):
     session: int
 
-    def answer(self, operation: Operation, session: int | None = None) -> Answered: ...
+    def answer(self, operation: Operation, session: int | None = None) -> ZkResponse: ...
     def next_event(self) -> Any: ...
     def end(self) -> None: ...
     def counted(self, what: str) -> int: ...
@@ -53,9 +53,9 @@ class OnModel:
         self._schedule.run(self._schedule.now_ms + 200)
         return self._heard.pop(0)
 
-    def answer(self, operation: Operation, session: int | None = None) -> Answered:
-        self._client.ask(Ask(operation, self.session if session is None else session))
-        found: Answered = self.next_event()
+    def answer(self, operation: Operation, session: int | None = None) -> ZkResponse:
+        self._client.send(ZkRequest(operation, self.session if session is None else session))
+        found: ZkResponse = self.next_event()
         return found
 
     def end(self) -> None:
@@ -69,7 +69,7 @@ class OnModel:
 class OnZooKeeper:
     def __init__(self, address: str) -> None:
         self._heard: SimpleQueue[Any] = SimpleQueue()
-        self._registry = KazooRegistry(address, self._heard.put, session_timeout_ms=4_000)
+        self._registry = KazooSession(address, self._heard.put, session_timeout_ms=4_000)
         self._registry.connect()
         self._is_open = True
         self.session = self.next_event().number
@@ -80,9 +80,9 @@ class OnZooKeeper:
         except Empty:
             raise AssertionError(f"nothing was heard in {WAIT_S} s") from None
 
-    def answer(self, operation: Operation, session: int | None = None) -> Answered:
-        self._registry.ask(Ask(operation, self.session if session is None else session))
-        found: Answered = self.next_event()
+    def answer(self, operation: Operation, session: int | None = None) -> ZkResponse:
+        self._registry.send(ZkRequest(operation, self.session if session is None else session))
+        found: ZkResponse = self.next_event()
         return found
 
     def end(self) -> None:
@@ -95,7 +95,7 @@ class OnZooKeeper:
 
 
 @pytest.fixture(params=["model", "zookeeper"])
-def somebody(request: pytest.FixtureRequest) -> Iterator[Callable[[], Asker]]:
+def new_asker(request: pytest.FixtureRequest) -> Iterator[Callable[[], Asker]]:
     """Makes a client of one and the same ensemble."""
     with ExitStack() as opened:
         if request.param == "model":
@@ -112,31 +112,31 @@ def somebody(request: pytest.FixtureRequest) -> Iterator[Callable[[], Asker]]:
         yield make
 
 
-def test_a_node_is_made_once_read_and_deleted_once(somebody: Callable[[], Asker]) -> None:
-    one = somebody()
+def test_a_node_is_made_once_read_and_deleted_once(new_asker: Callable[[], Asker]) -> None:
+    one = new_asker()
     create, get, delete = Create("/contract/once/x", b"1"), Get("/contract/once/x"), Delete("/contract/once/x")
     assert one.answer(get).value is None
     assert one.answer(create).value is True
     assert one.answer(create).value is False
-    assert one.answer(get).value == Node(b"1", 0)
+    assert one.answer(get).value == ZNode(b"1", 0)
     assert one.answer(delete).value is True
     assert one.answer(delete).value is False
 
 
-def test_a_watch_of_children_rings_once_and_is_counted(somebody: Callable[[], Asker]) -> None:
-    one, two = somebody(), somebody()
+def test_a_watch_of_children_rings_once_and_is_counted(new_asker: Callable[[], Asker]) -> None:
+    one, two = new_asker(), new_asker()
     look = Children("/contract/watch/ids")
     assert one.answer(look).value == []
     assert one.answer(look).value == [], "set twice, it rings once"
     two.answer(Create("/contract/watch/ids/b", b""))
-    assert one.next_event() == Changed("/contract/watch/ids")
+    assert one.next_event() == ChildrenChanged("/contract/watch/ids")
     two.answer(Create("/contract/watch/ids/a", b""))
     assert one.answer(look).value == ["a", "b"]
-    assert (one.counted("notifications"), one.counted("looks"), two.counted("writes")) == (1, 3, 2)
+    assert (one.counted("notifications"), one.counted("membership_reads"), two.counted("writes")) == (1, 3, 2)
 
 
-def test_what_is_ephemeral_goes_when_its_session_is_closed(somebody: Callable[[], Asker]) -> None:
-    one, two = somebody(), somebody()
+def test_what_is_ephemeral_goes_when_its_session_is_closed(new_asker: Callable[[], Asker]) -> None:
+    one, two = new_asker(), new_asker()
     one.answer(Create("/contract/gone/x", b""))
     one.answer(Create("/contract/gone/y", b"", is_ephemeral=False))
     one.end()
@@ -144,22 +144,22 @@ def test_what_is_ephemeral_goes_when_its_session_is_closed(somebody: Callable[[]
 
 
 def test_offsets_are_put_where_there_were_none_and_a_guard_lets_pass_only_who_saw_the_last(
-    somebody: Callable[[], Asker],
+    new_asker: Callable[[], Asker],
 ) -> None:
-    one = somebody()
+    one = new_asker()
     guard = "/contract/guard/assignment"
     assert one.answer(Create(guard, b"", is_ephemeral=False)).value is True
     version = one.answer(Get(guard)).value.version
     offsets = {"/contract/guard/offsets/t/0": b"5", "/contract/guard/offsets/t/1": b"6"}
-    assert one.answer(Puts(offsets, (guard, version))).value is True
+    assert one.answer(SetData(offsets, (guard, version))).value is True
     assert one.answer(Get("/contract/guard/offsets/t/1")).value.data == b"6"
-    assert one.answer(Puts({guard: b"next"}, (guard, version))).value is True
-    assert one.answer(Puts({"/contract/guard/offsets/t/0": b"9"}, (guard, version))).value is False
+    assert one.answer(SetData({guard: b"next"}, (guard, version))).value is True
+    assert one.answer(SetData({"/contract/guard/offsets/t/0": b"9"}, (guard, version))).value is False
     assert one.answer(Get("/contract/guard/offsets/t/0")).value.data == b"5"
 
 
-def test_what_names_a_session_that_is_over_is_not_done_and_any_session_will_do(somebody: Callable[[], Asker]) -> None:
-    one = somebody()
-    assert one.answer(Create("/contract/over/x", b""), session=one.session + 7).trouble is Trouble.EXPIRED
-    assert one.answer(Puts({"/contract/over/y": b""}), session=ANY_SESSION).value is True
+def test_what_names_a_session_that_is_over_is_not_done_and_any_session_will_do(new_asker: Callable[[], Asker]) -> None:
+    one = new_asker()
+    assert one.answer(Create("/contract/over/x", b""), session=one.session + 7).error is ZkError.EXPIRED
+    assert one.answer(SetData({"/contract/over/y": b""}), session=ANY_SESSION).value is True
     assert one.answer(Children("/contract/over", watch=False)).value == ["y"]

@@ -1,4 +1,4 @@
-"""A real ZooKeeper, started and stopped by us: the server that is among pyspark's own jars. It needs Java.
+"""Start and stop a real ZooKeeper server, which is among the jars of pyspark. It needs Java.
 
 with ZooKeeper(directory) as zookeeper:
     client = KazooClient(zookeeper.address)
@@ -21,7 +21,7 @@ from coterie.errors import CoterieError
 from coterie.extras import how_to_install
 from coterie.java import find_java, why_no_java
 
-__all__ = ["ZooKeeper", "why_not"]
+__all__ = ["ZooKeeper", "why_no_zookeeper"]
 
 HOST = "127.0.0.1"
 PATIENCE_S, PAUSE_S = 60.0, 0.05
@@ -37,15 +37,15 @@ FLAGS = (
 )
 
 
-def why_not() -> str | None:
-    """Why there can be no ZooKeeper on this machine, if so."""
+def why_no_zookeeper() -> str | None:
+    """Return why ZooKeeper cannot run on this machine, or None."""
     no_java = why_no_java("ZooKeeper")
     if no_java is not None:
         return no_java
     if _jars() is None:
-        return f"ZooKeeper is taken from pyspark's jars, and they are not here: {how_to_install('history')}"
+        return f"ZooKeeper is taken from pyspark's jars, which are not installed: {how_to_install('history')}"
     if find_spec("kazoo") is None:
-        return f"the client of ZooKeeper is kazoo, and it is not here: {how_to_install('history')}"
+        return f"the ZooKeeper client kazoo is not installed: {how_to_install('history')}"
     return None
 
 
@@ -59,7 +59,7 @@ def _jars() -> Path | None:
 
 class ZooKeeper:
     def __init__(self, directory: Path) -> None:
-        reason = why_not()
+        reason = why_no_zookeeper()
         if reason is not None:
             raise CoterieError(reason)
         self._directory = directory
@@ -103,31 +103,31 @@ class ZooKeeper:
 
     def _stop(self) -> None:
         if self._process is not None:
-            self._process.kill()  # nothing of it is wanted any more
+            self._process.kill()  # its data is not needed any more
             self._process.wait()
             self._process = None
 
     def _wait(self) -> None:
         assert self._process is not None
         give_up = time.monotonic() + PATIENCE_S  # noqa: TID251  this is the real world
-        while "zk_server_state" not in self.says("mntr"):  # before, it listens and serves nobody
+        while "zk_server_state" not in self.command("mntr"):  # it listens before it serves
             if self._process.poll() is not None or time.monotonic() > give_up:  # noqa: TID251
                 raise CoterieError(f"ZooKeeper did not start: {self._log.read_text(errors='replace')[-1_500:]}")
             time.sleep(PAUSE_S)
 
-    def says(self, word: str) -> str:
-        """Its answer to one of its four-letter words; empty if it does not listen."""
-        with suppress(OSError), socket.create_connection((HOST, self.port), timeout=5) as line:
-            line.sendall(word.encode())
+    def command(self, word: str) -> str:
+        """Return the answer to a four-letter command, or an empty string if the server does not listen."""
+        with suppress(OSError), socket.create_connection((HOST, self.port), timeout=5) as connection:
+            connection.sendall(word.encode())
             parts = []
-            while part := line.recv(65_536):
+            while part := connection.recv(65_536):
                 parts.append(part)
             return b"".join(parts).decode()
         return ""
 
     def counts(self) -> dict[str, int]:
-        """What it counts itself (`mntr`): zk_sum_node_children_watch_count is how many watches of children rang."""
-        rows = (line.split("\t") for line in self.says("mntr").splitlines())
+        """Return the server's counters (`mntr`). zk_sum_node_children_watch_count counts notifications of children."""
+        rows = (line.split("\t") for line in self.command("mntr").splitlines())
         return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
 
 

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.history.server_messages import (
-    Commit,
-    HasStopped,
-    Hello,
+from coterie.history.server_side_member import (
+    CommitRefused,
+    CommitRequest,
+    MemberHello,
     Message,
-    Refused,
-    Start,
-    Stop,
+    ReadingStopped,
+    StartReadingRequest,
+    StopReadingRequest,
     read_message,
     write_message,
 )
@@ -22,12 +22,12 @@ from coterie.history.server_messages import (
 NUMBERS = st.integers(0, 1 << 40)
 OFFSETS = st.dictionaries(st.tuples(st.text(max_size=5), st.integers(0, 1000)), NUMBERS, max_size=4)
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
-    st.builds(Hello, st.text(max_size=9), st.text(max_size=9), NUMBERS),
-    st.builds(Stop, NUMBERS),
-    st.builds(Refused, NUMBERS),
-    st.builds(HasStopped, NUMBERS, OFFSETS),
-    st.builds(Start, NUMBERS, OFFSETS),
-    st.builds(Commit, NUMBERS, OFFSETS),
+    st.builds(MemberHello, st.text(max_size=9), st.text(max_size=9), NUMBERS),
+    st.builds(StopReadingRequest, NUMBERS),
+    st.builds(CommitRefused, NUMBERS),
+    st.builds(ReadingStopped, NUMBERS, OFFSETS),
+    st.builds(StartReadingRequest, NUMBERS, OFFSETS),
+    st.builds(CommitRequest, NUMBERS, OFFSETS),
 )
 
 
@@ -47,10 +47,10 @@ def test_what_is_written_is_read_back_and_is_one_line(message: Message) -> None:
         b"null\n",
         b"{}\n",
         b'{"kind": "Shout"}\n',
-        b'{"kind": "Stop"}\n',
-        b'{"kind": "Stop", "generation": 1, "more": 2}\n',
-        b'{"kind": "Start", "generation": 1, "offsets": 7}\n',
-        b'{"kind": "Start", "generation": 1, "offsets": [[1]]}\n',
+        b'{"kind": "StopReadingRequest"}\n',
+        b'{"kind": "StopReadingRequest", "generation": 1, "more": 2}\n',
+        b'{"kind": "StartReadingRequest", "generation": 1, "offsets": 7}\n',
+        b'{"kind": "StartReadingRequest", "generation": 1, "offsets": [[1]]}\n',
         b"\xff\xfe\n",
     ],
 )
