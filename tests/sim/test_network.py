@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from coterie.errors import KafkaError
@@ -18,12 +16,21 @@ class Asker(Client):
     def __init__(self, world: World) -> None:
         super().__init__(world, "asker", world.admin.clock)
         self.ended: list[tuple[int, int, str]] = []
+        self.loop.run(self._make)
+
+    def _make(self) -> None:
+        self._cluster = self.cluster()
 
     def asks(self, number: int, timeout_ms: int = 30_000) -> None:
-        self.ask(1, "", metadata, metadata.Request(topics=[]), timeout_ms, self._done, number)
+        self.start(self._ask(number, timeout_ms))
 
-    def _done(self, number: int, _answer: Any, error: KafkaError | None) -> None:
-        self.ended.append((self.world.schedule.now_ms, number, type(error).__name__ if error else "answered"))
+    async def _ask(self, number: int, timeout_ms: int) -> None:
+        how = "answered"
+        try:
+            await self._cluster.send(-1, metadata, metadata.Request(topics=[]), timeout_ms=timeout_ms)
+        except KafkaError as error:
+            how = type(error).__name__
+        self.ended.append((self.world.schedule.now_ms, number, how))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from coterie.facts import Fact, GroupLoaded, RebalanceStarted
 from coterie.sim import Plan, simulate
 from coterie.sim.consumer import Habits
 from coterie.sim.faults import NodeStops, SwapInterrupted
-from coterie.sim.machine import Machine
+from coterie.sim.machine import FIRST_PORT, Machine
 from coterie.sim.observer import Observer
 from coterie.sim.steps import Come, MoveCoordinator
 from coterie.sim.world import World
@@ -70,7 +70,7 @@ def test_a_node_that_is_down_refuses_and_closes_what_was_open() -> None:
     world.admin.create_topic("t", 3)
     world.schedule.run(5_000)
     (wire,) = world.network.wires
-    number = wire.key[0]
+    number = wire.port - FIRST_PORT
     machine.nodes.stop(number)
     world.schedule.run(6_000)
     assert not machine.links and not wire.is_open

@@ -230,7 +230,7 @@ class _DesignObserver(Observer):
     def _mark(self, _about: object) -> None:
         self._result.marks.append(Counter(self._counts))
 
-    def answered(self, _client: Client, asked: Asked, answer: Any, _data: bytes) -> None:
+    def answered(self, _client: Client, asked: Asked, answer: Any) -> None:
         if asked.module in {join_group, sync_group, leave_group}:
             self._counts["messages"] += 2
         elif asked.module is heartbeat and answer is ErrorCode.REBALANCE_IN_PROGRESS:

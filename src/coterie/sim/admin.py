@@ -1,20 +1,22 @@
-"""Whoever makes topics and deletes groups: one request after the other, each until it is answered for good."""
+"""An administrator makes topics and deletes groups: one request after the other, each until it is answered for good."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from coterie.client.network.cluster import Cluster
 from coterie.errors import ErrorCode, KafkaError
-from coterie.protocol.apis import create_partitions, create_topics, delete_groups, find_coordinator
+from coterie.protocol.apis import create_partitions, create_topics, delete_groups
 from coterie.protocol.messages import DeleteGroup
-from coterie.sim.client import ANY, Client
+from coterie.sim.client import Client
 
 __all__ = ["Admin"]
 
-AGAIN_MS = 500
+AGAIN_S = 0.5
 DONE = frozenset(
     {
         ErrorCode.NONE,
@@ -36,6 +38,7 @@ class Admin(Client):
         """As many partitions as it wants each topic to have."""
         self.deleted: set[str] = set()
         """Groups that it has asked to be deleted."""
+        self._cluster: Cluster | None = None
 
     def create_topic(self, name: str, partitions: int) -> None:
         self.topics[name] = partitions
@@ -74,30 +77,21 @@ class Admin(Client):
     def _enqueue(self, module: ModuleType, request: Any, error_of: Callable[[Any], ErrorCode], says: str) -> None:
         self.requests.append((module, request, error_of, says))
         if len(self.requests) == 1:
-            self._ask(None)
+            self.begin()
 
-    def _ask(self, _about: object) -> None:
-        module, request, _, says = self.requests[0]
-        self.world.happened(self.name, says)
-        group_id = self.is_deleting
-        if group_id is None:
-            self.ask(ANY, "", module, request, 30_000, self._done, None)
-        else:  # looking for a coordinator is also what makes the topic in which groups are kept
-            wanted = find_coordinator.Request(keys=[group_id])
-            self.ask(ANY, "", find_coordinator, wanted, 30_000, self._found, None)
-
-    def _found(self, _then: Any, answer: find_coordinator.Response | None, error: KafkaError | None) -> None:
-        if error is not None or answer is None or answer.coordinators[0].error:
-            self.later(AGAIN_MS, self._ask, None)
-            return
-        module, request, _, _ = self.requests[0]
-        self.ask(answer.coordinators[0].node_id, "", module, request, 30_000, self._done, None)
-
-    def _done(self, _then: Any, answer: Any, error: KafkaError | None) -> None:
-        code = self.requests[0][2](answer) if error is None else error.code
-        if error is None and code in DONE:
-            self.requests.popleft()
-            if self.requests:
-                self._ask(None)
-            return
-        self.later(AGAIN_MS, self._ask, None)
+    async def live(self) -> None:
+        self._cluster = self._cluster or self.cluster()
+        while self.requests:
+            module, request, error_of, says = self.requests[0]
+            self.world.happened(self.name, says)
+            try:
+                group_id = self.is_deleting
+                # looking for a coordinator is also what makes the topic in which groups are kept
+                node_id = (await self._cluster.find_coordinator(group_id)).id if group_id is not None else None
+                code = error_of(await self._cluster.send(node_id, module, request))
+            except KafkaError as error:
+                code = error.code or ErrorCode.UNKNOWN_SERVER_ERROR
+            if code in DONE:
+                self.requests.popleft()
+            else:
+                await asyncio.sleep(AGAIN_S)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from typing import TYPE_CHECKING
 
+from coterie.client.network.cluster import Cluster
 from coterie.errors import ErrorCode, KafkaError
-from coterie.protocol.apis import find_coordinator, offset_commit, offset_fetch
-from coterie.protocol.messages import CommitPartition, OffsetCommit, OffsetFetch
-from coterie.sim.client import ANY, Client
+from coterie.protocol.apis import offset_commit, offset_fetch
+from coterie.protocol.messages import CommitPartition, OffsetCommit, OffsetFetch, OffsetsCommitted
+from coterie.sim.client import Client
 from coterie.sim.host import Clock
 
 if TYPE_CHECKING:
@@ -25,84 +27,57 @@ class Committer(Client):
         self._topic = topic
         self._partitions = partitions
         self._every_ms = every_ms
-        self._coordinator: int | None = None
         self._next = 0
-        self._sent_ms = 0
         self.acknowledged: dict[int, tuple[int, int]] = {}
         """For each partition the offset, and when it was sent."""
 
-    def begin(self, _about: object = None) -> None:
-        if self.is_paused:
-            self.misses(self.begin, None)
-        elif not self.is_alive:
-            return
-        elif self._coordinator is None:
-            request = find_coordinator.Request(keys=[self.group_id])
-            self.ask(ANY, "", find_coordinator, request, 30_000, self._found)
-        elif self._rng.random() < 0.3:
-            request_all = OffsetFetch(None, self.group_id, None)
-            self.ask(
-                self._coordinator,
-                "",
-                offset_fetch,
-                [request_all],
-                30_000,
-                self._fetched,
-                at_most=offset_fetch.API.last_by_name,
-            )
-        else:
-            self._commit()
+    async def live(self) -> None:
+        cluster = self.cluster()
+        coordinator: int | None = None
+        while True:
+            try:
+                if coordinator is None:
+                    coordinator = (await cluster.find_coordinator(self.group_id)).id
+                elif self._rng.random() < 0.3:
+                    await self._look(cluster, coordinator)
+                else:
+                    await self._commit(cluster, coordinator)
+            except KafkaError:
+                coordinator = None
+            await asyncio.sleep((1 + int(self._rng.expovariate(1 / self._every_ms))) / 1000)
 
-    def _commit(self) -> None:
-        assert self._coordinator is not None
+    async def _commit(self, cluster: Cluster, coordinator: int) -> None:
         self._next += 1
         wanted = self._rng.sample(range(self._partitions), self._rng.randint(1, self._partitions))
         entries = [CommitPartition(self._topic, partition, self._next) for partition in sorted(wanted)]
         request = OffsetCommit(None, self.group_id, "", None, -1, entries)
         self.world.commit_sent(self, request)
-        self._sent_ms = self.world.schedule.now_ms
-        self.ask(
-            self._coordinator,
-            "",
-            offset_commit,
-            request,
-            30_000,
-            self._committed,
-            request,
-            at_most=offset_commit.API.last_by_name,
+        sent_ms = self.world.schedule.now_ms
+        reply: OffsetsCommitted = await cluster.send(
+            coordinator, offset_commit, request, at_most=offset_commit.API.last_by_name
         )
+        for one, error in zip(entries, reply.errors, strict=True):
+            if error is ErrorCode.NONE:
+                self.acknowledged[one.partition] = (one.offset, sent_ms)
+        if ErrorCode.NOT_COORDINATOR in reply.errors:
+            raise KafkaError.of(ErrorCode.NOT_COORDINATOR, "committing")
 
-    def _again(self) -> None:
-        self.later(1 + int(self._rng.expovariate(1 / self._every_ms)), self.begin, None)
-
-    def _found(self, _then: Any, reply: find_coordinator.Response | None, _error: KafkaError | None) -> None:
-        if reply is not None and not reply.coordinators[0].error:
-            self._coordinator = reply.coordinators[0].node_id
-        self._again()
-
-    def _committed(self, request: OffsetCommit, reply: Any, _error: KafkaError | None) -> None:
-        if reply is None:
-            self._coordinator = None
-        else:
-            for one, error in zip(request.partitions, reply.errors, strict=True):
-                if error is ErrorCode.NOT_COORDINATOR:
-                    self._coordinator = None
-                elif error is ErrorCode.NONE:
-                    self.acknowledged[one.partition] = (one.offset, self._sent_ms)
-        self._again()
-
-    def _fetched(self, _then: Any, reply: Any, _error: KafkaError | None) -> None:
-        if reply is None or reply[0].error:
-            self._coordinator = None
-        else:
-            if self.group_id in self.world.admin.deleted:
-                self.acknowledged.clear()  # then `invariants/committed.py` alone knows what must still be there
-            found = {one.partition: one.offset for one in reply[0].partitions}
-            kept_since_ms = self.world.schedule.now_ms - self.world.machine.kept_ms
-            for partition, (offset, sent_ms) in self.acknowledged.items():
-                if found.get(partition, -1) < offset and sent_ms > kept_since_ms:
-                    self.world.fails(
-                        "commits are kept",
-                        f"{self.name} asked for what it committed: {partition} is {found.get(partition)}, not {offset}",
-                    )
-        self._again()
+    async def _look(self, cluster: Cluster, coordinator: int) -> None:
+        (reply,) = await cluster.send(
+            coordinator,
+            offset_fetch,
+            [OffsetFetch(None, self.group_id, None)],
+            at_most=offset_fetch.API.last_by_name,
+        )
+        if reply.error:
+            raise KafkaError.of(reply.error, "asking for what it committed")
+        if self.group_id in self.world.admin.deleted:
+            self.acknowledged.clear()  # then `invariants/committed.py` alone knows what must still be there
+        found = {one.partition: one.offset for one in reply.partitions}
+        kept_since_ms = self.world.schedule.now_ms - self.world.machine.kept_ms
+        for partition, (offset, sent_ms) in self.acknowledged.items():
+            if found.get(partition, -1) < offset and sent_ms > kept_since_ms:
+                self.world.fails(
+                    "commits are kept",
+                    f"{self.name} asked for what it committed: {partition} is {found.get(partition)}, not {offset}",
+                )

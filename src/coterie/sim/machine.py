@@ -35,9 +35,11 @@ from coterie.storage.files import parent_of
 if TYPE_CHECKING:
     from coterie.sim.world import World
 
-__all__ = ["Link", "Machine"]
+__all__ = ["FIRST_PORT", "Link", "Machine"]
 
 SWEEP_MS = 60_000
+FIRST_PORT = 9091
+"""The port of node 1 is the one after it."""
 TRY_AGAIN_MS = 1_000
 BACKGROUND_TASK_STEPS, BACKGROUND_TASK_MS = 1, 20
 """Of long work so much is done at a time, and so long it rests then: everybody else has a turn in between."""
@@ -64,6 +66,7 @@ class Machine(Host):
         super().__init__(world, "b1", clock)
         self.settings = settings
         self.numbers = range(settings.node_id, settings.node_id + nodes)
+        self.ports = [FIRST_PORT + number for number in self.numbers]
         self.nodes = Nodes(self)
         self.disk = Disk(world.rng.of(f"{self.name}/disk"))
         self.cluster: Cluster | None = None
@@ -162,7 +165,7 @@ class Machine(Host):
                 wall=self.wall,
             )
             for number, node in cluster.nodes.items():
-                node.endpoint = (self.name, 9091 + number)
+                node.endpoint = (self.name, FIRST_PORT + number)
             effects = cluster.start(now_ms)
         except PowerCut:  # what a crash interrupted was about to be finished
             self._dies_in_swap()
@@ -287,9 +290,9 @@ class Machine(Host):
 
     def accepts(self, wire: Wire) -> Link | None:
         """The system does, even while the process pauses."""
-        if self.cluster is None or not self.nodes.listens(wire.key[0]):
+        if self.cluster is None or not self.nodes.listens(wire.port - FIRST_PORT):
             return None
-        link = Link(self.cluster.nodes[wire.key[0]], wire, self.now_ms)
+        link = Link(self.cluster.nodes[wire.port - FIRST_PORT], wire, self.now_ms)
         self.links[link] = None
         return link
 

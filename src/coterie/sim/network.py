@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from coterie.sim.rng import Random
 
 if TYPE_CHECKING:
-    from coterie.sim.client import Asked, Client
+    from coterie.sim.client import Client
+    from coterie.sim.event_loop import Transport
     from coterie.sim.machine import Link, Machine
     from coterie.sim.world import World
 
@@ -24,49 +25,39 @@ class Wire:
     """One TCP connection. `is_open`: the client believes in it; `link`: what the broker knows of it."""
 
     __slots__ = (
-        "alarm_ms",
-        "asked",
         "client",
         "down_at_ms",
         "held",
         "is_cut",
         "is_dead",
         "is_open",
-        "is_ready",
-        "key",
-        "last_id",
-        "last_request",
         "link",
         "machine",
+        "port",
         "random",
-        "said",
-        "unsent",
+        "transport",
         "up_at_ms",
     )
 
-    def __init__(self, client: Client, machine: Machine, key: tuple[int, str], rng: Random) -> None:
+    def __init__(self, client: Client, machine: Machine, port: int, rng: Random) -> None:
         self.client = client
         self.machine = machine
-        self.key = key
+        self.port = port
         self.random = rng.random
         self.link: Link | None = None
+        self.transport: Transport | None = None
         self.is_open = True
-        self.is_ready = False
         self.is_cut = False
         self.is_dead = False
         """Half open: what is sent arrives nowhere."""
         self.up_at_ms = self.down_at_ms = 0
         self.held: deque[tuple[Any, Any]] = deque()
         """What arrives when the cut is repaired."""
-        # The client's side of it.
-        self.unsent: list[bytes] = []
-        self.asked: deque[Asked] = deque()
-        self.last_id = 0
-        self.last_request: Any = None
-        self.said: tuple[int, bool, bytes, bytes] = (0, False, b"", b"")
-        """The last request: its version, whether its answer's header is flexible, its frame before and after the
-        correlation id. A member says the same again and again."""
-        self.alarm_ms = -1
+
+    @property
+    def waits_for(self) -> list[str]:
+        """The names of the APIs that the client has asked for and not been answered."""
+        return self.transport.protocol.waits_for if self.transport is not None and self.transport.protocol else []
 
 
 class Network:
@@ -85,12 +76,11 @@ class Network:
 
     # --- wires --------------------------------------------------------------------------------------------------------
 
-    def open(self, client: Client, machine: Machine, key: tuple[int, str], after_ms: int) -> Wire:
-        name = f"{client.name}/{key[0]}/{key[1]}"
+    def open(self, client: Client, machine: Machine, port: int) -> Wire:
+        name = f"{client.name}/{port}"
         number = self._opened[name] = self._opened.get(name, 0) + 1
-        wire = Wire(client, machine, key, self._world.rng.of(f"wire/{name}/{number}"))
+        wire = Wire(client, machine, port, self._world.rng.of(f"wire/{name}/{number}"))
         wire.is_cut = self._is_cut(wire)
-        wire.up_at_ms = self._schedule.now_ms + after_ms
         self.wires[wire] = None
         self._up(wire, self._syn, wire)
         return wire

@@ -13,7 +13,6 @@ from coterie.protocol.apis import by_key, heartbeat
 from coterie.sim.client import Asked, Client
 from coterie.sim.consumer import Consumer
 from coterie.sim.machine import Link, Machine
-from coterie.sim.network import Wire
 from coterie.sim.observer import Observer
 from coterie.sim.world import World
 from coterie.stories.grid import Step
@@ -78,8 +77,10 @@ class Story(Observer):
         if says is not None:
             self._row(client.name, says, "-", client.group_id)
 
-    def answered(self, client: Client, asked: Asked, answer: Any, data: bytes) -> None:
+    def bytes_arrived(self, client: Client, data: bytes) -> None:
         self._note(client.tag, data)
+
+    def answered(self, client: Client, asked: Asked, answer: Any) -> None:
         module = asked.module
         if module is heartbeat:
             if answer is not ErrorCode.NONE:
@@ -89,8 +90,8 @@ class Story(Observer):
             said = in_words(first[1] if isinstance(first, tuple) else first)
             self._row("", "", f"{client.name}: {said}"[:_WIDEST], client.group_id)
 
-    def timed_out(self, client: Client, _wire: Wire, asked: Asked) -> None:
-        self._row(client.name, "", f"no answer to {asked.module.API.name}", client.group_id)
+    def timed_out(self, client: Client, api: str) -> None:
+        self._row(client.name, "", f"no answer to {api}", client.group_id)
 
     def tell(self, machine: Machine, fact: Fact) -> None:
         if isinstance(fact, RebalanceStarted):

@@ -6,18 +6,17 @@ Everything that happens passes through here once, by name, and is handed to each
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from coterie.broker.broker_facts import Trouble
 from coterie.client.member import effects
 from coterie.client.types import TopicPartition
 from coterie.coordinator.classic import Group
-from coterie.errors import KafkaError
 from coterie.facts import Fact, GroupLoaded, JoinPhaseCompleted
 from coterie.protocol.messages import OffsetCommit
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.sim.admin import Admin
-from coterie.sim.client import Asked, Client
+from coterie.sim.client import Client
 from coterie.sim.committer import Committer
 from coterie.sim.consumer import Consumer, Habits
 from coterie.sim.host import Clock
@@ -52,6 +51,8 @@ class World:
     ) -> None:
         """There is one machine; the broker on it has so many nodes."""
         self.seed = seed
+        self.broken: Broken | None = None
+        """What did not hold; kept here, since asyncio would keep it from the run."""
         self.disk_ms = disk_ms
         self.rng = Rng(seed)
         self.schedule = Schedule()
@@ -79,7 +80,9 @@ class World:
             ]
             for hook in HOOKS
         }
-        self.on_arrived, self.on_answered = self._on["request_arrived"], self._on["answered"]
+        self.on_arrived, self.on_answered, self.on_bytes = (
+            self._on[hook] for hook in ("request_arrived", "answered", "bytes_arrived")
+        )
         """Those that are called for every packet; who has it calls them."""
 
     def _clock(self, name: str) -> Clock:
@@ -144,7 +147,7 @@ class World:
         """It is copied now, and wakes when the group has another generation."""
         name = f"{of.name}-zombie{len(self.clients)}"
         zombie = self.clients[name] = Zombie(self, name, self._clock(name), of)
-        self.when_joined(of.group_id, zombie.begin)
+        self.when_joined(of.group_id, zombie.awakes)
 
     def forget(self, client: Client) -> None:
         client.later(0, lambda _: client.ends(), None)
@@ -172,11 +175,13 @@ class World:
         for hears in self._on[hook]:
             hears(*about)
 
-    def fails(self, name: str, what: str) -> None:
-        raise Broken(name, what)
+    def fails(self, name: str, what: str) -> NoReturn:
+        self.broken = self.broken or Broken(name, what)
+        raise self.broken
 
-    def timed_out(self, client: Client, wire: Wire, asked: Asked) -> None:
-        self._each("timed_out", client, wire, asked)
+    def timed_out(self, client: Client, api: str) -> None:
+        if client.is_alive:
+            self._each("timed_out", client, api)
 
     def dropped(self, machine: Machine, wire: Wire, why: str) -> None:
         self._each("happened", machine.name, f"closes the connection of {wire.client.name}: {why}")
@@ -204,8 +209,9 @@ class World:
     def ownership_changed(self, consumer: Consumer) -> None:
         self._each("ownership_changed", consumer)
 
-    def listened(self, consumer: Consumer, call: effects.CallListener) -> None:
-        self._each("listened", consumer, call)
+    def listened(self, consumer: Consumer, kind: effects.Listened, partitions: Collection[TopicPartition]) -> None:
+        if consumer.is_alive:
+            self._each("listened", consumer, kind, partitions)
 
     def held(self, consumer: Consumer, partitions: Collection[TopicPartition]) -> None:
         self._each("held", consumer, partitions)
@@ -217,13 +223,15 @@ class World:
         self._each("commit_sent", client, request)
 
     def took(self, consumer: Consumer, records: Sequence[Any]) -> None:
-        self._each("took", consumer, records)
+        if consumer.is_alive:
+            self._each("took", consumer, records)
 
     def processed(self, consumer: Consumer, records: Sequence[Any]) -> None:
-        self._each("processed", consumer, records)
+        if consumer.is_alive:
+            self._each("processed", consumer, records)
 
-    def read_failed(self, consumer: Consumer, error: KafkaError) -> None:
-        self._each("happened", consumer.name, f"cannot read: {error}")
+    def read_failed(self, consumer: Consumer, error: Exception) -> None:
+        self._each("happened", consumer.name, f"poll raises: {error}")
 
     def acknowledged(self, where: TopicPartition, offset: int, value: bytes) -> None:
         self._each("acknowledged", where, offset, value)

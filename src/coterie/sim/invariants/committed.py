@@ -55,7 +55,7 @@ class CommitsAreKept(Observer):
                 if kind is GroupDied or self._may_be_gone(machine, key):
                     del self.told[key]
 
-    def answered(self, _client: Client, asked: Asked, answer: Any, _data: bytes) -> None:
+    def answered(self, _client: Client, asked: Asked, answer: Any) -> None:
         if asked.module is not offset_commit:
             return
         for one, error in zip(asked.request.partitions, answer.errors, strict=True):

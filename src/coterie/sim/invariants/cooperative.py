@@ -38,11 +38,11 @@ class CooperativeMembersKeepReading(Observer):
         if kept & set(effect.added):
             self.fails(f"{consumer.name} starts again with {sorted(kept & set(effect.added))}, which it had")
 
-    def listened(self, consumer: Consumer, call: effects.CallListener) -> None:
+    def listened(self, consumer: Consumer, kind: effects.Listened, partitions: Collection[TopicPartition]) -> None:
         """What it has to give up it is told by the assignment; until then only what it does not read any more goes."""
         member = consumer.member
-        if call.kind is effects.Listened.REVOKED and member.stage is Stage.PREPARING and member.settings.is_cooperative:
-            early = [one for one in call.partitions if one.topic in member.topics]
+        if kind is effects.Listened.REVOKED and member.stage is Stage.PREPARING and member.settings.is_cooperative:
+            early = [one for one in partitions if one.topic in member.topics]
             if early:
                 self.fails(f"{consumer.name} gives up {sorted(early)} before it joins, and nobody has asked for it")
 

@@ -30,7 +30,7 @@ class FencedStaysFenced(Observer):
             for member_id in fact.members:  # the coordinator died before it could write it
                 self._since.pop(member_id, None)
 
-    def answered(self, client: Client, asked: Asked, answer: Any, _data: bytes) -> None:
+    def answered(self, client: Client, asked: Asked, answer: Any) -> None:
         if not self._since:
             return
         since_ms = self._since.get(getattr(asked.request, "member_id", ""))

@@ -35,7 +35,7 @@ class OldGenerationsAreRefused(Observer):
         elif type(fact) is GroupCreated:
             self._since.pop(fact.group_id, None)
 
-    def answered(self, client: Client, asked: Asked, answer: Any, _data: bytes) -> None:
+    def answered(self, client: Client, asked: Asked, answer: Any) -> None:
         if asked.module is heartbeat:
             granted = answer is ErrorCode.NONE
         elif asked.module is offset_commit:

@@ -4,7 +4,7 @@ its listener does not know of.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from coterie.client.member import effects
@@ -18,9 +18,9 @@ __all__ = ["ListenersAreToldInTurn"]
 class ListenersAreToldInTurn(Observer):
     name = "listeners are told in turn"
 
-    def listened(self, consumer: Consumer, call: effects.CallListener) -> None:
-        partitions = set(call.partitions)
-        if call.kind is effects.Listened.ASSIGNED:
+    def listened(self, consumer: Consumer, kind: effects.Listened, called_with: Collection[TopicPartition]) -> None:
+        partitions = set(called_with)
+        if kind is effects.Listened.ASSIGNED:
             if partitions & consumer.told:
                 self.fails(f"{consumer.name} was told twice that it owns {sorted(partitions & consumer.told)}")
             consumer.told |= partitions

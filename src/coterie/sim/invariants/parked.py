@@ -76,5 +76,4 @@ def _may_be_forgotten(link: Link, call: Call) -> bool:
     wire, client = link.wire, link.wire.client
     if not wire.is_open or not client.is_alive or not isinstance(client, Consumer):
         return True
-    member = client.member
-    return member.ending is not None or not any(asked.module.API.name in _PARKED for asked in wire.asked)
+    return client.member.ending is not None or not _PARKED.intersection(wire.waits_for)

@@ -1,0 +1,253 @@
+"""An event loop of asyncio for one simulated process: its time is the host's virtual clock, its sockets are wires.
+
+The clients that are shipped run on it as they are: tasks, timers, timeouts and cancellation are asyncio's own. A turn
+of the loop is what follows from one event, until nothing is ready any more; it takes no time. What is ready runs in the
+order in which it was asked for, so that the same seed gives the same run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import Context
+from errno import ECONNREFUSED, ECONNRESET
+from heapq import heappop, heappush
+from math import ceil
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from coterie.sim.network import Wire
+
+if TYPE_CHECKING:
+    from coterie.sim.client import Client
+
+__all__ = ["EventLoop", "Transport"]
+
+T = TypeVar("T")
+MOST_STEPS = 100_000
+"""A turn with more steps never ends."""
+MOST_TURNS = 10_000
+"""A process with more turns within one millisecond waits for something without letting time pass."""
+LAST_WORDS = 10
+"""How often the tasks of a process that is gone are cancelled: a task may wait again while it ends."""
+ROUNDING_MS = 0.01
+"""Times are seconds in floating point here, and milliseconds everywhere else."""
+
+
+class EventLoop(asyncio.AbstractEventLoop):
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._ready: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
+        self._timers_made = 0
+        self._alarm_ms: int | None = None
+        self._failure: BaseException | None = None
+        self._is_ended = False
+        self._turns = (0, 0)
+        """The time, and how many turns there were at that time."""
+
+    def __len__(self) -> int:
+        """How many timers are set, with those that were cancelled and are not due yet."""
+        return len(self._timers)
+
+    # --- turns --------------------------------------------------------------------------------------------------------
+
+    def run(self, act: Callable[..., object] | None = None, *about: Any) -> None:
+        """Take a turn: do this, then what is due, then all that follows from it."""
+        if self._is_ended:
+            return
+        now_ms = self.client.now_ms
+        self._count_turn(now_ms)
+        timers, ready = self._timers, self._ready
+        before = asyncio._get_running_loop()  # noqa: SLF001  asyncio's own loops do the same
+        asyncio._set_running_loop(self)  # noqa: SLF001
+        try:
+            if act is not None:
+                act(*about)
+            while timers and timers[0][0] <= now_ms:
+                timer = heappop(timers)[2]
+                if not timer.cancelled():
+                    ready.append(timer)
+            self._run_ready()
+        finally:
+            asyncio._set_running_loop(before)  # noqa: SLF001
+        if self.client.world.broken is not None:
+            raise self.client.world.broken
+        if self._failure is not None:
+            raise self._failure
+        while timers and timers[0][2].cancelled():
+            heappop(timers)
+        if timers and (self._alarm_ms is None or timers[0][0] < self._alarm_ms):
+            self._alarm_ms = timers[0][0]
+            self.client.at(self._alarm_ms, self._ring, self._alarm_ms)
+
+    def _count_turn(self, now_ms: int) -> None:
+        at_ms, turns = self._turns
+        self._turns = (now_ms, turns + 1 if at_ms == now_ms else 1)
+        if turns > MOST_TURNS:
+            self.client.world.fails("time goes on", f"{self.client.name} took {turns} turns within a millisecond")
+
+    def _run_ready(self) -> None:
+        ready, steps = self._ready, 0
+        while ready:
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()  # noqa: SLF001
+            steps += 1
+            if steps > MOST_STEPS:
+                self.client.world.fails("turns end", f"{self.client.name} took {steps} steps in one turn: {handle!r}")
+
+    def _ring(self, at_ms: int) -> None:
+        if self.client.is_paused:
+            self.client.misses(self._ring, at_ms)
+        elif at_ms == self._alarm_ms:  # else one that rang earlier took its place
+            self._alarm_ms = None
+            self.run()
+
+    def end(self) -> None:
+        """The process is gone. Its tasks end now, unseen, so that none is left to the garbage collector."""
+        before = asyncio._get_running_loop()  # noqa: SLF001
+        assert before is not self, "a process is ended from outside"
+        self._is_ended = True
+        asyncio._set_running_loop(self)  # noqa: SLF001
+        try:
+            for _ in range(LAST_WORDS):
+                tasks = asyncio.all_tasks(self)
+                for task in tasks:
+                    task.cancel()
+                self._run_ready()
+                if not tasks:
+                    break
+        finally:
+            asyncio._set_running_loop(before)  # noqa: SLF001
+            self._timers.clear()
+
+    # --- what asyncio asks of a loop ----------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        return self.client.now_ms / 1000
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self._timers_made += 1
+        heappush(self._timers, (ceil(when * 1000 - ROUNDING_MS), self._timers_made, timer))
+        return timer
+
+    def _timer_handle_cancelled(self, _handle: asyncio.TimerHandle) -> None:
+        """It is dropped when it is due, or first."""
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(self, coro: Coroutine[Any, Any, T], **how: Any) -> asyncio.Task[T]:  # type: ignore[override]
+        return asyncio.Task(coro, loop=self, **how)
+
+    def is_running(self) -> bool:
+        return asyncio._get_running_loop() is self  # noqa: SLF001
+
+    def is_closed(self) -> bool:
+        return self._is_ended
+
+    def get_debug(self) -> bool:
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """What nobody has caught is a mistake of the shipped code: the run ends with it."""
+        if not self._is_ended and self._failure is None:
+            self._failure = context.get("exception") or AssertionError(context["message"])
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], _host: str, port: int, **_how: Any
+    ) -> tuple[Transport, asyncio.BaseProtocol]:
+        client = self.client
+        wire = client.world.network.open(client, client.world.machine, port)
+        transport = Transport(self, wire)
+        try:
+            await transport.connecting
+        except BaseException:
+            transport.abort()
+            raise
+        transport.protocol = protocol_factory()
+        transport.protocol.connection_made(transport)
+        return transport, transport.protocol
+
+
+class Transport(asyncio.Transport):
+    """A process's end of a wire."""
+
+    def __init__(self, loop: EventLoop, wire: Wire) -> None:
+        super().__init__()
+        self._loop = loop
+        self._wire = wire
+        self._network = loop.client.world.network
+        self._is_closing = False
+        self.connecting = loop.create_future()
+        self.protocol: Any = None
+        wire.transport = self
+
+    # what the client does
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self._is_closing and self._loop.client.is_alive:
+            self._network.send(self._wire, bytes(data))
+
+    def writelines(self, list_of_data: Sequence[bytes | bytearray | memoryview]) -> None:  # type: ignore[override]
+        self.write(b"".join(list_of_data))
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def close(self) -> None:
+        if self._is_closing:
+            return
+        self._is_closing = True
+        if self._loop.client.is_alive:
+            self._network.hang_up(self._wire)
+        if self.connecting.done():
+            self._loop.call_soon(self._lost, None)
+
+    abort = close
+
+    def _lost(self, error: Exception | None) -> None:
+        if self.protocol is not None:
+            self.protocol.connection_lost(error)
+
+    # what the network does, in a turn of the loop
+
+    def connected(self) -> None:
+        if not self.connecting.done():
+            self.connecting.set_result(None)
+
+    def received(self, data: bytes) -> None:
+        rest, protocol = memoryview(data), self.protocol
+        while rest and not self._is_closing:
+            buffer = protocol.get_buffer(-1)
+            size = min(len(buffer), len(rest))
+            buffer[:size] = rest[:size]
+            protocol.buffer_updated(size)
+            rest = rest[size:]
+
+    def reset(self) -> None:
+        """The other side has closed it, or was not there."""
+        if not self.connecting.done():
+            self.connecting.set_exception(ConnectionRefusedError(ECONNREFUSED, "refused"))
+        elif not self._is_closing:
+            self._is_closing = True
+            self._network.hang_up(self._wire)
+            self._lost(ConnectionResetError(ECONNRESET, "reset"))
