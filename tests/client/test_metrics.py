@@ -18,10 +18,10 @@ from coterie.client.metrics import (
     ConsumerMetrics,
     Metrics,
     Sensor,
-    TelemetrySettings,
     snapshot,
 )
 from coterie.errors import KafkaError
+from coterie.settings.client_settings import ClientSettings
 
 pytestmark = pytest.mark.real_time
 
@@ -43,7 +43,7 @@ def test_what_was_not_measured_is_none_and_what_was_counted_is_a_number() -> Non
 
 
 def test_averages_and_maxima_are_those_of_the_last_samples() -> None:
-    sensor = Sensor(TelemetrySettings(metrics_num_samples=2, metrics_sample_window_ms=1_000))
+    sensor = Sensor(ClientSettings(metrics_num_samples=2, metrics_sample_window_ms=1_000))
     sensor.record(100, 0)
     sensor.record(20, 1_000)
     assert sensor.avg(1_500) == 60 and sensor.max(1_500) == 100
@@ -55,12 +55,12 @@ def test_averages_and_maxima_are_those_of_the_last_samples() -> None:
 
 
 def test_a_rate_is_that_of_the_time_of_the_samples_as_kafka_counts_it() -> None:
-    sensor = Sensor(TelemetrySettings(metrics_num_samples=2, metrics_sample_window_ms=1_000))
+    sensor = Sensor(ClientSettings(metrics_num_samples=2, metrics_sample_window_ms=1_000))
     for at_ms in range(0, 2_000, 100):
         sensor.record(10, at_ms)
     assert sensor.rate(2_000 - 1) == pytest.approx(20 / 1.999)
     assert sensor.total_rate(2_000 - 1) == pytest.approx(200 / 1.999)
-    young = Sensor(TelemetrySettings(metrics_num_samples=2, metrics_sample_window_ms=1_000))
+    young = Sensor(ClientSettings(metrics_num_samples=2, metrics_sample_window_ms=1_000))
     young.record(1, 0)
     assert young.rate(1) == pytest.approx(1 / 1.001), "not a thousand a second"
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from coterie.client.member import facts
 from coterie.client.types import TopicPartition
 from coterie.facts import Fact
+from coterie.settings.client_settings import ClientSettings
 
 __all__ = [
     "ADMIN_ROWS",
@@ -27,7 +28,6 @@ __all__ = [
     "ProducerMetrics",
     "Row",
     "Sensor",
-    "TelemetrySettings",
     "of_partition",
     "snapshot",
 ]
@@ -38,12 +38,7 @@ Metrics = dict[str, dict[str, float | None]]
 _NOTHING = float("-inf")
 
 
-class TelemetrySettings(NamedTuple):
-    metrics_num_samples: int = 2
-    metrics_sample_window_ms: int = 30_000
-
-
-AS_KAFKA = TelemetrySettings()
+_DEFAULTS = ClientSettings()
 
 
 class _Sample:
@@ -64,7 +59,7 @@ class Sensor:
 
     __slots__ = ("_last", "_number", "_samples", "_window_ms", "count", "total")
 
-    def __init__(self, settings: TelemetrySettings = AS_KAFKA) -> None:
+    def __init__(self, settings: ClientSettings = _DEFAULTS) -> None:
         self.count = 0
         self.total: float = 0
         self._number = settings.metrics_num_samples
@@ -119,7 +114,7 @@ class Sensor:
 class ClientMetrics:
     """What every client measures: its connections and requests."""
 
-    def __init__(self, settings: TelemetrySettings = AS_KAFKA) -> None:
+    def __init__(self, settings: ClientSettings = _DEFAULTS) -> None:
         self.settings = settings
         self.requests = Sensor(settings)
         self.responses = Sensor(settings)
@@ -129,7 +124,7 @@ class ClientMetrics:
 
 
 class ConsumerMetrics(ClientMetrics):
-    def __init__(self, settings: TelemetrySettings = AS_KAFKA) -> None:
+    def __init__(self, settings: ClientSettings = _DEFAULTS) -> None:
         super().__init__(settings)
         self.commits, self.heartbeats, self.joins, self.syncs = (Sensor(settings) for _ in range(4))
         self.rebalances, self.failed_rebalances = Sensor(settings), Sensor(settings)
@@ -179,7 +174,7 @@ class ConsumerMetrics(ClientMetrics):
 
 
 class ProducerMetrics(ClientMetrics):
-    def __init__(self, settings: TelemetrySettings = AS_KAFKA) -> None:
+    def __init__(self, settings: ClientSettings = _DEFAULTS) -> None:
         super().__init__(settings)
         self.sent, self.failed, self.retried = (Sensor(settings) for _ in range(3))
         self.request_latency, self.batch_sizes, self.queue_times, self.per_request = (

@@ -42,6 +42,7 @@ __all__ = [
     "ProducerSettings",
     "check_mapping",
     "duration_ms",
+    "heartbeat_problem",
 ]
 
 CLIENT = "Every client"
@@ -164,6 +165,16 @@ class OffsetReset(Word):
             duration_ms(rest)
             return f"{kind}:{rest}"
         return Word(("latest", "earliest", "none")).read(text)
+
+
+def heartbeat_problem(heartbeat_interval_ms: int, session_timeout_ms: int) -> str | None:
+    """Return what is wrong with these two settings of a member, if anything is."""
+    if heartbeat_interval_ms < session_timeout_ms:
+        return None
+    return (
+        f"heartbeat.interval.ms is {heartbeat_interval_ms}, session.timeout.ms {session_timeout_ms}: "
+        "a member would be out before its next heartbeat. A third of the session is usual"
+    )
 
 
 def check_mapping(values: object) -> None:
@@ -389,11 +400,8 @@ class ConsumerSettings(ClientSettings):
 
     def contradictions(self) -> list[str]:
         problems = ClientSettings.contradictions(self)
-        if self.heartbeat_interval_ms >= self.session_timeout_ms:
-            problems.append(
-                f"heartbeat.interval.ms is {self.heartbeat_interval_ms}, session.timeout.ms {self.session_timeout_ms}: "
-                "a member would be out before its next heartbeat. A third of the session is usual"
-            )
+        problem = heartbeat_problem(self.heartbeat_interval_ms, self.session_timeout_ms)
+        problems += [problem] if problem else []
         if self.enable_auto_commit and "enable.auto.commit" in self.given and self.group_id is None:
             problems.append("enable.auto.commit=true needs a group.id")
         return problems

@@ -25,7 +25,7 @@ from coterie.client.admin.group_admin import REMOVED, GroupsAdmin
 from coterie.client.admin.topic_admin import TopicsAdmin
 from coterie.client.arguments import ByPartition, Offsets, PartitionLike
 from coterie.client.event_log import EventLog
-from coterie.client.metrics import ADMIN_ROWS, ClientMetrics, Metrics, TelemetrySettings, snapshot
+from coterie.client.metrics import ADMIN_ROWS, ClientMetrics, Metrics, snapshot
 from coterie.client.network.background import background, documented_by
 from coterie.client.network.clock import clock_ms
 from coterie.client.network.cluster import Cluster
@@ -64,9 +64,7 @@ class AsyncAdmin(TopicsAdmin, GroupsAdmin):
     def __init__(self, settings: Settings | None = None, /, **more: Unpack[AdminKwargs]) -> None:
         self.settings = AdminSettings.of_arguments(settings, more)
         self._log = EventLog("admin", self.settings)
-        self._measured = ClientMetrics(
-            TelemetrySettings(self.settings.metrics_num_samples, self.settings.metrics_sample_window_ms)
-        )
+        self._measured = ClientMetrics(self.settings)
         self._cluster = Cluster(self.settings, self._log, self._measured)
 
     def __repr__(self) -> str:

@@ -26,7 +26,6 @@ from coterie.client.metrics import (
     CONSUMER_ROWS,
     ConsumerMetrics,
     Metrics,
-    TelemetrySettings,
     of_partition,
     snapshot,
 )
@@ -90,9 +89,7 @@ class Engine:
         self.settings = settings
         self.clock_ms = runtime.clock_ms
         self.log = EventLog("consumer", settings, logger)
-        self.measured = ConsumerMetrics(
-            TelemetrySettings(settings.metrics_num_samples, settings.metrics_sample_window_ms)
-        )
+        self.measured = ConsumerMetrics(settings)
         self.cluster = Cluster(settings, self.log, self.measured, runtime)
         self.tasks = BackgroundTasks(self.clock_ms, self.fail)
         self.reading = Reading(
@@ -110,7 +107,7 @@ class Engine:
         self.member: Membership | None = None
         if settings.group_id is not None:
             chance = runtime.rng.random()  # so that members that failed together do not return together
-            self.member = Membership(_member_settings(settings, settings.group_id, assignors, chance))
+            self.member = Membership(MemberSettings.of(settings, settings.group_id, assignors, chance))
         self.listener = Listener({})
         self.needs_attention = False
         """A poll has more to do than to take records."""
@@ -448,24 +445,3 @@ class Engine:
         self._endings.clear()
         self.news()
         await self.cluster.close()
-
-
-def _member_settings(
-    settings: ConsumerSettings, group_id: str, assignors: Sequence[Assignor], rng: float
-) -> MemberSettings:
-    return MemberSettings(
-        group_id=group_id,
-        assignors=assignors,
-        group_instance_id=settings.group_instance_id,
-        client_id=settings.client_id,
-        client_rack=settings.client_rack or None,
-        session_timeout_ms=settings.session_timeout_ms,
-        heartbeat_interval_ms=settings.heartbeat_interval_ms,
-        max_poll_interval_ms=settings.max_poll_interval_ms,
-        request_timeout_ms=settings.request_timeout_ms,
-        retry_backoff_ms=settings.retry_backoff_ms,
-        retry_backoff_max_ms=settings.retry_backoff_max_ms,
-        enable_auto_commit=settings.commits_automatically,
-        auto_commit_interval_ms=settings.auto_commit_interval_ms,
-        rng=rng,
-    )

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from coterie.client.consumer.offset_resets import LATEST, Reset
+from coterie.client.consumer.offset_resets import Reset, parse_reset
 from coterie.client.consumer.partition_state import Leader, PartitionState
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError
 from coterie.protocol.api_values import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.protocol.apis import fetch
 from coterie.protocol.apis import offset_for_leader_epoch as epoch_api
+from coterie.settings.client_settings import ConsumerSettings
 
 __all__ = [
     "AskCommitted",
@@ -37,19 +38,22 @@ __all__ = [
 WITHOUT_SESSION = -1
 
 
-class FetchSettings(NamedTuple):
-    """Of Kafka's settings those that a reader looks at, under their names."""
+_DEFAULTS = ConsumerSettings()
 
-    auto_offset_reset: Reset = LATEST
-    fetch_min_bytes: int = 1
-    fetch_max_wait_ms: int = 500
-    fetch_max_bytes: int = 50 * 1024 * 1024
-    max_partition_fetch_bytes: int = 1024 * 1024
-    read_committed: bool = False
-    check_crcs: bool = True
-    client_rack: str = ""
-    retry_backoff_ms: int = 100
-    metadata_max_age_ms: int = 300_000
+
+class FetchSettings(NamedTuple):
+    """The settings of a consumer that its fetcher uses, under their names."""
+
+    auto_offset_reset: Reset = parse_reset(_DEFAULTS.auto_offset_reset)
+    fetch_min_bytes: int = _DEFAULTS.fetch_min_bytes
+    fetch_max_wait_ms: int = _DEFAULTS.fetch_max_wait_ms
+    fetch_max_bytes: int = _DEFAULTS.fetch_max_bytes
+    max_partition_fetch_bytes: int = _DEFAULTS.max_partition_fetch_bytes
+    read_committed: bool = _DEFAULTS.reads_committed
+    check_crcs: bool = _DEFAULTS.check_crcs
+    client_rack: str = _DEFAULTS.client_rack
+    retry_backoff_ms: int = _DEFAULTS.retry_backoff_ms
+    metadata_max_age_ms: int = _DEFAULTS.metadata_max_age_ms
     has_group: bool = True
     """Without a group there are no committed offsets to ask for."""
 

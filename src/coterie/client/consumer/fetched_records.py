@@ -25,7 +25,7 @@ class Chunk(FetchedRecords):
         data: Buffer,
         aborted: Sequence[AbortedTransaction] | None = None,
         *,
-        check_crcs: bool = True,
+        check_crcs: bool,
     ) -> None:
         """`aborted`: for those who read committed records, the transactions that were given up (KIP-98)."""
         given_up = None if aborted is None else [(one.first_offset, one.producer_id) for one in aborted]

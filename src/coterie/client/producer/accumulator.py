@@ -16,6 +16,7 @@ from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode, KafkaError
 from coterie.protocol.batch import HEADER_SIZE, Compression
 from coterie.protocol.records import BatchBuilder, Header, murmur2
+from coterie.settings.client_settings import ProducerSettings
 
 __all__ = [
     "RECORD_OVERHEAD",
@@ -84,24 +85,27 @@ HEADER_OVERHEAD = 4
 _Record = tuple[bytes | None, bytes | None, int, Sequence[Header]]
 
 
+_DEFAULTS = ProducerSettings()
+
+
 @dataclass(frozen=True, slots=True)
 class BatchingRules:
-    """The settings of these names; the driver fills them from `ProducerSettings`."""
+    """The settings of a producer that batching uses; the driver fills them from `ProducerSettings`."""
 
-    batch_size: int = 16_384
-    linger_ms: int = 5
-    buffer_memory: int = 33_554_432
-    max_request_size: int = 1_048_576
-    max_in_flight: int = 5
-    delivery_timeout_ms: int = 120_000
-    retries: int = 2**31 - 1
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1_000
-    compression: Compression = Compression.NONE
+    batch_size: int = _DEFAULTS.batch_size
+    linger_ms: int = _DEFAULTS.linger_ms
+    buffer_memory: int = _DEFAULTS.buffer_memory
+    max_request_size: int = _DEFAULTS.max_request_size
+    max_in_flight: int = _DEFAULTS.max_in_flight_requests_per_connection
+    delivery_timeout_ms: int = _DEFAULTS.delivers_within_ms
+    retries: int = _DEFAULTS.retries
+    retry_backoff_ms: int = _DEFAULTS.retry_backoff_ms
+    retry_backoff_max_ms: int = _DEFAULTS.retry_backoff_max_ms
+    compression: Compression = Compression[_DEFAULTS.compression_type.upper()]
     level: int | None = None
-    is_idempotent: bool = True
-    ignores_keys: bool = False
-    is_adaptive: bool = True
+    is_idempotent: bool = _DEFAULTS.is_idempotent
+    ignores_keys: bool = _DEFAULTS.partitioner_ignore_keys
+    is_adaptive: bool = _DEFAULTS.partitioner_adaptive_partitioning_enable
 
 
 def next_ratio(before: float, seen: float) -> float:

@@ -20,7 +20,7 @@ from coterie.client.event_log import (
     ProduceRetried,
     ProducerIdObtained,
 )
-from coterie.client.metrics import PRODUCER_ROWS, Metrics, ProducerMetrics, TelemetrySettings, snapshot
+from coterie.client.metrics import PRODUCER_ROWS, Metrics, ProducerMetrics, snapshot
 from coterie.client.network.cluster import Cluster
 from coterie.client.network.metadata import Metadata
 from coterie.client.network.runtime import Runtime
@@ -91,9 +91,7 @@ class Sender:
         self.lock = Lock()
         self.loop: asyncio.AbstractEventLoop | None = None
         self.log = EventLog("producer", settings)
-        self._measured = ProducerMetrics(
-            TelemetrySettings(settings.metrics_num_samples, settings.metrics_sample_window_ms)
-        )
+        self._measured = ProducerMetrics(settings)
         self._cluster = Cluster(settings, self.log, self._measured, runtime)
         self._on_room = on_room
         self._acks = settings.required_acks
