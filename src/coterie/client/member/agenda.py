@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from coterie.client.member.effects import Effects, Fail, Listened
-from coterie.client.member.finding import can_find, find_coordinator
-from coterie.client.member.joining import can_join, join
-from coterie.client.member.leading import ask_metadata, can_ask_metadata
-from coterie.client.member.leaving import can_go_on_leaving, go_on_leaving, start_leaving
-from coterie.client.member.listener_calls import call_listener
+from coterie.client.member.find_coordinator import can_find, find_coordinator
+from coterie.client.member.join_group import begin, can_begin, can_give_up, can_join, give_up, join
+from coterie.client.member.leave_group import can_go_on_leaving, go_on_leaving, start_leaving
 from coterie.client.member.member import Member
-from coterie.client.member.preparing import begin, can_begin, can_give_up, give_up
-from coterie.client.member.sending import can_send, send_pending_requests
+from coterie.client.member.offset_commit import can_send, send_pending_requests
 from coterie.client.member.states import Stage
-from coterie.client.member.syncing import can_complete, complete
+from coterie.client.member.subscription import call_listener
+from coterie.client.member.sync_group import ask_metadata, can_ask_metadata, can_complete, complete
 from coterie.errors import IllegalTransitionError
 
 __all__ = ["AGENDA", "go_on"]

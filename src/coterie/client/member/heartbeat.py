@@ -9,11 +9,10 @@ from __future__ import annotations
 from coterie.client.member.effects import Arm, Effects, Fail, Send, Tell
 from coterie.client.member.events import HeartbeatAnswered, HeartbeatDue
 from coterie.client.member.facts import PollIntervalExceeded
-from coterie.client.member.finding import forget_coordinator
-from coterie.client.member.identity import DROPS, drop, drop_for, fence
-from coterie.client.member.leaving import say_goodbye
-from coterie.client.member.member import Member
-from coterie.client.member.member_timers import DUE, HEARTBEAT
+from coterie.client.member.fencing import DROPS, drop, drop_for, fence
+from coterie.client.member.find_coordinator import forget_coordinator
+from coterie.client.member.leave_group import say_goodbye
+from coterie.client.member.member import DUE, HEARTBEAT, Member
 from coterie.client.member.states import Api, Do, on_error
 from coterie.client.member.user_errors import code_of, error_for
 from coterie.errors import ErrorCode

@@ -1,20 +1,22 @@
-"""What a member is: its identity, what it subscribes to and owns, and what it waits for. No rules in here."""
+"""What a member is: its identity, what it subscribes to and owns, what it waits for, and its timers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from re import Pattern
 from typing import Any
 
 from coterie.assignors import Assignor, Topic
 from coterie.assignors import Member as Subscriber
-from coterie.client.member.effects import COORDINATOR_LANE, Send
+from coterie.client.member.effects import COORDINATOR_LANE, Arm, Effects, Send
 from coterie.client.member.events import (
     Answer,
     CloseAsked,
     CoordinatorAnswered,
     HeartbeatAnswered,
+    HeartbeatDue,
     ListenerAnswered,
     Offsets,
     PositionsAnswered,
@@ -22,12 +24,61 @@ from coterie.client.member.events import (
     UnsubscribeAsked,
 )
 from coterie.client.member.member_settings import MemberSettings
-from coterie.client.member.pending_requests import PendingRequest
 from coterie.client.member.states import Stage
 from coterie.client.types import TopicPartition
 from coterie.protocol.messages import NO_GENERATION
 
-__all__ = ["Member"]
+__all__ = [
+    "AUTO_COMMIT",
+    "CLOSE",
+    "FIND_RETRY",
+    "HEARTBEAT",
+    "JOIN_RETRY",
+    "PENDING_REQUEST",
+    "PREPARE",
+    "Kind",
+    "Member",
+    "PendingRequest",
+    "resume_heartbeats",
+    "start_heartbeats",
+]
+
+
+class Kind(StrEnum):
+    COMMIT = "commit"
+    COMMIT_POSITIONS = "commit of all positions"
+    AUTO_COMMIT = "auto-commit"
+    COMMIT_BEFORE_JOIN = "commit before the join"
+    COMMIT_ON_CLOSE = "commit on close"
+    COMMITTED = "question for committed offsets"
+
+
+@dataclass(slots=True)
+class PendingRequest:
+    """A commit, or a question for committed offsets: who asked, until when it is tried, and where it stands."""
+
+    number: int
+    kind: Kind
+    token: Hashable
+    until_ms: int | None
+    """None: sent once. Else retriable errors are retried until then."""
+    offsets: Offsets
+    partitions: Collection[TopicPartition]
+    generation_id: int
+    """A commit belongs to the generation in which it was asked, and is not repeated in another."""
+    member_id: str
+    failures: int = 0
+    in_flight: bool = False
+    sent_to: Any = None
+    waits_until_ms: int | None = None
+    """Backing off."""
+    times_missing: int = 0
+    """How often in a row fresh metadata did not have a partition that the coordinator does not know either."""
+
+    @property
+    def timer(self) -> str:
+        return f"pending {self.number}"
+
 
 _MOST_DOUBLINGS = 30
 
@@ -161,3 +212,32 @@ class Member:
         settings = self.settings
         term = settings.retry_backoff_ms << min(failures, _MOST_DOUBLINGS)
         return round(min(term, settings.retry_backoff_max_ms) * (0.8 + 0.4 * settings.rng))
+
+
+# --- timers -----------------------------------------------------------------------------------------------------------
+
+HEARTBEAT = "heartbeat"
+FIND_RETRY = "find"
+JOIN_RETRY = "join"
+PREPARE = "prepare"
+AUTO_COMMIT = "auto-commit"
+CLOSE = "close"
+PENDING_REQUEST = "pending"
+
+DUE = HeartbeatDue()
+
+
+def start_heartbeats(member: Member, now_ms: int) -> Effects:
+    """Start the heartbeat timer: with the answer to a join, before the sync (M3)."""
+    member.session_deadline_ms = now_ms + member.settings.session_timeout_ms
+    member.heartbeat_at_ms = now_ms + member.settings.heartbeat_interval_ms
+    member.heartbeat_in_flight = None
+    member.heartbeat_failures = 0
+    return [Arm(HEARTBEAT, member.heartbeat_at_ms, DUE)]
+
+
+def resume_heartbeats(member: Member, now_ms: int) -> Effects:
+    """A coordinator was found again: its session has been running, so the next one goes out when it was due."""
+    member.session_deadline_ms = now_ms + member.settings.session_timeout_ms
+    member.heartbeat_at_ms = min(member.heartbeat_at_ms, now_ms + member.settings.heartbeat_interval_ms)
+    return [Arm(HEARTBEAT, max(member.heartbeat_at_ms, now_ms), DUE)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from coterie.client.member.committing import ask_commit
 from coterie.client.member.effects import (
     COORDINATOR_LANE,
     LEAVING_LANE,
@@ -23,14 +22,11 @@ from coterie.client.member.events import (
     UnsubscribeAsked,
 )
 from coterie.client.member.facts import GroupLeft
-from coterie.client.member.identity import reset
-from coterie.client.member.listener_calls import ENDING_REASON, call_listener
-from coterie.client.member.member import Member
-from coterie.client.member.member_timers import AUTO_COMMIT, CLOSE, HEARTBEAT, JOIN_RETRY, PREPARE
-from coterie.client.member.pending_requests import Kind
-from coterie.client.member.sending import end
+from coterie.client.member.fencing import reset
+from coterie.client.member.member import AUTO_COMMIT, CLOSE, HEARTBEAT, JOIN_RETRY, PREPARE, Kind, Member
+from coterie.client.member.offset_commit import ask_commit, end
 from coterie.client.member.states import IN_A_REBALANCE, Stage, enter
-from coterie.client.member.subscribing import subscribe, watch
+from coterie.client.member.subscription import ENDING_REASON, call_listener, subscribe, watch
 from coterie.errors import KafkaError
 from coterie.protocol.messages import MAX_REASON, LeaveGroup, LeavingMember
 

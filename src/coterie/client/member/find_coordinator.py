@@ -9,8 +9,7 @@ from __future__ import annotations
 from coterie.client.member.effects import Arm, Disconnect, Effects, Fail, FindCoordinator, Tell
 from coterie.client.member.events import CoordinatorAnswered, RetryDue
 from coterie.client.member.facts import CoordinatorFound, CoordinatorLost
-from coterie.client.member.member import Member
-from coterie.client.member.member_timers import FIND_RETRY, resume_heartbeats
+from coterie.client.member.member import FIND_RETRY, Member, resume_heartbeats
 from coterie.client.member.states import Api, Do, Stage, on_error
 from coterie.client.member.user_errors import code_of, said
 

@@ -1,0 +1,483 @@
+"""OffsetCommit and OffsetFetch: commits of the user, auto-commits, and questions for committed offsets (M6, M7).
+
+Each is a pending request: it is sent as soon as the coordinator is known, and repeated until its time is over. A commit
+belongs to the generation in which its records were read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Mapping
+
+from coterie.assignors import Topic
+from coterie.client.member.effects import (
+    Arm,
+    AskPositions,
+    CommitEnded,
+    CommittedEnded,
+    Disarm,
+    Effects,
+    RefreshMetadata,
+    Send,
+    Tell,
+)
+from coterie.client.member.events import (
+    AutoCommitDue,
+    CommitAnswered,
+    CommitAsked,
+    CommittedAnswered,
+    CommittedAsked,
+    CoordinatorAnswered,
+    Offsets,
+    PositionsAnswered,
+    RetryDue,
+    TopicsAnswered,
+)
+from coterie.client.member.facts import AutoCommitFailed, CommitLeftOut
+from coterie.client.member.fencing import DROPS, drop_for, fence
+from coterie.client.member.find_coordinator import forget_coordinator
+from coterie.client.member.member import AUTO_COMMIT, PENDING_REQUEST, Kind, Member, PendingRequest
+from coterie.client.member.states import IN_A_REBALANCE, Api, Do, Stage, on_error
+from coterie.client.member.user_errors import code_of, error_for, said
+from coterie.client.types import OffsetAndMetadata, TopicPartition
+from coterie.errors import (
+    NO_SUCH_TOPIC,
+    CommitFailedError,
+    ErrorCode,
+    KafkaError,
+    RebalanceInProgressError,
+    RequestTimedOutError,
+)
+from coterie.protocol.messages import (
+    NO_GENERATION,
+    CommitPartition,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetsCommitted,
+    OffsetsFetched,
+)
+
+__all__ = [
+    "ask_commit",
+    "auto_commit_due",
+    "auto_commit_if_due",
+    "can_send",
+    "commit_answered",
+    "commit_asked",
+    "committed_answered",
+    "committed_asked",
+    "lookup_failed",
+    "not_a_member",
+    "pending_request_due",
+    "positions_for_auto_commit",
+    "restart_auto_commit",
+    "send_pending_requests",
+    "topics_answered",
+]
+
+
+def add_request(
+    member: Member,
+    kind: Kind,
+    token: Hashable,
+    until_ms: int | None,
+    offsets: Offsets,
+    partitions: Collection[TopicPartition],
+) -> Effects:
+    """Add a pending request, of the generation the member is in now. It is sent as soon as the coordinator is known."""
+    member.pending_requests_given += 1
+    belongs = kind is not Kind.COMMITTED and member.subscribed
+    pending = PendingRequest(
+        member.pending_requests_given,
+        kind,
+        token,
+        until_ms,
+        offsets,
+        partitions,
+        member.generation_id if belongs else NO_GENERATION,
+        member.member_id if belongs else "",
+    )
+    member.pending_requests[pending.number] = pending
+    member.unsent.append(pending)
+    for partition in offsets:
+        member.newest_commit[partition] = pending.number
+    return [] if until_ms is None else [Arm(pending.timer, until_ms, RetryDue(PENDING_REQUEST, pending.number))]
+
+
+def can_send(member: Member) -> bool:
+    return bool(member.unsent) and member.coordinator is not None
+
+
+def send_pending_requests(member: Member, now_ms: int) -> Effects:
+    """In the order in which they were asked for, so that the last commit is the one that counts."""
+    unsent, member.unsent = member.unsent, []
+    effects: Effects = []
+    for pending in unsent:
+        if pending.kind is Kind.COMMITTED:
+            effects.append(_question(member, pending))
+        elif pending.generation_id != NO_GENERATION and not _is_current(member, pending):
+            effects += end(member, pending, not_a_member(member), now_ms)
+        elif partitions := _to_commit(member, pending):
+            effects.append(_commit(member, pending, partitions))
+        else:
+            effects += end(member, pending, None, now_ms)  # a later commit has said more than this one would
+    return effects
+
+
+def _is_current(member: Member, pending: PendingRequest) -> bool:
+    return member.is_settled and (pending.generation_id, pending.member_id) == (member.generation_id, member.member_id)
+
+
+def _to_commit(member: Member, pending: PendingRequest) -> list[CommitPartition]:
+    """What a later commit names is left out of a retry, or it would take the group back."""
+    newest = member.newest_commit
+    return [
+        CommitPartition(partition.topic, partition.partition, at.offset, at.leader_epoch, at.metadata)
+        for partition, at in sorted(pending.offsets.items())
+        if not pending.failures or newest.get(partition) == pending.number
+    ]
+
+
+def _commit(member: Member, pending: PendingRequest, partitions: list[CommitPartition]) -> Send:
+    settings = member.settings
+    pending.in_flight, pending.sent_to = True, member.coordinator
+    pending.waits_until_ms = None
+    instance_id = settings.group_instance_id if pending.member_id else None
+    request = OffsetCommit(None, settings.group_id, pending.member_id, instance_id, pending.generation_id, partitions)
+    then = CommitAnswered(pending.generation_id, pending.member_id, pending.number)
+    return Send(member.coordinator, request, settings.request_timeout_ms, then)
+
+
+def _question(member: Member, pending: PendingRequest) -> Send:
+    pending.in_flight, pending.sent_to = True, member.coordinator
+    pending.waits_until_ms = None
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(pending.partitions):
+        topics.setdefault(topic, []).append(partition)
+    request = OffsetFetch(None, member.settings.group_id, list(topics.items()), require_stable=True)
+    then = CommittedAnswered(pending.number)
+    return Send(member.coordinator, request, member.settings.request_timeout_ms, then)
+
+
+def try_later(member: Member, pending: PendingRequest, api: Api, error: KafkaError, now_ms: int) -> Effects:
+    """A retriable error: once more after a back-off, if the request may be repeated and there is time."""
+    effects: Effects = []
+    if on_error(api, error.code) is Do.FIND and pending.sent_to is member.coordinator:
+        effects = forget_coordinator(member, f"{error.code.name} in answer to {api}", now_ms)
+    at_ms = now_ms + member.backoff_ms(pending.failures)
+    pending.failures += 1
+    if pending.until_ms is None or at_ms >= pending.until_ms:
+        return [*effects, *end(member, pending, error, now_ms)]
+    pending.waits_until_ms = at_ms
+    return [*effects, Arm(pending.timer, at_ms, RetryDue(PENDING_REQUEST, pending.number))]
+
+
+def pending_request_due(member: Member, event: RetryDue, now_ms: int) -> Effects:
+    pending = member.pending_requests.get(event.number)
+    if pending is None or pending.until_ms is None:
+        return []
+    if now_ms >= pending.until_ms:
+        return end(member, pending, _too_late(member, pending), now_ms)
+    if pending.waits_until_ms is not None:
+        pending.waits_until_ms = None
+        member.unsent.append(pending)
+    return [Arm(pending.timer, pending.until_ms, RetryDue(PENDING_REQUEST, pending.number))]
+
+
+def _too_late(member: Member, pending: PendingRequest) -> KafkaError:
+    where = "the coordinator did not answer in time" if pending.in_flight else "the coordinator was not found in time"
+    if pending.failures and not pending.in_flight:
+        where = f"the coordinator refused it {pending.failures} times"
+    group_id = member.settings.group_id
+    return RequestTimedOutError(f'the {pending.kind} of group "{group_id}" was not done: {where}; try again')
+
+
+def lookup_failed(member: Member, event: CoordinatorAnswered, now_ms: int) -> Effects:
+    """What is sent only once does not wait for a second lookup; if that is no use, nobody does."""
+    error = event.error
+    if error is None or member.coordinator is not None:
+        return []
+    final = on_error(Api.FIND_COORDINATOR, code_of(error)) is not Do.RETRY
+    waiting = [pending for pending in member.pending_requests.values() if not pending.in_flight]
+    effects: Effects = []
+    for pending in waiting:
+        if final or pending.until_ms is None:
+            effects += end(member, pending, said(Api.FIND_COORDINATOR, error, member.settings), now_ms)
+    return effects
+
+
+def not_a_member(member: Member) -> KafkaError:
+    """M7: whether a poll alone will repair it, or the partitions belong to another member now."""
+    if member.stage in IN_A_REBALANCE:
+        return RebalanceInProgressError(
+            "the offsets were not committed: the group is rebalancing. Poll until it has ended, then commit again, "
+            "if the partitions are still assigned",
+            ErrorCode.REBALANCE_IN_PROGRESS,
+        )
+    return CommitFailedError(
+        "the offsets were not committed: this consumer is not, or no longer, a member of the generation it read them "
+        "in, and the partitions may belong to somebody else. Poll to rejoin; if this happens often, poll more often "
+        "than max.poll.interval.ms",
+        ErrorCode.ILLEGAL_GENERATION,
+    )
+
+
+# --- the end of a pending request -------------------------------------------------------------------------------------
+
+
+def end(
+    member: Member, pending: PendingRequest, error: Exception | None, now_ms: int, offsets: Offsets | None = None
+) -> Effects:
+    del member.pending_requests[pending.number]
+    if pending in member.unsent:
+        member.unsent.remove(pending)
+    if not member.pending_requests:
+        member.newest_commit.clear()
+    effects: Effects = [] if pending.until_ms is None else [Disarm(pending.timer)]
+    if pending.kind is Kind.COMMITTED:
+        return [*effects, CommittedEnded(pending.token, offsets or {}, error)]
+    return [*effects, *_ENDED[pending.kind](member, pending, error, now_ms)]
+
+
+def _commit_ended(member: Member, pending: PendingRequest, error: Exception | None, _now_ms: int) -> Effects:
+    member.auto_committed = None
+    return [CommitEnded(pending.token, error)]
+
+
+def _auto_commit_ended(member: Member, pending: PendingRequest, error: Exception | None, now_ms: int) -> Effects:
+    if error is None:
+        member.auto_committed = pending.offsets
+        return []
+    if isinstance(error, KafkaError) and error.retriable:
+        member.auto_commit_at_ms = now_ms + member.backoff_ms(0)
+        return [Arm(AUTO_COMMIT, member.auto_commit_at_ms, AutoCommitDue())]
+    return _told(member, error, now_ms)
+
+
+def _commit_before_join_ended(
+    member: Member, _pending_request: PendingRequest, error: Exception | None, now_ms: int
+) -> Effects:
+    """Whatever the result, the rebalance goes on (M3)."""
+    if member.stage is Stage.PREPARING:
+        member.is_prepared = True
+    return _told(member, error, now_ms)
+
+
+def _commit_on_close_ended(
+    member: Member, _pending_request: PendingRequest, error: Exception | None, now_ms: int
+) -> Effects:
+    return _told(member, error, now_ms)
+
+
+def _told(member: Member, error: Exception | None, now_ms: int) -> Effects:
+    return [] if error is None else [Tell(AutoCommitFailed(now_ms, member.settings.group_id, str(error)))]
+
+
+_ENDED: Mapping[Kind, Callable[[Member, PendingRequest, Exception | None, int], Effects]] = {
+    Kind.COMMIT: _commit_ended,
+    Kind.COMMIT_POSITIONS: _commit_ended,
+    Kind.AUTO_COMMIT: _auto_commit_ended,
+    Kind.COMMIT_BEFORE_JOIN: _commit_before_join_ended,
+    Kind.COMMIT_ON_CLOSE: _commit_on_close_ended,
+}
+
+
+# --- commits, and what every answer means (M7) ------------------------------------------------------------------------
+
+GONE_AFTER = 2
+"""So often in a row must the metadata be without a partition until it is believed: news takes its time in a cluster."""
+
+
+def commit_asked(member: Member, event: CommitAsked, now_ms: int) -> Effects:
+    if not event.offsets:
+        return [CommitEnded(event.token)]
+    if member.subscribed and not member.is_settled:
+        return [CommitEnded(event.token, member.failure or not_a_member(member))]
+    kind = Kind.COMMIT_POSITIONS if event.are_positions else Kind.COMMIT
+    return ask_commit(member, kind, event.token, event.offsets, event.until_ms, now_ms)
+
+
+def ask_commit(
+    member: Member, kind: Kind, token: Hashable, offsets: Offsets, until_ms: int | None, now_ms: int
+) -> Effects:
+    effects = add_request(member, kind, token, until_ms, dict(offsets), ())
+    if not offsets:
+        return [*effects, *end(member, member.pending_requests[member.pending_requests_given], None, now_ms)]
+    return effects
+
+
+def commit_answered(member: Member, event: CommitAnswered, now_ms: int) -> Effects:
+    pending = member.pending_requests.get(event.number)
+    if pending is None or not pending.in_flight:
+        return []  # nobody waits for it any more
+    pending.in_flight = False
+    if event.error is not None:
+        code, error = code_of(event.error), said(Api.OFFSET_COMMIT, event.error, member.settings)
+    else:
+        code, about = _first_error(event.reply)
+        if not code:
+            return end(member, pending, None, now_ms)
+        error = error_for(Api.OFFSET_COMMIT, code, member.settings, about)
+    what = on_error(Api.OFFSET_COMMIT, code)
+    if what in {Do.RETRY, Do.FIND} and isinstance(error, KafkaError):
+        effects = try_later(member, pending, Api.OFFSET_COMMIT, error, now_ms)
+        if code in NO_SUCH_TOPIC and pending.number in member.pending_requests:
+            topics = frozenset(one.topic for one in pending.offsets)
+            effects.append(RefreshMetadata(topics, TopicsAnswered(pending.number), may_create=False))
+        return effects
+    if what is Do.FAIL:
+        return end(member, pending, error, now_ms)
+    return _not_taken(member, pending, code, what, now_ms)
+
+
+def topics_answered(member: Member, event: TopicsAnswered, now_ms: int) -> Effects:
+    """Leave out of the commit what was deleted. Java retries until the time is over, and the group waits for it."""
+    pending = member.pending_requests.get(event.number)
+    if pending is None or event.error is not None:
+        return []
+    gone = [one for one in pending.offsets if one.topic not in event.reply or _is_beyond(one, event.reply[one.topic])]
+    pending.times_missing = pending.times_missing + 1 if gone else 0
+    if pending.times_missing < GONE_AFTER:
+        return []
+    if pending.kind is Kind.COMMIT:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        named = ", ".join(str(one) for one in sorted(gone))
+        about = f"{named}: the topic was deleted, or never was. Commit without it; the others are committed"
+        return end(member, pending, error_for(Api.OFFSET_COMMIT, code, member.settings, about), now_ms)
+    pending.offsets = {one: at for one, at in pending.offsets.items() if one not in gone}
+    effects: Effects = [Tell(CommitLeftOut(now_ms, member.settings.group_id, gone))]
+    return effects if pending.offsets else [*effects, *end(member, pending, None, now_ms)]
+
+
+def _is_beyond(one: TopicPartition, topic: Topic) -> bool:
+    return one.partition >= topic.partitions
+
+
+def _first_error(reply: OffsetsCommitted) -> tuple[ErrorCode, str]:
+    wrong = [(one, error) for one, error in zip(reply.partitions, reply.errors, strict=True) if error]
+    if not wrong:
+        return ErrorCode.NONE, ""
+    # Rights are looked at last, as they concern some topics and the other errors the commit as a whole.
+    _, code = next((pair for pair in wrong if pair[1] is not ErrorCode.TOPIC_AUTHORIZATION_FAILED), wrong[0])
+    named = sorted({f"{one.topic}-{one.partition}" for one, error in wrong if error is code})
+    return code, ", ".join(named)
+
+
+def _not_taken(member: Member, pending: PendingRequest, code: ErrorCode, what: Do, now_ms: int) -> Effects:
+    """The group does not take it from this member. Whose fault that is depends on what happened since it was sent."""
+    if pending.generation_id == NO_GENERATION:
+        error = CommitFailedError(
+            f'the offsets were not committed ({code.name}): group "{member.settings.group_id}" has members, and takes '
+            "offsets from them alone. Stop them, or use another group.id",
+            code,
+        )
+        return end(member, pending, error, now_ms)
+    is_current = (pending.generation_id, pending.member_id) == (member.generation_id, member.member_id)
+    if member.stage in IN_A_REBALANCE or not is_current:
+        return end(member, pending, not_a_member(member), now_ms)  # news of an older life resets nothing (KAFKA-9823)
+    if what is Do.REJOIN:
+        member.rejoin_reason = "offset commit failed since group is already rebalancing"
+        rebalancing = RebalanceInProgressError(
+            "the offsets were not committed: the group has begun to rebalance. Poll until it has ended, then commit "
+            "again, if the partitions are still assigned",
+            code,
+        )
+        return end(member, pending, rebalancing, now_ms)
+    if what is Do.GIVE_UP:
+        fenced = error_for(Api.OFFSET_COMMIT, code, member.settings)
+        return [*fence(member, fenced, now_ms), *end(member, pending, fenced, now_ms)]
+    assert what in DROPS
+    effects = drop_for(member, Api.OFFSET_COMMIT, code, what, now_ms)
+    return [*effects, *end(member, pending, not_a_member(member), now_ms)]
+
+
+# --- what the group has committed: the position of a partition that is new here (M6) ----------------------------------
+
+
+def committed_asked(member: Member, event: CommittedAsked, _now_ms: int) -> Effects:
+    if not event.partitions:
+        return [CommittedEnded(event.token, {})]
+    return add_request(member, Kind.COMMITTED, event.token, event.until_ms, {}, event.partitions)
+
+
+def committed_answered(member: Member, event: CommittedAnswered, now_ms: int) -> Effects:
+    pending = member.pending_requests.get(event.number)
+    if pending is None or not pending.in_flight:
+        return []
+    pending.in_flight = False
+    if event.error is not None:
+        code, error = code_of(event.error), said(Api.OFFSET_FETCH, event.error, member.settings)
+    else:
+        code, about = _first_fetch_error(event.reply)
+        if not code:
+            return _found(member, pending, event.reply, now_ms)
+        error = error_for(Api.OFFSET_FETCH, code, member.settings, about)
+    if on_error(Api.OFFSET_FETCH, code) is not Do.FAIL and isinstance(error, KafkaError):
+        return try_later(member, pending, Api.OFFSET_FETCH, error, now_ms)
+    return end(member, pending, error, now_ms)
+
+
+def _first_fetch_error(reply: OffsetsFetched) -> tuple[ErrorCode, str]:
+    if reply.error:
+        return reply.error, ""
+    wrong = [one for one in reply.partitions if one.error]
+    if not wrong:
+        return ErrorCode.NONE, ""
+    # What only takes time comes last: no use in waiting for it if something else is refused.
+    fatal = [one for one in wrong if on_error(Api.OFFSET_FETCH, one.error) is Do.FAIL]
+    first = (fatal or wrong)[0]
+    return first.error, f"{first.topic}-{first.partition}"
+
+
+def _found(member: Member, pending: PendingRequest, reply: OffsetsFetched, now_ms: int) -> Effects:
+    offsets = {
+        TopicPartition(one.topic, one.partition): OffsetAndMetadata(
+            one.offset, one.metadata or "", leader_epoch=one.leader_epoch
+        )
+        for one in reply.partitions
+        if one.offset >= 0
+    }
+    return end(member, pending, None, now_ms, offsets)
+
+
+# --- auto-commit, during a poll: only then is what the last poll returned processed -----------------------------------
+
+
+def restart_auto_commit(member: Member, now_ms: int) -> Effects:
+    if not member.settings.enable_auto_commit:
+        return []
+    member.auto_commit_at_ms = now_ms + member.settings.auto_commit_interval_ms
+    return [Arm(AUTO_COMMIT, member.auto_commit_at_ms, AutoCommitDue())]
+
+
+def auto_commit_due(member: Member, _event: AutoCommitDue, now_ms: int) -> Effects:
+    return auto_commit_if_due(member, now_ms) if member.polling else []  # else the next poll sees that it is due
+
+
+def auto_commit_if_due(member: Member, now_ms: int) -> Effects:
+    if not member.settings.enable_auto_commit or (member.subscribed and member.stage is not Stage.STABLE):
+        return []
+    if member.auto_commit_at_ms is None:  # partitions assigned by hand: nothing else starts the clock
+        return restart_auto_commit(member, now_ms)
+    if now_ms < member.auto_commit_at_ms or member.ending is not None:
+        return []
+    if member.subscribed and member.reason_to_rejoin is not None:
+        return []  # the rebalance that is about to begin commits by itself
+    effects = restart_auto_commit(member, now_ms)
+    if not (
+        member.pending_requests
+        and any(pending.kind is Kind.AUTO_COMMIT for pending in member.pending_requests.values())
+    ):
+        member.auto_asked = then = PositionsAnswered()
+        effects.append(AskPositions(then))
+    return effects
+
+
+def positions_for_auto_commit(member: Member, event: PositionsAnswered, now_ms: int) -> Effects:
+    """A member whose offsets are all committed says nothing: they do not expire while it is there (rule 23).
+
+    Without a subscription they do, so there everything is said again.
+    """
+    offsets = event.reply or {}
+    if not offsets or (member.subscribed and (offsets == member.auto_committed or not member.is_settled)):
+        return []
+    return ask_commit(member, Kind.AUTO_COMMIT, None, offsets, None, now_ms)
