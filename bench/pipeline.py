@@ -29,10 +29,10 @@ from coterie.protocol.messages import CommittedOffset, GroupRecord, OffsetRecord
 from coterie.protocol.offsets_topic import write_record
 from coterie.protocol.records import BatchRecord, build_batch
 from coterie.spark.decoding import decode
-from coterie.spark.group_log import GroupLogSource
 from coterie.spark.pipelines.groups import GroupsPipeline, Wanted
 from coterie.spark.pipelines.session import session
 from coterie.spark.schemas import TABLES
+from coterie.spark.source import GroupLogSource
 from coterie.storage import DataDirectory, DiskFiles, Topic
 
 MILLION = 1_000_000

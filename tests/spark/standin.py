@@ -12,8 +12,8 @@ from threading import Thread
 from typing import Any
 
 from coterie.client.network.background import background
-from coterie.spark.membership import Slot
 from coterie.spark.options import SourceOptions, Use
+from coterie.spark.queries import GroupQuery
 from coterie.spark.source import StreamReader
 from spark.topics import Topic
 
@@ -121,18 +121,18 @@ class Query:
     def kill(self) -> None:
         """As kill -9: nobody is told, the sockets close."""
         self._is_ending = True
-        driver = self.reader.driver
-        assert isinstance(driver, Slot)
-        self.reader._driver = None
-        background().run(driver._member.engine.close())
+        query = self.reader.query
+        assert isinstance(query, GroupQuery)
+        self.reader._query = None
+        background().run(query._member.engine.close())
         if self._thread is not None:
             self._thread.join(30)
 
     @property
     def owned(self) -> int:
-        """Looks, and makes no driver: Spark asks from one thread alone."""
-        driver = self.reader._driver
-        return len(driver._holdings.owned) if isinstance(driver, Slot) else 0
+        """Return how many partitions it owns; it creates no query, since Spark asks from one thread alone."""
+        query = self.reader._query
+        return len(query._owned.owned) if isinstance(query, GroupQuery) else 0
 
     def seen(self) -> list[int]:
         return sinks(self.folder)

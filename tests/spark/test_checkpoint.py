@@ -1,4 +1,6 @@
-"""Is a batch done? Spark's own files say so."""
+"""Whether a batch is done, by Spark's own files; and who is right, the checkpoint or the group: a test for each row of
+the table in coterie.spark.checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from coterie.client.types import TopicPartition
-from coterie.spark.checkpoint import Checkpoint
-from coterie.spark.plan import Plan, Span
+from coterie.client.types import OffsetAndMetadata, TopicPartition
+from coterie.spark.batch_plan import BatchPlan, Span
+from coterie.spark.checkpoint import CommitNote, SparkCheckpoint, next_offset, spans_to_repeat
+
+ONE = TopicPartition("t", 0)
+PLAN = BatchPlan("a1", 7, {ONE: Span(100, 150)})
 
 
-def plan(number: int, query: str = "a1") -> Plan:
-    return Plan(query, number, {TopicPartition("t", 0): Span(number, number + 1)})
+def plan(number: int, query: str = "a1") -> BatchPlan:
+    return BatchPlan(query, number, {TopicPartition("t", 0): Span(number, number + 1)})
 
 
-def begin(folder: Path, batch: int, *plans: Plan) -> None:
+def begin(folder: Path, batch: int, *plans: BatchPlan) -> None:
     (folder / "offsets").mkdir(exist_ok=True)
     lines = ["v1", '{"batchWatermarkMs":0}', *(json.dumps(each.to_json()) for each in plans)]
     (folder / "offsets" / str(batch)).write_text("\n".join(lines))
@@ -28,11 +33,11 @@ def finish(folder: Path, batch: int) -> None:
 
 
 @pytest.fixture(params=["{}", "file://{}", "{}/"])
-def checkpoint(request: pytest.FixtureRequest, tmp_path: Path) -> Checkpoint:
-    return Checkpoint(request.param.format(tmp_path))
+def checkpoint(request: pytest.FixtureRequest, tmp_path: Path) -> SparkCheckpoint:
+    return SparkCheckpoint(request.param.format(tmp_path))
 
 
-def test_a_batch_is_done_when_it_is_in_the_log_of_commits(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_a_batch_is_done_when_it_is_in_the_log_of_commits(checkpoint: SparkCheckpoint, tmp_path: Path) -> None:
     assert checkpoint.has_done(plan(1)) is False
     begin(tmp_path, 0, plan(1))
     assert checkpoint.has_done(plan(1)) is False
@@ -41,7 +46,7 @@ def test_a_batch_is_done_when_it_is_in_the_log_of_commits(checkpoint: Checkpoint
     assert checkpoint.has_done(plan(2)) is False
 
 
-def test_a_later_batch_says_that_the_one_before_is_done(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_a_later_batch_says_that_the_one_before_is_done(checkpoint: SparkCheckpoint, tmp_path: Path) -> None:
     begin(tmp_path, 9, plan(1))
     finish(tmp_path, 9)
     begin(tmp_path, 10, plan(2))
@@ -49,14 +54,14 @@ def test_a_later_batch_says_that_the_one_before_is_done(checkpoint: Checkpoint, 
     assert checkpoint.has_done(plan(2)) is False
 
 
-def test_a_batch_without_news_of_ours_repeats_our_plan(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_a_batch_without_news_of_ours_repeats_our_plan(checkpoint: SparkCheckpoint, tmp_path: Path) -> None:
     begin(tmp_path, 0, plan(1))
     finish(tmp_path, 0)
     begin(tmp_path, 1, plan(1))
     assert checkpoint.has_done(plan(1)) is True
 
 
-def test_other_sources_of_the_query_are_told_apart(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_other_sources_of_the_query_are_told_apart(checkpoint: SparkCheckpoint, tmp_path: Path) -> None:
     begin(tmp_path, 0, plan(7, "b2"), plan(1))
     finish(tmp_path, 0)
     assert checkpoint.has_done(plan(1)) is True
@@ -67,5 +72,50 @@ def test_a_checkpoint_that_cannot_be_read_says_nothing(tmp_path: Path) -> None:
     """And costs no more than a batch that may be read twice."""
     begin(tmp_path, 0, plan(1))
     (tmp_path / "offsets" / "0").write_bytes(b"v1\n{}\n{ not json")
-    assert Checkpoint(str(tmp_path)).has_done(plan(1)) is None
-    assert Checkpoint("nowhere://at/all").has_done(plan(1)) is None
+    assert SparkCheckpoint(str(tmp_path)).has_done(plan(1)) is None
+    assert SparkCheckpoint("nowhere://at/all").has_done(plan(1)) is None
+
+
+def noted(offset: int, note: CommitNote | None = None) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {ONE: OffsetAndMetadata(offset, metadata=str(note or ""))}
+
+
+def test_a_note_is_read_as_it_was_written() -> None:
+    for note in (CommitNote("a1", 7), CommitNote("a1", 0, is_released=True)):
+        assert CommitNote.parse(str(note)) == note
+    assert CommitNote.parse("") is None
+    assert CommitNote.parse("spark query a1 plan 7 and more") is None
+
+
+def test_ours_of_a_plan_before_the_checkpoint_is_right() -> None:
+    committed = noted(100, CommitNote("a1", 6))
+    assert next_offset(ONE, PLAN, committed) == 150
+    assert spans_to_repeat(PLAN, committed) == {ONE: Span(100, 150)}
+
+
+def test_ours_of_this_plan_or_a_later_one_the_group_is_right() -> None:
+    assert next_offset(ONE, PLAN, noted(150, CommitNote("a1", 7))) == 150
+    assert next_offset(ONE, PLAN, noted(180, CommitNote("a1", 9))) == 180
+
+
+def test_released_the_group_is_right_and_the_batch_is_left_to_others() -> None:
+    committed = noted(100, CommitNote("a1", 6, is_released=True))
+    assert next_offset(ONE, PLAN, committed) == 100
+    assert spans_to_repeat(PLAN, committed) == {}
+
+
+def test_somebody_elses_the_group_is_right_and_the_batch_is_left_to_them() -> None:
+    for committed in (noted(120), noted(120, CommitNote("b2", 3)), noted(20)):
+        assert next_offset(ONE, PLAN, committed) == committed[ONE].offset
+        assert spans_to_repeat(PLAN, committed) == {}
+
+
+def test_without_an_offset_the_checkpoint_is_right() -> None:
+    """A group's offsets expire after a week without members (offsets.retention.minutes)."""
+    assert next_offset(ONE, PLAN, {}) == 150
+    assert spans_to_repeat(PLAN, {}) == {ONE: Span(100, 150)}
+
+
+def test_a_partition_that_neither_knows_has_no_offset() -> None:
+    assert next_offset(TopicPartition("t", 9), PLAN, {}) is None
+    assert next_offset(TopicPartition("t", 9), PLAN, {TopicPartition("t", 9): OffsetAndMetadata(4)}) == 4

@@ -11,9 +11,9 @@ import pytest
 from coterie.client.consumer.consumer import Consumer
 from coterie.client.types import OffsetAndMetadata
 from coterie.errors import KafkaError
-from coterie.spark import membership
-from coterie.spark.commit_metadata import Note
-from coterie.spark.errors import FencedQueryError
+from coterie.spark import queries
+from coterie.spark.checkpoint import CommitNote
+from coterie.spark.membership import FencedQueryError
 from spark.standin import Query, sinks
 from spark.topics import Plain, Topic, until
 
@@ -56,7 +56,7 @@ def test_what_is_durable_is_committed_with_the_querys_name_beside_it(topic: Topi
     assert topic.committed("g") == 100
     for offset in topic.admin.list_group_offsets("g").values():
         assert offset is not None and not isinstance(offset, KafkaError)
-        note = Note.parse(offset.metadata)
+        note = CommitNote.parse(offset.metadata)
         assert note is not None and note.plan >= 1 and not note.is_released
     assert topic.members("g") == 1
     query.stop()
@@ -365,7 +365,7 @@ def _state(topic: Topic) -> str:
 
 def test_a_stop_without_a_broker_ends_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is told to go goes, with a commit that nobody answers: it had the time of a request, and of another."""
-    monkeypatch.setattr(membership, "LEAVE_MS", 200)
+    monkeypatch.setattr(queries, "LEAVE_MS", 200)
     with Topic.on_a_broker() as topic:
         topic.write(40)
         query = Query(topic, tmp_path, "g")

@@ -63,7 +63,7 @@ def test_a_batch_begins_and_ends_where_it_is_told(spark: SparkSession, topic: To
 def test_mistakes_are_said_before_anything_runs(spark: SparkSession, topic: Topic) -> None:
     assert "did you mean startingOffsets?" in failure(lambda: batch(spark, topic, startingOfsets="latest").count())
     assert 'topic "ordres"' in failure(lambda: batch(spark, topic, subscribe="ordres").count())
-    assert "say nothing of orders-1" in failure(
+    assert "do not name orders-1" in failure(
         lambda: batch(spark, topic, startingOffsets='{"orders": {"0": 1}}').count()
     )
 
@@ -190,7 +190,7 @@ def test_a_sink_refuses_what_it_cannot_write(spark: SparkSession, topic: Topic) 
         frame.write.format("coterie").mode("append").options(**given).save()
 
     assert "there is no column value" in failure(lambda: write(rows, topic="orders"))
-    assert "column id means nothing here" in failure(lambda: write(rows, topic="orders"))
+    assert "column id is not known" in failure(lambda: write(rows, topic="orders"))
     assert "column value is bigint" in failure(lambda: write(rows.toDF("value"), topic="orders"))
     assert "says where the rows go" in failure(lambda: write(rows.selectExpr("string(id) as value")))
     assert "null in its column topic" in failure(

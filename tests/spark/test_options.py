@@ -6,7 +6,7 @@ import pytest
 
 from coterie.client.types import TopicPartition
 from coterie.settings import SettingsError
-from coterie.spark.offset_limits import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Committed, Everywhere
+from coterie.spark.offsets import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Committed, Everywhere
 from coterie.spark.options import OPTIONS, SinkOptions, SourceOptions, Use
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
@@ -79,9 +79,9 @@ def test_all_problems_are_said_at_once() -> None:
         (Use.STREAM, {"startingOffsets": '{"orders": {"0": -3}}'}, "offsets begin at 0"),
         (Use.STREAM, {"startingOffsets": '{"orders": {"zero": 3}}'}, "partitions are whole numbers"),
         (Use.STREAM, {"startingOffsets": '{"orders": {"0": true}}'}, "a whole number belongs there"),
-        (Use.STREAM, {"startingOffsets": '["orders"]'}, "are to be a JSON object"),
+        (Use.STREAM, {"startingOffsets": '["orders"]'}, "topics must be a JSON object"),
         (Use.STREAM, {"startingOffsets": "oldest"}, "it is not JSON"),
-        (Use.STREAM, {"startingOffsets": "[" * 100_000}, "nested without end"),
+        (Use.STREAM, {"startingOffsets": "[" * 100_000}, "nested too deeply"),
         (Use.STREAM, {"startingOffsetsByTimestamp": '{"orders": {"0": -2}}'}, "milliseconds since 1970"),
         (Use.STREAM, {"subscribe": "", "assign": '{"orders": ["0"]}'}, "a whole number belongs there"),
         (Use.STREAM, {"subscribe": "", "assign": '{"orders": 0}'}, "a list of partitions"),

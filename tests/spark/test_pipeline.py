@@ -19,11 +19,11 @@ from coterie.client.admin.admin import Admin
 from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError
 from coterie.ledger import fold
+from coterie.spark.batch_plan import BatchPlan, Span
 from coterie.spark.decoding import decode_batches
 from coterie.spark.history.observed import observed_rebalance
 from coterie.spark.pipelines.groups import GroupsPipeline, Wanted, still_to_read
 from coterie.spark.pipelines.store import Store
-from coterie.spark.plan import Plan, Span
 from coterie.spark.schemas import DECODED, TABLES
 from soak.pipeline_kill9 import soak
 from spark.busy_groups import KEEPS_ALL, live_busily
@@ -92,7 +92,7 @@ def _check_schemas(out: Path) -> None:
 def test_what_is_still_to_be_read_is_counted_as_spark_reports_it() -> None:
     """Of a busy cluster there is always something; only far from the end lag would be a matter of the past."""
     spans = {TopicPartition("a", 0): Span(0, 6), TopicPartition("a", 1): Span(5, 5)}
-    read = json.dumps(Plan("q", 1, spans).to_json())
+    read = json.dumps(BatchPlan("q", 1, spans).to_json())
     assert still_to_read(read, '{"a": {"0": 10, "1": 5}, "b": {"3": 2}}') == 4 + 2
     assert still_to_read(read, "null") == 0
 

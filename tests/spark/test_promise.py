@@ -15,10 +15,9 @@ from random import Random  # noqa: TID251  a walk is its seed
 import pytest
 
 from coterie.client.types import OffsetAndMetadata, TopicPartition
-from coterie.spark.commit_metadata import goes_on_at, to_repeat
-from coterie.spark.holdings import Holdings
-from coterie.spark.plan import Plan, Span
-from coterie.spark.planning import ends_within, next_plan
+from coterie.spark.batch_plan import BatchPlan, BatchPlanner, Span, ends_within
+from coterie.spark.checkpoint import next_offset, spans_to_repeat
+from coterie.spark.membership import OwnedPartitions
 
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 Place = tuple[TopicPartition, int]
@@ -92,98 +91,94 @@ class Member:
 
 
 class Query(Member):
-    """A Spark query: checkpoint and sink outlive it. The order of things is that of coterie.spark.driver."""
+    """A Spark query: checkpoint and sink outlive it. The order of things is that of coterie.spark.queries."""
 
     def __init__(self, world: World, name: str, *, is_alone: bool) -> None:
         super().__init__(world)
         self.is_alone = is_alone
         self.is_alive = False
-        self.log: list[Plan] = [Plan(name, 0, {})]
+        self.log: list[BatchPlan] = [BatchPlan(name, 0, {})]
         self.done = 0
         """How many plans of the log are in the log of what is done."""
         self.sink: dict[int, set[Place]] = {}
-        self.holdings = Holdings()
+        self.owned = OwnedPartitions()
 
     def start(self) -> None:
         self.is_alive = True
-        self.holdings = Holdings()
+        self.owned = OwnedPartitions()
 
     def assigned(self, partition: TopicPartition) -> None:
-        self.holdings.assigned([partition])
+        self.owned.assigned([partition])
 
     @property
-    def last_done(self) -> Plan:
+    def last_done(self) -> BatchPlan:
         return self.log[self.done]
 
     def latest_offset(self, at_most: int) -> None:
-        holdings = self.holdings
-        holdings.durable(self.last_done)
+        owned = self.owned
+        owned.batch_done(self.last_done)
         self.flush()
         starts = {
-            each: 0 if (at := goes_on_at(each, self.last_done, self.world.committed)) is None else at
-            for each in holdings.without_start()
+            each: 0 if (at := next_offset(each, self.last_done, self.world.committed)) is None else at
+            for each in owned.without_start()
         }
-        holdings.starts_at(starts)
+        owned.start_at(starts)
         self.flush()
-        positions = holdings.to_plan()
-        plan = next_plan(
-            self.last_done.query,
-            self.last_done.number + 1,
-            positions,
-            ends_within(at_most, positions, self.world.ends),
+        plan = BatchPlanner(None, 0).plan(
+            self.last_done, owned.to_plan(), self.world.ends, now_ms=0, max_offsets=at_most, may_wait=True
         )
-        if plan.to_read():
-            holdings.planned(plan)
+        if plan is not self.last_done:
+            owned.batch_planned(plan)
             self.log.append(plan)
 
     def flush(self) -> None:
-        owed = self.holdings.commits()
-        self.world.commit(owed)
-        self.holdings.committed(owed)
+        due = self.owned.commits_due()
+        self.world.commit(due)
+        self.owned.committed(due)
 
     def execute(self, *, only_sink: bool) -> None:
         """Spark runs the batch after the last one done: planned a moment ago, or found in the log after a restart."""
         plan = self.log[self.done + 1]
-        holdings = self.holdings
-        if holdings.under_way is None or holdings.under_way.number != plan.number:
-            holdings.planned(Plan(plan.query, plan.number, to_repeat(plan, self.world.committed)))
-        assert holdings.under_way is not None
-        self.sink.setdefault(plan.number, places(holdings.under_way.to_read()))
+        owned = self.owned
+        if owned.running is None or owned.running.number != plan.number:
+            owned.batch_planned(BatchPlan(plan.query, plan.number, spans_to_repeat(plan, self.world.committed)))
+        assert owned.running is not None
+        self.sink.setdefault(plan.number, places(owned.running.to_read()))
         if not only_sink:
             self.done += 1
 
     def asked_for(self, partition: TopicPartition) -> bool:
         """With checkpointLocation it sees by itself that the batch is done; else at the next latestOffset."""
-        self.holdings.going_away([partition])
-        if not self.holdings.is_free([partition]):
+        self.owned.revoke([partition])
+        if not self.owned.is_free([partition]):
             return False
-        self.holdings.released([partition])
+        self.owned.release([partition])
         return True
 
     def stop(self) -> None:
-        under_way = self.holdings.under_way
-        if under_way is not None and under_way.number == self.last_done.number:
-            self.holdings.durable(self.last_done)
+        running = self.owned.running
+        if running is not None and running.number == self.last_done.number:
+            self.owned.batch_done(self.last_done)
         self.flush()
         if not self.is_alone:
-            self.world.commit(self.holdings.given_up())
-        if under_way is not None and under_way.number in self.sink and under_way.number != self.last_done.number:
-            self.world.may_be_twice |= places(under_way.to_read())  # in the sink and not in the checkpoint
+            self.world.commit(self.owned.commits_to_release())
+        if running is not None and running.number in self.sink and running.number != self.last_done.number:
+            self.world.may_be_twice |= places(running.to_read())  # in the sink and not in the checkpoint
         self.end()
 
     def crash(self) -> None:
-        under_way = self.log[-1] if self.done < len(self.log) - 1 else self.last_done
+        running = self.log[-1] if self.done < len(self.log) - 1 else self.last_done
         uncommitted = {
             each: span
-            for each, span in under_way.to_read().items()
+            for each, span in running.to_read().items()
             if self.world.committed[each].offset < span.until_offset
         }
         self.world.may_be_twice |= places(uncommitted)
         self.end()
 
-    def put_out(self) -> None:
-        self.holdings.lost(self.world.owned_by(self))
-        if self.holdings.broken is not None:
+    def remove(self) -> None:
+        self.owned.lose(self.world.owned_by(self))
+        if self.owned.fenced is not None:
             self.crash()
 
     def has_batch(self) -> bool:
@@ -238,7 +233,7 @@ class Walk:
             yield lambda: query.latest_offset(100)
         yield lambda: self.gone(query, Query.stop)
         yield lambda: self.gone(query, Query.crash)
-        yield lambda: self.gone(query, Query.put_out)
+        yield lambda: self.gone(query, Query.remove)
 
     def produce(self) -> None:
         self.world.ends[PARTITIONS[self.roll(len(PARTITIONS))]] += 3
@@ -303,7 +298,7 @@ class Walk:
 
 
 @pytest.mark.parametrize("first", range(0, 2_000, 500))
-def test_nothing_is_missing_and_nothing_twice_but_what_was_under_way_in_a_crash(first: int) -> None:
+def test_nothing_is_missing_and_nothing_twice_but_what_was_running_in_a_crash(first: int) -> None:
     for seed in range(first, first + 500):
         walk = Walk(seed, is_alone=False)
         for _ in range(80):

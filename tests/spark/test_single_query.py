@@ -9,9 +9,8 @@ import pytest
 from pyspark.sql.types import StructType
 
 from coterie.errors import CoterieError, KafkaError
-from coterie.spark.errors import DataLossError
-from coterie.spark.group_log import GroupLogSource
-from coterie.spark.source import StreamReader
+from coterie.spark.batch_plan import DataLossError
+from coterie.spark.source import GroupLogSource, StreamReader
 from spark.standin import Query
 from spark.topics import Topic
 
@@ -111,12 +110,12 @@ def test_a_copy_of_another_kind_of_reader_is_of_its_kind(topic: Topic) -> None:
     assert type(pickle.loads(pickle.dumps(reader))) is type(reader) is not StreamReader
 
 
-def test_a_copy_for_the_tasks_has_no_driver(topic: Topic, tmp_path: Path) -> None:
+def test_a_copy_for_the_tasks_has_no_query(topic: Topic, tmp_path: Path) -> None:
     """Spark pickles a reader of its own for them: joining there would be a ghost in the group."""
     query = Query(topic, tmp_path)
     query.run()
     copied = pickle.loads(pickle.dumps(query.reader))
     assert isinstance(copied, StreamReader)
-    assert copied._driver is None
+    assert copied._query is None
     assert copied._options == query.reader._options
     query.stop()

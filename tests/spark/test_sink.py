@@ -24,7 +24,7 @@ from coterie.errors import CoterieError
 from coterie.protocol.records import Record
 from coterie.settings import SettingsError
 from coterie.spark.options import SinkOptions
-from coterie.spark.sink import BatchWriter, Written, check_schema
+from coterie.spark.sink import BatchWriter, WrittenRows, check_schema
 from spark.topics import Topic
 
 TEXT, BYTES, INT, LONG, TIME = StringType(), BinaryType(), IntegerType(), LongType(), TimestampType()
@@ -55,7 +55,7 @@ def test_what_sparks_kafka_sink_takes_is_taken(columns: dict[str, DataType], top
         ({"value": TEXT}, None, "neither the option topic nor a column topic"),
         ({"value": INT}, "t", "column value is int: must be string or binary. Cast it"),
         ({"value": TEXT, "partition": LONG}, "t", "column partition is bigint: must be int"),
-        ({"value": TEXT, "timestamp": TIME}, "t", "column timestamp means nothing here"),
+        ({"value": TEXT, "timestamp": TIME}, "t", "column timestamp is not known"),
         ({"value": TEXT, "headers": MapType(TEXT, BYTES)}, "t", "column headers is map<string,binary>"),
     ],
 )
@@ -86,8 +86,8 @@ def read(topic: Topic, name: str) -> list[Record]:
 def test_a_task_ends_when_everything_is_acknowledged_or_with_the_error(topic: Topic) -> None:
     sink = writer(topic, {"topic": topic.name}, value=TEXT, partition=INT)
     rows = pa.record_batch({"value": ["a", "b"], "partition": pa.array([0, 3], pa.int32())})
-    assert sink.write(iter([rows, rows])) == Written(4)
-    assert sink.write(iter([])) == Written(0)
+    assert sink.write(iter([rows, rows])) == WrittenRows(4)
+    assert sink.write(iter([])) == WrittenRows(0)
     assert [(each.partition, each.value) for each in read(topic, topic.name)] == [
         (0, b"a"),
         (0, b"a"),
@@ -113,7 +113,7 @@ def test_rows_go_where_kafkas_producer_would_send_them(topic: Topic) -> None:
         }
     )
     sink = writer(topic, {"kafka.batch.size": "1000"}, VALUE=TEXT, key=BYTES, topic=TEXT, partition=INT)
-    assert sink.write(iter([rows.slice(0, 1_700), rows.slice(1_700)])) == Written(3_000)
+    assert sink.write(iter([rows.slice(0, 1_700), rows.slice(1_700)])) == WrittenRows(3_000)
     for name, partitions in (("orders", 4), ("other", 3)):
         found = read(topic, name)
         numbers = [int((each.value or b"").split(b":")[0]) for each in found]

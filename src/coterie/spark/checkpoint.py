@@ -1,40 +1,110 @@
-"""A look into Spark's checkpoint: is a batch in the log of what is done? Spark tells a source only with the next one.
+"""Spark's checkpoint and the group's committed offsets: which of the two says where a query goes on.
 
-CHECKPOINT/offsets/7   a line of version, a line about the batch, then a line of JSON for each source
-CHECKPOINT/commits/7   there as soon as batch 7 is done
+Both record how far a query is. They differ while a batch runs, and after a crash nothing else says why. So the query
+writes its name into the metadata of every offset that it commits: `spark query 5f0c plan 7`. Any other member that
+commits in between overwrites this note, and then the group is right.
+
+| the note on a committed offset            | who is right                              | a batch to be repeated  |
+|-------------------------------------------|-------------------------------------------|-------------------------|
+| this query, a plan before this one        | the checkpoint: no other member read here | is read again, the same |
+| this query, this plan or a later one      | the group: the plan is done, and more     | (there is none)         |
+| this query, "released": it left the batch | the group: others read on from the        | is left to them         |
+| to other members when it was stopped      | committed offset                          |                         |
+| another query's, or none                  | the group: others read on from there      | is left to them         |
+| no offset is committed at all             | the checkpoint                            | is read again, the same |
+
+No record is missing: what is left to other members begins at the offset that this query committed. A batch that was
+left to others never becomes this query's again, so that a sink that remembers batches by number remembers the right
+one. A batch that ran when its query crashed is read twice, and nothing else is.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from coterie.spark.plan import Plan
+from coterie.client.types import OffsetAndMetadata, TopicPartition
+from coterie.spark.batch_plan import BatchPlan, Span
 
-__all__ = ["Checkpoint"]
+__all__ = ["CommitNote", "SparkCheckpoint", "next_offset", "spans_to_repeat"]
 
 log = logging.getLogger("coterie.spark")
 
+CommittedOffsets = Mapping[TopicPartition, OffsetAndMetadata]
+_NOTE = re.compile(r"spark query ([0-9a-f]{1,64}) plan ([0-9]{1,18})( released)?")
 
-class Checkpoint:
-    """On any file system pyarrow knows: a path, file:, s3:, gs:, abfs:, hdfs:."""
+
+@dataclass(frozen=True, slots=True)
+class CommitNote:
+    """The metadata of an offset that a query commits: everything up to this plan is done."""
+
+    query: str
+    plan: int
+    is_released: bool = False
+    """The plan after this one was begun and not finished, and there were other members to read it."""
+
+    def __str__(self) -> str:
+        return f"spark query {self.query} plan {self.plan}{' released' if self.is_released else ''}"
+
+    @classmethod
+    def parse(cls, text: str) -> CommitNote | None:
+        found = _NOTE.fullmatch(text)
+        return cls(found[1], int(found[2]), bool(found[3])) if found else None
+
+
+def next_offset(partition: TopicPartition, done: BatchPlan, committed: CommittedOffsets) -> int | None:
+    """Return where a partition goes on after the plan `done`; None if neither the group nor the checkpoint knows it."""
+    in_group = committed.get(partition)
+    in_checkpoint = done.spans.get(partition)
+    if in_group is None:
+        return in_checkpoint.until_offset if in_checkpoint else None
+    if in_checkpoint is None or not _is_checkpoint_right(done, in_group):
+        return in_group.offset
+    return in_checkpoint.until_offset
+
+
+def spans_to_repeat(plan: BatchPlan, committed: CommittedOffsets) -> dict[TopicPartition, Span]:
+    """Return what to read of a plan that Spark has begun and not finished."""
+    return {
+        partition: span
+        for partition, span in plan.to_read().items()
+        if partition not in committed or _is_checkpoint_right(plan, committed[partition])
+    }
+
+
+def _is_checkpoint_right(plan: BatchPlan, committed: OffsetAndMetadata) -> bool:
+    note = CommitNote.parse(committed.metadata)
+    return note is not None and note.query == plan.query and note.plan < plan.number and not note.is_released
+
+
+class SparkCheckpoint:
+    """Looks into the checkpoint for batches that are done, as Spark says so to a source only with the next batch.
+
+        CHECKPOINT/offsets/7   a line with the version, a line about the batch, then a line of JSON for each source
+        CHECKPOINT/commits/7   exists as soon as batch 7 is done
+
+    The location can be on any file system that pyarrow knows: a path, file:, s3:, gs:, abfs:, hdfs:.
+    """
 
     def __init__(self, location: str) -> None:
         self._location = location
         self._files: Any = None
         self._root = ""
 
-    def has_done(self, plan: Plan) -> bool | None:
-        """None: that cannot be found out, and why is in the log."""
+    def has_done(self, plan: BatchPlan) -> bool | None:
+        """Return whether the batch of this plan is done; None if the checkpoint cannot be read, which is logged."""
         try:
             return self._has_done(plan)
         except (OSError, ValueError, ImportError) as error:
             log.warning("the checkpoint at %s cannot be read: %s", self._location, error)
             return None
 
-    def _has_done(self, plan: Plan) -> bool:
-        """A batch that brought nothing new of ours repeats the plan of the one before."""
+    def _has_done(self, plan: BatchPlan) -> bool:
+        """A batch in which this source had nothing new repeats the plan of the batch before."""
         newest = self._newest("offsets")
         if newest is None:
             return False

@@ -1,199 +1,318 @@
-"""A query's slot in its group: what it plans, and when it lets go. All on the background's event loop.
+"""A query as a member of its group: the partitions that it owns, and the member that joins, commits and leaves.
 
-Spark's process of the query asks and waits; heartbeats, rebalances and commits go on meanwhile. What is promised and
-why is in `commit_metadata.py`; what is held in `holdings.py`; the member is in `member.py`; this file does the asking.
+`OwnedPartitions` is pure: it follows each partition from its assignment to its revocation. `QueryMember` is a user of
+the consumer's engine, as `AsyncConsumer` is, but fetches nothing: Spark's tasks read the records.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
-from coterie.client.network.background_tasks import within
-from coterie.client.network.clock import clock_ms
-from coterie.client.types import TopicPartition
-from coterie.errors import CommitFailedError, CoterieError, KafkaError, RebalanceInProgressError
-from coterie.spark.checkpoint import Checkpoint
-from coterie.spark.commit_metadata import goes_on_at, to_repeat
-from coterie.spark.holdings import Holdings
-from coterie.spark.member import QueryMember
-from coterie.spark.offset_limits import EARLIEST, LATEST
-from coterie.spark.offset_reader import OffsetReader
+from coterie.assignors import assignor
+from coterie.client.consumer.engine import Engine
+from coterie.client.consumer.rebalance_listener import listener_of
+from coterie.client.member import events
+from coterie.client.member.membership import Membership
+from coterie.client.member.states import Stage
+from coterie.client.types import OffsetAndMetadata, TopicPartition
+from coterie.errors import CoterieError, RebalanceInProgressError
+from coterie.protocol.apis import offset_commit
+from coterie.protocol.messages import CommitPartition, OffsetCommit, OffsetsCommitted
+from coterie.spark.batch_plan import BatchPlan
+from coterie.spark.checkpoint import CommitNote
 from coterie.spark.options import SourceOptions
-from coterie.spark.plan import Plan, Span
-from coterie.spark.planning import Budget, next_plan, within_reach
 
-__all__ = ["Slot"]
+__all__ = ["FencedQueryError", "OwnedPartitions", "QueryMember"]
 
-log = logging.getLogger("coterie.spark")
-
-PATIENCE_MS = 1_000
-"""So long a trigger waits for the group; then it says that there is nothing new, and Spark asks again."""
-LOOK_MS = 100
-"""How often a batch that others wait for is looked for in the checkpoint, if we know where that is."""
-LEAVE_MS = 10_000
+COMMIT_LANE = "commits"
+"""The connection for commits while a join is parked on the coordinator's own connection."""
+LISTENER_CHECK_MS = 60_000
+"""How long the listener's task waits at a time; a call or an error ends the wait at once."""
 
 
-class Slot:
-    """Of one query, from its first question to its end."""
+class FencedQueryError(CoterieError):
+    """The group revoked partitions while a batch of them ran: another member may have read the same records."""
 
-    def __init__(self, options: SourceOptions, query: str) -> None:
-        assert options.group_id is not None
-        self._options = options
-        self._group_id = options.group_id
-        self._query = query
-        self._holdings = Holdings()
-        self._member = QueryMember(options, self._holdings, self._revoked)
-        self._look = OffsetReader(options, self._member.engine.cluster)
-        self._checkpoint = Checkpoint(options.checkpoint_location) if options.checkpoint_location else None
-        self._budget = Budget(options.min_offsets_per_trigger, options.max_trigger_delay)
-        self._target: dict[TopicPartition, int] | None = None
-        self._flushing = asyncio.Lock()
-        self._known_at_first: set[TopicPartition] | None = None
-        self.log_ends: dict[TopicPartition, int] = {}
 
-    # --- what Spark asks ----------------------------------------------------------------------------------------------
+class OwnedPartitions:
+    """The partitions of a query: how far it is in each, and what has to be committed.
 
-    async def initial(self) -> Plan:
-        """A query that has no checkpoint: what it reads, the group says, and where, its offsets."""
-        await self._look.existing_partitions()
-        return Plan(self._query, 0, {})
+        assigned -> start known -> planned -> durable -> committed
+                                      `-> revoking: not planned any more; released when no batch has it
 
-    async def spans(self, plan: Plan) -> dict[TopicPartition, Span]:
-        """Of the plan made a moment ago; or of one that Spark found in its checkpoint, begun and not done."""
-        under_way = self._holdings.under_way
-        if under_way is None or (under_way.query, under_way.number) != (plan.query, plan.number):
-            committed = await self._look.committed(self._group_id, plan.to_read())
-            under_way = Plan(plan.query, plan.number, to_repeat(plan, committed))
-            self._holdings.planned(under_way)
-        return under_way.to_read()
+    Commits are due for owned partitions only. Revoked partitions can be released when `is_free`: no batch that runs
+    has them, and nothing durable of them is uncommitted.
+    """
 
-    async def latest(self, done: Plan, at_most: int | None, *, may_wait: bool) -> Plan:
-        """The next plan; `done` itself if there is nothing new, or the group is not ready."""
-        if self._known_at_first is None:
-            self._known_at_first = await self._look.partitions()
-        self._member.join()
-        self._holdings.durable(done)
-        self._member.engine.news()
-        until_ms = None if self._target is not None else clock_ms() + PATIENCE_MS
-        if not await self._is_ready(done, until_ms):
-            return done
-        positions = self._holdings.to_plan()
-        self.log_ends = await self._look.known_offsets(dict.fromkeys(positions, LATEST))
-        fails = self._options.fail_on_data_loss
-        self._holdings.moved(within_reach(positions, self.log_ends, fails=fails, warn=log.warning))
-        positions = self._holdings.to_plan()  # some may have gone meanwhile
-        latest = self.log_ends
-        if self._target is not None:
-            latest = {each: min(latest.get(each, end), end) for each, end in self._target.items()}
-        may_wait = may_wait and self._target is None
-        ends = self._budget.ends(positions, latest, clock_ms(), at_most=at_most, may_wait=may_wait)
-        plan = next_plan(done.query, done.number + 1, positions, ends)
-        if not plan.to_read():
-            return done
-        self._holdings.planned(plan)
-        return plan
+    def __init__(self) -> None:
+        self.query = ""
+        self.owned: set[TopicPartition] = set()
+        self.revoking: set[TopicPartition] = set()
+        self.positions: dict[TopicPartition, int] = {}
+        """Of partitions whose start is known: records before it are durable, or in the batch that runs."""
+        self.running: BatchPlan | None = None
+        """The plan of the batch that runs."""
+        self.number = 0
+        """The number of the last plan that is known to be durable."""
+        self.fenced: FencedQueryError | None = None
+        self._durable: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
 
-    async def _is_ready(self, done: Plan, until_ms: int | None) -> bool:
-        """Everything durable is committed, and of everything we own we know where it begins."""
-        while True:
-            self._member.raise_failure()
-            is_there = self._member.has_joined if self._target is None else self._member.is_settled
-            if is_there and await self._flush(until_ms):
-                if not self._holdings.without_start():
-                    return True
-                await self._begin(done)
-                continue
-            if not await self._member.until_news(until_ms):
-                return False
+    # --- what the group does ------------------------------------------------------------------------------------------
 
-    async def _begin(self, done: Plan) -> None:
-        wanted = self._holdings.without_start()
-        committed = await self._look.committed(self._group_id, wanted)
-        starts: dict[TopicPartition, int] = {}
-        new = []
-        for each in wanted:
-            at = goes_on_at(each, done, committed)
-            if at is None:
-                new.append(each)
-            else:
-                starts[each] = at
-        starts |= await self._first_starts(new)
-        self._holdings.starts_at(starts)
+    def assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        """Add new partitions; their start is not known yet."""
+        for each in partitions:
+            self._forget(each)
+            self.owned.add(each)
 
-    async def _first_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Nobody of the group was there before. A partition that appeared while we watched has been read by nobody."""
-        if not partitions:
+    def revoke(self, partitions: Iterable[TopicPartition]) -> None:
+        """Plan no more of these: a rebalance takes them."""
+        self.revoking |= self.owned.intersection(partitions)
+
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        for each in partitions:
+            self._forget(each)
+
+    def lose(self, partitions: Collection[TopicPartition]) -> None:
+        """Release partitions that are another member's already. If the batch that runs has some, the query fails."""
+        torn = sorted(self._in_batch().intersection(partitions))
+        if torn and self.fenced is None:
+            names = ", ".join(map(str, torn[:5])) + (f" and {len(torn) - 5} more" if len(torn) > 5 else "")
+            assert self.running is not None
+            self.fenced = FencedQueryError(
+                f"the query was removed from its group while batch plan {self.running.number} ran with {names}: "
+                "other members may be reading the same records. A member is removed when a rebalance waits for its "
+                "batch longer than kafka.max.poll.interval.ms, when its heartbeats fail for kafka.session.timeout.ms, "
+                "or when another consumer uses its kafka.group.instance.id. Nothing is lost: start the query again "
+                "from its checkpoint. To prevent it, make batches smaller with maxOffsetsPerTrigger, or raise "
+                "kafka.max.poll.interval.ms above the time of the longest batch"
+            )
+        self.release(partitions)
+
+    def _forget(self, partition: TopicPartition) -> None:
+        self.owned.discard(partition)
+        self.revoking.discard(partition)
+        for known in (self.positions, self._durable, self._committed):
+            known.pop(partition, None)
+
+    # --- what Spark does ----------------------------------------------------------------------------------------------
+
+    def without_start(self) -> set[TopicPartition]:
+        return self.owned - self.positions.keys()
+
+    def start_at(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Set where owned partitions begin. This is due for commit at once: it says whose the partition is."""
+        for each, offset in starts.items():
+            if each in self.owned:
+                self.positions[each] = offset
+                self._durable[each] = offset
+
+    def to_plan(self) -> dict[TopicPartition, int]:
+        """Return the positions from which the next batch reads."""
+        return {each: at for each, at in self.positions.items() if each not in self.revoking}
+
+    def skip_to(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Go on at other positions, since records were deleted."""
+        for each, at in positions.items():
+            if each in self.positions and self.positions[each] != at:
+                self.positions[each] = self._durable[each] = at
+
+    def batch_planned(self, plan: BatchPlan) -> None:
+        """Take the plan of a batch. Partitions that are not owned any more, or are owned again, stay as they are."""
+        self.running = plan
+        self.positions |= {each: end for each, end in plan.ends().items() if each in self.positions}
+
+    def batch_done(self, plan: BatchPlan) -> None:
+        """Spark has this plan in its log of done batches. If a later plan was made, Spark did not take it."""
+        self.query, self.number = plan.query, plan.number
+        if self.running is None:
+            return
+        is_done = self.running.number == plan.number
+        reached = {each: span[is_done] for each, span in self.running.spans.items() if each in self.positions}
+        self.positions |= reached
+        self._durable |= reached
+        self.running = None
+
+    # --- commits ------------------------------------------------------------------------------------------------------
+
+    def commits_due(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        note = str(CommitNote(self.query, self.number))
+        return {
+            each: OffsetAndMetadata(offset, metadata=note)
+            for each, offset in self._durable.items()
+            if (known := self._committed.get(each)) is None or known.offset != offset
+        }
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        self._committed |= {each: offset for each, offset in offsets.items() if each in self.owned}
+
+    def commits_to_release(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what to commit in order to leave the batch that runs to other members."""
+        if self.running is None:
             return {}
-        appeared = set(partitions) - (self._known_at_first or set())
-        starts = await self._look.offsets(dict.fromkeys(appeared, EARLIEST))
-        return starts | await self._look.starts(set(partitions) - appeared)
+        note = str(CommitNote(self.query, self.number, is_released=True))
+        return {
+            each: OffsetAndMetadata(span.from_offset, metadata=note)
+            for each, span in self.running.to_read().items()
+            if each in self.positions
+        }
 
-    async def set_target(self) -> None:
-        """AvailableNow: of all partitions, since others of them may become ours before we are done."""
-        partitions = await self._look.partitions()
-        self._target = await self._look.known_offsets(dict.fromkeys(partitions, LATEST))
+    def is_free(self, partitions: Collection[TopicPartition]) -> bool:
+        return not self._in_batch().intersection(partitions) and not self.commits_due().keys() & set(partitions)
 
-    # --- what is owed to the group ------------------------------------------------------------------------------------
+    def _in_batch(self) -> set[TopicPartition]:
+        return set(self.running.to_read()) if self.running else set()
 
-    async def _flush(self, until_ms: float | None) -> bool:
-        """Whether all that is durable is committed; what we do not own any more is not ours to commit."""
-        async with self._flushing:
-            while owed := self._holdings.commits():
-                try:
-                    await self._member.commit(owed)
-                except KafkaError as error:
-                    if not error.retriable and not isinstance(error, CommitFailedError | RebalanceInProgressError):
-                        raise
-                    log.info("%s", error)
-                    if not await self._member.until_news(until_ms, at_most_ms=100):
-                        return False
-                else:
-                    self._holdings.committed(owed)
-            return True
 
-    async def _revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """A rebalance takes these from us: not before the batch that has them is durable and committed."""
-        holdings = self._holdings
-        holdings.going_away(partitions)
+class QueryMember:
+    """The member, on the event loop of its engine. Instead of poll, a task of its own calls the rebalance listener."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        owned: OwnedPartitions,
+        revoked: Callable[[Collection[TopicPartition]], Awaitable[None]],
+    ) -> None:
+        """Create the member; it joins with the first `join`.
+
+        Args:
+            options: The options of the source, with a group id.
+            owned: What the member is assigned and what is revoked is recorded here.
+            revoked: Called with partitions that a rebalance takes; they are given up when it returns.
+        """
+        assignors = [assignor(name) for name in options.client.partition_assignment_strategy]
+        self.engine = Engine(options.client, assignors, fetches=False, logger="coterie.spark")
+        self.engine.listener = listener_of(None, self._assigned, self._give_up, self._lost)
+        self._options = options
+        self._owned = owned
+        self._revoked = revoked
+        self._failure: Exception | None = None
+        self._has_asked = False
+        self.has_joined = False
+        """It has had an assignment; what it owns of it is read on in every rebalance."""
+
+    @property
+    def _member(self) -> Membership:
+        member = self.engine.member
+        assert member is not None
+        return member
+
+    @property
+    def is_in_group(self) -> bool:
+        return self._member.has_generation
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it leads a generation that has no other member."""
+        return len(self._member.subscribers) == 1
+
+    @property
+    def is_settled(self) -> bool:
+        return self._member.stage is Stage.STABLE
+
+    @property
+    def is_leaving(self) -> bool:
+        return self._member.ending is not None
+
+    def join(self) -> None:
+        """Join the group, once. From then on the member is inside poll, since its events are handled as they come."""
+        if not self._has_asked:
+            self._has_asked = True
+            self.engine.tell(events.Subscribed(self._options.topics, self._options.pattern))
+            self.engine.tell(events.PollBegan())
+            self.engine.tasks.start(self._call_listener())
+
+    def raise_failure(self) -> None:
+        """Raise what the query must fail with, if there is anything."""
+        if self._owned.fenced is not None:
+            raise self._owned.fenced
+        if self._failure is not None:
+            raise self._failure
+
+    async def until_news(self, until_ms: float | None, *, at_most_ms: int = 1_000) -> bool:
+        """Wait until something has happened or `at_most_ms` are over; return whether there is time left."""
+        now_ms = self.engine.clock_ms()
+        if until_ms is not None and now_ms >= until_ms:
+            return False
+        await self.engine.until_news(now_ms + at_most_ms if until_ms is None else min(now_ms + at_most_ms, until_ms))
+        return True
+
+    # --- commits ------------------------------------------------------------------------------------------------------
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         member = self._member
-        while not holdings.is_free(partitions) and member.is_in_group and not member.is_leaving:
-            self._look_for_the_batch()
-            if holdings.commits():
-                await self._flush(clock_ms() + PATIENCE_MS)
-            if not holdings.is_free(partitions):
-                await member.until_news(None, at_most_ms=LOOK_MS)
-        if holdings.is_free(partitions):
-            holdings.released(partitions)
+        if member.stage is Stage.JOINING and member.has_generation and member.coordinator is not None:
+            await self._commit_while_joining(member, offsets)
         else:
-            holdings.lost(partitions)
+            await self.engine.commit(offsets, self.engine.clock_ms() + self._options.client.request_timeout_ms)
 
-    def _look_for_the_batch(self) -> bool | None:
-        """Whether the batch under way is done; None if there is none, or nobody knows."""
-        under_way = self._holdings.under_way
-        if under_way is None or self._checkpoint is None:
-            return None
-        is_done = self._checkpoint.has_done(under_way)
-        if is_done:
-            self._holdings.durable(under_way)
-        return is_done
+    async def _commit_while_joining(
+        self, member: Membership, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """Commit in the old generation: it lives until the last member has joined, and what is kept is read on
+        meanwhile (KIP-429). A consumer does not do this, as it does not return records while it joins.
+        """
+        partitions = [
+            CommitPartition(each.topic, each.partition, at.offset, at.leader_epoch, at.metadata)
+            for each, at in sorted(offsets.items())
+        ]
+        settings = member.settings
+        request = OffsetCommit(
+            None, settings.group_id, member.member_id, settings.group_instance_id, member.generation_id, partitions
+        )
+        reply: OffsetsCommitted = await self.engine.cluster.send(
+            member.coordinator.id, offset_commit, request, lane=COMMIT_LANE, at_most=offset_commit.API.last_by_name
+        )
+        wrong = [error for error in reply.errors if error]
+        if wrong:
+            raise RebalanceInProgressError(f"the commit came too late for its generation: {wrong[0].name}", wrong[0])
+
+    # --- the rebalance listener ---------------------------------------------------------------------------------------
+
+    async def _call_listener(self) -> None:
+        """Make the listener's calls, one after the other; what poll would raise is kept for the query."""
+        while True:
+            try:
+                call = await self.engine.until_something(self.engine.clock_ms() + LISTENER_CHECK_MS)
+            except Exception as error:  # noqa: BLE001  whatever it is, the query fails with it
+                self._failed(error)
+                continue
+            if call is None:
+                continue
+            try:
+                await self.engine.listener.call(call.kind, call.partitions)
+            except Exception as error:  # noqa: BLE001  the call stays unanswered: what it was about is not given up
+                self._failed(error)
+                return
+            self.engine.listener_done(call, None)
+            if self._owned.fenced is not None and not self.is_leaving:
+                # The query will fail; until then it must not keep others from reading.
+                self.engine.tell(events.UnsubscribeAsked())
+
+    def _failed(self, error: Exception) -> None:
+        self._failure = error
+        self.engine.news()
+
+    async def _assigned(self, partitions: Collection[TopicPartition]) -> None:
+        self._owned.assigned(partitions)
+        self.has_joined = True
+
+    async def _give_up(self, partitions: Collection[TopicPartition]) -> None:
+        if self.is_leaving:
+            self._owned.lose(partitions)
+        else:
+            await self._revoked(partitions)
+
+    async def _lost(self, partitions: Collection[TopicPartition]) -> None:
+        self._owned.lose(partitions)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
-    async def end(self) -> None:
-        """In order: commit what is durable, leave what is not to the others, say goodbye."""
+    async def leave(self, until_ms: int) -> None:
+        """Leave the group and close all connections, at `until_ms` at the latest."""
         try:
-            if self._holdings.broken is None and self._member.is_in_group:
-                await within(LEAVE_MS, self._settle_up())
-        except CoterieError as error:
-            log.warning("leaving group %s: %s", self._group_id, error)
+            if self._has_asked:
+                await self.engine.ask_to_end(events.CloseAsked(until_ms))
         finally:
-            await self._member.leave(clock_ms() + LEAVE_MS)
-
-    async def _settle_up(self) -> None:
-        is_done = self._look_for_the_batch()
-        await self._flush(None)
-        given_up = self._holdings.given_up()
-        if is_done is False and given_up and not self._member.is_alone:
-            await self._member.commit(given_up)
+            await self.engine.close()

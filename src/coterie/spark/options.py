@@ -18,7 +18,7 @@ from coterie.errors import MalformedError
 from coterie.settings import SettingsError
 from coterie.settings.client_settings import ConsumerSettings, ProducerSettings
 from coterie.settings.config_def import Flag, Word, Words, int32, int64
-from coterie.spark.offset_limits import (
+from coterie.spark.offsets import (
     EARLIEST,
     LATEST,
     AtOffsets,
@@ -26,7 +26,7 @@ from coterie.spark.offset_limits import (
     AtTimes,
     Committed,
     Everywhere,
-    Place,
+    OffsetLimit,
     parse_assignment,
     parse_numbers,
 )
@@ -34,7 +34,7 @@ from coterie.spark.offset_limits import (
 __all__ = ["OPTIONS", "Option", "SinkOptions", "SourceOptions", "Use"]
 
 
-# What the value of an option may be, beside the types in `coterie.settings.config_def`: places, times, patterns.
+# Types of values beside those of `coterie.settings.config_def`: offsets, times, patterns.
 
 
 class Assignment(Words):
@@ -213,9 +213,9 @@ class SourceOptions:
     committed_of: str | None = None
     """The group that startingOffsets=committed means."""
     checkpoint_location: str | None = None
-    start: Place = field(default_factory=lambda: Everywhere(EARLIEST))
+    start: OffsetLimit = field(default_factory=lambda: Everywhere(EARLIEST))
     start_if_too_late: str = "error"
-    end: Place = field(default_factory=lambda: Everywhere(LATEST))
+    end: OffsetLimit = field(default_factory=lambda: Everywhere(LATEST))
     fail_on_data_loss: bool = True
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
@@ -361,11 +361,11 @@ def _batch_contradictions(values: Mapping[str, Any]) -> list[str]:
     return problems
 
 
-def _start(values: Mapping[str, Any], use: Use) -> Place:
+def _start(values: Mapping[str, Any], use: Use) -> OffsetLimit:
     """Of several the first counts, as in Spark: one time for all, a time for each, offsets."""
     if values["starting_timestamp"] is not None:
         return AtTime(values["starting_timestamp"])
-    given: Place | None = values["starting_offsets_by_timestamp"] or values["starting_offsets"]
+    given: OffsetLimit | None = values["starting_offsets_by_timestamp"] or values["starting_offsets"]
     if given is not None:
         return given
     if use is BATCH:
@@ -373,8 +373,8 @@ def _start(values: Mapping[str, Any], use: Use) -> Place:
     return Committed() if values["group_id"] else Everywhere(LATEST)
 
 
-def _end(values: Mapping[str, Any]) -> Place:
+def _end(values: Mapping[str, Any]) -> OffsetLimit:
     if values["ending_timestamp"] is not None:
         return AtTime(values["ending_timestamp"])
-    given: Place | None = values["ending_offsets_by_timestamp"] or values["ending_offsets"]
+    given: OffsetLimit | None = values["ending_offsets_by_timestamp"] or values["ending_offsets"]
     return given or Everywhere(LATEST)

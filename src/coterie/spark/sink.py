@@ -1,7 +1,8 @@
-"""Rows go to topics, as with Spark's Kafka sink: columns value, and if there are any key, headers, topic, partition.
+"""The sink: rows go to topics, as with Spark's Kafka sink. Columns are value and, optionally, key, headers, topic and
+partition.
 
-Each task has a producer of its own, idempotent, and ends when every record is acknowledged. A task or a batch that
-Spark runs again sends again: across that it is at least once, as Spark's own sink is.
+Each task has an idempotent producer of its own, and ends when every record is acknowledged. A task or a batch that
+Spark runs again sends its records again: at least once, as with Spark's own sink.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from coterie.spark.options import SinkOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BatchWriter", "StreamWriter", "Written", "check_schema"]
+__all__ = ["BatchWriter", "StreamWriter", "WrittenRows", "check_schema"]
 
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 _COLUMNS: dict[str, Sequence[DataType]] = {
@@ -34,7 +35,7 @@ _COLUMNS: dict[str, Sequence[DataType]] = {
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
-    """Before anything is sent: a line for each thing that is wrong."""
+    """Check the columns before anything is sent. SettingsError has a line for each thing that is wrong."""
     problems = []
     given = {field.name.lower(): field for field in schema.fields}
     if "value" not in given:
@@ -45,7 +46,7 @@ def check_schema(schema: StructType, topic: str | None) -> None:
         kinds = _COLUMNS.get(name)
         if kinds is None:
             allowed = ", ".join(_COLUMNS)
-            problems.append(f"column {field.name} means nothing here: allowed are {allowed}. Drop it, or rename it")
+            problems.append(f"column {field.name} is not known: allowed are {allowed}. Drop it, or rename it")
         elif not any(_is_like(field.dataType, kind) for kind in kinds):
             wanted = " or ".join(kind.simpleString() for kind in kinds)
             problems.append(f"column {field.name} is {field.dataType.simpleString()}: must be {wanted}. Cast it")
@@ -54,16 +55,16 @@ def check_schema(schema: StructType, topic: str | None) -> None:
 
 
 def _is_like(one: DataType, other: DataType) -> bool:
-    """The same but for whether it may be null."""
+    """Compare types, but not whether they may be null."""
     return one.simpleString() == other.simpleString()
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class WrittenRows(WriterCommitMessage):
     records: int
 
 
-def _write(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Written:
+def _write(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> WrittenRows:
     sent = 0
     with ColumnProducer(options.client) as producer:
         for batch in batches:
@@ -78,11 +79,11 @@ def _write(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Written:
                 )
             sent += batch.num_rows
         producer.deliver()
-    return Written(sent)
+    return WrittenRows(sent)
 
 
 def _by_topic(columns: Mapping[str, pa.Array], topic: str | None) -> Iterator[tuple[str, Mapping[str, pa.Array]]]:
-    """The rows of each topic, in their order."""
+    """Yield the rows of each topic, in their order."""
     from pyarrow import compute
 
     if topic is not None:
@@ -123,7 +124,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _write(self._options, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Everything is acknowledged by the time a task ends."""
+        """Do nothing: everything is acknowledged when a task ends."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """What was sent stays: a topic has no way back."""
+        """Do nothing: what was sent stays in its topic."""

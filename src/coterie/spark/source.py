@@ -1,13 +1,17 @@
-"""format("coterie"): what Spark calls. Thin: options in, plans and slices out; the rest is in the files beside it.
+"""format("coterie") and format("coterie-groups"): what Spark calls. Options go in, plans and Arrow batches come out.
 
-Spark makes a stream reader twice: one lives with the query, in a process of its own, and plans; another is pickled for
-the tasks. So nothing is connected, and no group joined, before Spark asks for an offset.
+Spark creates a stream reader twice: one lives with the query, in a process of its own, and plans; another is pickled
+for the tasks. So nothing is connected, and no group is joined, before Spark asks for an offset.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
-from collections.abc import Iterator, MutableMapping, Sequence
+import signal
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import suppress
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -23,20 +27,17 @@ from pyspark.sql.types import StructType
 
 from coterie.client.network.background import Background, background
 from coterie.settings import SettingsError
+from coterie.spark.batch_plan import BatchPlan, OffsetRange, Span, offset_ranges
 from coterie.spark.options import SinkOptions, SourceOptions, Use
-from coterie.spark.plan import Plan, Span
-from coterie.spark.planning import Slice, slices
-from coterie.spark.shutdown import Shutdown
-from coterie.spark.single_query import SingleQuery
-from coterie.spark.slice_reader import read_slice
+from coterie.spark.partition_reader import read_range
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from coterie.client.types import TopicPartition
-    from coterie.spark.membership import Slot
+    from coterie.spark.queries import GroupQuery, SingleQuery
 
-__all__ = ["CoterieSource"]
+__all__ = ["CoterieSource", "GroupLogSource"]
 
 COLUMNS = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
 HEADERS = ", headers array<struct<key: string not null, value: binary>>"
@@ -75,32 +76,22 @@ class CoterieSource(DataSource):
         return StreamWriter(SinkOptions.of(self.options), schema)
 
 
-def _cut(spans: dict[TopicPartition, Span], options: SourceOptions) -> list[InputPartition]:
-    pieces = slices(spans, least=options.min_partitions, most_records=options.max_records_per_partition)
-    return [InputPartition(piece) for piece in pieces]
-
-
-def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Spark makes up a partition of None where there is nothing to read."""
-    return read_slice(options, partition.value) if isinstance(partition.value, Slice) else iter(())
-
-
 class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        return _cut(background().run(self._spans()), self._options)
+        return _input_partitions(background().run(self._spans()), self._options)
 
     async def _spans(self) -> dict[TopicPartition, Span]:
-        from coterie.spark.offset_reader import OffsetReader
+        from coterie.spark.offsets import OffsetReader
 
-        look = OffsetReader(self._options)
+        reader = OffsetReader(self._options)
         try:
-            partitions = await look.existing_partitions()
-            starts, ends = await look.starts(partitions), await look.ends(partitions)
+            partitions = await reader.existing_partitions()
+            starts, ends = await reader.starts(partitions), await reader.ends(partitions)
         finally:
-            await look.close()
+            await reader.close()
         return {each: Span(at, max(at, ends[each])) for each, at in starts.items()}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -110,73 +101,171 @@ class BatchReader(DataSourceReader):
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._driver: SingleQuery | Slot | None = None
+        self._query: SingleQuery | GroupQuery | None = None
         self._background: Background | None = None
         self._shutdown = Shutdown(self._end)
 
     def __reduce__(self) -> tuple[type[StreamReader], tuple[SourceOptions]]:
-        """For the tasks, which need the options alone."""
+        """Pickle the options alone: the tasks need nothing else."""
         return type(self), (self._options,)
 
     @property
-    def driver(self) -> SingleQuery | Slot:
-        """What plans, from the first question on; it ends with the process, in order if that is at all possible."""
-        if self._driver is None:
+    def query(self) -> SingleQuery | GroupQuery:
+        """What plans the batches, from the first call on; it ends with the process."""
+        if self._query is None:
             self._background = background()
-            self._driver = self._background.run(_driver(self._options))
-            self._shutdown.before_the_end()
-        return self._driver
+            self._query = self._background.run(_query_of(self._options))
+            self._shutdown.install()
+        return self._query
 
     def initialOffset(self) -> dict[str, Any]:
-        return background().run(self.driver.initial()).to_json()
+        return background().run(self.query.initial()).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         limit = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """`start` is in Spark's log of batches that are done. To give it back says that there is nothing new."""
-        done = Plan.from_json(start)
-        at_most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        """Return the next offset; `start`, which is in Spark's log of done batches, if there is nothing new."""
+        done = BatchPlan.from_json(start)
+        max_offsets = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         may_wait = not isinstance(limit, ReadAllAvailable) or self._options.max_offsets_per_trigger is None
-        plan = background().run(self.driver.latest(done, at_most, may_wait=may_wait))
+        plan = background().run(self.query.latest(done, max_offsets, may_wait=may_wait))
         return start if plan is done else plan.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Where the log ends, in Spark's own form: what progress reports compare us with."""
+        """Return where the log ends, in the JSON of Spark's Kafka source, for progress reports."""
         topics: dict[str, dict[str, int]] = {}
-        for (topic, partition), end in sorted(self.driver.log_ends.items()):
+        for (topic, partition), end in sorted(self.query.log_ends.items()):
             topics.setdefault(topic, {})[str(partition)] = end
         return topics or None
 
     def prepareForTriggerAvailableNow(self) -> None:
-        background().run(self.driver.set_target())
+        background().run(self.query.set_target())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Of `end` alone: a batch that is repeated reads what it read before."""
-        spans = background().run(self.driver.spans(Plan.from_json(end)))
-        return _cut(spans, self._options)
+        """Return the tasks of a batch. They depend on `end` alone, so that a repeated batch reads the same."""
+        spans = background().run(self.query.spans(BatchPlan.from_json(end)))
+        return _input_partitions(spans, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Comes a batch late and never for the last one: what is durable is seen in latestOffset instead."""
+        """Do nothing: Spark calls it a batch late and never for the last one. latestOffset sees what is durable."""
 
     def stop(self) -> None:
-        """Spark seldom calls it and ends the process instead: a member that does not leave makes others wait."""
-        self._shutdown.say()
+        """Leave the group. Spark rarely calls this and ends the process instead, which `Shutdown` handles."""
+        self._shutdown.run()
 
     def _end(self) -> None:
-        """Also from within a signal, so that it takes no lock that the main thread may hold."""
-        if self._driver is not None and self._background is not None:
-            self._background.run(self._driver.end())
+        """Called within a signal handler too, so it takes no lock that the main thread may hold."""
+        if self._query is not None and self._background is not None:
+            self._background.run(self._query.end())
 
 
-async def _driver(options: SourceOptions) -> SingleQuery | Slot:
+async def _query_of(options: SourceOptions) -> SingleQuery | GroupQuery:
+    from coterie.spark.queries import GroupQuery, SingleQuery
+
     query = os.urandom(6).hex()
-    if options.group_id is None:
-        return SingleQuery(options, query)
-    from coterie.spark.membership import Slot
+    return SingleQuery(options, query) if options.group_id is None else GroupQuery(options, query)
 
-    return Slot(options, query)
+
+def _input_partitions(spans: dict[TopicPartition, Span], options: SourceOptions) -> list[InputPartition]:
+    pieces = offset_ranges(spans, min_partitions=options.min_partitions, max_records=options.max_records_per_partition)
+    return [InputPartition(piece) for piece in pieces]
+
+
+def _read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Read one task. If a batch has none, Spark makes up one whose value is None."""
+    return read_range(options, partition.value) if isinstance(partition.value, OffsetRange) else iter(())
+
+
+# --- format("coterie-groups") -----------------------------------------------------------------------------------------
+
+
+class GroupLogSource(CoterieSource):
+    """The source, with records of `__consumer_offsets` decoded by the task that reads them.
+
+    Decoding later would take all rows out of Spark into Python and back again. Its options are those of
+    format("coterie"); its columns are `coterie.spark.schemas.DECODED`.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "coterie-groups"
+
+    def schema(self) -> str:
+        from coterie.spark.schemas import DECODED
+
+        return DECODED.ddl
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _DecodedBatch(SourceOptions.of(self.options, Use.BATCH))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return _DecodedStream(SourceOptions.of(self.options, Use.STREAM))
+
+
+class _DecodedBatch(BatchReader):
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _decoded(super().read(partition))
+
+
+class _DecodedStream(StreamReader):
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _decoded(super().read(partition))
+
+
+def _decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    from coterie.spark.decoding import decode_batches
+
+    return decode_batches(batches)
+
+
+# --- the end of the process -------------------------------------------------------------------------------------------
+
+
+class Shutdown:
+    """Runs a function before the process ends: once, and to its end, however many signals come.
+
+    Spark ends the process of a query with SIGTERM, closes its socket and sends SIGTERM again, all within a millisecond
+    or two. The second signal may interrupt the handler of the first, which waits for the group's answer, or `stop`,
+    which Spark calls when the socket is closed. It must not cut off what they have begun. All of this happens on the
+    main thread, where Python runs signal handlers.
+    """
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self._function = function
+        self._has_begun = False
+        self._is_over = False
+        self._must_exit = False
+
+    def install(self) -> None:
+        """Run at exit, or at SIGTERM, which then ends the process as it would have done without this."""
+        atexit.register(self.run)
+        with suppress(ValueError):  # not the main thread: it runs at exit
+            signal.signal(signal.SIGTERM, self._terminate)
+
+    def run(self) -> None:
+        """Run the function, unless an earlier call has begun to."""
+        if self._has_begun:
+            return
+        self._has_begun = True
+        try:
+            self._function()
+        finally:
+            self._is_over = True
+            if self._must_exit:
+                _exit()
+
+    def _terminate(self, _signal: int, _frame: FrameType | None) -> None:
+        self._must_exit = True  # if the function runs below this on the stack, that call exits when it is over
+        self.run()
+        if self._is_over:
+            _exit()
+
+
+def _exit() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -13,11 +13,11 @@ from coterie.client.admin import Admin
 from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, KafkaError
 from coterie.settings.client_settings import AdminSettings
+from coterie.spark.batch_plan import OffsetRange
 from coterie.spark.decoding.topic_ids import topic_id_text
-from coterie.spark.offset_limits import LATEST
+from coterie.spark.offsets import LATEST
 from coterie.spark.options import SourceOptions, Use
-from coterie.spark.planning import Slice
-from coterie.spark.slice_reader import read_slice
+from coterie.spark.partition_reader import read_range
 
 __all__ = ["ENDS", "TIMES", "log_ends", "record_times", "topic_names"]
 
@@ -72,9 +72,9 @@ def _look(options: Mapping[str, str], batches: Iterable[Any]) -> Iterator[Any]:
 
 def _time_of(source: SourceOptions, row: Mapping[str, Any]) -> int | None:
     """Of the first record there is from the committed offset on."""
-    piece = Slice(row["topic"], row["partition"], row["committed"], row["log_end"])
+    piece = OffsetRange(row["topic"], row["partition"], row["committed"], row["log_end"])
     try:
-        for found in read_slice(source, piece):
+        for found in read_range(source, piece):
             times = found.column("timestamp").cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
             time: int = times[0].as_py()
             return time if time >= 0 else None

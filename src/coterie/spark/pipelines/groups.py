@@ -21,12 +21,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from coterie.client.network.clock import clock_ms
 from coterie.client.types import TopicPartition
 from coterie.spark import schemas, transforms
+from coterie.spark.batch_plan import BatchPlan
 from coterie.spark.decoding import FACTS_TOPIC, OFFSETS_TOPIC
 from coterie.spark.decoding.decode import COMMIT, FACT, GROUP
-from coterie.spark.group_log import GroupLogSource
 from coterie.spark.pipelines import asking
 from coterie.spark.pipelines.store import Store
-from coterie.spark.plan import Plan
+from coterie.spark.source import GroupLogSource
 
 __all__ = ["GroupsPipeline", "Wanted", "still_to_read"]
 
@@ -194,7 +194,7 @@ class GroupsPipeline:
 
 def still_to_read(read: str, there: str) -> int:
     """Records between what the source has planned and where the log ended, both as Spark reports them."""
-    positions = Plan.from_json(json.loads(read)).ends()
+    positions = BatchPlan.from_json(json.loads(read)).ends()
     ends = json.loads(there) or {}
     return sum(
         max(end - positions.get(TopicPartition(topic, int(number)), 0), 0)

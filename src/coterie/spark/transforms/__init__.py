@@ -1,6 +1,6 @@
 """Tables from tables: functions DataFrame -> DataFrame, a file each. No session, no network, no clock.
 
-They begin with the rows of `coterie.spark.group_log`. Read `folded.py` first (the records of each group, with what is
+They begin with the rows of `coterie.spark.source`. Read `folded.py` first (the records of each group, with what is
 remembered of it); the tables of `coterie.spark.schemas` are made from that.
 """
 

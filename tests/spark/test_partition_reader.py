@@ -1,4 +1,4 @@
-"""A task reads its slice, to the record; what is not there is said, or passed over."""
+"""A task reads its range of offsets, to the record; what is not there is said, or passed over."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import pytest
 from coterie import Broker
 from coterie.client.types import TopicPartition
 from coterie.errors import KafkaError
-from coterie.spark.errors import DataLossError
+from coterie.spark.batch_plan import DataLossError, OffsetRange
 from coterie.spark.options import SourceOptions, Use
-from coterie.spark.planning import Slice
-from coterie.spark.slice_reader import read_slice
+from coterie.spark.partition_reader import read_range
 from spark.topics import QUICK, Topic
 
 pytestmark = pytest.mark.real_time
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.real_time
 def read(topic: Topic, partition: int, begin: int, end: int, **options: str) -> list[int]:
     given = {"kafka.bootstrap.servers": topic.address, "subscribe": topic.name}
     given |= {name.replace("__", "."): text for name, text in options.items()}
-    batches = read_slice(SourceOptions.of(given, Use.BATCH), Slice(topic.name, partition, begin, end))
+    batches = read_range(SourceOptions.of(given, Use.BATCH), OffsetRange(topic.name, partition, begin, end))
     return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
 
 

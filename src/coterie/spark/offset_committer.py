@@ -1,9 +1,9 @@
-"""OffsetCommitter: the progress of a query, whatever its source, as offsets of a group, so that lag tools see it.
+"""OffsetCommitter: commits the progress of a query, whatever its source, to a group, so that lag tools see it.
 
     spark.streams.addListener(OffsetCommitter({"kafka.bootstrap.servers": "localhost:9092", "groupId": "billing"}))
 
-For queries on Spark's own JVM Kafka source, which commits nothing anywhere, and on ours without a groupId. The group
-has no members then: it is a name to look up, and the query's checkpoint alone says where it goes on.
+It is for queries on Spark's own JVM Kafka source, which commits nothing, and on format("coterie") without a groupId.
+The group has no members then: it is a name to look up, and the query's checkpoint alone says where the query goes on.
 """
 
 from __future__ import annotations
@@ -20,37 +20,43 @@ from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError
 from coterie.settings import SettingsError
 from coterie.settings.client_settings import AdminSettings
-from coterie.spark.offset_limits import parse_numbers
-from coterie.spark.plan import Plan
+from coterie.spark.batch_plan import BatchPlan
+from coterie.spark.offsets import parse_numbers
 
 __all__ = ["OffsetCommitter", "reached"]
 
 log = logging.getLogger("coterie.spark")
 
 GROUP = ("groupid", "kafka.consumer.commit.groupid")
-"""Ours, and what the committers that are jars call it."""
+"""The option of this source, and the one of committers that are jars."""
 
 
 def reached(end_offset: str | None) -> dict[TopicPartition, int]:
-    """How far a batch came, from the JSON of its source; nothing if it is neither Spark's Kafka source nor ours."""
+    """Return the offsets that a batch has reached, from the JSON of a Kafka source; nothing for other sources."""
     if not end_offset:
         return {}
     try:
         data = json.loads(end_offset)
-        return Plan.from_json(data).ends() if isinstance(data, dict) and "plan" in data else parse_numbers(end_offset)
+        is_plan = isinstance(data, dict) and "plan" in data
+        return BatchPlan.from_json(data).ends() if is_plan else parse_numbers(end_offset)
     except (MalformedError, ValueError):
         return {}
 
 
 class OffsetCommitter(StreamingQueryListener):
-    """A listener must not disturb its query: what goes wrong is in the log."""
+    """Commits after each batch. A listener must not disturb its query, so what goes wrong is only logged."""
 
     def __init__(self, options: Mapping[str, str], query: str | None = None) -> None:
-        """The options of the source; `query` is the name of the one query it is for, if there are several."""
+        """Create the committer.
+
+        Args:
+            options: The options of the source, with groupId and kafka.bootstrap.servers.
+            query: The name of the query whose progress is committed; None for all queries of the session.
+        """
         given = {name.lower(): text for name, text in options.items()}
         groups = [given[name] for name in GROUP if given.get(name, "").strip()]
         if not groups:
-            raise SettingsError("groupId is missing (or kafka.consumer.commit.groupid): whose offsets are they to be?")
+            raise SettingsError("groupId is missing (or kafka.consumer.commit.groupid): name the group to commit to")
         self._group_id = groups[0]
         self._query = query
         wanted = {"bootstrap.servers", "client.id", "request.timeout.ms", "default.api.timeout.ms"}
@@ -62,10 +68,10 @@ class OffsetCommitter(StreamingQueryListener):
         self._committed: dict[TopicPartition, int] = {}
 
     def onQueryStarted(self, event: Any) -> None:
-        """Nothing is read yet."""
+        """Do nothing: nothing is read yet."""
 
     def onQueryProgress(self, event: Any) -> None:
-        """Comes after a batch is done."""
+        """Commit the end of a batch that is done."""
         progress = event.progress
         if self._query is not None and progress.name != self._query:
             return
@@ -73,10 +79,10 @@ class OffsetCommitter(StreamingQueryListener):
             self.commit(reached(source.endOffset))
 
     def onQueryIdle(self, event: Any) -> None:
-        """Nothing was read."""
+        """Do nothing: nothing was read."""
 
     def onQueryTerminated(self, event: Any) -> None:
-        """Another query may go on."""
+        """Do nothing: another query may go on."""
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         news = {each: offset for each, offset in offsets.items() if self._committed.get(each) != offset}

@@ -11,8 +11,8 @@ import pytest
 
 from coterie.client.types import TopicPartition
 from coterie.settings import SettingsError
-from coterie.spark.committer import OffsetCommitter, reached
-from coterie.spark.plan import Plan, Span
+from coterie.spark.batch_plan import BatchPlan, Span
+from coterie.spark.offset_committer import OffsetCommitter, reached
 from spark.topics import Plain, Topic, until
 
 ONE = TopicPartition("orders", 1)
@@ -25,7 +25,7 @@ def progress(name: str | None, *end_offsets: str) -> Any:
 
 def test_the_json_of_sparks_source_and_of_ours_is_understood_and_no_other() -> None:
     assert reached('{"orders": {"1": 23}}') == {ONE: 23}
-    assert reached(json.dumps(Plan("a1", 3, {ONE: Span(20, 23)}).to_json())) == {ONE: 23}
+    assert reached(json.dumps(BatchPlan("a1", 3, {ONE: Span(20, 23)}).to_json())) == {ONE: 23}
     for other in (None, "", "7", '{"logOffset": 3}', "[]", "{", "null"):
         assert reached(other) == {}
 

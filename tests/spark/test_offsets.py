@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.client.types import TopicPartition
-from coterie.spark.offset_limits import (
+from coterie.spark.offsets import (
     EARLIEST,
     LATEST,
     NO_OFFSET,
@@ -17,11 +17,10 @@ from coterie.spark.offset_limits import (
     AtTimes,
     Committed,
     Everywhere,
-    named,
+    offsets_of,
     parse_assignment,
     parse_numbers,
-    questions,
-    settled,
+    times_to_list,
 )
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -44,19 +43,13 @@ def test_a_partition_named_twice_is_assigned_once() -> None:
 
 
 def test_only_what_is_not_known_is_asked() -> None:
-    assert questions(Everywhere(LATEST), [ONE, TWO]) == {ONE: LATEST, TWO: LATEST}
-    assert questions(AtTime(5), [ONE]) == {ONE: 5}
-    assert questions(AtTimes({ONE: 5, TWO: 6}), [TWO]) == {TWO: 6}
-    assert questions(AtOffsets({ONE: 5, TWO: EARLIEST}), [ONE, TWO]) == {TWO: EARLIEST}
-    assert questions(Committed(), [ONE]) == {ONE: EARLIEST}
+    assert times_to_list(Everywhere(LATEST), [ONE, TWO]) == {ONE: LATEST, TWO: LATEST}
+    assert times_to_list(AtTime(5), [ONE]) == {ONE: 5}
+    assert times_to_list(AtTimes({ONE: 5, TWO: 6}), [TWO]) == {TWO: 6}
+    assert times_to_list(AtOffsets({ONE: 5, TWO: EARLIEST}), [ONE, TWO]) == {TWO: EARLIEST}
+    assert times_to_list(Committed(), [ONE]) == {ONE: EARLIEST}
 
 
 def test_answers_fill_what_was_asked_and_leave_what_was_given() -> None:
-    assert settled(AtOffsets({ONE: 5, TWO: EARLIEST}), [ONE, TWO], {TWO: 3}) == {ONE: 5, TWO: 3}
-    assert settled(AtTime(5), [ONE, TWO], {ONE: 7, TWO: NO_OFFSET}) == {ONE: 7, TWO: NO_OFFSET}
-
-
-def test_a_place_for_all_names_nobody() -> None:
-    assert named(AtTime(5)) is None
-    assert named(AtTimes({ONE: 5})) == {ONE}
-    assert named(AtOffsets({TWO: 5})) == {TWO}
+    assert offsets_of(AtOffsets({ONE: 5, TWO: EARLIEST}), [ONE, TWO], {TWO: 3}) == {ONE: 5, TWO: 3}
+    assert offsets_of(AtTime(5), [ONE, TWO], {ONE: 7, TWO: NO_OFFSET}) == {ONE: 7, TWO: NO_OFFSET}

@@ -1,4 +1,4 @@
-"""What a task does: fetch one slice of one partition, and hand it on as Arrow; the next fetch runs meanwhile.
+"""What a task does: fetch a range of offsets of one partition, and return Arrow batches while the next fetch runs.
 
 A worker process keeps its connections from task to task. It knows nothing of groups.
 """
@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coterie.client.admin.results import checked
-from coterie.client.admin.topic_admin import TopicsAdmin
 from coterie.client.network.background import background
 from coterie.client.network.clock import clock_ms
 from coterie.client.network.cluster import Cluster
@@ -23,22 +21,21 @@ from coterie.protocol.apis import fetch
 from coterie.protocol.arrow import ArrowReader
 from coterie.protocol.fetched import NO_PROGRESS, FetchedBatches, end_of
 from coterie.settings.client_settings import ConsumerSettings
-from coterie.spark.errors import DataLossError
-from coterie.spark.offset_limits import EARLIEST, LATEST
+from coterie.spark.batch_plan import DataLossError, OffsetRange
+from coterie.spark.offsets import EARLIEST, LATEST, OffsetReader
 from coterie.spark.options import SourceOptions
-from coterie.spark.planning import Slice
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["read_slice"]
+__all__ = ["read_range"]
 
 log = logging.getLogger("coterie.spark")
 
 FETCH_BYTES = 4 * 1024 * 1024
-"""Of one partition at a time, unless kafka.max.partition.fetch.bytes is given: there is no other that could starve."""
+"""The size of a fetch, unless kafka.max.partition.fetch.bytes is given. No other partition could starve."""
 GONE_AFTER = 3
-"""So often must a cluster say that there is no such topic until it is believed: news of a topic takes its time."""
+"""How many answers must say that there is no such topic: metadata of a new topic takes time to reach all brokers."""
 
 
 class _Fetched(NamedTuple):
@@ -49,19 +46,19 @@ class _Fetched(NamedTuple):
 
 
 class _LostError(Exception):
-    """Records are not there any more; `goes_on_at` is where there are some again, None if nowhere."""
+    """Records are gone; `goes_on_at` is the offset of the next that exists, None if there is none."""
 
-    def __init__(self, said: str, goes_on_at: int | None) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, goes_on_at: int | None) -> None:
+        super().__init__(message)
         self.goes_on_at = goes_on_at
 
 
 _clusters: dict[ConsumerSettings, Cluster] = {}
-"""Of this process: tasks come one after the other, and connecting again costs more than a small task."""
+"""The connections of this process: connecting again for each task costs more than a small task."""
 
 
-def read_slice(options: SourceOptions, piece: Slice) -> Iterator[pa.RecordBatch]:
-    """The records from `from_offset` on and before `until_offset`, some megabytes at a time."""
+def read_range(options: SourceOptions, piece: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """Yield the records from `from_offset` on and before `until_offset`, some megabytes at a time."""
     fetcher = _Fetcher(options, piece)
     reader = ArrowReader(with_headers=options.include_headers)
     settings = options.client
@@ -86,13 +83,13 @@ def read_slice(options: SourceOptions, piece: Slice) -> Iterator[pa.RecordBatch]
                 aborted=fetched.aborted,
                 check_crcs=settings.check_crcs,
             )
-            yield from _taken(reader, batches)
+            yield from _arrow_batches(reader, batches)
             position = fetched.next_offset
     finally:
         ahead.cancel()
 
 
-def _taken(reader: ArrowReader, batches: FetchedBatches) -> Iterator[pa.RecordBatch]:
+def _arrow_batches(reader: ArrowReader, batches: FetchedBatches) -> Iterator[pa.RecordBatch]:
     while True:
         try:
             found = reader.take(batches)
@@ -106,7 +103,7 @@ def _taken(reader: ArrowReader, batches: FetchedBatches) -> Iterator[pa.RecordBa
         yield found
 
 
-def _go_on_after(lost: _LostError, options: SourceOptions, piece: Slice) -> int:
+def _go_on_after(lost: _LostError, options: SourceOptions, piece: OffsetRange) -> int:
     if options.fail_on_data_loss:
         raise DataLossError(
             f"{lost} Records may have been deleted by retention before they were read, or with their topic. To go on "
@@ -117,19 +114,19 @@ def _go_on_after(lost: _LostError, options: SourceOptions, piece: Slice) -> int:
 
 
 class _Fetcher:
-    def __init__(self, options: SourceOptions, piece: Slice) -> None:
+    def __init__(self, options: SourceOptions, piece: OffsetRange) -> None:
         self._options = options
         self._settings = options.client
         self._piece = piece
-        self._place = TopicPartition(piece.topic, piece.partition)
-        given = options.client.given
-        self._bytes = options.client.max_partition_fetch_bytes if _IS_GIVEN in given else FETCH_BYTES
+        self._partition = TopicPartition(piece.topic, piece.partition)
+        is_given = "max.partition.fetch.bytes" in options.client.given
+        self._bytes = options.client.max_partition_fetch_bytes if is_given else FETCH_BYTES
 
     def start(self, position: int) -> Future[_Fetched]:
         return asyncio.run_coroutine_threadsafe(self._fetch(position), background().loop)
 
     async def _fetch(self, position: int) -> _Fetched:
-        """Try until there is something, with `kafkaConsumer.pollTimeoutMs` of patience."""
+        """Fetch until there are records, for at most `kafkaConsumer.pollTimeoutMs`."""
         cluster = _clusters.get(self._settings)
         if cluster is None:
             cluster = _clusters[self._settings] = Cluster(self._settings)
@@ -148,7 +145,7 @@ class _Fetcher:
             if error is not None and error.code in NO_SUCH_TOPIC:
                 times_gone += 1
                 if times_gone >= GONE_AFTER:
-                    raise _LostError(f"{self._place} is gone, and with it what was at {self._span(position)}.", None)
+                    raise _LostError(f"{self._partition} is gone, and with it {self._span(position)}.", None)
             elif error is not None and not error.retriable:
                 raise error
             if clock_ms() >= until_ms:
@@ -161,8 +158,8 @@ class _Fetcher:
 
     async def _ask(self, cluster: Cluster, position: int, until_ms: int) -> _Fetched:
         piece, settings = self._piece, self._settings
-        patience_ms = max(until_ms - clock_ms(), 1)
-        leader = await cluster.leader(piece.topic, piece.partition, timeout_ms=patience_ms)
+        left_ms = max(until_ms - clock_ms(), 1)
+        leader = await cluster.leader(piece.topic, piece.partition, timeout_ms=left_ms)
         asked = fetch.Partition(partition=piece.partition, fetch_offset=position, max_bytes=self._bytes)
         request = fetch.Request(
             max_wait_ms=settings.fetch_max_wait_ms,
@@ -175,7 +172,7 @@ class _Fetcher:
         response: fetch.Response = await cluster.send(
             leader, fetch, request, lane="fetch", at_most=fetch.API.last_by_name, timeout_ms=timeout_ms
         )
-        what = f"reading {self._place} at offset {position}"
+        what = f"reading {self._partition} at offset {position}"
         if response.error:
             raise KafkaError.of(response.error, what)
         answers = [each for topic in response.responses for each in topic.partitions]
@@ -190,15 +187,15 @@ class _Fetcher:
             aborted = [(each.first_offset, each.producer_id) for each in answer.aborted_transactions or ()]
         end = end_of(memoryview(data), position)
         if data and end == NO_PROGRESS:
-            _raise_what_is_wrong(FetchedBatches(piece.topic, piece.partition, data, next_offset=position))
+            _raise_malformed(FetchedBatches(piece.topic, piece.partition, data, next_offset=position))
         return _Fetched(position, data, aborted, max(end, position))
 
     async def _out_of_range(self, cluster: Cluster, position: int) -> _LostError:
-        look = _Offsets(cluster)
-        first = checked(await look.list_offsets({self._place: EARLIEST}))[self._place].offset
-        last = checked(await look.list_offsets({self._place: LATEST}))[self._place].offset
-        said = f"{self._span(position)} of {self._place} were to be read, and it has {first} to {last}."
-        return _LostError(said, first if position < first else None)
+        reader = OffsetReader(self._options, cluster)
+        first = (await reader.offsets({self._partition: EARLIEST}))[self._partition]
+        last = (await reader.offsets({self._partition: LATEST}))[self._partition]
+        message = f"{self._span(position)} of {self._partition} were to be read, and it has {first} to {last}."
+        return _LostError(message, first if position < first else None)
 
     def _span(self, position: int) -> str:
         return f"offsets {position} to {self._piece.until_offset}"
@@ -206,20 +203,13 @@ class _Fetcher:
     def _too_late(self, position: int, error: KafkaError | None) -> KafkaError:
         why = f"the last error: {error}" if error else "the broker sent no records"
         return KafkaError(
-            f"reading {self._place} at offset {position}: no records within {self._options.poll_timeout_ms} ms "
+            f"reading {self._partition} at offset {position}: no records within {self._options.poll_timeout_ms} ms "
             f"(kafkaConsumer.pollTimeoutMs); {why}",
             ErrorCode.REQUEST_TIMED_OUT,
         )
 
 
-class _Offsets(TopicsAdmin):
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-
-
-_IS_GIVEN = "max.partition.fetch.bytes"
-
-
-def _raise_what_is_wrong(batches: FetchedBatches) -> None:
+def _raise_malformed(batches: FetchedBatches) -> None:
+    """Go through batches of which not even the first could be passed: reading it raises what is wrong with it."""
     while (found := batches.next_batch()) is not None:
         batches.passed(found[0])

@@ -1,0 +1,238 @@
+"""What plans the batches of a streaming query: alone (`SingleQuery`), or as a member of a group (`GroupQuery`).
+
+Both live on the background's event loop, and both have the methods that `source.py` calls: `initial`, `latest`,
+`spans`, `set_target`, `end`. Spark's process of the query asks and waits; heartbeats, rebalances and commits go on
+meanwhile. `checkpoint.py` says what is promised, and why; `membership.py` has the member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+
+from coterie.client.network.background_tasks import within
+from coterie.client.network.clock import clock_ms
+from coterie.client.types import TopicPartition
+from coterie.errors import CommitFailedError, CoterieError, KafkaError, RebalanceInProgressError
+from coterie.spark.batch_plan import BatchPlan, BatchPlanner, DataLossError, Span, reachable
+from coterie.spark.checkpoint import SparkCheckpoint, next_offset, spans_to_repeat
+from coterie.spark.membership import OwnedPartitions, QueryMember
+from coterie.spark.offsets import EARLIEST, LATEST, OffsetReader
+from coterie.spark.options import SourceOptions
+
+__all__ = ["GroupQuery", "SingleQuery"]
+
+log = logging.getLogger("coterie.spark")
+
+NEW_PARTITIONS_MS = 1_000
+"""How often a query without a group looks for new partitions."""
+GROUP_WAIT_MS = 1_000
+"""How long a trigger waits for the group; then it says that there is nothing new, and Spark asks again."""
+CHECKPOINT_WAIT_MS = 100
+"""How often a batch that a rebalance waits for is looked for in the checkpoint."""
+LEAVE_MS = 10_000
+
+
+class SingleQuery:
+    """A stream without a group: its checkpoint alone says where it is, as with Spark's own Kafka source."""
+
+    def __init__(self, options: SourceOptions, query: str) -> None:
+        self._options = options
+        self._query = query
+        self._reader = OffsetReader(options)
+        self._planner = BatchPlanner(options.min_offsets_per_trigger, options.max_trigger_delay)
+        self._partitions: set[TopicPartition] = set()
+        self._looks_again_at_ms = 0
+        self.log_ends: dict[TopicPartition, int] = {}
+
+    async def initial(self) -> BatchPlan:
+        starts = await self._reader.starts(await self._reader.existing_partitions())
+        return BatchPlan(self._query, 0, {each: Span(at, at) for each, at in starts.items()})
+
+    async def latest(self, done: BatchPlan, max_offsets: int | None, *, may_wait: bool) -> BatchPlan:
+        """Return the next plan, or `done` itself if there is nothing new."""
+        if clock_ms() >= self._looks_again_at_ms:  # an idle query asks a hundred times a second
+            self._partitions = await self._reader.partitions()
+            self._looks_again_at_ms = clock_ms() + NEW_PARTITIONS_MS
+        positions = done.ends()
+        positions |= await self._new_starts(self._partitions - positions.keys())
+        self.log_ends = await self._reader.known_offsets(dict.fromkeys(self._partitions, LATEST))
+        fails = self._options.fail_on_data_loss
+        positions = reachable(positions, self.log_ends, fail_on_data_loss=fails, warn=log.warning)
+        return self._planner.plan(
+            done, positions, self.log_ends, clock_ms(), max_offsets=max_offsets, may_wait=may_wait
+        )
+
+    async def _new_starts(self, partitions: set[TopicPartition]) -> dict[TopicPartition, int]:
+        """Read new partitions from their beginning, whatever startingOffsets says: nothing of them was read yet."""
+        starts = await self._reader.known_offsets(dict.fromkeys(partitions, EARLIEST))
+        late = {each: at for each, at in starts.items() if at > 0}
+        if late and self._options.fail_on_data_loss:
+            names = ", ".join(f"{each} begins at {at}" for each, at in sorted(late.items()))
+            raise DataLossError(
+                f"new partitions have lost their first records already: {names}. To go on with what is there, set "
+                "failOnDataLoss to false"
+            )
+        return starts
+
+    async def spans(self, plan: BatchPlan) -> dict[TopicPartition, Span]:
+        return plan.to_read()
+
+    async def set_target(self) -> None:
+        """Prepare for AvailableNow: read what is there now, and not what is written later."""
+        self._planner.target = await self._reader.log_ends()
+
+    async def end(self) -> None:
+        await self._reader.close()
+
+
+class GroupQuery:
+    """A stream that is a member of a group: it reads what it owns, and commits what Spark has made durable."""
+
+    def __init__(self, options: SourceOptions, query: str) -> None:
+        assert options.group_id is not None
+        self._options = options
+        self._group_id = options.group_id
+        self._query = query
+        self._owned = OwnedPartitions()
+        self._member = QueryMember(options, self._owned, self._revoked)
+        self._reader = OffsetReader(options, self._member.engine.cluster)
+        self._checkpoint = SparkCheckpoint(options.checkpoint_location) if options.checkpoint_location else None
+        self._planner = BatchPlanner(options.min_offsets_per_trigger, options.max_trigger_delay)
+        self._committing = asyncio.Lock()
+        self._known_at_first: set[TopicPartition] | None = None
+        self.log_ends: dict[TopicPartition, int] = {}
+
+    # --- what Spark asks ----------------------------------------------------------------------------------------------
+
+    async def initial(self) -> BatchPlan:
+        """Return an empty plan: the group assigns the partitions, and its offsets say where to begin."""
+        await self._reader.existing_partitions()
+        return BatchPlan(self._query, 0, {})
+
+    async def spans(self, plan: BatchPlan) -> dict[TopicPartition, Span]:
+        """Return what to read for a plan that was just made, or that Spark found in its checkpoint, not done."""
+        running = self._owned.running
+        if running is None or (running.query, running.number) != (plan.query, plan.number):
+            committed = await self._reader.committed(self._group_id, plan.to_read())
+            running = BatchPlan(plan.query, plan.number, spans_to_repeat(plan, committed))
+            self._owned.batch_planned(running)
+        return running.to_read()
+
+    async def latest(self, done: BatchPlan, max_offsets: int | None, *, may_wait: bool) -> BatchPlan:
+        """Return the next plan, or `done` itself if there is nothing new or the group is not ready."""
+        if self._known_at_first is None:
+            self._known_at_first = await self._reader.partitions()
+        self._member.join()
+        self._owned.batch_done(done)
+        self._member.engine.news()
+        until_ms = None if self._planner.target is not None else clock_ms() + GROUP_WAIT_MS
+        if not await self._is_ready(done, until_ms):
+            return done
+        positions = self._owned.to_plan()
+        self.log_ends = await self._reader.known_offsets(dict.fromkeys(positions, LATEST))
+        fails = self._options.fail_on_data_loss
+        self._owned.skip_to(reachable(positions, self.log_ends, fail_on_data_loss=fails, warn=log.warning))
+        positions = self._owned.to_plan()  # some may have been revoked meanwhile
+        plan = self._planner.plan(
+            done, positions, self.log_ends, clock_ms(), max_offsets=max_offsets, may_wait=may_wait
+        )
+        if plan is not done:
+            self._owned.batch_planned(plan)
+        return plan
+
+    async def _is_ready(self, done: BatchPlan, until_ms: int | None) -> bool:
+        """Wait until everything durable is committed, and the start of every owned partition is known."""
+        while True:
+            self._member.raise_failure()
+            has_joined = self._member.has_joined if self._planner.target is None else self._member.is_settled
+            if has_joined and await self._commit(until_ms):
+                if not self._owned.without_start():
+                    return True
+                await self._find_starts(done)
+                continue
+            if not await self._member.until_news(until_ms):
+                return False
+
+    async def _find_starts(self, done: BatchPlan) -> None:
+        partitions = self._owned.without_start()
+        committed = await self._reader.committed(self._group_id, partitions)
+        known = {each: next_offset(each, done, committed) for each in partitions}
+        starts = {each: at for each, at in known.items() if at is not None}
+        starts |= await self._first_starts(partitions - starts.keys())
+        self._owned.start_at(starts)
+
+    async def _first_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where partitions begin that the group has not read yet: new ones at their first record."""
+        if not partitions:
+            return {}
+        new = set(partitions) - (self._known_at_first or set())
+        starts = await self._reader.offsets(dict.fromkeys(new, EARLIEST))
+        return starts | await self._reader.starts(set(partitions) - new)
+
+    async def set_target(self) -> None:
+        """Prepare for AvailableNow, for all partitions: others may be assigned before the end."""
+        self._planner.target = await self._reader.log_ends()
+
+    # --- what the group needs -----------------------------------------------------------------------------------------
+
+    async def _commit(self, until_ms: float | None) -> bool:
+        """Commit everything durable; return False if there was no time. Partitions of others are left out."""
+        async with self._committing:
+            while due := self._owned.commits_due():
+                try:
+                    await self._member.commit(due)
+                except KafkaError as error:
+                    if not error.retriable and not isinstance(error, CommitFailedError | RebalanceInProgressError):
+                        raise
+                    log.info("%s", error)
+                    if not await self._member.until_news(until_ms, at_most_ms=100):
+                        return False
+                else:
+                    self._owned.committed(due)
+            return True
+
+    async def _revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """Give up partitions for a rebalance, but not before the batch that has them is durable and committed."""
+        owned, member = self._owned, self._member
+        owned.revoke(partitions)
+        while not owned.is_free(partitions) and member.is_in_group and not member.is_leaving:
+            self._look_for_batch()
+            if owned.commits_due():
+                await self._commit(clock_ms() + GROUP_WAIT_MS)
+            if not owned.is_free(partitions):
+                await member.until_news(None, at_most_ms=CHECKPOINT_WAIT_MS)
+        if owned.is_free(partitions):
+            owned.release(partitions)
+        else:
+            owned.lose(partitions)
+
+    def _look_for_batch(self) -> bool | None:
+        """Return whether the batch that runs is done; None if none runs, or the checkpoint does not say."""
+        running = self._owned.running
+        if running is None or self._checkpoint is None:
+            return None
+        is_done = self._checkpoint.has_done(running)
+        if is_done:
+            self._owned.batch_done(running)
+        return is_done
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    async def end(self) -> None:
+        """Commit what is durable, leave the rest to other members, and leave the group."""
+        try:
+            if self._owned.fenced is None and self._member.is_in_group:
+                await within(LEAVE_MS, self._commit_last())
+        except CoterieError as error:
+            log.warning("leaving group %s: %s", self._group_id, error)
+        finally:
+            await self._member.leave(clock_ms() + LEAVE_MS)
+
+    async def _commit_last(self) -> None:
+        is_done = self._look_for_batch()
+        await self._commit(None)
+        to_release = self._owned.commits_to_release()
+        if is_done is False and to_release and not self._member.is_alone:
+            await self._member.commit(to_release)
