@@ -192,7 +192,7 @@ log.cleaner.delete.retention.ms=86400000
         *("share.coordinator.state.topic.min.isr", "log.preallocate"),
     }
     assert str(ignored["process.roles"]) == (
-        "process.roles (properties file, line 2) changes nothing: the process is its own controller"
+        "process.roles (properties file, line 2) has no effect: the process is its own controller"
     )
 
 

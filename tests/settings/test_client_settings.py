@@ -107,7 +107,7 @@ def test_a_file_then_sets_then_keywords_count() -> None:
         (ClientSettings, {"request.timeout.ms": "soon"}, "must be a whole number from 0 to 2147483647"),
         (ConsumerSettings, {"heartbeat.interval.ms": 45_000}, "out before its next heartbeat"),
         (ConsumerSettings, {"enable.auto.commit": True}, "enable.auto.commit=true needs a group.id"),
-        (ConsumerSettings, {"group.protocol": "consumer"}, "KIP-848 is not there yet"),
+        (ConsumerSettings, {"group.protocol": "consumer"}, "KIP-848 is not supported yet"),
         (ConsumerSettings, {"auto.offset.reset": "by_duration:1h"}, "an ISO 8601 duration"),
         (ConsumerSettings, {"partition.assignment.strategy": ""}, "a comma-separated list"),
         (ProducerSettings, {"enable.idempotence": True, "acks": 1}, "acks is 1: it is to be all"),

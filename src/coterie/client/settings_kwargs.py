@@ -17,144 +17,152 @@ class ClientKwargs(TypedDict, total=False):
     """The settings that all clients have."""
 
     bootstrap_servers: str | Sequence[str] | None
-    """Where to ask first, host:port with commas between them; one that lives is enough."""
+    """The brokers to connect to first, as host:port. One of them must be up."""
     client_id: str | None
-    """What the brokers' logs and the group's members show this client as."""
+    """The name of this client in the brokers' logs and in the member ids of a group."""
     request_timeout_ms: int | None
-    """How long an answer may take. Default: 30000."""
+    """How long to wait for a response. Default: 30000."""
     default_api_timeout_ms: int | None
-    """How long a call may take, with all its retries, that is not told otherwise. Default: 60000."""
+    """How long a call without a timeout of its own may take, retries included. Default: 60000."""
     retry_backoff_ms: int | None
-    """The pause before the first retry; it doubles each time. Default: 100."""
+    """The pause before the first retry. It doubles with each further one. Default: 100."""
     retry_backoff_max_ms: int | None
     """The longest pause before a retry. Default: 1000."""
     reconnect_backoff_ms: int | None
-    """The pause before a broker is connected to again; it doubles each time. Default: 50."""
+    """The pause before the client connects to a broker again. It doubles with each further attempt. Default: 50."""
     reconnect_backoff_max_ms: int | None
-    """The longest pause before a new connection. Default: 1000."""
+    """The longest pause before the client connects to a broker again. Default: 1000."""
     socket_connection_setup_timeout_ms: int | None
-    """How long a connection may take to come about; it doubles each time. Default: 10000."""
+    """How long to wait for a connection. It doubles with each further attempt. Default: 10000."""
     socket_connection_setup_timeout_max_ms: int | None
-    """The longest it may take. Default: 30000."""
+    """The longest time to wait for a connection. Default: 30000."""
     connections_max_idle_ms: int | None
-    """A connection that is silent so long is closed; negative: never. Default: 540000, of an admin 300000."""
+    """How long a connection may be idle before it is closed; a negative time is no limit. Default: 540000, of an admin
+    300000."""
     metadata_max_age_ms: int | None
-    """How long it is believed who leads what. Default: 300000."""
+    """How long metadata is used before it is fetched again. Default: 300000."""
     metadata_recovery_strategy: str | None
-    """When no known broker answers, bootstrap.servers are asked again, or not. Default: rebootstrap."""
+    """What to do when no known broker answers. rebootstrap: connect to bootstrap.servers again. none: go on as before.
+    Default: rebootstrap."""
     metadata_recovery_rebootstrap_trigger_ms: int | None
-    """How long to wait before. Without effect: bootstrap.servers are asked again at once. Default: 300000."""
+    """How long to wait before the client connects to bootstrap.servers again. Without effect: bootstrap.servers are
+    asked again at once. Default: 300000."""
     security_protocol: str | None
-    """How connections are protected. Default: PLAINTEXT."""
+    """The security protocol of connections. Default: PLAINTEXT."""
     client_dns_lookup: str | None
-    """All addresses of a name are tried. Default: use_all_dns_ips."""
+    """How host names are resolved: all addresses of a name are tried. Default: use_all_dns_ips."""
     send_buffer_bytes: int | None
-    """The socket's send buffer; -1: as the system has it. Default: 131072."""
+    """The send buffer of the socket; -1 is the system's default. Default: 131072."""
     receive_buffer_bytes: int | None
-    """The socket's receive buffer; -1: the system's. Default: 65536, of a producer 32768."""
+    """The receive buffer of the socket; -1 is the system's default. Default: 65536, of a producer 32768."""
     enable_metrics_push: bool | None
-    """Metrics go to the brokers. Without effect: metrics are not pushed to brokers; metrics() has them. Default: true,
-    of an admin false."""
+    """Whether metrics are pushed to the brokers. Without effect: metrics are not pushed to brokers; metrics() has them.
+    Default: true, of an admin false."""
     metrics_num_samples: int | None
-    """So many samples make an average, a maximum or a rate. Default: 2."""
+    """How many samples an average, a maximum or a rate is made from. Default: 2."""
     metrics_recording_level: str | None
-    """How much is measured. Without effect: all of it is. Default: INFO."""
+    """How much is measured. Without effect: everything is measured. Default: INFO."""
     metrics_sample_window_ms: int | None
     """How long a sample of a metric lasts. Default: 30000."""
     coterie_max_response_bytes: int | None
-    """The largest answer; a broker that announces more is not believed. Default: 268435456."""
+    """The largest response that is accepted. If a broker announces more, the connection is closed. Default:
+    268435456."""
 
 
 class ConsumerKwargs(ClientKwargs, total=False):
     """The settings of a consumer."""
 
     group_id: str | None
-    """The group to be a member of."""
+    """The consumer group that this consumer is a member of."""
     group_instance_id: str | None
-    """A name that outlives restarts: the member is static, and a restart moves nothing (KIP-345)."""
+    """The name of a static member. It stays the same over restarts, so that a restart causes no rebalance (KIP-345)."""
     group_protocol: str | None
-    """Who assigns: the members themselves. Default: classic."""
+    """The group protocol. classic: the members assign the partitions themselves. Default: classic."""
     partition_assignment_strategy: str | Assignor | type[Assignor] | Sequence[str | Assignor | type[Assignor]] | None
-    """The assignors this member can use, the favourite first. Default: range,cooperative-sticky."""
+    """The assignors that this member supports, in order of preference. Default: range,cooperative-sticky."""
     session_timeout_ms: int | None
-    """A member that is silent so long is out of the group. Default: 45000."""
+    """How long a member may be silent before the broker removes it from the group. Default: 45000."""
     heartbeat_interval_ms: int | None
     """The time between two heartbeats. Default: 3000."""
     max_poll_interval_ms: int | None
-    """A member that does not poll for so long leaves. Default: 300000."""
+    """The longest time between two calls of poll(). A member that takes longer leaves the group. Default: 300000."""
     enable_auto_commit: bool | None
-    """Positions are committed in the background. Default: true."""
+    """Whether positions are committed in the background. Default: true."""
     auto_commit_interval_ms: int | None
-    """How often they are. Default: 5000."""
+    """How often positions are committed in the background. Default: 5000."""
     client_rack: str | None
-    """Where this client stands, for assignors and for reading nearby."""
+    """The rack of this client, for rack-aware assignors and for fetching from the nearest replica."""
     allow_auto_create_topics: bool | None
-    """Subscribing may create a topic, if the broker does. Default: true."""
+    """Whether subscribing to a topic creates it, if the broker allows that. Default: true."""
     exclude_internal_topics: bool | None
-    """A pattern does not match internal topics. Default: true."""
+    """Whether a subscription by pattern leaves internal topics out. Default: true."""
     auto_offset_reset: str | None
-    """Where to begin when the group has no offset. Default: latest."""
+    """Where to begin if the group has no committed offset, or the offset no longer exists. Default: latest."""
     fetch_min_bytes: int | None
-    """An answer waits until there are so many bytes, Default: 1."""
+    """How many bytes the broker waits for before it answers a fetch. Default: 1."""
     fetch_max_wait_ms: int | None
-    """but not longer than this. Default: 500."""
+    """How long the broker waits for fetch.min.bytes. Default: 500."""
     fetch_max_bytes: int | None
-    """The most one answer has, though never less than a batch. Default: 52428800."""
+    """The largest response to a fetch. The first batch is returned even if it is larger. Default: 52428800."""
     max_partition_fetch_bytes: int | None
-    """The most one partition has in an answer. Default: 1048576."""
+    """The most data of one partition in a response. The first batch is returned even if it is larger. Default:
+    1048576."""
     max_poll_records: int | None
-    """The most records of one poll(). Default: 500."""
+    """The most records that one poll() returns. Default: 500."""
     isolation_level: str | None
-    """Whether records of transactions are seen before their end, and when they were aborted. Default:
+    """Which records of transactions are returned: all of them, or only those of committed transactions. Default:
     read_uncommitted."""
     check_crcs: bool | None
-    """Batches whose checksum is wrong are refused. Default: true."""
+    """Whether the checksum of each batch is verified. Default: true."""
 
 
 class ProducerKwargs(ClientKwargs, total=False):
     """The settings of a producer."""
 
     acks: str | int | None
-    """Who must have a record: all in-sync replicas, the leader, nobody. Default: all."""
+    """Who must have a record before it is acknowledged: all in-sync replicas (all), the leader (1) or nobody (0).
+    Default: all."""
     enable_idempotence: bool | None
-    """A record is stored once and in order, however often it has to be sent. Default: true."""
+    """Whether each record is stored exactly once and in order, however often it is sent. Default: true."""
     retries: int | None
     """How often a batch is sent again. Default: 2147483647."""
     delivery_timeout_ms: int | None
-    """How long it is tried. Default: 120000."""
+    """How long it may take to deliver a record after send(), retries included. Default: 120000."""
     max_in_flight_requests_per_connection: int | None
-    """Requests under way to one broker. Default: 5."""
+    """How many requests to a broker may be unanswered at a time. Default: 5."""
     batch_size: int | None
-    """A batch of a partition is full with so many bytes. Default: 16384."""
+    """The size at which a batch is full. Default: 16384."""
     linger_ms: int | None
-    """How long a batch that is not full waits for more. Default: 5."""
+    """How long a batch that is not full waits for more records. Default: 5."""
     buffer_memory: int | None
-    """Bytes that may wait to be sent; then send() waits. Default: 33554432."""
+    """The memory for records that wait to be sent. If it is used up, send() waits. Default: 33554432."""
     max_block_ms: int | None
-    """How long send() may wait for room or for metadata. Default: 60000."""
+    """How long send() may wait for memory or for metadata. Default: 60000."""
     max_request_size: int | None
-    """The largest request, and the largest record. Default: 1048576."""
+    """The largest request, and so the largest record. Default: 1048576."""
     compression_type: str | None
-    """What batches are compressed with. Default: none."""
+    """The codec that batches are compressed with. Default: none."""
     compression_gzip_level: int | None
-    """Level of gzip. Default: -1."""
+    """The compression level of gzip. Default: -1."""
     compression_lz4_level: int | None
-    """Level of lz4. Without effect: our lz4 has one level, the fast one, which is Kafka's default. Default: 9."""
+    """The compression level of lz4. Without effect: there is one level of lz4, the fast one, which is Kafka's default.
+    Default: 9."""
     compression_zstd_level: int | None
-    """Level of zstd. Default: 3."""
+    """The compression level of zstd. Default: 3."""
     metadata_max_idle_ms: int | None
-    """A topic that nothing was sent to for so long is forgotten. Default: 300000."""
+    """How long the metadata of a topic is kept after the last record was sent to it. Default: 300000."""
     partitioner_ignore_keys: bool | None
-    """A record with a key goes to any partition, as one without does. Default: false."""
+    """Whether the key is ignored when a partition is chosen. Default: false."""
     partitioner_adaptive_partitioning_enable: bool | None
-    """Records without a key go rather to brokers with short queues (KIP-794). Default: true."""
+    """Whether brokers with short queues get more of the records that have no key (KIP-794). Default: true."""
     partitioner_availability_timeout_ms: int | None
-    """After which a slow broker gets nothing. Without effect: a slow broker gets less as its queue grows, and is never
-    left out. Default: 0."""
+    """How long a broker may be slow before it gets no more records. Without effect: a slow broker gets less as its
+    queue grows, and is never left out. Default: 0."""
 
 
 class AdminKwargs(ClientKwargs, total=False):
     """The settings of an admin."""
 
     retries: int | None
-    """Retries of a call. Without effect: default.api.timeout.ms says how long it is tried. Default: 2147483647."""
+    """How often a call is retried. Without effect: default.api.timeout.ms says how long a call is retried. Default:
+    2147483647."""

@@ -69,7 +69,7 @@ UNSUPPORTED = (
         "unstable.feature.versions.enable",
     ),
     ignored(
-        "there is one copy of each log: nobody copies it, waits for a copy, or asks another machine",
+        "there is one copy of each log, and nothing is replicated",
         "replica.*",
         "replication.quota.*",
         "num.replica.fetchers",
@@ -102,7 +102,7 @@ UNSUPPORTED = (
     ),
     ignored("there is no tiered storage", "remote.*", "rlmm.config.*", "rsm.config.*"),
     ignored(
-        "nothing but PLAINTEXT is spoken; a listener that should speak more is refused",
+        "only PLAINTEXT is supported; a listener with another protocol is refused",
         "ssl.*",
         "sasl.*",
         "security.inter.broker.protocol",
@@ -116,14 +116,14 @@ UNSUPPORTED = (
         "allow.everyone.if.no.acl.found",
     ),
     ignored(
-        "one thread answers, and one flushes",
+        "one thread answers requests, and one flushes",
         "num.network.threads",
         "num.io.threads",
         "background.threads",
         "num.recovery.threads.per.data.dir",
     ),
     ignored("there are no quotas", "quota.*", "client.quota.callback.class", "max.connection.creation.rate"),
-    ignored("the cleaner is one thread, which rests after each small step", "log.cleaner.io.*", "log.cleaner.threads"),
+    ignored("the cleaner is one thread, which pauses after each step", "log.cleaner.io.*", "log.cleaner.threads"),
     ignored(
         "coterie.flush says when a write is on the disk",
         "log.flush.offset.checkpoint.interval.ms",
@@ -146,7 +146,7 @@ UNSUPPORTED = (
         "telemetry.max.bytes",
     ),
     ignored(
-        "the work behind it is done in another way",
+        "Coterie does this in another way",
         "offsets.topic.compression.codec",
         "offsets.load.buffer.size",
         "delete.records.purgatory.purge.interval.requests",
@@ -173,7 +173,7 @@ UNSUPPORTED = (
         "offsets.commit.required.acks",
         "password.encoder.*",
     ),
-    ignored("it is Confluent's own", "confluent.*"),
+    ignored("it is a setting of Confluent's", "confluent.*"),
 )
 
 
@@ -181,72 +181,93 @@ UNSUPPORTED = (
 class GroupCoordinatorSettings(Settings):
     """The part of the table that the group coordinator uses."""
 
-    group_min_session_timeout_ms: int = setting(GROUPS, 6_000, int32(0), "The shortest session a member may ask for.")
+    group_min_session_timeout_ms: int = setting(
+        GROUPS, 6_000, int32(0), "The shortest session timeout that a member may ask for."
+    )
     group_max_session_timeout_ms: int = setting(
-        GROUPS, 1_800_000, int32(0), "The longest session a member may ask for."
+        GROUPS, 1_800_000, int32(0), "The longest session timeout that a member may ask for."
     )
-    group_max_size: int = setting(GROUPS, 2**31 - 1, int32(1), "The members a group may have.")
+    group_max_size: int = setting(GROUPS, 2**31 - 1, int32(1), "How many members a group may have.")
     group_initial_rebalance_delay_ms: int = setting(
-        GROUPS, 3_000, int32(0), "How long the first rebalance of an empty group waits for more members."
+        GROUPS, 3_000, int32(0), "How long the first rebalance of an empty group waits for more members to join."
     )
-    offset_metadata_max_bytes: int = setting(GROUPS, 4_096, int32(0), "The longest note a commit may carry.")
+    offset_metadata_max_bytes: int = setting(
+        GROUPS, 4_096, int32(0), "The longest metadata that a commit may have for a partition."
+    )
     offsets_retention_minutes: int = setting(
-        GROUPS, 10_080, int32(1), "How long offsets outlive the last member, or the last subscription to their topic."
+        GROUPS,
+        10_080,
+        int32(1),
+        "How long committed offsets are kept after the last member left, or after the group stopped "
+        "subscribing to their topic.",
     )
     offsets_retention_check_interval_ms: int = setting(
-        GROUPS, 600_000, int64(1), "How often offsets are looked at for having outlived that."
+        GROUPS, 600_000, int64(1), "How often the broker looks for committed offsets that have expired."
     )
     offsets_commit_timeout_ms: int = setting(
-        GROUPS, 5_000, int32(1), "How long a commit may wait for the disk before its client is told to try again."
+        GROUPS,
+        5_000,
+        int32(1),
+        "How long a commit may wait for the disk before it is answered with an error that the client can retry.",
     )
     offsets_topic_num_partitions: int = setting(
-        GROUPS, 50, int32(1), "Partitions of __consumer_offsets; not to be changed once the topic is there."
+        GROUPS, 50, int32(1), "How many partitions __consumer_offsets has. It cannot be changed once the topic exists."
     )
     offsets_topic_segment_bytes: int = setting(
         GROUPS,
         104_857_600,
         int32(SMALLEST_SEGMENT),
-        "Segment size of __consumer_offsets.",
+        "The size of a segment of __consumer_offsets.",
     )
     coterie_offsets_roll_bytes: int = setting(
         GROUPS,
         1_048_576,
         int32(1),
-        "The size of a segment of __consumer_offsets that is rolled to be compacted, if that is worth it.",
+        "The size at which a segment of __consumer_offsets is closed so that it can be compacted, if that "
+        "saves enough.",
     )
     coterie_max_record_bytes: int = setting(
-        GROUPS, 104_857_600, int32(1024), "The largest record of a group. Kafka's 1 MiB stops groups of 5 000 members."
+        GROUPS,
+        104_857_600,
+        int32(1024),
+        "The largest record of a group. Kafka's limit, 1 MiB, is too small for groups of 5 000 members.",
     )
     coterie_group_member_max_bytes: int = setting(
         GROUPS,
         4_194_304,
         int32(1024),
-        "The metadata of all protocols of a member, in bytes. A join with more is refused with GROUP_MAX_SIZE_REACHED.",
+        "The most metadata that the protocols of a member may have. A join with more is refused with "
+        "GROUP_MAX_SIZE_REACHED.",
     )
     coterie_group_max_bytes: int = setting(
         GROUPS,
         268_435_456,
         int64(1024),
-        "What the members of a group may make us hold: metadata, ids, assignments. More is refused likewise.",
+        "The most memory that the members of a group may take: metadata, ids and assignments. A join that "
+        "needs more is refused with GROUP_MAX_SIZE_REACHED.",
     )
     coterie_groups_max_bytes: int = setting(
-        GROUPS, 536_870_912, int64(1024), "What the members of all groups together may make us hold; likewise."
+        GROUPS,
+        536_870_912,
+        int64(1024),
+        "The most memory that the members of all groups together may take. A join that needs more is "
+        "refused with GROUP_MAX_SIZE_REACHED.",
     )
     coterie_facts_enable: bool = setting(
         GROUPS,
         True,
         Flag(),
-        "What happens to groups is kept as the topic __coterie_facts, so that it can be explained.",
+        "Whether group events are kept in the topic __coterie_facts, which explains rebalances later.",
     )
     coterie_facts_retention_bytes: int = setting(
         GROUPS,
         268_435_456,
         int64(-1),
-        "The size __coterie_facts is cut back to, beside log.retention; -1 is no limit. The topic's retention.bytes "
-        "goes first.",
+        "The size that __coterie_facts is cut back to, besides log.retention; -1 is no limit. The topic's "
+        "own retention.bytes takes precedence.",
     )
     coterie_max_append_bytes: int = setting(
-        GROUPS, 1_048_576, int32(1024), "Records of groups are joined into one write up to this size."
+        GROUPS, 1_048_576, int32(1024), "The size up to which records of groups are joined into one write."
     )
 
     @property
@@ -262,162 +283,239 @@ class BrokerSettings(GroupCoordinatorSettings):
     page: ClassVar[str] = "docs/settings.md"
     unsupported: ClassVar[Sequence[Unsupported]] = UNSUPPORTED
 
-    num_partitions: int = setting(TOPICS, 1, int32(1), "Partitions of a topic that is created without a number.")
+    num_partitions: int = setting(TOPICS, 1, int32(1), "How many partitions a topic gets if its creator does not say.")
     default_replication_factor: int = setting(
-        TOPICS, 1, int32(1, 1), "Replicas of a topic that is created without a number.", why=_ONE_REPLICA
+        TOPICS, 1, int32(1, 1), "How many replicas a topic gets if its creator does not say.", why=_ONE_REPLICA
     )
     coterie_replicas_as_one: bool = setting(
-        TOPICS, False, Flag(), "A topic that is asked for with several replicas is created with the one there is."
+        TOPICS, False, Flag(), "Whether a topic with several replicas is created with one; otherwise it is refused."
     )
-    min_insync_replicas: int = setting(TOPICS, 1, int32(1, 1), "Replicas an acks=all write needs.", why=_ONE_REPLICA)
+    min_insync_replicas: int = setting(
+        TOPICS, 1, int32(1, 1), "How many replicas an acks=all write needs.", why=_ONE_REPLICA
+    )
     auto_create_topics_enable: bool = setting(
-        TOPICS, True, Flag(), "A topic that is asked for and not there is created."
+        TOPICS, True, Flag(), "Whether a topic is created when a client asks for it."
     )
     coterie_max_partitions: int = setting(
         TOPICS,
         20_000,
         int32(1),
-        "Partitions of all topics together; to create more is refused with POLICY_VIOLATION. Kafka has no such limit.",
+        "How many partitions all topics together may have. To create more is refused with POLICY_VIOLATION. "
+        "Kafka has no such limit.",
     )
-    delete_topic_enable: bool = setting(TOPICS, True, Flag(), "Topics may be deleted.")
+    delete_topic_enable: bool = setting(TOPICS, True, Flag(), "Whether topics may be deleted.")
     unclean_leader_election_enable: bool = setting(
-        TOPICS, False, Flag(), "A replica that is behind may lead.", unused=_ONE_REPLICA
+        TOPICS, False, Flag(), "Whether a replica that is not in sync may become leader.", unused=_ONE_REPLICA
     )
 
     message_max_bytes: int = setting(LOG, 1_048_588, int32(0), "The largest record batch, as it is stored.")
     compression_type: str = setting(
-        LOG, "producer", Word(_COMPRESSIONS), "What batches are stored with.", unused=_AS_PRODUCED
+        LOG, "producer", Word(_COMPRESSIONS), "The codec that batches are stored with.", unused=_AS_PRODUCED
     )
-    compression_gzip_level: int = setting(LOG, -1, int32(1, 9, (-1,)), "Level of gzip.", unused=_AS_PRODUCED)
-    compression_lz4_level: int = setting(LOG, 9, int32(1, 17), "Level of lz4.", unused=_AS_PRODUCED)
-    compression_zstd_level: int = setting(LOG, 3, int32(-131_072, 22), "Level of zstd.", unused=_AS_PRODUCED)
-    log_segment_bytes: int = setting(LOG, 1_073_741_824, int32(SMALLEST_SEGMENT), "The size a segment is rolled at.")
-    log_roll_ms: int | None = setting(LOG, None, int64(1), "The age a segment is rolled at.")
-    log_roll_hours: int = setting(LOG, 168, int32(1), "The same in hours, where log.roll.ms is not given.")
+    compression_gzip_level: int = setting(
+        LOG, -1, int32(1, 9, (-1,)), "The compression level of gzip.", unused=_AS_PRODUCED
+    )
+    compression_lz4_level: int = setting(LOG, 9, int32(1, 17), "The compression level of lz4.", unused=_AS_PRODUCED)
+    compression_zstd_level: int = setting(
+        LOG, 3, int32(-131_072, 22), "The compression level of zstd.", unused=_AS_PRODUCED
+    )
+    log_segment_bytes: int = setting(
+        LOG, 1_073_741_824, int32(SMALLEST_SEGMENT), "The size at which a new segment begins."
+    )
+    log_roll_ms: int | None = setting(LOG, None, int64(1), "The age at which a new segment begins.")
+    log_roll_hours: int = setting(LOG, 168, int32(1), "The same in hours; it counts if log.roll.ms is not given.")
     log_roll_jitter_ms: int | None = setting(
-        LOG, None, int64(0), "The most by which a segment is rolled early.", unused="segments are rolled on time"
+        LOG,
+        None,
+        int64(0),
+        "The longest time by which a new segment begins early.",
+        unused="segments begin on time",
     )
-    log_roll_jitter_hours: int = setting(LOG, 0, int32(0), "The same in hours.", unused="segments are rolled on time")
-    log_index_interval_bytes: int = setting(LOG, 4_096, int32(0), "Bytes of a segment between entries of its index.")
-    log_index_size_max_bytes: int = setting(LOG, 10_485_760, int32(4), "The size of an index its segment is rolled at.")
+    log_roll_jitter_hours: int = setting(
+        LOG,
+        0,
+        int32(0),
+        "The same in hours; it counts if log.roll.jitter.ms is not given.",
+        unused="segments begin on time",
+    )
+    log_index_interval_bytes: int = setting(
+        LOG, 4_096, int32(0), "How many bytes of a segment are between two entries of its index."
+    )
+    log_index_size_max_bytes: int = setting(
+        LOG, 10_485_760, int32(4), "The size of the index at which a new segment begins."
+    )
     log_retention_ms: int | None = setting(LOG, None, int64(), "How long records are kept; -1 is for ever.")
     log_retention_minutes: int | None = setting(
-        LOG, None, int32(), "The same in minutes, where log.retention.ms is not."
+        LOG, None, int32(), "The same in minutes; it counts if log.retention.ms is not given."
     )
-    log_retention_hours: int = setting(LOG, 168, int32(), "The same in hours, where neither is given.")
-    log_retention_bytes: int = setting(LOG, -1, int64(), "The size a partition is cut back to; -1 is no limit.")
+    log_retention_hours: int = setting(
+        LOG, 168, int32(), "The same in hours; it counts if neither of the others is given."
+    )
+    log_retention_bytes: int = setting(
+        LOG, -1, int64(), "The size that a partition is cut back to, by whole segments; a negative size is no limit."
+    )
     log_retention_check_interval_ms: int = setting(
-        LOG, 300_000, int64(1), "How often logs are looked at for old segments."
+        LOG, 300_000, int64(1), "How often the broker looks for segments to delete."
     )
     log_segment_delete_delay_ms: int = setting(
-        LOG, 60_000, int64(0), "How long the files of a deleted segment stay.", unused="they go at once"
+        LOG,
+        60_000,
+        int64(0),
+        "How long the files of a deleted segment are kept.",
+        unused="the files are deleted at once",
     )
     log_cleanup_policy: tuple[str, ...] = setting(
         LOG,
         ("delete",),
         Words(("compact", "delete")),
-        "Old records are deleted, or of each key the last one is kept: then every record needs a key.",
+        "What happens to old records. delete: they are deleted. compact: the last record of each key is "
+        "kept, and every record needs a key.",
     )
-    log_cleaner_enable: bool = setting(LOG, True, Flag(), "Logs whose cleanup.policy has compact are compacted.")
+    log_cleaner_enable: bool = setting(
+        LOG, True, Flag(), "Whether logs whose cleanup.policy has compact are compacted."
+    )
     log_cleaner_backoff_ms: int = setting(
-        LOG, 15_000, int64(0), "How long the cleaner rests when no log is worth compacting."
+        LOG, 15_000, int64(0), "How long the cleaner sleeps when no log needs compaction."
     )
     log_cleaner_dedupe_buffer_size: int = setting(
         LOG,
         134_217_728,
         int64(),
-        "Memory for the keys of a log that is compacted, 256 bytes each; if they are more, it takes several rounds.",
+        "The memory for the keys of a log that is compacted, 256 bytes for each. If there are more keys, "
+        "compaction takes several passes.",
     )
     log_cleaner_delete_retention_ms: int = setting(
-        LOG, 86_400_000, int64(0), "How long a deletion is kept in a compacted topic, from its first compaction on."
+        LOG, 86_400_000, int64(0), "How long a tombstone is kept in a compacted topic after it was first compacted."
     )
-    log_cleaner_min_compaction_lag_ms: int = setting(LOG, 0, int64(0), "The age of the youngest record compacted.")
+    log_cleaner_min_compaction_lag_ms: int = setting(LOG, 0, int64(0), "How old a record must be to be compacted.")
     log_cleaner_max_compaction_lag_ms: int = setting(
-        LOG, _FOREVER, int64(1), "The age at which a record is to be compacted, however little else there is to do."
+        LOG, _FOREVER, int64(1), "The age after which a record must be compacted, even if little of the log is dirty."
     )
     log_cleaner_min_cleanable_ratio: float = setting(
-        LOG, 0.5, Ratio(), "A log is compacted when a larger share of it than this never was."
+        LOG, 0.5, Ratio(), "The share of a log that must be dirty, that is not compacted yet, before it is compacted."
     )
     log_message_timestamp_type: str = setting(
-        LOG, "CreateTime", Word(("CreateTime", "LogAppendTime")), "Whose clock stamps a record."
+        LOG,
+        "CreateTime",
+        Word(("CreateTime", "LogAppendTime")),
+        "Whose time a record has: that of its producer (CreateTime) or of the broker (LogAppendTime).",
     )
-    log_message_timestamp_before_max_ms: int = setting(LOG, _FOREVER, int64(0), "How far in the past a stamp may be.")
-    log_message_timestamp_after_max_ms: int = setting(LOG, 3_600_000, int64(0), "How far in the future it may be.")
-    log_flush_interval_messages: int = setting(LOG, _FOREVER, int64(1), "Records between flushes.", unused=_OUR_FLUSH)
-    log_flush_interval_ms: int | None = setting(LOG, None, int64(0), "Time between flushes.", unused=_OUR_FLUSH)
+    log_message_timestamp_before_max_ms: int = setting(
+        LOG, _FOREVER, int64(0), "How far in the past the timestamp of a producer may be."
+    )
+    log_message_timestamp_after_max_ms: int = setting(
+        LOG, 3_600_000, int64(0), "How far in the future the timestamp of a producer may be."
+    )
+    log_flush_interval_messages: int = setting(
+        LOG, _FOREVER, int64(1), "How many records are written between two flushes.", unused=_OUR_FLUSH
+    )
+    log_flush_interval_ms: int | None = setting(
+        LOG, None, int64(0), "How long a record may wait for a flush.", unused=_OUR_FLUSH
+    )
     log_flush_scheduler_interval_ms: int = setting(
-        LOG, _FOREVER, int64(), "How often it is looked at.", unused=_OUR_FLUSH
+        LOG, _FOREVER, int64(), "How often the broker looks for logs to flush.", unused=_OUR_FLUSH
     )
-    log_preallocate: bool = setting(LOG, False, Flag(), "Segments get their size at once.", unused="they grow")
-    log_local_retention_ms: int = setting(LOG, -2, int64(-2), "How long records stay on this disk.", unused=_NO_TIERS)
-    log_local_retention_bytes: int = setting(LOG, -2, int64(-2), "How many stay on this disk.", unused=_NO_TIERS)
+    log_preallocate: bool = setting(
+        LOG,
+        False,
+        Flag(),
+        "Whether a new segment file gets its full size at once.",
+        unused="segment files grow as they are written",
+    )
+    log_local_retention_ms: int = setting(
+        LOG, -2, int64(-2), "How long records are kept on the local disk.", unused=_NO_TIERS
+    )
+    log_local_retention_bytes: int = setting(
+        LOG, -2, int64(-2), "How much of a partition is kept on the local disk.", unused=_NO_TIERS
+    )
     producer_id_expiration_ms: int = setting(
         LOG, 86_400_000, int32(1), "How long an idempotent producer is remembered."
     )
-    coterie_max_producers: int = setting(LOG, 10_000, int32(1), "The producers a partition remembers at most.")
+    coterie_max_producers: int = setting(LOG, 10_000, int32(1), "How many idempotent producers a partition remembers.")
     coterie_max_decompressed_bytes: int = setting(
         LOG,
         134_217_728,
         int32(1_048_576),
-        "The most a batch that must be read may unpack to; 16 MiB at most where a producer or a search waits for it.",
+        "The largest size that a batch may have when it is decompressed. Where a producer or a search waits "
+        "for it, 16 MiB is the limit.",
     )
     coterie_flush: str = setting(
-        LOG, "sync", Word(("sync", "os")), "A write counts once it is on the disk, or once the system has it."
+        LOG,
+        "sync",
+        Word(("sync", "os")),
+        "When a write is answered: after fsync (sync), or when it is in the page cache, as in Kafka (os).",
     )
 
     socket_request_max_bytes: int = setting(REQUESTS, 104_857_600, int32(1), "The largest request.")
     socket_send_buffer_bytes: int = setting(
-        REQUESTS, 102_400, int32(), "What the system may hold of answers for each connection; negative: as it likes."
+        REQUESTS, 102_400, int32(), "The send buffer of a connection's socket; a negative size is the system's default."
     )
-    max_connections: int = setting(REQUESTS, 2**31 - 1, int32(0), "Connections at a time.")
-    max_connections_per_ip: int = setting(REQUESTS, 2**31 - 1, int32(0), "Connections from one address at a time.")
+    max_connections: int = setting(REQUESTS, 2**31 - 1, int32(0), "How many connections may be open at a time.")
+    max_connections_per_ip: int = setting(
+        REQUESTS, 2**31 - 1, int32(0), "How many connections from one address may be open at a time."
+    )
     max_connections_per_ip_overrides: tuple[str, ...] = setting(
-        REQUESTS, (), Words(code=2), "The same for some addresses, as address:count, with commas between."
+        REQUESTS, (), Words(code=2), "The same for single addresses, as address:count."
     )
     connections_max_idle_ms: int = setting(
         REQUESTS,
         600_000,
         int64(),
-        "A connection that is silent so long, or takes so long to send one request, is closed; negative: never.",
+        "How long a connection may be silent, or take to send one request, before it is closed; a negative "
+        "time is no limit.",
     )
     queued_max_requests: int = setting(
-        REQUESTS, 500, int32(1), "Requests of one connection that may wait. Kafka counts those of all connections."
+        REQUESTS, 500, int32(1), "How many requests of one connection may wait. Kafka counts those of all connections."
     )
     queued_max_request_bytes: int = setting(
         REQUESTS,
         -1,
         int64(),
-        "What all connections together may make us hold: requests that arrive or wait, answers that are not taken. "
-        "Who has done so for the longest time is sent away. Negative: 512 MiB, and at least five of the largest "
-        "requests. Kafka counts requests alone, has no limit by default, and stops reading.",
+        "The most memory for requests and responses of all connections: requests that arrive or wait, and "
+        "responses that are not read. Above it, the connection that has used memory for the longest time is "
+        "closed. A negative size is 512 MiB, and at least five of the largest requests. Kafka counts "
+        "requests alone, has no limit by default, and stops reading.",
     )
-    fetch_max_bytes: int = setting(REQUESTS, 57_671_680, int32(1024), "The most one fetch is answered with.")
+    fetch_max_bytes: int = setting(REQUESTS, 57_671_680, int32(1024), "The largest response to a fetch.")
     max_incremental_fetch_session_cache_slots: int = setting(
-        REQUESTS, 1_000, int32(0), "Fetch sessions at a time.", unused="there are no fetch sessions"
+        REQUESTS,
+        1_000,
+        int32(0),
+        "How many fetch sessions may be open at a time.",
+        unused="there are no fetch sessions",
     )
 
-    node_id: int = setting(NODE, 1, int32(0), "The number clients know this broker by.", also=("broker.id",))
+    node_id: int = setting(NODE, 1, int32(0), "The id that clients know this broker by.", also=("broker.id",))
     coterie_cluster_id: str = setting(
-        NODE, "", Word(), "The cluster's id; empty: what the data directory says, or a new one."
+        NODE, "", Word(), "The id of the cluster. If it is empty, the data directory's is used, or a new one."
     )
-    listeners: tuple[str, ...] = setting(NODE, ("PLAINTEXT://127.0.0.1:9092",), Words(), "Where to listen.")
-    advertised_listeners: tuple[str, ...] = setting(NODE, (), Words(), "Where clients are told to come; empty: there.")
+    listeners: tuple[str, ...] = setting(
+        NODE, ("PLAINTEXT://127.0.0.1:9092",), Words(), "The addresses to listen on, as NAME://host:port."
+    )
+    advertised_listeners: tuple[str, ...] = setting(
+        NODE,
+        (),
+        Words(),
+        "The addresses that clients are told to connect to. If there are none, it is the address that they "
+        "connected to.",
+    )
     listener_security_protocol_map: tuple[str, ...] = setting(
         NODE,
         ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"),
         Words(code=2),
-        "What is spoken on which listener; on ours it is PLAINTEXT.",
+        "The security protocol of each listener. It must be PLAINTEXT for those that are opened.",
     )
     controller_listener_names: tuple[str, ...] = setting(
-        NODE, (), Words(), "Listeners that are for controllers, which there are none of; they are not opened."
+        NODE, (), Words(), "The listeners for controllers. They are not opened, as there are no controllers."
     )
-    log_dirs: tuple[str, ...] = setting(NODE, (), Words(), "The data directory, one.", also=("log.dir",))
+    log_dirs: tuple[str, ...] = setting(NODE, (), Words(), "The data directory. There can be one.", also=("log.dir",))
     authorizer_class_name: str = setting(
         NODE,
         "",
         Word(("",)),
-        "Who judges what clients may do.",
-        why="there are no ACLs: whoever can connect may do everything. Take it out, and let only friends connect",
+        "The class that decides what clients may do.",
+        why="there are no ACLs: every client that can connect may do everything. Leave it out, and restrict who can "
+        "connect",
     )
 
     @classmethod
@@ -428,7 +526,7 @@ class BrokerSettings(GroupCoordinatorSettings):
         sets: Sequence[str] = (),
         **more: Any,
     ) -> Self:
-        """From a file's text, then the environment, then `--set name=value`, then keywords: the later one counts."""
+        """Make settings from a file, then the environment, `--set name=value` and keywords: the last one counts."""
         problems: list[str] = []
         given = [
             *from_properties(properties, problems),
@@ -440,7 +538,7 @@ class BrokerSettings(GroupCoordinatorSettings):
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> Self:
-        """From Python: names with dots or underscores, values of any type that says what is meant."""
+        """Make settings from values in Python. Names have dots or underscores; values may also be text."""
         return cls.settled([Given(name, text_of(value), "settings") for name, value in values.items()], [])
 
     def contradictions(self) -> list[str]:
@@ -477,22 +575,22 @@ class BrokerSettings(GroupCoordinatorSettings):
 
     @property
     def most_held_bytes(self) -> int:
-        """What `queued.max.request.bytes` comes to."""
+        """Return the limit that `queued.max.request.bytes` sets."""
         if self.queued_max_request_bytes >= 0:
             return self.queued_max_request_bytes
         return max(_MOST_HELD, 5 * self.socket_request_max_bytes)
 
     @property
     def connections_of_ips(self) -> dict[str, int]:
-        """`max.connections.per.ip.overrides`, taken apart."""
+        """Return `max.connections.per.ip.overrides` as a count for each address."""
         return dict(map(_connections_of_ip, self.max_connections_per_ip_overrides))
 
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Where to listen for clients."""
+        """Return the addresses to listen on for clients."""
         return client_endpoints(self.listeners, self.listener_security_protocol_map, self.controller_listener_names)
 
     def advertised(self) -> tuple[Endpoint, ...]:
-        """What clients that came by a listener are told, by its name; none for those that are told where they came."""
+        """Return the addresses to advertise, each with the name of its listener. Others advertise where they listen."""
         return advertised_endpoints(self.advertised_listeners, self.endpoints(), self.controller_listener_names)
 
 

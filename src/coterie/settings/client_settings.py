@@ -64,7 +64,7 @@ UNSUPPORTED = (
         "records carry bytes. Encode them where you send them: text.encode()", "key.serializer", "value.serializer"
     ),
     refused(
-        "there is no JVM to load a class into. Wrap poll() or send() in a function of yours", "interceptor.classes"
+        "there is no JVM to load a class into. Wrap poll() or send() in a function of your own", "interceptor.classes"
     ),
     refused("there is no JVM to load a class into. Leave it out", "metric.reporters", "auto.include.jmx.reporter"),
     refused(
@@ -94,6 +94,8 @@ UNSUPPORTED = (
 
 
 class Address(NamedTuple):
+    """The address of a broker."""
+
     host: str
     port: int
 
@@ -102,7 +104,7 @@ class Address(NamedTuple):
 
 
 def parse_addresses(texts: Sequence[str], problems: list[str]) -> tuple[Address, ...]:
-    """As `bootstrap.servers` has them: host:port, [::1]:port, and a protocol before it, which must be PLAINTEXT."""
+    """Return the addresses of `bootstrap.servers`: host:port or [::1]:port, with or without PLAINTEXT:// before it."""
     found = []
     for text in texts:
         protocol, _, rest = text.rpartition("://")
@@ -124,7 +126,7 @@ _MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_0
 
 
 def duration_ms(text: str) -> int:
-    """Milliseconds; ValueError if it is no duration of days, hours, minutes and seconds."""
+    """Return the milliseconds of an ISO 8601 duration, as in PT1H30M; raise ValueError if it is not one."""
     match = _DURATION.fullmatch(text.strip().upper())
     parts = {} if match is None else {name: found for name, found in match.groupdict().items() if found}
     if not parts:
@@ -135,7 +137,7 @@ def duration_ms(text: str) -> int:
 
 
 class Assignors(Words):
-    """Names as members vote for them; Java's class names mean the same."""
+    """A list of assignors by name. Java's class names mean the same."""
 
     _JAVA: Mapping[str, str] = {
         f"org.apache.kafka.clients.consumer.{name}Assignor": ours
@@ -155,6 +157,8 @@ class Assignors(Words):
 
 
 class OffsetReset(Word):
+    """latest, earliest, none or by_duration:PT1H (KIP-1106)."""
+
     @property
     def allowed(self) -> str:
         return "latest, earliest, none, or by_duration: and an ISO 8601 duration, as in by_duration:PT1H"
@@ -178,7 +182,7 @@ def heartbeat_problem(heartbeat_interval_ms: int, session_timeout_ms: int) -> st
 
 
 def check_mapping(values: object) -> None:
-    """An address alone is what many would give first."""
+    """Raise a SettingsError if the settings of a client are no mapping: an address alone is a common mistake."""
     if not isinstance(values, Mapping):
         raise SettingsError(
             f'settings are a mapping, not {values!r}; give {{"bootstrap.servers": "localhost:9092"}}, or '
@@ -195,56 +199,85 @@ class ClientSettings(Settings):
     unsupported: ClassVar[Sequence[Unsupported]] = UNSUPPORTED
 
     bootstrap_servers: tuple[str, ...] = setting(
-        CLIENT, (), Words(), "Where to ask first, host:port with commas between them; one that lives is enough."
+        CLIENT, (), Words(), "The brokers to connect to first, as host:port. One of them must be up."
     )
-    client_id: str = setting(CLIENT, "", Word(), "What the brokers' logs and the group's members show this client as.")
-    request_timeout_ms: int = setting(CLIENT, 30_000, int32(0), "How long an answer may take.")
+    client_id: str = setting(
+        CLIENT, "", Word(), "The name of this client in the brokers' logs and in the member ids of a group."
+    )
+    request_timeout_ms: int = setting(CLIENT, 30_000, int32(0), "How long to wait for a response.")
     default_api_timeout_ms: int = setting(
-        CLIENT, 60_000, int32(0), "How long a call may take, with all its retries, that is not told otherwise."
+        CLIENT, 60_000, int32(0), "How long a call without a timeout of its own may take, retries included."
     )
-    retry_backoff_ms: int = setting(CLIENT, 100, int64(0), "The pause before the first retry; it doubles each time.")
+    retry_backoff_ms: int = setting(
+        CLIENT, 100, int64(0), "The pause before the first retry. It doubles with each further one."
+    )
     retry_backoff_max_ms: int = setting(CLIENT, 1_000, int64(0), "The longest pause before a retry.")
     reconnect_backoff_ms: int = setting(
-        CLIENT, 50, int64(0), "The pause before a broker is connected to again; it doubles each time."
+        CLIENT,
+        50,
+        int64(0),
+        "The pause before the client connects to a broker again. It doubles with each further attempt.",
     )
-    reconnect_backoff_max_ms: int = setting(CLIENT, 1_000, int64(0), "The longest pause before a new connection.")
+    reconnect_backoff_max_ms: int = setting(
+        CLIENT, 1_000, int64(0), "The longest pause before the client connects to a broker again."
+    )
     socket_connection_setup_timeout_ms: int = setting(
-        CLIENT, 10_000, int64(0), "How long a connection may take to come about; it doubles each time."
+        CLIENT, 10_000, int64(0), "How long to wait for a connection. It doubles with each further attempt."
     )
-    socket_connection_setup_timeout_max_ms: int = setting(CLIENT, 30_000, int64(0), "The longest it may take.")
+    socket_connection_setup_timeout_max_ms: int = setting(
+        CLIENT, 30_000, int64(0), "The longest time to wait for a connection."
+    )
     connections_max_idle_ms: int = setting(
-        CLIENT, 540_000, int64(), "A connection that is silent so long is closed; negative: never."
+        CLIENT, 540_000, int64(), "How long a connection may be idle before it is closed; a negative time is no limit."
     )
-    metadata_max_age_ms: int = setting(CLIENT, 300_000, int64(0), "How long it is believed who leads what.")
+    metadata_max_age_ms: int = setting(
+        CLIENT, 300_000, int64(0), "How long metadata is used before it is fetched again."
+    )
     metadata_recovery_strategy: str = setting(
         CLIENT,
         "rebootstrap",
         Word(("rebootstrap", "none"), any_case=True),
-        "When no known broker answers, bootstrap.servers are asked again, or not.",
+        "What to do when no known broker answers. rebootstrap: connect to bootstrap.servers again. none: go "
+        "on as before.",
     )
     metadata_recovery_rebootstrap_trigger_ms: int = setting(
-        CLIENT, 300_000, int64(0), "How long to wait before.", unused="bootstrap.servers are asked again at once"
+        CLIENT,
+        300_000,
+        int64(0),
+        "How long to wait before the client connects to bootstrap.servers again.",
+        unused="bootstrap.servers are asked again at once",
     )
     security_protocol: str = setting(
-        CLIENT, "PLAINTEXT", Word(("PLAINTEXT",), any_case=True), "How connections are protected.", why=NO_TLS
+        CLIENT, "PLAINTEXT", Word(("PLAINTEXT",), any_case=True), "The security protocol of connections.", why=NO_TLS
     )
     client_dns_lookup: str = setting(
         CLIENT,
         "use_all_dns_ips",
         Word(("use_all_dns_ips",)),
-        "All addresses of a name are tried.",
-        why="the other one is for Kerberos, which there is not",
+        "How host names are resolved: all addresses of a name are tried.",
+        why="the other value is for Kerberos, which is not supported",
     )
-    send_buffer_bytes: int = setting(CLIENT, 131_072, int32(-1), "The socket's send buffer; -1: as the system has it.")
-    receive_buffer_bytes: int = setting(CLIENT, 65_536, int32(-1), "The socket's receive buffer; -1: the system's.")
-    enable_metrics_push: bool = setting(CLIENT, True, Flag(), "Metrics go to the brokers.", unused=_NO_PUSH)
-    metrics_num_samples: int = setting(CLIENT, 2, int32(1), "So many samples make an average, a maximum or a rate.")
+    send_buffer_bytes: int = setting(
+        CLIENT, 131_072, int32(-1), "The send buffer of the socket; -1 is the system's default."
+    )
+    receive_buffer_bytes: int = setting(
+        CLIENT, 65_536, int32(-1), "The receive buffer of the socket; -1 is the system's default."
+    )
+    enable_metrics_push: bool = setting(
+        CLIENT, True, Flag(), "Whether metrics are pushed to the brokers.", unused=_NO_PUSH
+    )
+    metrics_num_samples: int = setting(
+        CLIENT, 2, int32(1), "How many samples an average, a maximum or a rate is made from."
+    )
     metrics_recording_level: str = setting(
-        CLIENT, "INFO", Word(("INFO", "DEBUG", "TRACE")), "How much is measured.", unused="all of it is"
+        CLIENT, "INFO", Word(("INFO", "DEBUG", "TRACE")), "How much is measured.", unused="everything is measured"
     )
     metrics_sample_window_ms: int = setting(CLIENT, 30_000, int64(0), "How long a sample of a metric lasts.")
     coterie_max_response_bytes: int = setting(
-        CLIENT, 268_435_456, int32(1_048_576), "The largest answer; a broker that announces more is not believed."
+        CLIENT,
+        268_435_456,
+        int32(1_048_576),
+        "The largest response that is accepted. If a broker announces more, the connection is closed.",
     )
 
     @classmethod
@@ -318,7 +351,7 @@ class ClientSettings(Settings):
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """Of `bootstrap.servers`; none is an error, since a client has to begin somewhere."""
+        """Return the addresses of `bootstrap.servers`; raise a SettingsError if there are none."""
         problems: list[str] = []
         found = parse_addresses(self.bootstrap_servers, problems)
         if problems or not found:
@@ -337,7 +370,11 @@ class AdminSettings(ClientSettings):
     connections_max_idle_ms: int = with_default(ClientSettings, "connections.max.idle.ms", 300_000)
     enable_metrics_push: bool = with_default(ClientSettings, "enable.metrics.push", False)
     retries: int = setting(
-        CLIENT, 2**31 - 1, int32(0), "Retries of a call.", unused="default.api.timeout.ms says how long it is tried"
+        CLIENT,
+        2**31 - 1,
+        int32(0),
+        "How often a call is retried.",
+        unused="default.api.timeout.ms says how long a call is retried",
     )
 
     def contradictions(self) -> list[str]:
@@ -356,47 +393,84 @@ class ConsumerSettings(ClientSettings):
 
     whose: ClassVar[str] = "a consumer"
 
-    group_id: str | None = setting(GROUP, None, Word(is_empty_allowed=False), "The group to be a member of.")
+    group_id: str | None = setting(
+        GROUP, None, Word(is_empty_allowed=False), "The consumer group that this consumer is a member of."
+    )
     group_instance_id: str | None = setting(
         GROUP,
         None,
         Word(is_empty_allowed=False),
-        "A name that outlives restarts: the member is static, and a restart moves nothing (KIP-345).",
+        "The name of a static member. It stays the same over restarts, so that a restart causes no "
+        "rebalance (KIP-345).",
     )
     group_protocol: str = setting(
         GROUP,
         "classic",
         Word(("classic",), any_case=True),
-        "Who assigns: the members themselves.",
-        why="the protocol of KIP-848 is not there yet; leave it out",
+        "The group protocol. classic: the members assign the partitions themselves.",
+        why="the protocol of KIP-848 is not supported yet; leave it out",
     )
     partition_assignment_strategy: tuple[str, ...] = setting(
-        GROUP, ("range", "cooperative-sticky"), Assignors(), "The assignors this member can use, the favourite first."
+        GROUP,
+        ("range", "cooperative-sticky"),
+        Assignors(),
+        "The assignors that this member supports, in order of preference.",
     )
-    session_timeout_ms: int = setting(GROUP, 45_000, int32(1), "A member that is silent so long is out of the group.")
+    session_timeout_ms: int = setting(
+        GROUP, 45_000, int32(1), "How long a member may be silent before the broker removes it from the group."
+    )
     heartbeat_interval_ms: int = setting(GROUP, 3_000, int32(1), "The time between two heartbeats.")
-    max_poll_interval_ms: int = setting(GROUP, 300_000, int32(1), "A member that does not poll for so long leaves.")
-    enable_auto_commit: bool = setting(GROUP, True, Flag(), "Positions are committed in the background.")
-    auto_commit_interval_ms: int = setting(GROUP, 5_000, int32(0), "How often they are.")
-    client_rack: str = setting(GROUP, "", Word(), "Where this client stands, for assignors and for reading nearby.")
-    allow_auto_create_topics: bool = setting(GROUP, True, Flag(), "Subscribing may create a topic, if the broker does.")
-    exclude_internal_topics: bool = setting(GROUP, True, Flag(), "A pattern does not match internal topics.")
-
-    auto_offset_reset: str = setting(FETCH, "latest", OffsetReset(), "Where to begin when the group has no offset.")
-    fetch_min_bytes: int = setting(FETCH, 1, int32(0), "An answer waits until there are so many bytes,")
-    fetch_max_wait_ms: int = setting(FETCH, 500, int32(0), "but not longer than this.")
-    fetch_max_bytes: int = setting(
-        FETCH, 52_428_800, int32(0), "The most one answer has, though never less than a batch."
+    max_poll_interval_ms: int = setting(
+        GROUP,
+        300_000,
+        int32(1),
+        "The longest time between two calls of poll(). A member that takes longer leaves the group.",
     )
-    max_partition_fetch_bytes: int = setting(FETCH, 1_048_576, int32(0), "The most one partition has in an answer.")
-    max_poll_records: int = setting(FETCH, 500, int32(1), "The most records of one poll().")
+    enable_auto_commit: bool = setting(GROUP, True, Flag(), "Whether positions are committed in the background.")
+    auto_commit_interval_ms: int = setting(
+        GROUP, 5_000, int32(0), "How often positions are committed in the background."
+    )
+    client_rack: str = setting(
+        GROUP,
+        "",
+        Word(),
+        "The rack of this client, for rack-aware assignors and for fetching from the nearest replica.",
+    )
+    allow_auto_create_topics: bool = setting(
+        GROUP, True, Flag(), "Whether subscribing to a topic creates it, if the broker allows that."
+    )
+    exclude_internal_topics: bool = setting(
+        GROUP, True, Flag(), "Whether a subscription by pattern leaves internal topics out."
+    )
+
+    auto_offset_reset: str = setting(
+        FETCH,
+        "latest",
+        OffsetReset(),
+        "Where to begin if the group has no committed offset, or the offset no longer exists.",
+    )
+    fetch_min_bytes: int = setting(FETCH, 1, int32(0), "How many bytes the broker waits for before it answers a fetch.")
+    fetch_max_wait_ms: int = setting(FETCH, 500, int32(0), "How long the broker waits for fetch.min.bytes.")
+    fetch_max_bytes: int = setting(
+        FETCH,
+        52_428_800,
+        int32(0),
+        "The largest response to a fetch. The first batch is returned even if it is larger.",
+    )
+    max_partition_fetch_bytes: int = setting(
+        FETCH,
+        1_048_576,
+        int32(0),
+        "The most data of one partition in a response. The first batch is returned even if it is larger.",
+    )
+    max_poll_records: int = setting(FETCH, 500, int32(1), "The most records that one poll() returns.")
     isolation_level: str = setting(
         FETCH,
         "read_uncommitted",
         Word(("read_uncommitted", "read_committed")),
-        "Whether records of transactions are seen before their end, and when they were aborted.",
+        "Which records of transactions are returned: all of them, or only those of committed transactions.",
     )
-    check_crcs: bool = setting(FETCH, True, Flag(), "Batches whose checksum is wrong are refused.")
+    check_crcs: bool = setting(FETCH, True, Flag(), "Whether the checksum of each batch is verified.")
 
     def contradictions(self) -> list[str]:
         problems = ClientSettings.contradictions(self)
@@ -427,42 +501,51 @@ class ProducerSettings(ClientSettings):
         PRODUCER,
         "all",
         Word(("all", "-1", "0", "1")),
-        "Who must have a record: all in-sync replicas, the leader, nobody.",
+        "Who must have a record before it is acknowledged: all in-sync replicas (all), the leader (1) or nobody (0).",
     )
     enable_idempotence: bool = setting(
-        PRODUCER, True, Flag(), "A record is stored once and in order, however often it has to be sent."
+        PRODUCER, True, Flag(), "Whether each record is stored exactly once and in order, however often it is sent."
     )
     retries: int = setting(PRODUCER, 2**31 - 1, int32(0), "How often a batch is sent again.")
-    delivery_timeout_ms: int = setting(PRODUCER, 120_000, int32(0), "How long it is tried.")
-    max_in_flight_requests_per_connection: int = setting(PRODUCER, 5, int32(1), "Requests under way to one broker.")
-    batch_size: int = setting(PRODUCER, 16_384, int32(0), "A batch of a partition is full with so many bytes.")
-    linger_ms: int = setting(PRODUCER, 5, int64(0), "How long a batch that is not full waits for more.")
-    buffer_memory: int = setting(PRODUCER, 33_554_432, int64(0), "Bytes that may wait to be sent; then send() waits.")
-    max_block_ms: int = setting(PRODUCER, 60_000, int64(0), "How long send() may wait for room or for metadata.")
-    max_request_size: int = setting(PRODUCER, 1_048_576, int32(0), "The largest request, and the largest record.")
-    compression_type: str = setting(
-        PRODUCER, "none", Word(("none", "gzip", "snappy", "lz4", "zstd")), "What batches are compressed with."
+    delivery_timeout_ms: int = setting(
+        PRODUCER, 120_000, int32(0), "How long it may take to deliver a record after send(), retries included."
     )
-    compression_gzip_level: int = setting(PRODUCER, -1, int32(1, 9, (-1,)), "Level of gzip.")
+    max_in_flight_requests_per_connection: int = setting(
+        PRODUCER, 5, int32(1), "How many requests to a broker may be unanswered at a time."
+    )
+    batch_size: int = setting(PRODUCER, 16_384, int32(0), "The size at which a batch is full.")
+    linger_ms: int = setting(PRODUCER, 5, int64(0), "How long a batch that is not full waits for more records.")
+    buffer_memory: int = setting(
+        PRODUCER, 33_554_432, int64(0), "The memory for records that wait to be sent. If it is used up, send() waits."
+    )
+    max_block_ms: int = setting(PRODUCER, 60_000, int64(0), "How long send() may wait for memory or for metadata.")
+    max_request_size: int = setting(PRODUCER, 1_048_576, int32(0), "The largest request, and so the largest record.")
+    compression_type: str = setting(
+        PRODUCER, "none", Word(("none", "gzip", "snappy", "lz4", "zstd")), "The codec that batches are compressed with."
+    )
+    compression_gzip_level: int = setting(PRODUCER, -1, int32(1, 9, (-1,)), "The compression level of gzip.")
     compression_lz4_level: int = setting(
         PRODUCER,
         9,
         int32(1, 17),
-        "Level of lz4.",
-        unused="our lz4 has one level, the fast one, which is Kafka's default",
+        "The compression level of lz4.",
+        unused="there is one level of lz4, the fast one, which is Kafka's default",
     )
-    compression_zstd_level: int = setting(PRODUCER, 3, int32(-131_072, 22), "Level of zstd.")
+    compression_zstd_level: int = setting(PRODUCER, 3, int32(-131_072, 22), "The compression level of zstd.")
     metadata_max_idle_ms: int = setting(
-        PRODUCER, 300_000, int64(5_000), "A topic that nothing was sent to for so long is forgotten."
+        PRODUCER,
+        300_000,
+        int64(5_000),
+        "How long the metadata of a topic is kept after the last record was sent to it.",
     )
     partitioner_ignore_keys: bool = setting(
-        PRODUCER, False, Flag(), "A record with a key goes to any partition, as one without does."
+        PRODUCER, False, Flag(), "Whether the key is ignored when a partition is chosen."
     )
     partitioner_adaptive_partitioning_enable: bool = setting(
-        PRODUCER, True, Flag(), "Records without a key go rather to brokers with short queues (KIP-794)."
+        PRODUCER, True, Flag(), "Whether brokers with short queues get more of the records that have no key (KIP-794)."
     )
     partitioner_availability_timeout_ms: int = setting(
-        PRODUCER, 0, int64(0), "After which a slow broker gets nothing.", unused=_OWN_CHOICE
+        PRODUCER, 0, int64(0), "How long a broker may be slow before it gets no more records.", unused=_OWN_CHOICE
     )
 
     def contradictions(self) -> list[str]:

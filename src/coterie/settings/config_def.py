@@ -313,7 +313,7 @@ class Ignored(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.where}) changes nothing: {self.reason}"
+        return f"{self.name} ({self.where}) has no effect: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

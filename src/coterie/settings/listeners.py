@@ -1,6 +1,6 @@
-"""`listeners` and `advertised.listeners` as addresses.
+"""Reads `listeners` and `advertised.listeners`.
 
-Nothing but PLAINTEXT is spoken, and a listener that was to be protected is refused rather than opened to everybody.
+Only PLAINTEXT is supported. A listener with another protocol is refused, and not opened without protection.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Endpoint(NamedTuple):
+    """A listener: its name and address."""
+
     name: str
     host: str
-    """Empty: every address of the machine."""
+    """The host, or empty for every address of the machine."""
     port: int
 
 
 def client_endpoints(
     listeners: Sequence[str], protocol_map: Sequence[str], controllers: Sequence[str]
 ) -> tuple[Endpoint, ...]:
+    """Return the listeners for clients, which leaves out those for controllers."""
     protocols = dict(_protocol(entry) for entry in protocol_map)
     found = [endpoint for endpoint in map(_endpoint, listeners) if not _is_for(endpoint, controllers)]
     if not found:
@@ -37,8 +40,8 @@ def client_endpoints(
         protocol = protocols.get(endpoint.name, endpoint.name)
         if protocol != "PLAINTEXT":
             raise SettingsError(
-                f"listener {endpoint.name} speaks {protocol} (listener.security.protocol.map); here every listener "
-                "speaks PLAINTEXT, without passwords. Make it PLAINTEXT, and let only friends connect"
+                f"listener {endpoint.name} has the protocol {protocol} (listener.security.protocol.map); only "
+                "PLAINTEXT is supported, without passwords. Make it PLAINTEXT, and restrict who can connect"
             )
     for endpoint in found:
         if [other.name for other in found].count(endpoint.name) > 1:
@@ -49,6 +52,7 @@ def client_endpoints(
 def advertised_endpoints(
     advertised: Sequence[str], endpoints: Sequence[Endpoint], controllers: Sequence[str]
 ) -> tuple[Endpoint, ...]:
+    """Return the addresses to advertise, each for one of the listeners in `endpoints`."""
     found = tuple(endpoint for endpoint in map(_endpoint, advertised) if not _is_for(endpoint, controllers))
     names = [endpoint.name for endpoint in endpoints]
     for endpoint in found:
