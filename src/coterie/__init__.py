@@ -45,7 +45,6 @@ if TYPE_CHECKING:
         OffsetOutOfRangeError,
     )
     from coterie.client.consumer.fetcher import NotAssignedError
-    from coterie.client.consumer.polled import Records
     from coterie.client.consumer.rebalance_listener import ConsumerRebalanceListener
     from coterie.client.member.user_errors import AssignorError, ListenerError
     from coterie.client.network.metadata import Node
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
         OffsetAndMetadata,
         OffsetAndTimestamp,
         Record,
+        Records,
         TopicPartition,
     )
     from coterie.errors import (
@@ -170,10 +170,9 @@ _NAMES_BY_MODULE = {
     "coterie.client.consumer.rebalance_listener": "ConsumerRebalanceListener",
     "coterie.client.member.user_errors": "AssignorError ListenerError",
     "coterie.client.network.metadata": "Node",
-    "coterie.client.consumer.polled": "Records",
     "coterie.client.producer.producer": "AsyncProducer Producer",
     "coterie.settings.client_settings": "AdminSettings ConsumerSettings ProducerSettings",
-    "coterie.client.types": "GroupMetadata OffsetAndMetadata OffsetAndTimestamp Record TopicPartition",
+    "coterie.client.types": "GroupMetadata OffsetAndMetadata OffsetAndTimestamp Record Records TopicPartition",
     "coterie.errors": (
         "AuthorizationError ClientClosedError CommitFailedError ConcurrentUseError ConnectionLostError CoterieError "
         "ErrorCode FencedInstanceError IllegalArgumentError IllegalStateError InvalidTopicError KafkaError "

@@ -214,7 +214,7 @@ def test_an_automatic_commit_that_failed_is_told(
 def test_a_coordinator_that_vanishes_is_told_and_its_return_too(
     tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coterie.client.consumer.coordinator_reach.PATIENCE_MS", 300)
+    monkeypatch.setattr("coterie.client.consumer.engine.PATIENCE_MS", 300)
     data = tmp_path_factory.mktemp("data")
     settings = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 2}
     first = coterie.Broker(data, settings).start()

@@ -19,9 +19,8 @@ from coterie.cli.record_format import Writer, as_format, as_json
 from coterie.cli.warnings_shown import warnings_shown
 from coterie.client.consumer.consumer import Consumer
 from coterie.client.consumer.engine import WakeupError
-from coterie.client.consumer.polled import Records
 from coterie.client.member.facts import TopicMissing
-from coterie.client.types import TopicPartition
+from coterie.client.types import Records, TopicPartition
 from coterie.errors import CoterieError
 from coterie.settings.client_settings import ConsumerSettings
 

@@ -14,6 +14,7 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "Record",
+    "Records",
     "TopicPartition",
 ]
 
@@ -79,3 +80,20 @@ class GroupMetadata(NamedTuple):
     generation_id: int
     member_id: str
     group_instance_id: str | None
+
+
+class Records(list[Record]):
+    """A list of records, those of a partition in order; empty if none came in time."""
+
+    __slots__ = ()
+
+    def by_partition(self) -> dict[TopicPartition, list[Record]]:
+        """Return the records of each partition.
+
+        Returns:
+            The records by partition, in order; a partition without records is left out.
+        """
+        found: dict[TopicPartition, list[Record]] = {}
+        for record in self:
+            found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
+        return found

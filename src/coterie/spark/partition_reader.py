@@ -12,8 +12,8 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie.client.network.background import background
-from coterie.client.network.clock import clock_ms
 from coterie.client.network.cluster import Cluster
+from coterie.client.network.runtime import clock_ms
 from coterie.client.types import TopicPartition
 from coterie.errors import NO_SUCH_TOPIC, STALE_METADATA, ErrorCode, KafkaError, MalformedError
 from coterie.protocol.api_values import READ_COMMITTED, READ_UNCOMMITTED

@@ -8,8 +8,7 @@ from typing import Any
 
 from clients.members.telling import Orders, Stopping, note, orders, say, say_committed, say_consumed, say_partitions
 from coterie import Consumer
-from coterie.client.consumer.polled import Records
-from coterie.client.types import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, Records, TopicPartition
 from coterie.errors import CommitFailedError, KafkaError, RebalanceInProgressError
 
 

@@ -27,8 +27,8 @@ from coterie.client.arguments import ByPartition, Offsets, PartitionLike
 from coterie.client.event_log import EventLog
 from coterie.client.metrics import ADMIN_ROWS, ClientMetrics, Metrics, snapshot
 from coterie.client.network.background import background, documented_by
-from coterie.client.network.clock import clock_ms
 from coterie.client.network.cluster import Cluster
+from coterie.client.network.runtime import clock_ms
 from coterie.client.settings_kwargs import AdminKwargs
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError

@@ -30,13 +30,19 @@ from coterie.client.arguments import (
 from coterie.client.consumer.engine import Engine
 from coterie.client.consumer.fetcher import Fetcher
 from coterie.client.consumer.offset_resets import EARLIEST, LATEST, Reset
-from coterie.client.consumer.polled import Records
 from coterie.client.consumer.rebalance_listener import Listener, Told, listener_of
 from coterie.client.member import effects, events
 from coterie.client.metrics import CONSUMER_ROWS, ConsumerMetrics, Metrics, snapshot
 from coterie.client.network.runtime import REAL, Runtime
 from coterie.client.settings_kwargs import ConsumerKwargs
-from coterie.client.types import CommitCallback, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from coterie.client.types import (
+    CommitCallback,
+    GroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    Records,
+    TopicPartition,
+)
 from coterie.errors import (
     ClientClosedError,
     ConcurrentUseError,

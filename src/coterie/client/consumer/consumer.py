@@ -22,14 +22,20 @@ from typing import Any, ParamSpec, Self, TypeVar, Unpack
 from coterie.client.arguments import ByPartition, Offsets, PartitionLike, limit_of, seconds_of, subscription_of
 from coterie.client.consumer.async_consumer import AN_HOUR_S, CLOSE_TIMEOUT_S, AsyncConsumer
 from coterie.client.consumer.engine import WakeupError
-from coterie.client.consumer.polled import Records
 from coterie.client.consumer.rebalance_listener import Told, listener_of
 from coterie.client.member import effects
 from coterie.client.metrics import Metrics
 from coterie.client.network.background import background, documented_by
-from coterie.client.network.clock import clock_ms
+from coterie.client.network.runtime import clock_ms
 from coterie.client.settings_kwargs import ConsumerKwargs
-from coterie.client.types import CommitCallback, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from coterie.client.types import (
+    CommitCallback,
+    GroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    Records,
+    TopicPartition,
+)
 from coterie.errors import ClientClosedError, ConcurrentUseError
 from coterie.protocol.records import Record
 from coterie.settings.client_settings import ConsumerSettings

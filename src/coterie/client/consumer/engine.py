@@ -16,10 +16,9 @@ from typing import Any
 
 from coterie.assignors import Assignor
 from coterie.assignors import Topic as AssignorTopic
-from coterie.client.consumer.coordinator_reach import Reach
-from coterie.client.consumer.fetch_driver import Reading
+from coterie.client.consumer.fetch_driver import FetchDriver
 from coterie.client.consumer.rebalance_listener import Listener
-from coterie.client.consumer.topic_watch import Watch
+from coterie.client.consumer.topic_watch import TopicWatch
 from coterie.client.event_log import EventLog
 from coterie.client.member import MemberSettings, Membership, effects, events, facts
 from coterie.client.metrics import (
@@ -38,7 +37,68 @@ from coterie.protocol.apis import heartbeat, join_group, leave_group, offset_com
 from coterie.protocol.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
 from coterie.settings.client_settings import ConsumerSettings
 
-__all__ = ["Engine", "WakeupError"]
+__all__ = ["CoordinatorReach", "Engine", "WakeupError"]
+
+
+PATIENCE_MS = 10_000
+
+
+class CoordinatorReach:
+    """Notices that a coordinator has not answered for 10 s, and that it answers again. The time comes in.
+
+    A join or a sync may wait for other members as long as it likes, so that only its failure counts. A coordinator that
+    was looked up with success is not reached yet: if the next request fails, the time goes on from where it began.
+    """
+
+    __slots__ = ("_before_ms", "_is_told", "_since_ms", "_why")
+
+    def __init__(self) -> None:
+        self._since_ms: int | None = None
+        """When the first request that was not answered was sent."""
+        self._before_ms: int | None = None
+        """The same, while the coordinator has been found again and nothing was heard of it yet."""
+        self._is_told = False
+        self._why = ""
+
+    @property
+    def due_ms(self) -> int | None:
+        """When `look` should be called, if nothing else happens."""
+        return None if self._since_ms is None or self._is_told else self._since_ms + PATIENCE_MS
+
+    def asked(self, now_ms: int) -> None:
+        """A request that is answered at once was sent, or a lookup began."""
+        if self._since_ms is None:
+            self._since_ms = now_ms
+
+    def failed(self, why: str, now_ms: int) -> None:
+        """No answer came."""
+        self._why = why
+        if self._since_ms is None or self._before_ms is not None:
+            self._since_ms = self._before_ms if self._before_ms is not None else now_ms
+            self._before_ms = None
+
+    def found(self) -> None:
+        """Another node has said where the coordinator is."""
+        if self._before_ms is None:
+            self._before_ms = self._since_ms
+        self._since_ms = None
+
+    def answered(self, now_ms: int) -> int | None:
+        """The coordinator has answered. Return for how long it had not, if `look` has told of that."""
+        since_ms = self._since_ms if self._before_ms is None else self._before_ms
+        was_told, self._is_told = self._is_told, False
+        self._since_ms = self._before_ms = None
+        self._why = ""
+        return now_ms - since_ms if was_told and since_ms is not None else None
+
+    def look(self, now_ms: int) -> tuple[int, str] | None:
+        """Return for how long nothing was heard, and why, if that is long enough to tell; once."""
+        due_ms = self.due_ms
+        if due_ms is None or now_ms < due_ms:
+            return None
+        self._is_told = True
+        return now_ms - due_ms + PATIENCE_MS, self._why
+
 
 _APIS: dict[type, ModuleType] = {
     JoinGroup: join_group,
@@ -92,7 +152,7 @@ class Engine:
         self.measured = ConsumerMetrics(settings)
         self.cluster = Cluster(settings, self.log, self.measured, runtime)
         self.tasks = BackgroundTasks(self.clock_ms, self.fail)
-        self.reading = Reading(
+        self.reading = FetchDriver(
             settings,
             self.cluster,
             self.tasks,
@@ -101,8 +161,8 @@ class Engine:
             committed=self.committed,
             on_news=self._something_was_read,
         )
-        self.watch = Watch(settings, self.cluster, self.tasks, self._topics_changed, self.log)
-        self._reach = Reach()
+        self.watch = TopicWatch(settings, self.cluster, self.tasks, self._topics_changed, self.log)
+        self._reach = CoordinatorReach()
         self._reach_is_watched = False
         self.member: Membership | None = None
         if settings.group_id is not None:

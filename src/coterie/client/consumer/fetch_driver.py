@@ -23,6 +23,8 @@ from coterie.client.consumer.fetch_requests import (
     Leader,
     LogTruncated,
     RefreshMetadata,
+    list_offsets_answers,
+    list_offsets_requests,
 )
 from coterie.client.consumer.fetcher import Fetcher
 from coterie.client.consumer.offset_resets import parse_reset
@@ -31,7 +33,6 @@ from coterie.client.metrics import ConsumerMetrics
 from coterie.client.network.background_tasks import BackgroundTasks, within
 from coterie.client.network.cluster import Cluster
 from coterie.client.network.metadata import NO_LEADER, Metadata
-from coterie.client.network.offset_lookup import answers, questions
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, KafkaError, RequestTimedOutError
 from coterie.protocol.apis import fetch
@@ -39,14 +40,14 @@ from coterie.protocol.apis import list_offsets as list_offsets_api
 from coterie.protocol.apis import offset_for_leader_epoch as epoch_api
 from coterie.settings.client_settings import ConsumerSettings
 
-__all__ = ["Reading"]
+__all__ = ["FetchDriver"]
 
 FETCH_LANE = "fetch"
 
 Committed = Callable[[Collection[TopicPartition], float], Awaitable[Mapping[TopicPartition, OffsetAndMetadata]]]
 
 
-class Reading:
+class FetchDriver:
     def __init__(
         self,
         settings: ConsumerSettings,
@@ -220,7 +221,7 @@ class Reading:
                 await self.refresh({one.topic for one in wanted}, left_ms)
             except KafkaError as error:
                 return dict.fromkeys(wanted, Found(error=error))
-        asked, unknown = questions(
+        asked, unknown = list_offsets_requests(
             wanted,
             self._leader_of,
             read_committed=self._settings.reads_committed,
@@ -245,7 +246,7 @@ class Reading:
             failed = Found(error=_as_kafka_error(error))
             partitions = [(topic.name, one.partition) for topic in request.topics for one in topic.partitions]
             return {TopicPartition(*one): failed for one in partitions}
-        return dict(answers(response))
+        return dict(list_offsets_answers(response))
 
 
 def _as_kafka_error(error: Exception) -> KafkaError:

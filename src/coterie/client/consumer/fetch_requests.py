@@ -5,7 +5,7 @@ The answer to every effect comes back to `fetcher.Fetcher` in one call, which it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
@@ -15,7 +15,7 @@ from coterie.client.consumer.partition_state import Leader, PartitionState
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError
 from coterie.protocol.api_values import READ_COMMITTED, READ_UNCOMMITTED
-from coterie.protocol.apis import fetch
+from coterie.protocol.apis import fetch, list_offsets
 from coterie.protocol.apis import offset_for_leader_epoch as epoch_api
 from coterie.settings.client_settings import ConsumerSettings
 
@@ -33,7 +33,10 @@ __all__ = [
     "RefreshMetadata",
     "epoch_ends_from",
     "fetch_from",
+    "list_offsets_answers",
+    "list_offsets_requests",
 ]
+
 
 WITHOUT_SESSION = -1
 
@@ -177,3 +180,37 @@ def epoch_ends_from(node_id: int, readers: Iterable[tuple[PartitionState, Leader
         states.append(state)
     named = [epoch_api.Topic(topic=name, partitions=partitions) for name, partitions in topics.items()]
     return AskEpochEnds(node_id, epoch_api.Request(topics=named), states)
+
+
+# --- ListOffsets for many partitions ----------------------------------------------------------------------------------
+
+
+def list_offsets_requests(
+    wanted: Mapping[TopicPartition, int], leader_of: LeaderOf, *, read_committed: bool, timeout_ms: int
+) -> tuple[dict[int, list_offsets.Request], list[TopicPartition]]:
+    """Return a request for each leader, and the partitions whose leader is not known."""
+    by_node: dict[int, dict[str, list[list_offsets.Partition]]] = {}
+    unknown: list[TopicPartition] = []
+    for one, timestamp in wanted.items():
+        leader = leader_of(*one)
+        if leader is None:
+            unknown.append(one)
+            continue
+        asked = list_offsets.Partition(partition=one.partition, current_leader_epoch=leader.epoch, timestamp=timestamp)
+        by_node.setdefault(leader.node_id, {}).setdefault(one.topic, []).append(asked)
+    return {
+        node_id: list_offsets.Request(
+            isolation_level=READ_COMMITTED if read_committed else READ_UNCOMMITTED,
+            topics=[list_offsets.Topic(name=name, partitions=partitions) for name, partitions in topics.items()],
+            timeout_ms=timeout_ms,
+        )
+        for node_id, topics in by_node.items()
+    }, unknown
+
+
+def list_offsets_answers(response: list_offsets.Response) -> Iterator[tuple[TopicPartition, Found]]:
+    for topic in response.topics:
+        for one in topic.partitions:
+            partition = TopicPartition(topic.name, one.partition)
+            error = KafkaError.of(one.error, f"looking for an offset of {partition}") if one.error else None
+            yield partition, Found(one.offset, one.leader_epoch, error, one.timestamp)

@@ -43,9 +43,8 @@ from coterie.client.consumer.fetch_requests import (
     epoch_ends_from,
     fetch_from,
 )
-from coterie.client.consumer.fetched_records import Chunk
 from coterie.client.consumer.offset_resets import LATEST, NO_RESET, Reset
-from coterie.client.consumer.partition_state import NO_EPOCH, Leader, Need, PartitionState
+from coterie.client.consumer.partition_state import NO_EPOCH, Chunk, Leader, Need, PartitionState
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError
 from coterie.protocol.apis import fetch

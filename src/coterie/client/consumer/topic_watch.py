@@ -13,12 +13,12 @@ from coterie.client.network.metadata import Metadata, Topic
 from coterie.errors import ErrorCode, KafkaError
 from coterie.settings.client_settings import ConsumerSettings
 
-__all__ = ["Watch"]
+__all__ = ["TopicWatch"]
 
 _WILL_PASS = frozenset({ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE})
 
 
-class Watch:
+class TopicWatch:
     def __init__(
         self,
         settings: ConsumerSettings,

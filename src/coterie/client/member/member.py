@@ -25,6 +25,7 @@ from coterie.client.member.events import (
 )
 from coterie.client.member.member_settings import MemberSettings
 from coterie.client.member.states import Stage
+from coterie.client.network.backoff import backoff_ms
 from coterie.client.types import TopicPartition
 from coterie.protocol.messages import NO_GENERATION
 
@@ -78,9 +79,6 @@ class PendingRequest:
     @property
     def timer(self) -> str:
         return f"pending {self.number}"
-
-
-_MOST_DOUBLINGS = 30
 
 
 @dataclass(slots=True, eq=False)
@@ -209,9 +207,9 @@ class Member:
         return next((assignor for assignor in self.settings.assignors if assignor.name == name), None)
 
     def backoff_ms(self, failures: int) -> int:
+        """Return how long to wait after `failures` failures before this one."""
         settings = self.settings
-        term = settings.retry_backoff_ms << min(failures, _MOST_DOUBLINGS)
-        return round(min(term, settings.retry_backoff_max_ms) * (0.8 + 0.4 * settings.rng))
+        return round(backoff_ms(failures + 1, settings.retry_backoff_ms, settings.retry_backoff_max_ms, settings.rng))
 
 
 # --- timers -----------------------------------------------------------------------------------------------------------

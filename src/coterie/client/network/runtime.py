@@ -11,10 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random  # noqa: TID251  jitter: so that clients that failed together do not return together
 
-from coterie.client.network.clock import clock_ms
 from coterie.client.network.connection import Connection
 
-__all__ = ["REAL", "Runtime"]
+__all__ = ["REAL", "Runtime", "clock_ms"]
+
+
+_WALL_NS = time.time_ns() - time.monotonic_ns()  # noqa: TID251
+
+
+def clock_ms() -> int:
+    """Return the time of day when the process started, plus the time since: setting the clock does not change it."""
+    return (time.monotonic_ns() + _WALL_NS) // 1_000_000  # noqa: TID251
 
 
 @dataclass(frozen=True, slots=True)

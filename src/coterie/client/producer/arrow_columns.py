@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
-from coterie.client.network.clock import clock_ms
+from coterie.client.network.runtime import clock_ms
 from coterie.client.producer.partition_queue import Batch
 from coterie.client.producer.producer import Producer
 from coterie.client.settings_kwargs import ProducerKwargs

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 from pyspark.sql.streaming.query import StreamingQuery
 
-from coterie.client.network.clock import clock_ms
+from coterie.client.network.runtime import clock_ms
 from coterie.client.types import TopicPartition
 from coterie.spark import schemas, transforms
 from coterie.spark.batch_plan import BatchPlan

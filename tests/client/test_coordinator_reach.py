@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from coterie.client.consumer.coordinator_reach import Reach
+from coterie.client.consumer.engine import CoordinatorReach
 
 
 def test_a_coordinator_that_does_not_answer_is_told_once_after_ten_seconds() -> None:
-    reach = Reach()
+    reach = CoordinatorReach()
     reach.asked(1_000)
     assert reach.due_ms == 11_000
     reach.failed("connection refused", 1_500)
@@ -23,7 +23,7 @@ def test_a_coordinator_that_does_not_answer_is_told_once_after_ten_seconds() -> 
 
 
 def test_a_coordinator_that_answers_in_time_is_not_spoken_of() -> None:
-    reach = Reach()
+    reach = CoordinatorReach()
     for now_ms in range(0, 60_000, 3_000):
         reach.asked(now_ms)
         assert reach.answered(now_ms + 2_999) is None
@@ -32,7 +32,7 @@ def test_a_coordinator_that_answers_in_time_is_not_spoken_of() -> None:
 
 def test_a_join_that_waits_for_other_members_is_no_silence() -> None:
     """The lookup succeeds; the join is not counted as asked, and may wait for minutes."""
-    reach = Reach()
+    reach = CoordinatorReach()
     reach.asked(0)
     reach.found()
     assert reach.due_ms is None and reach.look(300_000) is None
@@ -41,7 +41,7 @@ def test_a_join_that_waits_for_other_members_is_no_silence() -> None:
 
 def test_a_coordinator_that_is_found_again_and_again_and_never_answers_is_unreachable() -> None:
     """The other nodes go on naming a node that is dead."""
-    reach = Reach()
+    reach = CoordinatorReach()
     reach.asked(0)
     reach.found()
     for now_ms in range(100, 9_900, 200):
