@@ -22,7 +22,7 @@ from typing import Any
 from uuid import uuid4
 
 import coterie
-from coterie.broker.broker_effects import Flush, Send, Work
+from coterie.broker.broker_effects import Flush, Send, Starting, TimersDue, Work
 from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
 from coterie.protocol.apis import (
@@ -64,7 +64,7 @@ class Bench:
         (self.node,) = self.cluster.nodes.values()
         self.answers: dict[Connection, bytes] = {}
         self._disk: list[Flush | Work] = []
-        self._take(self.cluster.start(self.now_ms))
+        self._take(self.cluster.handle(Starting(), self.now_ms))
 
     def _take(self, effects: Iterable[Any]) -> None:
         for effect in effects:
@@ -91,12 +91,12 @@ class Bench:
             self.disk_s += time.process_time() - began
             if self.profile is not None:
                 self.profile.enable()
-            self._take(self.cluster.disk_ended(ended, self.now_ms))
+            self._take(self.cluster.handle(ended, self.now_ms))
 
     def ring(self) -> None:
         """What waits for a little time, such as the first rebalance of a group."""
         self.now_ms += 5_000
-        self._take(self.cluster.ring(self.now_ms))
+        self._take(self.cluster.handle(TimersDue(), self.now_ms))
         self.settle()
 
     def say(self, connection: Connection, api: Any, request: Any, version: int) -> Any:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker.driver import Client, World
+from coterie.broker.broker_effects import MoveCoordinator, MovePartition, StartNode, StopNode
 from coterie.coordinator.runtime import partition_of
-from coterie.errors import CoterieError
 from coterie.protocol.apis import metadata
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.storage import Files
@@ -27,21 +27,20 @@ class Three(World):
     ) -> None:
         """`nodes` says how many, if there should be more or fewer for once."""
         super().__init__(files, settings, sync=sync, nodes=nodes, now_ms=now_ms)
-        self.outcomes: list[CoterieError | None] = []
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
     def stop_node(self, node: int) -> None:
-        self.perform(self.cluster.stop_node(node, self.outcomes.append, self.now_ms))
+        self.perform(self.cluster.handle(StopNode(node, None), self.now_ms))
 
     def start_node(self, node: int) -> None:
-        self.perform(self.cluster.start_node(node, self.outcomes.append, self.now_ms))
+        self.perform(self.cluster.handle(StartNode(node, None), self.now_ms))
 
     def move(self, topic: str, partition: int, node: int) -> None:
-        self.perform(self.cluster.move_partition(topic, partition, node, self.outcomes.append, self.now_ms))
+        self.perform(self.cluster.handle(MovePartition(topic, partition, node, None), self.now_ms))
 
     def move_coordinator(self, group: str, node: int) -> None:
-        self.perform(self.cluster.move_coordinator(group, node, self.outcomes.append, self.now_ms))
+        self.perform(self.cluster.handle(MoveCoordinator(group, node, None), self.now_ms))
 
     def happened(self) -> None:
         """The last change has, and nobody refused."""

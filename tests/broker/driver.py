@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
 from broker.speaker import Speaker
-from coterie.broker.broker_effects import BackgroundTask, Close, Do, Effect, Flush, Send, Work
+from coterie.broker.broker_effects import (
+    BackgroundTask,
+    Close,
+    Do,
+    Effects,
+    Flush,
+    Ready,
+    Send,
+    Starting,
+    Stopping,
+    TimersDue,
+    Work,
+)
 from coterie.broker.broker_facts import ConnectionDropped, Trouble
 from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
 from coterie.broker.node import Node
+from coterie.coordinator.classic.effects import Reply
+from coterie.errors import CoterieError
 from coterie.facts import Fact, Mistake
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import Files, MemoryFiles
@@ -45,14 +59,17 @@ class World:
         self.flushes: deque[Flush | Work] = deque()
         self.background_tasks: deque[BackgroundTask] = deque()
         self.tasks: list[Do] = []
+        self.ready: deque[Connection] = deque()
+        self.outcomes: list[CoterieError | None] = []
+        """How changes of leaders have ended."""
         self._ids = now_ms << 64
         self._clients: dict[Connection, Client] = {}
         chosen = BrokerSettings.of({**QUICK, **(settings or {})})
         self.cluster = Cluster(self.files, chosen, now_ms, fresh_id=self._fresh_id, sync=sync, nodes=nodes)
-        for index, node in enumerate(self.cluster.nodes.values()):
-            node.endpoint = ("broker.test", 9092 + index)
+        for index, number in enumerate(self.cluster.nodes):
+            self.cluster.metadata.endpoints[number] = ("broker.test", 9092 + index)
         self.node = self.cluster.nodes[chosen.node_id]
-        self.perform(self.cluster.start(now_ms))
+        self.perform(self.cluster.handle(Starting(), now_ms))
 
     def _fresh_id(self) -> UUID:
         self._ids += 1
@@ -64,25 +81,24 @@ class World:
         self._clients[client.connection] = client
         return client
 
-    def perform(self, effects: Sequence[Effect]) -> None:
+    def perform(self, effects: Effects) -> None:
         """All of it, and what follows at once: requests that waited, timers that are due, the disk if it is quick."""
         self._carry_out(effects)
         while True:
             due_ms = self.cluster.next_ms()
-            if self.cluster.ready:
-                self._carry_out(self.cluster.go_on(self.now_ms))
+            if self.ready:
+                connection = self.ready.popleft()
+                self._carry_out(self._clients[connection].node.go_on(connection, self.now_ms))
             elif due_ms is not None and due_ms <= self.now_ms:
-                self._carry_out(self.cluster.ring(self.now_ms))
+                self._carry_out(self.cluster.handle(TimersDue(), self.now_ms))
             elif self.auto and self.flushes:
-                self._carry_out(self.cluster.disk_ended(self.flushes.popleft().run(), self.now_ms))
+                self._carry_out(self.cluster.handle(self.flushes.popleft().run(), self.now_ms))
             elif self.auto and self.background_tasks:
-                self._carry_out(
-                    self.cluster.background_task_ended(self.background_tasks.popleft().run(_no_rest), self.now_ms)
-                )
+                self._carry_out(self.cluster.handle(self.background_tasks.popleft().run(_no_rest), self.now_ms))
             else:
                 return
 
-    def _carry_out(self, effects: Sequence[Effect]) -> None:
+    def _carry_out(self, effects: Effects) -> None:
         for effect in effects:
             if isinstance(effect, Send):
                 if not effect.connection.is_closed:
@@ -92,6 +108,10 @@ class World:
                 self._clients[effect.connection].closed = effect.why
                 self.facts.append(ConnectionDropped(self.now_ms, "", effect.connection.host, effect.why))
                 self._clients[effect.connection].node.disconnected(effect.connection)
+            elif isinstance(effect, Ready):
+                self.ready.append(effect.connection)
+            elif isinstance(effect, Reply):
+                self.outcomes.append(effect.answer)
             elif isinstance(effect, Flush | Work):
                 self.flushes.append(effect)
             elif isinstance(effect, BackgroundTask):
@@ -106,15 +126,15 @@ class World:
         """The disk does what it was asked for first; or more than that, before anybody hears how the first ended."""
         ended = [self.flushes.popleft().run() for _ in range(min(ahead, len(self.flushes)))]
         for each in ended:
-            self.perform(self.cluster.disk_ended(each, self.now_ms))
+            self.perform(self.cluster.handle(each, self.now_ms))
 
     def background_task(self) -> None:
         """What takes long is done, all of it."""
-        self.perform(self.cluster.background_task_ended(self.background_tasks.popleft().run(_no_rest), self.now_ms))
+        self.perform(self.cluster.handle(self.background_tasks.popleft().run(_no_rest), self.now_ms))
 
     def advance(self, ms: int) -> None:
         self.now_ms += ms
-        self.perform(self.cluster.ring(self.now_ms))
+        self.perform(self.cluster.handle(TimersDue(), self.now_ms))
 
     def do_tasks(self) -> None:
         tasks, self.tasks = self.tasks, []
@@ -122,10 +142,10 @@ class World:
             chore.work()
 
     def stop(self) -> None:
-        self.perform(self.cluster.stop(self.now_ms))
+        self.perform(self.cluster.handle(Stopping(), self.now_ms))
         while self.flushes or self.background_tasks:
             self.flush() if self.flushes else self.background_task()
-        self.node.directory.close()
+        self.cluster.directory.close()
 
     @property
     def troubles(self) -> list[str]:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from broker.driver import Client, World
+from coterie.broker.broker_effects import TimersDue
 from coterie.protocol.records import BatchRecord, build_batch
 from coterie.storage import Files, LogConfig, PartitionLog
 
@@ -28,7 +29,7 @@ class KeyedTopic:
 
     @property
     def log(self) -> PartitionLog:
-        log = self.world.node.log("t", 0)
+        log = self.world.node.replicas.log("t", 0)
         assert log is not None
         return log
 
@@ -48,7 +49,7 @@ class KeyedTopic:
     def go_on(self) -> None:
         """Everything is done, one thing after the other."""
         self.world.auto = True
-        self.world.perform(self.world.cluster.ring(self.world.now_ms))
+        self.world.perform(self.world.cluster.handle(TimersDue(), self.world.now_ms))
 
     def background_task(self) -> None:
         """What takes long is done, up to the first change of the log."""

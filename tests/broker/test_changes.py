@@ -6,8 +6,14 @@ import pytest
 
 from broker.driver import Client, World
 from broker.test_topics import described
-from coterie.broker.maintenance.directory_changes import Changes, Step
+from coterie.broker.broker_effects import Effects, Work
+from coterie.broker.broker_facts import Reporter
+from coterie.broker.calls import Responses
+from coterie.broker.maintenance.directory_changes import Changes
+from coterie.coordinator.classic.effects import Tell
+from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.errors import ErrorCode
+from coterie.facts import Mistake
 from coterie.protocol.api_values import ResourceType
 from coterie.protocol.apis import (
     alter_configs,
@@ -76,7 +82,7 @@ def test_the_second_creates_the_topic_if_the_first_could_not(world: World, disk:
     disk.room = 0
     effect = world.flushes.popleft().run()
     disk.room = None
-    world.perform(world.cluster.disk_ended(effect, world.now_ms))
+    world.perform(world.cluster.handle(effect, world.now_ms))
     assert first.created().error is ErrorCode.KAFKA_STORAGE_ERROR
     world.flush()
     assert second.created().error is ErrorCode.NONE
@@ -156,7 +162,7 @@ def test_partitions_configs_and_starts_are_in_force_when_the_disk_has_them(world
     world.auto = True
     other.produce("old", b"a", b"b")
     world.auto = False
-    log = world.node.log("old", 0)
+    log = world.node.replicas.log("old", 0)
     assert log is not None
 
     grown = create_partitions.Topic(name="old", count=3)
@@ -256,7 +262,7 @@ def test_what_a_deleted_topic_left_in_the_checkpoints_does_not_reach_a_new_one_o
     client.delete("old")
     client.create("old")
     client.produce("old", b"new")
-    world.node.directory.release()
+    world.cluster.directory.release()
     again = World(world.files, now_ms=2_000_000)
     assert again.client().read_all("old") == [(0, b"new")]
 
@@ -274,23 +280,29 @@ def test_a_directory_in_the_way_of_a_new_topic_is_set_aside(world: World) -> Non
 
 def test_an_exception_of_ours_in_one_change_does_not_keep_the_next_from_its_turn() -> None:
     """And whoever waits for it is named; on the disk's thread too."""
-    told: list[str] = []
-    changes = Changes(lambda _call: told.append("mistaken"))
+    heard: list[str] = []
+    reporter = Reporter(WallClock())
+    changes = Changes(reporter, Responses(reporter))
 
-    def wrong(_now_ms: int) -> Step | None:
+    def wrong(_now_ms: int) -> Effects:
         raise ZeroDivisionError
 
     def broken() -> None:
         raise ZeroDivisionError
 
-    def then(outcome: str, _now_ms: int) -> None:
-        told.append(outcome)
+    def then(outcome: str, _now_ms: int) -> Effects:
+        heard.append(outcome)
+        return []
 
     changes.ask(None, wrong)
-    changes.ask(None, lambda _now_ms: Step(Change(broken, lambda _: "never"), then))
-    changes.ask(None, lambda _now_ms: Step(Change(lambda: "well", str.upper), then))
-    for expected in (["mistaken"], ["mistaken", "mistaken"]):
-        work = changes.start(0)
-        assert work is not None and told == expected
-        changes.ended(work.run(), 0)
-    assert told == ["mistaken", "mistaken", "WELL"]
+    changes.ask(None, lambda _now_ms: [Work(Change(broken, lambda _: "never"), then)])
+    changes.ask(None, lambda _now_ms: [Work(Change(lambda: "well", str.upper), then)])
+    mistake, work = changes.start(0)
+    assert isinstance(mistake, Tell) and isinstance(mistake.fact, Mistake) and isinstance(work, Work)
+    work.run()
+    (mistake,) = changes.ended(0)
+    assert isinstance(mistake, Tell) and isinstance(mistake.fact, Mistake)
+    (work,) = changes.start(0)
+    assert isinstance(work, Work)
+    work.run()
+    assert (changes.ended(0), heard) == ([], ["WELL"])

@@ -49,7 +49,7 @@ def test_how_far_a_log_was_compacted_is_kept_in_kafkas_file() -> None:
     assert read_file(topic.world.files, CHECKPOINT) == b"0\n1\nt 0 %d\n" % bound
     topic.world.stop()
     again = World(topic.world.files)
-    assert again.node.directory.compacted_to(("t", 0)) == bound
+    assert again.cluster.directory.compacted_to(("t", 0)) == bound
 
 
 def test_a_topic_made_anew_was_never_compacted() -> None:
@@ -58,7 +58,7 @@ def test_a_topic_made_anew_was_never_compacted() -> None:
     topic.world.advance(1_000)
     topic.client.delete("t")
     topic.client.create("t")
-    assert topic.world.node.directory.compacted_to(("t", 0)) == 0
+    assert topic.world.cluster.directory.compacted_to(("t", 0)) == 0
     assert read_file(topic.world.files, CHECKPOINT) == b"0\n0\n"
 
 
@@ -67,7 +67,7 @@ def test_a_compacted_log_that_has_lost_segments_is_refused() -> None:
     topic = KeyedTopic(files)
     topic.write(60)
     topic.world.advance(1_000)
-    topic.world.node.directory.release()
+    topic.world.cluster.directory.release()
     for name in files.names("t-0"):
         if not name.startswith("0" * 20):
             files.delete(f"t-0/{name}")
@@ -127,7 +127,7 @@ def test_the_cleaner_can_be_switched_off() -> None:
 def test_the_dirtiest_log_comes_first() -> None:
     topic = KeyedTopic()
     topic.client.create("u")
-    other = topic.world.node.log("u", 0)
+    other = topic.world.node.replicas.log("u", 0)
     assert other is not None
     other.config = EAGER
     topic.write(60)
@@ -136,7 +136,7 @@ def test_the_dirtiest_log_comes_first() -> None:
     for number in range(30):
         topic.client.produce("u", records=build_batch([BatchRecord(b"k", b"%d" % number, 1)]))
     topic.begin()
-    current = topic.world.cluster.cleaner._round
+    current = topic.world.cluster.cleaner._cleaning
     assert current is not None and current.log is other, "of the other a part was compacted"
 
 
@@ -144,7 +144,7 @@ def test_the_dirtiest_log_comes_first() -> None:
 
 
 def offsets_size(world: World) -> int:
-    return sum(log.size for (topic, _), log in world.node.directory.logs.items() if topic == OFFSETS_TOPIC)
+    return sum(log.size for (topic, _), log in world.cluster.directory.logs.items() if topic == OFFSETS_TOPIC)
 
 
 def test_commits_again_and_again_keep_the_log_of_the_groups_small() -> None:
@@ -165,7 +165,7 @@ def test_commits_again_and_again_keep_the_log_of_the_groups_small() -> None:
     world.advance(1_000)
     world.advance(1_000)
     assert offsets_size(world) < 60_000
-    world.node.directory.release()
+    world.cluster.directory.release()
     again = World(world.files)
     for group in groups:
         assert again.client().offsets_of(group) == {("t", part): 666 for part in range(100)}
@@ -179,7 +179,7 @@ def test_what_was_compacted_does_not_come_back_from_the_journal() -> None:
         client = world.client()
         client.find_coordinator()
         client.create("t", 100)
-        log = world.node.log(OFFSETS_TOPIC, 0)
+        log = world.node.replicas.log(OFFSETS_TOPIC, 0)
         assert log is not None
         log.config = replace(EAGER, segment_bytes=3_000)
         for number in range(100):
@@ -189,8 +189,8 @@ def test_what_was_compacted_does_not_come_back_from_the_journal() -> None:
         world.advance(1_000)
         assert log.size < before_size / 2 and world.files.size(JOURNAL_FILE) > 10_000
         before = read_all(log)
-        world.node.directory.release()
-        again = World(world.files).node.log(OFFSETS_TOPIC, 0)
+        world.cluster.directory.release()
+        again = World(world.files).node.replicas.log(OFFSETS_TOPIC, 0)
         assert again is not None and read_all(again) == before
 
 
@@ -205,7 +205,7 @@ def test_it_is_compacted_also_where_commits_do_not_wait_for_the_disk() -> None:
     world.advance(1_000)
     world.advance(1_000)
     assert offsets_size(world) < 500
-    world.node.directory.release()
+    world.cluster.directory.release()
     assert World(world.files).client().offsets_of("g") == {("t", 0): 199}
 
 
@@ -221,7 +221,7 @@ def test_members_come_back_from_a_compacted_log() -> None:
     world.advance(1_000)
     world.advance(1_000)
     assert offsets_size(world) < before / 5
-    world.node.directory.release()
+    world.cluster.directory.release()
     again = World(world.files, now_ms=world.now_ms).client()
     assert again.heartbeat("g", member.member_id, member.generation_id) is ErrorCode.NONE
     assert again.sync("g", member).assignment == b"mine"

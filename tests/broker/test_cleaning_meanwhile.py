@@ -10,7 +10,6 @@ import pytest
 from broker.driver import World
 from broker.keyed_topic import EAGER, KeyedTopic
 from coterie.broker.broker_effects import BackgroundTask, BackgroundTaskEnded
-from coterie.broker.maintenance.periodic import check_retention
 from coterie.errors import ErrorCode
 from coterie.protocol.records import BatchRecord, build_batch
 from coterie.storage import MemoryFiles
@@ -50,7 +49,7 @@ def test_a_topic_made_anew_meanwhile_keeps_its_records(background_tasks_done: in
     topic.client.create("t")
     topic.log.config = EAGER
     topic.write(5)
-    world.perform(world.cluster.background_task_ended(background_task.run(lambda: None), world.now_ms))
+    world.perform(world.cluster.handle(background_task.run(lambda: None), world.now_ms))
     assert topic.values == [61, 62, 63, 64, 65]
     assert not topic.leftovers
     topic.write(40)
@@ -72,7 +71,7 @@ def test_a_topic_made_anew_gets_nothing_of_what_was_ready_for_the_old_one() -> N
     topic.client.create("t")
     topic.log.config = EAGER
     topic.write(5)
-    world.perform(world.cluster.background_task_ended(ended, world.now_ms))
+    world.perform(world.cluster.handle(ended, world.now_ms))
     assert topic.values == [61, 62, 63, 64, 65]
     assert not topic.leftovers and not world.troubles
 
@@ -86,9 +85,9 @@ def test_segments_that_retention_took_when_the_new_one_was_ready_stay_away() -> 
     ended = world.background_tasks.popleft().run(lambda: None)
     world.auto = True
     topic.log.config = replace(EAGER, deletes=True, retention_ms=0)
-    check_retention(world.cluster)
+    world.cluster.maintenance.check_retention()
     topic.go_on()
-    world.perform(world.cluster.background_task_ended(ended, world.now_ms))
+    world.perform(world.cluster.handle(ended, world.now_ms))
     world.do_tasks()
     assert topic.values == [] and topic.log.log_start == 60 and not topic.leftovers
 
@@ -99,7 +98,7 @@ def test_segments_that_retention_takes_meanwhile_do_not_come_back() -> None:
     topic.begin()
     topic.background_task()
     topic.log.config = replace(EAGER, deletes=True, retention_ms=0)
-    check_retention(topic.world.cluster)
+    topic.world.cluster.maintenance.check_retention()
     topic.go_on()
     topic.world.do_tasks()
     assert topic.values == [] and not topic.leftovers
@@ -113,12 +112,10 @@ def test_segments_that_retention_took_before_they_were_read_are_no_trouble() -> 
     background_task = topic.world.background_tasks.popleft()
     topic.world.auto = True
     topic.log.config = replace(EAGER, deletes=True, retention_ms=-1, retention_bytes=600)
-    check_retention(topic.world.cluster)
+    topic.world.cluster.maintenance.check_retention()
     topic.go_on()
     topic.world.do_tasks()
-    topic.world.perform(
-        topic.world.cluster.background_task_ended(background_task.run(lambda: None), topic.world.now_ms)
-    )
+    topic.world.perform(topic.world.cluster.handle(background_task.run(lambda: None), topic.world.now_ms))
     assert not topic.world.troubles and topic.values[-1] == 60
     topic.write(60)
     topic.world.advance(1_000)
@@ -206,7 +203,7 @@ def test_a_topic_that_is_deleted_before_its_swap_is_finished_is_gone() -> None:
     topic.log.config = replace(EAGER, segment_bytes=100_000)
     files.renames = 8  # the checkpoints, the three files of the new segment, some of the old
     topic.world.advance(1_000)
-    current = topic.world.cluster.cleaner._round
+    current = topic.world.cluster.cleaner._cleaning
     assert current is not None and current.is_offered and len(current.group) > 5
     files.renames = None
     topic.client.delete("t")
@@ -216,7 +213,7 @@ def test_a_topic_that_is_deleted_before_its_swap_is_finished_is_gone() -> None:
     topic.write(60)
     topic.world.advance(1_000)
     topic.world.do_tasks()
-    assert topic.world.cluster.cleaner._round is None
+    assert topic.world.cluster.cleaner._cleaning is None
     assert topic.values == list(range(1, 61)) and not topic.leftovers
 
 
@@ -244,7 +241,7 @@ def test_a_swap_that_the_disk_refused_is_finished_by_the_next_start(renames: int
     topic.world.advance(1_000)
     values = topic.values
     files.renames = None
-    topic.world.node.directory.release()
+    topic.world.cluster.directory.release()
     again = World(files).client().read_all("t")
     assert [int(value or b"") for _, value in again][-3:] == [58, 59, 60]
     assert {int(value or b"") for _, value in again} <= set(values)

@@ -68,7 +68,7 @@ def test_no_producer_id_is_given_out_twice_not_even_after_a_crash() -> None:
             assert answer.producer_id not in seen
             seen.add(answer.producer_id)
         files = world.files
-        world.node.directory.release()
+        world.cluster.directory.release()
 
 
 def test_a_transactional_producer_is_sent_away_at_once(client: Client) -> None:

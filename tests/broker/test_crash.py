@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from broker.driver import Client, World
 from broker.lossy import LossyFiles, PowerCut
 from broker.speaker import list_request
+from coterie.broker.broker_effects import TimersDue
 from coterie.broker.maintenance import flushing
 from coterie.broker.maintenance.log_cleaner import CleanDue
-from coterie.broker.maintenance.periodic import checkpoint
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import delete_records, describe_groups, list_offsets
 from coterie.protocol.messages import DescribeGroup, JoinedGroup
@@ -67,7 +67,7 @@ class Load:
 
     def shrink_segments(self) -> None:
         """So that a dozen batches roll a log several times."""
-        for (topic, _), log in self.world.node.directory.logs.items():
+        for (topic, _), log in self.world.cluster.directory.logs.items():
             log.config = EAGER if topic == OFFSETS_TOPIC else SMALL
 
     # --- steps --------------------------------------------------------------------------------------------------------
@@ -166,16 +166,16 @@ class Load:
         self.world.do_tasks()
 
     def checkpoint(self) -> None:
-        checkpoint(self.world.cluster)
-        self.world.perform(self.world.cluster.ring(self.world.now_ms))
+        self.world.cluster.maintenance.checkpoint()
+        self.world.perform(self.world.cluster.handle(TimersDue(), self.world.now_ms))
 
     def clean(self) -> None:
         """Compaction, as far as it comes: a segment is rolled, and flushed, read, rewritten, offered, swapped."""
         world = self.world
         for _ in range(self.data.draw(st.integers(1, 6))):
-            if world.cluster.cleaner._round is None:
+            if world.cluster.cleaner._cleaning is None:
                 world.node.coordinator.timers.arm("cleaner", world.now_ms, CleanDue())
-                world.perform(world.cluster.ring(world.now_ms))
+                world.perform(world.cluster.handle(TimersDue(), world.now_ms))
             self.background_task()
             self.flush()
         if self.data.draw(st.booleans()):
@@ -215,7 +215,7 @@ class Load:
 
     def check(self) -> None:
         client = self.world.client()
-        assert all(stray.startswith(COMERS) for stray in self.world.node.directory.opening.strays)
+        assert all(stray.startswith(COMERS) for stray in self.world.cluster.directory.opening.strays)
         for name in COMERS:
             self.check_topic(client, name)
         for topic in TOPICS:
@@ -228,7 +228,7 @@ class Load:
             self.check_group(client, group)
 
     def check_topic(self, client: Client, name: str) -> None:
-        found = name in self.world.node.directory.topics
+        found = name in self.world.cluster.directory.topics
         if self.under_way.get(name) is None:
             assert found == self.exists[name], f"{name} was said to be {'there' if self.exists[name] else 'gone'}"
             if found:

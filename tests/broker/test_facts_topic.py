@@ -17,7 +17,7 @@ from logs import FaultyFiles
 
 
 def kept(world: World) -> list[Fact]:
-    log = world.node.log(FACTS_TOPIC, 0)
+    log = world.node.replicas.log(FACTS_TOPIC, 0)
     if log is None:
         return []
     data = log.read(log.log_start, 1 << 20, log.durable_end)
@@ -73,7 +73,7 @@ def test_the_topic_is_the_brokers_own() -> None:
 def test_nothing_is_kept_if_it_is_not_wanted() -> None:
     world = world_with_a_rebalance(coterie_facts_enable=False)
     world.advance(WRITE_EVERY_MS)
-    assert FACTS_TOPIC not in world.node.directory.topics
+    assert FACTS_TOPIC not in world.cluster.directory.topics
 
 
 def test_they_are_bounded_by_size_and_a_flood_does_not_wait_for_the_next_look() -> None:
@@ -85,11 +85,11 @@ def test_they_are_bounded_by_size_and_a_flood_does_not_wait_for_the_next_look() 
         fact = GroupDied(world.now_ms, "g", f"{number} " + "x" * 300_000)
         world.cluster.facts_topic.add(fact, world.now_ms)
         world.advance(WRITE_EVERY_MS)
-    log = world.node.log(FACTS_TOPIC, 0)
+    log = world.node.replicas.log(FACTS_TOPIC, 0)
     assert log is not None and log.log_end == 40
     assert 0 < log.size <= most + (2 << 20)
     assert log.log_start > 20 and [fact.why.split()[0] for fact in kept(world) if isinstance(fact, GroupDied)][-1:]
-    assert world.node.directory.topics[FACTS_TOPIC].configs == {}
+    assert world.cluster.directory.topics[FACTS_TOPIC].configs == {}
 
 
 def test_the_topics_own_retention_goes_first() -> None:

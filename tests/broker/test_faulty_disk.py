@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from broker.driver import Client, World
 from broker.speaker import list_request
-from coterie.broker.maintenance.periodic import checkpoint
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import delete_records, list_offsets
 from coterie.protocol.buffer import Buffer
@@ -131,7 +130,7 @@ class Load:
         self.shrink_segments()
 
     def shrink_segments(self) -> None:
-        for log in self.world.node.directory.logs.values():
+        for log in self.world.cluster.directory.logs.values():
             log.config = log.config.__class__(segment_bytes=700, index_interval_bytes=100)
 
     def expect(self, error: ErrorCode, allowed: set[ErrorCode], message: str | None = "") -> bool:
@@ -185,7 +184,7 @@ class Load:
         self.expect(answer.error, STORAGE)
 
     def maintenance(self) -> None:
-        checkpoint(self.world.cluster)
+        self.world.cluster.maintenance.checkpoint()
         self.world.advance(self.rng.choice((10, 1_000, 400_000)))
 
     # --- what must hold -----------------------------------------------------------------------------------------------
@@ -195,7 +194,7 @@ class Load:
             assert client.read_all(topic) == list(enumerate(self.told[topic]))
         for group in ("g", "h"):
             assert client.offsets_of(group).get(("a", 0)) == self.committed.get(group)
-        assert (COMER in self.world.node.directory.topics) == self.exists
+        assert (COMER in self.world.cluster.directory.topics) == self.exists
 
     def heal(self) -> None:
         self.disk.refuses = 0

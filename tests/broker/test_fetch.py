@@ -82,7 +82,7 @@ def test_a_fetch_that_waited_in_vain_gets_the_little_there_is(world: World, clie
     assert reader.answers == 0
     world.advance(100)
     assert offsets_in(reader.fetched().records or b"") == [0]
-    assert len(world.node.fetches) == 0
+    assert len(world.cluster.fetches) == 0
 
 
 def test_max_bytes_bounds_the_answer_but_for_its_first_batch(client: Client) -> None:
@@ -144,7 +144,7 @@ def test_readers_of_a_topic_that_is_deleted_hear_of_it(world: World, client: Cli
     client.delete("doomed")
     assert by_name.fetched().error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert by_id.fetched().error is ErrorCode.UNKNOWN_TOPIC_ID
-    assert len(world.node.fetches) == 0
+    assert len(world.cluster.fetches) == 0
 
 
 def test_a_topic_made_anew_under_the_old_name_is_another(world: World, client: Client) -> None:

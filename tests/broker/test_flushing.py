@@ -7,6 +7,7 @@ import pytest
 from broker.driver import Client, World
 from broker.held_disk import ready
 from broker.speaker import produce_request
+from coterie.broker.broker_effects import Effects, TimersDue
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import delete_records, delete_topics, init_producer_id, leave_group, metadata, produce
 from coterie.protocol.messages import LeaveGroup, LeavingMember
@@ -105,7 +106,7 @@ def test_commits_that_come_while_their_log_is_flushed_are_in_its_next_batch() ->
     """Three commits of one group: the first is alone, the others wait for its flush and are written together."""
     world, client = ready()
     more = [world.client(), world.client()]
-    log = world.cluster.log("__consumer_offsets", world.cluster.partition_of("g"))
+    log = world.node.replicas.log("__consumer_offsets", world.cluster.partition_of("g"))
     assert log is not None
     end = log.log_end
     client.send_commit("g", {("t", 0): 1})
@@ -172,18 +173,19 @@ def test_only_what_waits_for_the_disk_is_refused_for_its_time() -> None:
 def test_who_need_not_wait_is_told_after_the_event_and_not_from_within() -> None:
     """With --flush os what follows a write may write again, thousands of times: that must not go into the depth."""
     world, _ = ready(sync=False)
-    flusher, log = world.node.flusher, world.node.log("t", 0)
+    flusher, log = world.cluster.flusher, world.node.replicas.log("t", 0)
     assert log is not None
     told = []
 
-    def again(error: ErrorCode, now_ms: int) -> None:
+    def again(error: ErrorCode, now_ms: int) -> Effects:
         told.append(error)
         if len(told) < 10_000:
             flusher.written(log, again)
+        return []
 
     flusher.written(log, again)
     assert not told
-    world.perform(world.cluster.ring(world.now_ms))
+    world.perform(world.cluster.handle(TimersDue(), world.now_ms))
     assert len(told) == 10_000
 
 
@@ -191,7 +193,7 @@ def test_with_flush_os_a_roll_is_flushed_and_nobody_waits_for_it() -> None:
     """Kafka flushes a segment when the next one begins."""
     disk = FaultyFiles()
     world, client = ready(disk, sync=False)
-    log = world.node.log("t", 0)
+    log = world.node.replicas.log("t", 0)
     assert log is not None
     log.config = log.config.__class__(segment_bytes=300)
     for number in range(3):
@@ -331,7 +333,7 @@ def test_a_log_that_cannot_be_cut_back_takes_nothing_until_it_can(*, sealed: boo
     """What was refused must not come back to life behind what is accepted later."""
     disk = FaultyFiles()
     world, client = ready(disk)
-    log = world.node.log("t", 0)
+    log = world.node.replicas.log("t", 0)
     assert log is not None
     if sealed:
         log.config = log.config.__class__(segment_bytes=300)
@@ -361,14 +363,14 @@ def test_a_log_that_is_to_be_repaired_takes_part_in_no_flush() -> None:
     """Repairing it could end first, and whoever waits for another log in that flush would never be answered."""
     disk = FaultyFiles()
     world, client = ready(disk)
-    log = world.node.log("t", 0)
+    log = world.node.replicas.log("t", 0)
     assert log is not None
     disk.refuses_sync = disk.refuses_truncate = True
     client.send_produce("t", b"lost")
     world.flush()
     assert client.produced().error is ErrorCode.KAFKA_STORAGE_ERROR and not log.is_in_order
     disk.refuses_sync = False
-    world.node.cluster.wrote(log, None)  # as the cleaner does when it has rolled one
+    world.cluster.flusher.written(log, None)  # as the cleaner does when it has rolled one
     client.send_produce("u", b"kept")
     disk.refuses_truncate = False
     world.auto = True

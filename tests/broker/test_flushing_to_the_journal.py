@@ -6,8 +6,8 @@ import pytest
 
 from broker.driver import Client, World
 from broker.held_disk import ready
+from coterie.broker.broker_effects import TimersDue
 from coterie.broker.maintenance import flushing
-from coterie.broker.maintenance.periodic import checkpoint
 from coterie.errors import ErrorCode
 from coterie.storage.journal import JOURNAL_FILE
 from logs import FaultyFiles
@@ -53,12 +53,12 @@ def test_a_checkpoint_syncs_the_segments_and_begins_the_journal_anew() -> None:
     world, disk, clients = with_many_groups()
     commit_in_one_flush(world, clients, 1)
     world.flush()
-    logs = world.node.directory.logs.values()
+    logs = world.cluster.directory.logs.values()
     behind = [log for log in logs if log.synced_end < log.durable_end]
     full = disk.size(JOURNAL_FILE)
     assert len(behind) > 2 and full > 200
-    checkpoint(world.cluster)
-    world.perform(world.cluster.ring(world.now_ms))
+    world.cluster.maintenance.checkpoint()
+    world.perform(world.cluster.handle(TimersDue(), world.now_ms))
     while world.flushes:
         world.flush()
     assert all(log.synced_end == log.log_end for log in behind)
@@ -76,7 +76,7 @@ def test_a_long_journal_is_emptied_by_the_next_flush(monkeypatch: pytest.MonkeyP
     while world.flushes:
         world.flush()
     assert disk.size(JOURNAL_FILE) < 20
-    assert all(log.synced_end == log.durable_end for log in world.node.directory.logs.values())
+    assert all(log.synced_end == log.durable_end for log in world.cluster.directory.logs.values())
 
 
 def test_commits_that_the_journal_cannot_take_are_refused_and_the_broker_recovers() -> None:
@@ -95,9 +95,9 @@ def test_commits_that_the_journal_cannot_take_are_refused_and_the_broker_recover
         while world.flushes:
             world.flush()
         assert [client.committed() for client in clients] == [[ErrorCode.NONE]] * len(MANY)
-    assert world.node.directory.journal is not None and world.node.directory.journal.is_sound
+    assert world.cluster.directory.journal is not None and world.cluster.directory.journal.is_sound
     assert [world.client().offsets_of(group)["t", 0] for group in MANY] == [3] * len(MANY)
-    world.node.directory.release()
+    world.cluster.directory.release()
     again = World(disk)
     assert [again.client().offsets_of(group)["t", 0] for group in MANY] == [3] * len(MANY)
 
@@ -108,7 +108,7 @@ def test_a_journal_that_failed_is_taken_again_though_its_logs_are_gone() -> None
     disk.refuses_sync = True
     world.flush()
     disk.refuses_sync = False
-    journal, flusher = world.node.directory.journal, world.node.flusher
+    journal, flusher = world.cluster.directory.journal, world.cluster.flusher
     assert journal is not None and not journal.is_sound
     for log in list(flusher._journaled):
         flusher.forget(log, world.now_ms)

@@ -196,7 +196,7 @@ def test_offsets_of_partitions_that_are_not_there_cannot_be_deleted(client: Clie
 
 
 def after_a_crash(world: World, **settings: object) -> tuple[World, Client]:
-    world.node.directory.release()
+    world.cluster.directory.release()
     again = World(world.files, settings, now_ms=world.now_ms + 1_000_000)
     return again, again.client()
 

@@ -120,12 +120,12 @@ def test_groups_that_go_elsewhere_are_held_elsewhere() -> None:
     world.client().enter("g", protocols={"range": bytes(MIB)})
     before = held(world)
     partition = partition_of("g", 3)
-    log = world.node.log("__consumer_offsets", partition)
+    log = world.node.replicas.log("__consumer_offsets", partition)
     assert log is not None
-    world.node.follow(world.node.coordinator.lose(partition, world.now_ms), world.now_ms)
+    world.perform(world.node.groups.lose(partition, world.now_ms))
     assert held(world) == 0
-    world.node.group_loads.gain(partition, log)
-    world.perform(world.cluster.take(world.now_ms))
+    world.node.groups.gain(partition, log)
+    world.perform(world.cluster.after([], world.now_ms))
     world.advance(100)
     assert held(world) == before
 

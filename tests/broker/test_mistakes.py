@@ -98,7 +98,7 @@ def test_a_listener_that_raises_does_not_stop_the_broker(capsys: pytest.CaptureF
         assert peer.commit("g", {("t", 0): 1}) == [ErrorCode.NONE]
         assert peer.commit("g", {("t", 0): 2}) == [ErrorCode.NONE]
     assert heard
-    assert capsys.readouterr().err.count("facts cannot be told any more") == 1
+    assert capsys.readouterr().err.count("facts cannot be emitted any more") == 1
 
 
 @pytest.mark.real_time

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.driver import World
-from coterie.broker.broker_effects import Close, Send
+from coterie.broker.broker_effects import Close, Send, Stopping
 from coterie.coordinator.classic.effects import Tell
 from coterie.errors import ErrorCode
 from coterie.facts import Mistake
@@ -85,7 +85,7 @@ def test_an_answer_is_sent_before_the_next_request_of_its_connection_is_looked_a
         client.send_fetch("t", 0)
     world.auto = False
     other.send_produce("t", bytes(100_000))
-    effects = world.cluster.disk_ended(world.flushes.popleft().run(), world.now_ms)
+    effects = world.cluster.handle(world.flushes.popleft().run(), world.now_ms)
     assert sum(isinstance(effect, Send) and effect.connection is client.connection for effect in effects) == 1
     client.connection.is_full = True
     world.perform(effects)
@@ -147,7 +147,7 @@ def test_nothing_behind_an_unreadable_request_is_looked_at() -> None:
     client.send(metadata, metadata.Request(topics=[metadata.Topic(name="made-by-the-dead")]))
     other.produce("t", b"a")
     assert client.answers == 1 and client.closed is not None
-    assert "made-by-the-dead" not in world.node.directory.topics
+    assert "made-by-the-dead" not in world.cluster.directory.topics
 
 
 def test_a_closed_connection_removes_nobody_and_its_parked_requests_are_forgotten() -> None:
@@ -159,7 +159,7 @@ def test_a_closed_connection_removes_nobody_and_its_parked_requests_are_forgotte
     member = client.enter("g")
     client.send_fetch("t", 0, max_wait_ms=10_000)
     world.node.disconnected(client.connection)
-    assert len(world.node.fetches) == 0
+    assert len(world.cluster.fetches) == 0
     other.produce("t", b"a")
     assert client.answers == 0
     assert other.heartbeat("g", member.member_id, member.generation_id) is ErrorCode.NONE
@@ -181,7 +181,7 @@ def test_stopping_answers_everybody_who_waits() -> None:
     third.send_join("b", newcomer.member_id)  # parked: the other member of b has to come again
     reader.send_fetch("t", 0, max_wait_ms=600_000)
     assert (second.answers, third.answers, reader.answers) == (0, 0, 0)
-    world.perform(world.cluster.stop(world.now_ms))
+    world.perform(world.cluster.handle(Stopping(), world.now_ms))
     assert second.answer().error is ErrorCode.NOT_COORDINATOR
     assert third.answer().error is ErrorCode.NOT_COORDINATOR
     assert not reader.fetched().error
@@ -204,10 +204,10 @@ def test_a_mistake_of_ours_costs_one_connection_and_is_told_with_its_trace() -> 
     world = World()
     client, other = world.client(), world.client()
     client.create("t")
-    world.node.topic_names.clear()
+    world.cluster.metadata.topic_names.clear()
     world.auto = False
     client.send_delete("t")
-    mistake, close = world.cluster.disk_ended(world.flushes.popleft().run(), world.now_ms)
+    mistake, close = world.cluster.handle(world.flushes.popleft().run(), world.now_ms)
     assert isinstance(mistake, Tell) and isinstance(mistake.fact, Mistake) and "KeyError" in mistake.fact.trace
     assert isinstance(close, Close) and close.connection is client.connection
     assert not other.ask(api_versions, VERSIONS).error

@@ -98,7 +98,7 @@ def test_find_coordinator_names_the_leader_of_the_groups_partition_on_every_node
     assert found[1] == found[2] == found[3] == [world.coordinator(group) for group in groups]
     assert set(found[1]) == {1, 2, 3}
     one = world.client(1).find_coordinator("g0")
-    assert (one.host, one.port) == world.cluster.nodes[one.node_id].endpoint
+    assert (one.host, one.port) == world.cluster.metadata.endpoints[one.node_id]
 
 
 def test_a_node_lists_the_groups_and_the_logs_that_are_its_own(world: Three) -> None:
@@ -163,7 +163,7 @@ def test_who_asks_the_wrong_node_hears_whom_to_ask(world: Three) -> None:
     leader = world.leader("t")
     topic_id = world.cluster.directory.topics["t"].id
     client = wrong_for(world, "t")
-    there = [(leader, *world.cluster.nodes[leader].endpoint)]
+    there = [(leader, *world.cluster.metadata.endpoints[leader])]
     for version in (9, 10, 13):
         answer = client.ask(produce, produce_request("t", b"a", topic_id=topic_id), version)
         hint = answer.responses[0].partitions[0].current_leader

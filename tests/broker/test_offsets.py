@@ -103,7 +103,7 @@ def test_deleted_records_are_gone_also_after_a_restart(world: World, client: Cli
     assert listed(client, -2).offset == 1
     assert [offset for offset, _ in client.read_all("t")] == [1, 2, 3]
     assert client.fetch("t", 1).log_start_offset == 1
-    world.node.directory.release()
+    world.cluster.directory.release()
     assert [offset for offset, _ in World(world.files, now_ms=2_000_000).client().read_all("t")] == [1, 2, 3]
 
 

@@ -123,7 +123,7 @@ def test_duplicates_are_known_after_a_restart() -> None:
     client.create("t")
     for sequence in range(7):
         client.produce("t", b"%d" % sequence, producer=(9, 0, sequence))
-    world.node.directory.release()
+    world.cluster.directory.release()
     again = World(world.files, now_ms=2_000_000).client()
     assert [again.produce("t", b"x", producer=(9, 0, sequence)).base_offset for sequence in range(2, 7)] == [
         2,
@@ -141,7 +141,7 @@ def test_append_time_is_told() -> None:
     world = World()
     client = world.client()
     client.create("t")
-    log = world.node.log("t", 0)
+    log = world.node.replicas.log("t", 0)
     assert log is not None
     log.config = LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
     assert client.produce("t", b"a", timestamps=[5]).log_append_time_ms == world.now_ms

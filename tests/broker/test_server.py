@@ -264,7 +264,7 @@ def test_a_broker_whose_groups_cannot_be_read_lets_go_of_everything(
 ) -> None:
     broker = Broker(tmp_path / "data", QUICK)
     with monkeypatch.context() as patch:
-        patch.setattr("coterie.broker.group_logs.GroupLogs.load", lambda _self, _now_ms: 1 // 0)
+        patch.setattr("coterie.broker.group_service.GroupService.load_all", lambda _self, _now_ms: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             broker.start()
     assert threads_of_brokers() == []

@@ -103,7 +103,6 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[WatchedFiles]:
 
     monkeypatch.setattr("coterie.broker.broker.DiskFiles", files)
     monkeypatch.setattr("coterie.broker.maintenance.periodic.CHECKPOINT_EVERY_MS", 20)
-    monkeypatch.setattr("coterie.broker.cluster.CHECKPOINT_EVERY_MS", 20)
     return opened
 
 

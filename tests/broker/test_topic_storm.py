@@ -61,8 +61,8 @@ def test_the_file_of_topics_is_written_once_for_a_slice_of_them(send: object) ->
     send(client, names(5 * SLICE))
     assert codes(client.answer()) == [ErrorCode.NONE] * 5 * SLICE
     assert files.renamed["coterie-topics.json"] - before == 5
-    world.node.directory.release()
-    assert len(World(files, now_ms=2_000_000).node.directory.topics) == 5 * SLICE
+    world.cluster.directory.release()
+    assert len(World(files, now_ms=2_000_000).cluster.directory.topics) == 5 * SLICE
 
 
 def test_others_are_served_between_two_slices() -> None:
@@ -91,7 +91,7 @@ def test_a_stop_ends_it_with_what_is_done() -> None:
     assert codes(wanted.answer()) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     world.stop()
     again = World(world.files, now_ms=2_000_000)
-    assert list(again.node.directory.topics) == names(SLICE) and not again.node.directory.opening.strays
+    assert list(again.cluster.directory.topics) == names(SLICE) and not again.cluster.directory.opening.strays
 
 
 def test_a_stop_in_the_middle_of_a_large_topic_leaves_nothing_of_it() -> None:

@@ -69,7 +69,7 @@ def test_asked_for_none_in_particular_all_are_described(world: World, client: Cl
         assert [(one.name, len(one.partitions)) for one in answer.topics] == [("a", 1), ("b", 3)]
         assert [(one.node_id, one.host, one.port) for one in answer.brokers] == [(1, "broker.test", 9092)]
     assert client.ask(metadata, metadata.Request(topics=[]), 1).topics == []
-    assert client.ask(metadata, metadata.Request(topics=None), 13).cluster_id == world.cluster.cluster_id
+    assert client.ask(metadata, metadata.Request(topics=None), 13).cluster_id == world.cluster.metadata.cluster_id
 
 
 def test_topics_are_described_by_id(client: Client) -> None:
@@ -213,7 +213,7 @@ def test_a_topic_grows_and_keeps_what_it_has(world: World, client: Client) -> No
     assert not grown(client, create_partitions.Topic(name="t", count=3)).error
     assert len(described(client, "t")[0].partitions) == 3
     assert client.produce("t", b"b", partition=2).base_offset == 0
-    world.node.directory.release()
+    world.cluster.directory.release()
     again = World(world.files, now_ms=2_000_000).client()
     assert (again.read_all("t"), again.read_all("t", 2)) == ([(0, b"a")], [(0, b"b")])
 
@@ -260,10 +260,10 @@ def test_a_deleted_topic_is_gone_with_its_offsets_also_after_a_restart(world: Wo
     assert client.offsets_of("g") == {("kept", 0): 2}
     assert described(client, "t")[0].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert client.produce("t", b"a").error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    world.node.directory.release()
+    world.cluster.directory.release()
     again = World(world.files, now_ms=2_000_000)
     assert again.client().offsets_of("g") == {("kept", 0): 2}
-    assert "t" not in again.node.directory.topics
+    assert "t" not in again.cluster.directory.topics
     assert not [name for name in again.files.names() if name.endswith("-delete")]
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from coterie.broker.broker_effects import Send
+from coterie.broker.broker_effects import Send, Starting
 from coterie.broker.broker_facts import TransactionRefused
 from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
@@ -20,7 +20,7 @@ VERSION = 6
 def test_a_transactional_producer_is_refused_and_the_log_says_why() -> None:
     """Most clients show the code alone, and "authorization failed" would send its reader looking for access rights."""
     cluster = Cluster(MemoryFiles(), BrokerSettings.of({}), 0, fresh_id=lambda: UUID(int=7), sync=False)
-    cluster.start(0)
+    cluster.handle(Starting(), 0)
     api = find_coordinator.API
     asked = find_coordinator.Request(keys=["orders-tx"], key_type=find_coordinator.TRANSACTION)
     frame = request_frame(api.key, VERSION, 1, "shop", find_coordinator.write_request(asked, VERSION), flexible=True)

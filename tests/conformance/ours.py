@@ -68,7 +68,7 @@ class OurCase:
         self._steps = dict(enumerate(steps, 1))
         self._open: dict[int, Client] = {}
         self._idle: list[Client] = []
-        topics = world.node.directory.topics
+        topics = world.cluster.directory.topics
         self._known = Known(f"{name}-", {topic: topics[topic].id for topic in TOPICS})
         self._ears = Ears(self._known, self._steps)
 
@@ -105,7 +105,7 @@ class OurCase:
 
     def _restart(self, _nothing: str) -> None:
         if self._profile.kill:
-            self._world.node.directory.release()
+            self._world.cluster.directory.release()
         else:
             self._world.stop()
         self._world = _World(self._world.files, self._profile.settings_after_restart, now_ms=self._world.now_ms + 1)

@@ -11,7 +11,7 @@ __all__ = ["WORLDS"]
 WORLDS = [
     Mutant(SIM, "answers do not wait for the flush", "broker/maintenance/flushing.py",
            "            waiters = self.waiting.setdefault(log, [])\n            if waiter is not None:\n                waiters.append(waiter)\n            return",
-           "            self.waiting.setdefault(log, [])\n            if waiter is not None:\n                self.settled.append((log, waiter))\n            return"),
+           "            self.waiting.setdefault(log, [])\n            if waiter is not None:\n                self.settled.append(partial(self._call, log, waiter, ErrorCode.NONE))\n            return"),
     Mutant(SIM, "readers see what is not durable", "broker/maintenance/flushing.py",
            "return log.durable_end if self.sync else log.log_end", "return log.log_end"),
     Mutant(SIM, "a flush that failed counts", "broker/maintenance/flushing.py",
@@ -65,7 +65,7 @@ WORLDS = [
     Mutant(SIM, "members load as Empty", "coordinator/classic/lifecycle.py", "STABLE if group.members else EMPTY", "EMPTY"),
     Mutant(SIM, "no session after loading", "coordinator/classic/lifecycle.py",
            "effects += group.expect_by(member, now_ms + member.session_timeout_ms)", "pass"),
-    # Our broker reads a group back only when all that its log was given is durable or lost (`broker/maintenance/group_loads.py`), so
+    # Our broker reads a group back only when all that its log was given is durable or lost (`broker/group_service.py`), so
     # no append can be under way then: no world goes there. Another driver of the coordinator may.
     Mutant(SIM, "an append of an earlier life is taken", "coordinator/runtime/shard.py", "if event.ticket != self._ticket:", "if False:",
            tests=("tests/coordinator/test_coordinator.py",)),
@@ -102,12 +102,12 @@ WORLDS = [
     Mutant(SIM, "a retry that is due is forgotten", "client/member/membership.py", "        member.is_backing_off = False", "        pass"),
     Mutant(SIM, "the producer's place is not taken anew after a refusal", "client/producer/batching.py",
            "            if queue.may_move():", "            if False:"),
-    Mutant(SIM, "a coordinator that a group was taken from goes on", "broker/leadership.py",
-           "nodes[was].follow(nodes[was].coordinator.lose(number, now_ms), now_ms)", "pass", workload="moving-coordinators"),
-    Mutant(SIM, "groups that move are not read", "broker/maintenance/group_loads.py",
+    Mutant(SIM, "a coordinator that a group was taken from goes on", "broker/cluster.py",
+           "effects += self.nodes[was].groups.lose(number, now_ms)", "pass", workload="moving-coordinators"),
+    Mutant(SIM, "groups that move are not read", "broker/group_service.py",
            "if load.offset < load.log.log_end:", "if False:", workload="moving-coordinators"),
-    Mutant(SIM, "a group that moved on is loaded all the same", "broker/maintenance/group_loads.py",
-           "if not node.coordinator.is_loading(load.partition, load.replay):", "if False:", workload="moving-coordinators"),
+    Mutant(SIM, "a group that moved on is loaded all the same", "broker/group_service.py",
+           "if not self.coordinator.is_loading(load.partition, load.replay):", "if False:", workload="moving-coordinators"),
     Mutant(SIM, "compaction takes the last record of a key", "storage/survivors.py",
            "latest.get(name_of(record.key), -1) <= record.offset", "latest.get(name_of(record.key), -1) < record.offset"),
     Mutant(SIM, "compacted segments are not synced", "storage/compacting.py",
@@ -117,7 +117,7 @@ WORLDS = [
     # What comes back is older than what the log has, so that groups are the same: worlds see it only if a deletion was
     # compacted away meanwhile. The test looks at the log.
     Mutant(SIM, "the journal brings back what was compacted", "broker/maintenance/log_cleaner.py",
-           "if cluster.directory.recovery_point(this.key) < this.plan.bound or not", "if not", tests=("tests/broker/test_cleaning.py",)),
+           "if directory.recovery_point(this.key) < this.plan.bound or not", "if not", tests=("tests/broker/test_cleaning.py",)),
     Mutant(SIM, "the next heartbeat has no timer", "client/member/heartbeat.py",
            "return [beat, _look_again(member, now_ms)]", "return [beat]"),
 ]  # fmt: skip

@@ -104,7 +104,7 @@ def of_group(world: World, group: str) -> Client:
 
 def _live(files: Files, told: Acknowledged, *, stops: bool, news: str) -> None:
     world = opened(files, told)
-    told.cluster_id = world.cluster.cluster_id
+    told.cluster_id = world.cluster.metadata.cluster_id
     client = world.client()
     client.find_coordinator("g")
     for name, partitions in (("orders", 2), ("payments", 1)) if not news else ((news, 1),):
@@ -358,7 +358,7 @@ def _compare(
     }
     if lost is None and topics != told.topics:
         wrong.append(f"topics {topics}")
-    if lost is None and world.cluster.cluster_id != told.cluster_id:
+    if lost is None and world.cluster.metadata.cluster_id != told.cluster_id:
         wrong.append("the cluster's id")
     if set(told.records) - {(name, number) for name, (_, count, _) in topics.items() for number in range(count)}:
         return [*wrong, "a topic is gone"], damaged

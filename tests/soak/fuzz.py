@@ -92,12 +92,12 @@ class Fuzz:
             self.create(name)
         self.create("compact", create_topics.Config(name="cleanup.policy", value="compact"))
         known = self.requests.known
-        node = self.world.node
-        groups = [group for shard in node.coordinator.shards.values() for group in shard.groups.values()]
+        shards = self.world.node.coordinator.shards.values()
+        groups = [group for shard in shards for group in shard.groups.values()]
         known.members = [
             (group.group_id, member_id, group.generation_id) for group in groups for member_id in group.members
         ][:50]
-        topics: list[Topic] = list(node.directory.topics.values())
+        topics: list[Topic] = list(self.world.cluster.directory.topics.values())
         known.topic_ids = [topic.id for topic in topics][:10]
 
     def create(self, name: str, *configs: create_topics.Config) -> None:
@@ -178,14 +178,13 @@ class Fuzz:
         for _ in range(4):
             world.advance(LONG_AFTER_MS)
             world.facts.clear()
-        node = world.node
-        assert not len(node.fetches), "fetches are parked whose readers are gone"
-        assert not world.flushes and not world.cluster.ready
+        assert not len(world.cluster.fetches), "fetches are parked whose readers are gone"
+        assert not world.flushes and not world.ready
         calls = [one for one in _calls() if not any(one is other for other in self._others)]
         assert not calls, f"{len(calls)} requests of clients that are gone are kept"
-        groups = [group for shard in node.coordinator.shards.values() for group in shard.groups.values()]
+        groups = [group for shard in world.node.coordinator.shards.values() for group in shard.groups.values()]
         assert not [group for group in groups if group.members], "members outlive their sessions"
-        assert len(node.coordinator.timers) < 100 + len(groups)
+        assert len(world.cluster.timers) < 100 + len(groups)
         world.stop()
 
 

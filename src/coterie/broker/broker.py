@@ -72,7 +72,7 @@ class Broker:
 
     Args:
         data: The data directory; without it nothing is written to the disk.
-        settings: Settings of the broker under Kafka's names.
+        settings: BrokerSettings of the broker under Kafka's names.
         host: The address to listen at.
         port: The port to listen at; 0 is any that is free.
         flush: When records are written to the disk: `sync` before they are acknowledged, `os` when the system does.

@@ -1,17 +1,22 @@
-"""What the cluster and its nodes want done: sent, closed, told, and everything that takes time.
+"""The effects of the cluster and its nodes, and the events of the cluster.
 
-What takes time carries the event it comes back as, `then`: a driver runs it on some thread, and hands that back.
+A driver performs effects: it sends, closes, emits facts, and runs what takes time on some thread. Work that takes time
+carries the event it comes back as, `then`, which the driver hands to `Cluster.handle`. What else a driver reports to
+the cluster, a timer that is due or a node that has to stop, is an event as well; it is at the end of this file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from coterie.broker.calls import Connection
-from coterie.coordinator.classic.effects import Tell
-from coterie.storage import Change, DurableEnds, FlushTarget, Journal, JournalTarget, PartitionLog
+from coterie.coordinator.classic.effects import Reply, Tell
+from coterie.protocol.messages import Token
+from coterie.storage import Change, DurableEnds, FlushTarget, Journal, JournalTarget, LogError, PartitionLog
+
+if TYPE_CHECKING:
+    from coterie.broker.calls import Connection
 
 __all__ = [
     "BackgroundTask",
@@ -19,9 +24,20 @@ __all__ = [
     "Close",
     "Do",
     "Effect",
+    "Effects",
     "Flush",
+    "FlushDue",
     "FlushEnded",
+    "MoveCoordinator",
+    "MovePartition",
+    "Ready",
     "Send",
+    "StartNode",
+    "Starting",
+    "StopNode",
+    "Stopping",
+    "TimersDue",
+    "WallClockSet",
     "Work",
     "WorkEnded",
 ]
@@ -37,6 +53,13 @@ class Send:
 class Close:
     connection: Connection
     why: str
+
+
+@dataclass(slots=True)
+class Ready:
+    """The connection's request is answered, and another waits: `Node.go_on` looks at it, after the answer is sent."""
+
+    connection: Connection
 
 
 @dataclass(slots=True)
@@ -90,7 +113,7 @@ class Flush:
 def _failure_of(work: Callable[[], None]) -> Exception | None:
     try:
         work()
-    except Exception as failure:  # noqa: BLE001  whatever it was, whoever waits must hear of it
+    except Exception as failure:  # noqa: BLE001  whatever it was, those who wait must hear of it
         return failure
     return None
 
@@ -104,17 +127,28 @@ class WorkEnded:
 
 @dataclass(slots=True)
 class Work:
-    """Make a change of the data directory, away from the loop and after what was asked for before; `then` comes back.
+    """Make a change of the data directory, away from the loop and after what was asked for before.
 
     Flushes and changes are done by one thread in the order in which they were asked for.
     """
 
     change: Change[Any]
-    then: WorkEnded
+    follow: Callable[[Any, int], Effects]
+    """Takes what the change returned, or the `LogError` that prevented it, and the time; may ask for more work."""
+    then: WorkEnded = field(default_factory=WorkEnded)
 
     def run(self) -> WorkEnded:
         self.then.error = _failure_of(self.change.run)
         return self.then
+
+    def outcome(self) -> Any:
+        """Put the change into effect and return what it gave, or its `LogError`."""
+        error = self.then.error
+        if error is None:
+            return self.change.done()
+        if isinstance(error, LogError):
+            return error
+        raise error
 
 
 @dataclass(slots=True)
@@ -131,7 +165,7 @@ class BackgroundTask:
     steps: Iterator[None]
     then: BackgroundTaskEnded
     is_wanted: bool = True
-    """Whoever asked for it may change its mind."""
+    """Cleared when the result is not needed any more."""
 
     def run(self, rest: Callable[[], None]) -> BackgroundTaskEnded:
         """On any thread; `rest` is called between steps."""
@@ -140,7 +174,7 @@ class BackgroundTask:
                 if not self.is_wanted:
                     break
                 rest()
-        except Exception as failure:  # noqa: BLE001  whatever it was, whoever waits must hear of it
+        except Exception as failure:  # noqa: BLE001  whatever it was, those who wait must hear of it
             self.then.error = failure
         finally:
             self.steps = iter(())  # what it held is let go, here: to close files takes time
@@ -149,10 +183,75 @@ class BackgroundTask:
 
 @dataclass(slots=True)
 class Do:
-    """Work nobody waits for, such as freeing the space of deleted files: away from the loop."""
+    """Do work that has no result, such as freeing the space of deleted files: away from the loop."""
 
     what: str
     work: Callable[[], None]
 
 
-Effect = Send | Close | Flush | Work | BackgroundTask | Do | Tell
+Effect = Send | Close | Ready | Flush | Work | BackgroundTask | Do | Tell | Reply
+Effects = list[Effect]
+
+
+# --- what a driver reports --------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Starting:
+    """The data directory is open: read the groups back, and set the timers of maintenance."""
+
+
+@dataclass(slots=True)
+class Stopping:
+    """Answer everybody who waits: groups look for another coordinator, fetches get what there is."""
+
+
+@dataclass(slots=True)
+class TimersDue:
+    """The time that `Cluster.next_ms` named has come."""
+
+
+@dataclass(slots=True)
+class FlushDue:
+    """A driver that gathers writes has gathered enough."""
+
+
+@dataclass(slots=True)
+class WallClockSet:
+    by_ms: int
+
+
+@dataclass(slots=True)
+class StopNode:
+    """Move the node's partitions to the others. It answers that it leads nothing until its connections are closed.
+
+    This event and the three below are answered with a `Reply`: None, or the `CoterieError` that prevented it.
+    """
+
+    node_id: int
+    token: Token
+
+
+@dataclass(slots=True)
+class StartNode:
+    """Move the node's partitions back to it."""
+
+    node_id: int
+    token: Token
+
+
+@dataclass(slots=True)
+class MovePartition:
+    topic: str
+    partition: int
+    node_id: int
+    token: Token
+
+
+@dataclass(slots=True)
+class MoveCoordinator:
+    """Move all groups of this group's partition of `__consumer_offsets`, which is created if need be."""
+
+    group_id: str
+    node_id: int
+    token: Token

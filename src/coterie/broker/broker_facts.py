@@ -1,12 +1,15 @@
-"""What can happen to a broker, beside what happens to its groups. `group_id` is empty."""
+"""The facts of a broker, beside those of its groups; their `group_id` is empty. `Reporter` turns facts into effects."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from traceback import format_exc
 
-from coterie.facts import Fact
+from coterie.coordinator.classic.effects import Tell
+from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.facts import Fact, Mistake
 
-__all__ = ["ConnectionDropped", "FactsLeftOut", "LeadersChanged", "TransactionRefused", "Trouble"]
+__all__ = ["ConnectionDropped", "FactsLeftOut", "LeadersChanged", "Reporter", "TransactionRefused", "Trouble"]
 
 
 @dataclass(slots=True)
@@ -18,7 +21,7 @@ class Trouble(Fact):
 
 @dataclass(slots=True)
 class ConnectionDropped(Fact):
-    """We closed it."""
+    """The broker closed a connection."""
 
     host: str
     why: str
@@ -26,7 +29,7 @@ class ConnectionDropped(Fact):
 
 @dataclass(slots=True)
 class TransactionRefused(Fact):
-    """Most clients show the error's code alone, which does not say why: so it is said here."""
+    """A client asked for a transaction. Most clients show the error's code alone, so the reason is recorded here."""
 
     client_id: str
     transactional_id: str
@@ -35,19 +38,37 @@ class TransactionRefused(Fact):
 
 @dataclass(slots=True)
 class LeadersChanged(Fact):
-    """Nodes have stopped or started, or something was moved."""
+    """Nodes have stopped or started, or a partition was moved."""
 
     why: str
     partitions: int
-    """So many have another leader."""
+    """How many partitions have another leader."""
     nodes_up: list[int]
 
 
 @dataclass(slots=True)
 class FactsLeftOut(Fact):
-    """There were more of a kind in a second than anybody reads: how many were not told, and the last of them."""
+    """There were too many facts of a kind within a second: how many were left out, and the last of them."""
 
     kind: str
     count: int
     within_ms: int
     last: str
+
+
+class Reporter:
+    """Makes effects of facts. A fact is made with the time of its event, and emitted with the wall clock's."""
+
+    def __init__(self, wall: WallClock) -> None:
+        self._wall = wall
+
+    def fact(self, fact: Fact) -> Tell:
+        fact.at_ms = self._wall.at(fact.at_ms)
+        return Tell(fact)
+
+    def trouble(self, what: str, now_ms: int) -> Tell:
+        return self.fact(Trouble(now_ms, "", what))
+
+    def mistake(self, doing: str, now_ms: int) -> Tell:
+        """Report the exception that is being handled: a bug of the broker, which must not stop it."""
+        return self.fact(Mistake(now_ms, "", doing, format_exc()))

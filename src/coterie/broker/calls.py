@@ -1,4 +1,4 @@
-"""Connections and the requests that came by them, as the node knows them.
+"""Connections, their requests and the responses to them, as the node knows them.
 
 A connection has one request under way at a time: what stands behind it is not looked at until it is answered (C6).
 """
@@ -6,20 +6,26 @@ A connection has one request under way at a time: what stands behind it is not l
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+from coterie.broker.broker_effects import Close, Effects, Ready, Send
+from coterie.broker.broker_facts import Reporter
 from coterie.protocol.apis import Api
+from coterie.protocol.frames import response_frame, response_frame_parts
 
-__all__ = ["Call", "Connection", "Gather", "Route"]
+__all__ = ["Call", "Connection", "Gather", "Handler", "Responses", "Route", "close"]
+
+Handler = Callable[["Call", bytes, int, int], Effects]
+"""Handles the requests of one API. It takes the call, the frame, where its body begins, and the time."""
 
 WAITING_BYTES = 1 << 20
-"""Of requests that stand behind the one under way: with more, or more requests, we stop reading for a while."""
+"""If more bytes of requests stand behind the one under way, or too many requests, reading stops for a while."""
 
 
 class Connection:
-    """One client's stream. `link` belongs to whoever carries the bytes; the node never looks at it."""
+    """One client's stream. `link` belongs to the driver; the node never looks at it."""
 
     __slots__ = ("call", "host", "is_closed", "is_full", "link", "waiting", "waiting_bytes")
 
@@ -31,7 +37,7 @@ class Connection:
         self.waiting: deque[bytes] = deque()
         self.waiting_bytes = 0
         self.is_full = False
-        """Its client does not read what we send: nothing more is answered until it does."""
+        """The client does not read what it is sent: nothing more is answered until it does."""
         self.is_closed = False
 
     def put_off(self, frame: bytes) -> None:
@@ -40,7 +46,7 @@ class Connection:
 
     @property
     def can_go_on(self) -> bool:
-        """A request waits, and nothing keeps it from being looked at."""
+        """Return whether a request waits and may be looked at."""
         return bool(self.waiting) and self.call is None and not self.is_full and not self.is_closed
 
     def next_waiting(self) -> bytes:
@@ -53,16 +59,16 @@ class Connection:
         self.waiting_bytes = 0
 
     def waits_with_more_than(self, share: float, most: int) -> bool:
-        """With more than a share of what may wait: of `most` requests, or of the bytes."""
+        """Return whether more than a share of what may wait does: of `most` requests, or of the bytes."""
         return len(self.waiting) > share * most or self.waiting_bytes > share * WAITING_BYTES
 
 
 class Route:
-    """What there is to know about an API when a request of it arrives."""
+    """An API: its versions, who handles it, and how its responses are written."""
 
     __slots__ = ("api", "first", "handle", "header_flexible", "last", "write")
 
-    def __init__(self, api: Api, module: ModuleType, handle: Callable[..., None]) -> None:
+    def __init__(self, api: Api, module: ModuleType, handle: Handler) -> None:
         self.api = api
         self.first = api.versions[0] if not api.refused else api.refused[-1] + 1
         self.last = api.versions[-1]
@@ -84,17 +90,67 @@ class Call:
 
 
 class Gather:
-    """Answers of several groups to one request: when the last has come, all go out in the order asked."""
+    """Gathers several answers to one request; when the last has come, all go out in the order asked."""
 
     __slots__ = ("answers", "call", "finish", "missing")
 
-    def __init__(self, call: Call, count: int, finish: Callable[[list[Any]], Any]) -> None:
+    def __init__(self, call: Call, count: int, finish: Callable[[list[Any], int], Effects]) -> None:
+        """`finish` takes all answers and the time."""
         self.call = call
         self.answers: list[Any] = [None] * count
         self.missing = count
         self.finish = finish
-        """From all answers to what is answered."""
 
     def part(self, index: int) -> tuple[Gather, int]:
-        """The token of one of them."""
+        """Return the token of one of the answers."""
         return (self, index)
+
+    def put(self, index: int, answer: Any, now_ms: int) -> Effects:
+        self.answers[index] = answer
+        self.missing -= 1
+        return [] if self.missing else self.finish(self.answers, now_ms)
+
+
+def close(connection: Connection, why: str) -> Effects:
+    connection.forget_waiting()
+    return [Close(connection, why)]
+
+
+class Responses:
+    """Turns answers into frames, and lets the connection go on with its next request."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+
+    def answer(self, call: Call, reply: Any, now_ms: int) -> Effects:
+        """`reply` is what the API's `write_response` takes. If it cannot be written, only its connection is closed."""
+        try:
+            body = call.route.write(reply, call.version)
+        except Exception:  # noqa: BLE001
+            mistake = self._reporter.mistake(f"writing an answer of {call.route.api.name}", now_ms)
+            return [mistake, *close(call.connection, "an answer that cannot be written")]
+        return self.send(call, body)
+
+    def send(self, call: Call, body: bytes) -> Effects:
+        connection = call.connection
+        flexible = call.route.header_flexible[call.version]
+        effects: Effects = [Send(connection, response_frame(call.correlation_id, body, flexible=flexible))]
+        if connection.call is call:
+            connection.call = None
+            if connection.waiting:
+                effects.append(Ready(connection))
+        return effects
+
+    def send_parts(self, call: Call, parts: Sequence[bytes | memoryview]) -> Effects:
+        flexible = call.route.header_flexible[call.version]
+        data = response_frame_parts(call.correlation_id, parts, flexible=flexible)
+        return [Send(call.connection, data), *self.done(call)]
+
+    def done(self, call: Call) -> Effects:
+        """The call is answered, or has no answer: the next request of its connection may be looked at."""
+        connection = call.connection
+        if connection.call is call:
+            connection.call = None
+            if connection.waiting:
+                return [Ready(connection)]
+        return []

@@ -1,51 +1,65 @@
 """The nodes of one process, and what they share: the data directory, who leads what, the disk's queue, the timers.
 
 What concerns one connection is an event of its node (`node.py`); what concerns all is one of the cluster: timers that
-ring, the disk that has ended, nodes that stop and start. What any of them wants done is in one list, in order.
+are due, work of the disk that has ended, nodes that stop and start. `handle(event, now_ms)` returns what follows.
 """
 
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from traceback import format_exc
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from coterie.broker.broker_effects import BackgroundTask, BackgroundTaskEnded, Close, Do, Effect, FlushEnded, WorkEnded
-from coterie.broker.broker_facts import Trouble
-from coterie.broker.calls import Call, Connection
-from coterie.broker.handlers.fetch import FetchDue, Fetches
-from coterie.broker.handlers.produce import ProduceDue
+from coterie.broker.broker_effects import (
+    BackgroundTaskEnded,
+    Effects,
+    FlushDue,
+    FlushEnded,
+    MoveCoordinator,
+    MovePartition,
+    Starting,
+    StartNode,
+    StopNode,
+    Stopping,
+    TimersDue,
+    WallClockSet,
+    WorkEnded,
+)
+from coterie.broker.broker_facts import Reporter
+from coterie.broker.calls import Handler, Responses
+from coterie.broker.group_service import GroupService, LoadDue
+from coterie.broker.handlers.cluster_apis import ClusterApis
+from coterie.broker.handlers.config_apis import ConfigApis
+from coterie.broker.handlers.fetch import FetchApi, FetchDue, Fetches
+from coterie.broker.handlers.group_apis import GroupApis
+from coterie.broker.handlers.log_offsets import LogOffsetApis
+from coterie.broker.handlers.metadata import MetadataApis
+from coterie.broker.handlers.produce import ProduceApi, ProduceDue
 from coterie.broker.handlers.refusals import TopicError
-from coterie.broker.handlers.topic_changes import ensure, is_internal
-from coterie.broker.leadership import Done, Leadership
+from coterie.broker.handlers.topic_apis import TopicApis
+from coterie.broker.leadership import Leadership
 from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.maintenance.facts_topic import FactsDue, FactsTopic
-from coterie.broker.maintenance.flushing import Flusher, Waiter
-from coterie.broker.maintenance.group_loads import LoadDue
+from coterie.broker.maintenance.flushing import Flusher
 from coterie.broker.maintenance.log_cleaner import CleanDue, Cleaner
-from coterie.broker.maintenance.periodic import (
-    CHECKPOINT_EVERY_MS,
-    CheckpointDue,
-    RepairDue,
-    RetentionDue,
-    check_retention,
-    checkpoint,
-    repair,
-)
+from coterie.broker.maintenance.periodic import CheckpointDue, LogMaintenance, RepairDue, RetentionDue
 from coterie.broker.maintenance.producer_ids import ProducerIds
+from coterie.broker.metadata_cache import MetadataCache, is_internal
 from coterie.broker.node import Node
-from coterie.broker.placement import NOBODY
+from coterie.broker.placement import NOBODY, Partition
+from coterie.broker.replica_manager import ReplicaManager
+from coterie.broker.topic_manager import Made, TopicManager
 from coterie.coordinator.classic import HeldBytes
-from coterie.coordinator.classic.effects import Tell
+from coterie.coordinator.classic.effects import Reply
 from coterie.coordinator.classic.wall_clock import WallClock
-from coterie.coordinator.runtime import Timers
+from coterie.coordinator.runtime import Coordinator, Timers
 from coterie.errors import CoterieError
-from coterie.facts import ClockSet, Fact, Mistake
+from coterie.facts import ClockSet
 from coterie.ledger.written_facts import FACTS_TOPIC
+from coterie.protocol.messages import TopicsDeleted
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import DataDirectory, Files, LogConfig, PartitionLog, Topic, facts_log_config, offsets_log_config
@@ -77,8 +91,12 @@ class Cluster:
         check_nodes(nodes)
         self.files = files
         self.settings = settings
-        self.fresh_id = fresh_id
         self.wall = WallClock() if wall is None else wall
+        self.data_path = "memory"
+        self.gathers_writes = False
+        """Flushes begin with `FlushDue`, not with the event that wants one."""
+        self._fresh_id = fresh_id
+        self.held_by_groups = HeldBytes()
         self.directory = DataDirectory.open(
             files,
             now_ms,
@@ -87,42 +105,121 @@ class Cluster:
             config_of=self._config_of,
             journaled=sync,
         )
-        self.cluster_id = self.directory.meta["cluster.id"]
+        try:
+            self._build(range(settings.node_id, settings.node_id + nodes), sync=sync)
+        except BaseException:
+            self.directory.release()
+            raise
+        self._on: Mapping[type, Callable[[Any, int], Effects]] = {
+            # what a driver reports
+            Starting: self._start,
+            Stopping: self._stop,
+            TimersDue: self._timers_due,
+            FlushDue: lambda _event, _now_ms: [],  # `after` begins it
+            WallClockSet: self._wall_clock_set,
+            StopNode: lambda event, _now_ms: self.leadership.stop(event.node_id, event.token),
+            StartNode: lambda event, _now_ms: self.leadership.start(event.node_id, event.token),
+            MovePartition: self._move_partition,
+            MoveCoordinator: self._move_coordinator,
+            # work that ended
+            FlushEnded: self._flush_ended,
+            WorkEnded: lambda _event, now_ms: self.changes.ended(now_ms),
+            BackgroundTaskEnded: self.cleaner.ended,
+            # timers that are due; all others are timers of groups
+            FetchDue: self.fetches.due,
+            ProduceDue: lambda event, now_ms: event.production.due(now_ms),
+            LoadDue: lambda event, now_ms: event.service.load_due(event, now_ms),
+            FactsDue: lambda _event, now_ms: self.facts_topic.write(now_ms),
+            CleanDue: lambda _event, now_ms: self.cleaner.due(now_ms),
+            CheckpointDue: lambda _event, _now_ms: self.maintenance.checkpoint(),
+            RetentionDue: lambda _event, _now_ms: self.maintenance.check_retention(),
+            RepairDue: lambda event, _now_ms: self.maintenance.repair(event.log),
+        }
+
+    # --- building -----------------------------------------------------------------------------------------------------
+
+    def _build(self, numbers: range, *, sync: bool) -> None:
+        files, directory, settings, wall = self.files, self.directory, self.settings, self.wall
         self.timers: Timers[Any] = Timers()
-        self.held_by_groups = HeldBytes()
         self.next_ms = self.timers.next_ms  # asked after every event
-        self.flusher = Flusher(
-            sync=sync, mistaken=self.mistaken, journal=self.directory.journal, ends=self.directory.ends
+        self.reporter = reporter = Reporter(wall)
+        self._responses = responses = Responses(reporter)
+        self.changes = changes = Changes(reporter, responses)
+        self.flusher = flusher = Flusher(sync=sync, reporter=reporter, journal=directory.journal, ends=directory.ends)
+        self.leadership = Leadership(files, directory, changes, reporter, numbers, self._moved)
+        self.metadata = MetadataCache(directory, self.leadership)
+        self.fetches = Fetches(responses, self.metadata, self.timers, reporter, settings.fetch_max_bytes)
+        self.maintenance = LogMaintenance(
+            files, directory, settings, changes, flusher, self.fetches, self.timers, reporter, wall
         )
-        self.changes = Changes(self._change_mistaken)
-        self.fetches = Fetches(self)
-        self.facts_topic = FactsTopic(self)
-        self.cleaner = Cleaner(self)
-        try:
-            highest = max((log.highest_producer_id for log in self.directory.logs.values()), default=-1)
-            self.producer_ids = ProducerIds(files, highest, self.directory.ends)
-        except BaseException:
-            self.directory.release()
-            raise
-        self.data_path = "memory"
-        self.room: Callable[[], int] = lambda: settings.fetch_max_bytes
-        """How large an answer may be now: less when clients do not take theirs."""
-        self.topic_names = {topic.id: topic.name for topic in self.directory.topics.values()}
-        self.is_stopping = False
-        self.ready: deque[tuple[Node, Connection]] = deque()
-        """Whoever was answered and has more waiting: `go_on`, after the answer is sent."""
-        self.out: list[Effect] = []
-        self.gathers_writes = False
-        """Flushes begin when `flush` is called, not with the event that wants one."""
-        self.now_ms = now_ms
-        """Of the event at hand."""
-        first = settings.node_id
-        self.nodes = {number: Node(self, replace(settings, node_id=number)) for number in range(first, first + nodes)}
-        try:
-            self.leadership = Leadership(self)
-        except BaseException:
-            self.directory.release()
-            raise
+        self.cleaner = Cleaner(files, directory, settings, changes, flusher, self.timers, reporter, wall)
+        self.topics = TopicManager(
+            files,
+            directory,
+            settings,
+            changes,
+            self.metadata,
+            self.leadership,
+            flusher,
+            self.fetches,
+            reporter,
+            wall,
+            self._fresh_id,
+            self._load_groups,
+        )
+        self.facts_topic = FactsTopic(
+            settings,
+            directory,
+            flusher,
+            self.timers,
+            reporter,
+            wall,
+            create=partial(self.topics.ask_to_ensure, FACTS_TOPIC),
+            check_retention=self.maintenance.check_retention,
+        )
+        highest = max((log.highest_producer_id for log in directory.logs.values()), default=-1)
+        self._producer_ids = ProducerIds(files, highest, directory.ends)
+        self.nodes = {number: self._node(replace(settings, node_id=number)) for number in numbers}
+
+    def _node(self, settings: BrokerSettings) -> Node:
+        replicas = ReplicaManager(self.leadership.led[settings.node_id], self.directory, self.flusher)
+        groups = GroupService(
+            Coordinator(settings, self.timers, self.wall, self.held_by_groups),
+            self._responses,
+            replicas,
+            self.directory,
+            self.flusher,
+            self.changes,
+            self.timers,
+            self.facts_topic,
+            self.reporter,
+            self.wall,
+        )
+        handlers = self._handlers(settings, replicas, groups)
+        return Node(settings, groups, replicas, self.fetches, self.reporter, handlers, self.after)
+
+    def _handlers(self, settings: BrokerSettings, replicas: ReplicaManager, groups: GroupService) -> dict[int, Handler]:
+        """Return the handler of each API. Each class of handlers gets the services it needs."""
+        responses, metadata, changes, reporter = self._responses, self.metadata, self.changes, self.reporter
+        return {
+            **GroupApis(responses, groups, metadata, self._fresh_id).handlers(),
+            **ProduceApi(responses, replicas, metadata, self.timers, settings, reporter, self.wall).handlers(),
+            **FetchApi(self.fetches, replicas).handlers(),
+            **MetadataApis(responses, metadata, self.topics, settings).handlers(),
+            **TopicApis(responses, self.topics, changes, metadata, settings, self._forget_offsets).handlers(),
+            **LogOffsetApis(responses, replicas, self.directory, changes, reporter).handlers(),
+            **ClusterApis(
+                responses,
+                replicas,
+                metadata,
+                self.topics,
+                changes,
+                self._producer_ids,
+                reporter,
+                lambda: self.data_path,
+            ).handlers(),
+            **ConfigApis(responses, self.directory, changes, settings, reporter, self.wall).handlers(),
+        }
 
     def _config_of(self, topic: Topic) -> LogConfig:
         if topic.name == FACTS_TOPIC:
@@ -131,208 +228,134 @@ class Cluster:
             return offsets_log_config(topic.configs, self.settings)
         return LogConfig.of(topic.configs, self.settings)
 
-    @property
-    def nodes_up(self) -> list[Node]:
-        return [node for number, node in self.nodes.items() if number in self.leadership.up]
-
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def start(self, now_ms: int) -> list[Effect]:
-        """Read the groups back and set the timers of maintenance."""
-        self.load_groups(now_ms)
-        self.timers.arm("checkpoint", now_ms + CHECKPOINT_EVERY_MS, CheckpointDue())
-        self.timers.arm("retention", now_ms + self.settings.log_retention_check_interval_ms, RetentionDue())
+    def handle(self, event: Any, now_ms: int) -> Effects:
+        """Return what follows from an event: one of `broker_effects.py`, or a timer that is due."""
+        kind = type(event)
+        return self.after(self._on.get(kind, self._group_timer)(event, now_ms), now_ms, flushes=kind is FlushDue)
+
+    def after(self, effects: Effects, now_ms: int, *, flushes: bool = False) -> Effects:
+        """Add to the effects of an event what it has left to do; every event ends with this.
+
+        Changes and flushes that were asked for begin if none is under way. Fetches are answered whose logs have grown.
+        """
+        flushes |= not self.gathers_writes
+        changes, flusher = self.changes, self.flusher
+        flush = None
+        while True:
+            if changes.waiting:
+                effects += changes.start(now_ms)
+            if flusher.settled:
+                effects += flusher.settle(now_ms)
+            if flushes and flush is None and flusher.can_start:
+                followed, flush = flusher.start(now_ms)
+                effects += followed
+            if flusher.grown:
+                effects += self._logs_grown(now_ms)
+            # Those who waited for what was durable already may have asked for more.
+            if not (flusher.settled or (changes.waiting and changes.can_start)):
+                break
+        if flush is not None:
+            effects.append(flush)
+        return effects
+
+    def mistaken(self, doing: str, now_ms: int) -> Effects:
+        """Report the exception that an event has ended in, which is being handled, and go on."""
+        return self.after([self.reporter.mistake(doing, now_ms)], now_ms)
+
+    def _logs_grown(self, now_ms: int) -> Effects:
+        grown, self.flusher.grown = self.flusher.grown, {}
+        effects: Effects = []
+        for log in grown:
+            try:
+                effects += self.fetches.advanced(log, now_ms)
+            except Exception:  # noqa: BLE001  the readers of other logs are answered all the same
+                effects.append(self.reporter.mistake(f"reading {log.path}, which has grown", now_ms))
+        return effects
+
+    def _start(self, _event: Starting, now_ms: int) -> Effects:
+        effects = self._load_groups(now_ms)
+        self.maintenance.start(now_ms)
         self.cleaner.start(now_ms)
-        return self.take(now_ms)
+        return effects
 
-    def load_groups(self, now_ms: int) -> None:
-        for node in self.nodes.values():
-            node.group_logs.load(now_ms)
+    def _load_groups(self, now_ms: int) -> Effects:
+        return [effect for node in self.nodes.values() for effect in node.groups.load_all(now_ms)]
 
-    def go_on(self, now_ms: int) -> list[Effect]:
-        """Look at one request that waited; one, since only when its answer is sent we know if the client takes more."""
-        node, connection = self.ready.popleft()
-        node.go_on(connection, now_ms)
-        return self.take(now_ms)
+    def _stop(self, _event: Stopping, now_ms: int) -> Effects:
+        self.fetches.is_stopping = True
+        self.cleaner.stop()
+        effects = [effect for node in self.nodes.values() for effect in node.groups.lose_all(now_ms)]
+        effects += self.fetches.answer_all(now_ms)
+        effects += self.facts_topic.write(now_ms)
+        self.maintenance.repair_all()
+        return effects
 
-    def disk_ended(self, event: FlushEnded | WorkEnded, now_ms: int) -> list[Effect]:
-        self.now_ms = now_ms
-        if isinstance(event, WorkEnded):
-            work = self.changes.ended(event, now_ms)
-            if work is not None:
-                self.out.append(work)
-        else:
-            self._flushed(event, now_ms)
-        return self.take(now_ms)
+    def _flush_ended(self, event: FlushEnded, now_ms: int) -> Effects:
+        effects, failed = self.flusher.ended(event, now_ms)
+        for log, error in failed:
+            effects.append(self.reporter.trouble(f"{log.path}: {error}", now_ms))
+            self.maintenance.repair(log)
+        return effects
 
-    def background_task_ended(self, event: BackgroundTaskEnded, now_ms: int) -> list[Effect]:
-        self.now_ms = now_ms
-        self.cleaner.ended(event, now_ms)
-        return self.take(now_ms)
-
-    def clock_was_set(self, by_ms: int, now_ms: int) -> list[Effect]:
+    def _wall_clock_set(self, event: WallClockSet, now_ms: int) -> Effects:
         """Emit the fact that the wall clock was set, for readers that compute durations from the times of facts."""
-        fact = ClockSet(now_ms, "", by_ms)
-        self.tell(fact)
+        fact = ClockSet(now_ms, "", event.by_ms)
+        effect = self.reporter.fact(fact)
         self.facts_topic.add(fact, now_ms)
-        return self.take(now_ms)
+        return [effect]
 
-    def _flushed(self, event: FlushEnded, now_ms: int) -> None:
-        for log, error in self.flusher.ended(event, now_ms):
-            if error is None:
-                self.fetches.advanced(log)
-            else:
-                self.tell_trouble(f"{log.path}: {error}", now_ms)
-                repair(self, log)
+    # --- timers -------------------------------------------------------------------------------------------------------
 
-    def ring(self, now_ms: int) -> list[Effect]:
+    def _timers_due(self, _event: TimersDue, now_ms: int) -> Effects:
+        effects: Effects = []
         for event in self.timers.due(now_ms):
-            if isinstance(event, FetchDue):
-                self.fetches.due(event)
-            elif isinstance(event, ProduceDue):
-                event.production.due()
-            elif isinstance(event, CheckpointDue):
-                checkpoint(self)
-            elif isinstance(event, RetentionDue):
-                check_retention(self)
-            elif isinstance(event, CleanDue):
-                self.cleaner.due(now_ms)
-            elif isinstance(event, RepairDue):
-                repair(self, event.log)
-            elif isinstance(event, FactsDue):
-                self.facts_topic.write(now_ms)
-            elif isinstance(event, LoadDue):
-                event.loads.due(event, now_ms)
-            else:
-                self._ring_for_groups(event, now_ms)
-        return self.take(now_ms)
+            try:
+                effects += self._on.get(type(event), self._group_timer)(event, now_ms)
+            except Exception:  # noqa: BLE001  the other timers ring all the same
+                effects.append(self.reporter.mistake(f"a timer, {type(event).__name__}", now_ms))
+        return effects
 
-    def _ring_for_groups(self, event: Any, now_ms: int) -> None:
-        """A timer of a group, or of a partition of them: it is for whoever coordinates it now."""
+    def _group_timer(self, event: Any, now_ms: int) -> Effects:
+        """Hand the timer of a group, or of a partition of groups, to the node that coordinates it now."""
         group_id = getattr(event, "group_id", None)
         partition = event.partition if group_id is None else self.partition_of(group_id)
         leader = self.leadership.leader_of((OFFSETS_TOPIC, partition))
-        if leader != NOBODY:
-            node = self.nodes[leader]
-            node.follow(node.coordinator.handle(event, now_ms), now_ms)
+        return [] if leader == NOBODY else self.nodes[leader].groups.ask(event, now_ms)
+
+    # --- nodes stop and start -----------------------------------------------------------------------------------------
 
     def partition_of(self, group_id: str) -> int:
         return next(iter(self.nodes.values())).coordinator.partition_of(group_id)
 
-    def stop(self, now_ms: int) -> list[Effect]:
-        """Whoever waits is answered: groups are told to look for another coordinator, fetches what there is."""
-        self.is_stopping = True
-        self.cleaner.stop()
-        for node in self.nodes.values():
-            for partition in list(node.coordinator.shards):
-                node.follow(node.coordinator.lose(partition, now_ms), now_ms)
-        self.fetches.answer_all()
-        self.facts_topic.write(now_ms)
-        for log in self.directory.logs.values():
-            if not log.is_in_order:
-                repair(self, log)  # not when its turn comes: it can only be closed in order
-        return self.take(now_ms)
+    def _move_partition(self, event: MovePartition, _now_ms: int) -> Effects:
+        return self.leadership.move((event.topic, event.partition), event.node_id, event.token)
 
-    def flush(self, now_ms: int) -> list[Effect]:
-        """Whoever gathers writes has gathered enough."""
-        return self.take(now_ms, flushes=True)
-
-    def take(self, now_ms: int, *, flushes: bool = False) -> list[Effect]:
-        """The effects of this event; and if nothing is being flushed or changed, what it wrote or asked for is, now."""
-        self.now_ms = now_ms
-        flushes |= not self.gathers_writes
-        flush = None
-        while True:
-            if self.changes.waiting:
-                work = self.changes.start(now_ms)
-                if work is not None:
-                    self.out.append(work)
-            if self.flusher.settled:
-                self.flusher.settle(now_ms)
-            if flushes and flush is None and self.flusher.can_start:
-                flush = self.flusher.start(now_ms)
-            # Who waited for what was durable already may have asked for a change.
-            if not (self.changes.waiting and self.changes.can_start):
-                break
-        out, self.out = self.out, []
-        if flush is not None:
-            out.append(flush)
-        return out
-
-    # --- nodes stop and start -----------------------------------------------------------------------------------------
-
-    def stop_node(self, node_id: int, done: Done, now_ms: int) -> list[Effect]:
-        """Its partitions go to the others. Until its connections are closed it answers that it leads nothing."""
-        self.leadership.stop(node_id, done)
-        return self.take(now_ms)
-
-    def start_node(self, node_id: int, done: Done, now_ms: int) -> list[Effect]:
-        """Its partitions come back to it."""
-        self.leadership.start(node_id, done)
-        return self.take(now_ms)
-
-    def move_partition(self, topic: str, partition: int, node_id: int, done: Done, now_ms: int) -> list[Effect]:
-        self.leadership.move((topic, partition), node_id, done)
-        return self.take(now_ms)
-
-    def move_coordinator(self, group_id: str, node_id: int, done: Done, now_ms: int) -> list[Effect]:
-        """With it go all groups of its partition of `__consumer_offsets`, which is created if need be."""
-
-        def there(made: Topic | TopicError) -> None:
+    def _move_coordinator(self, event: MoveCoordinator, _now_ms: int) -> Effects:
+        def there(made: Made, _at_ms: int) -> Effects:
             if isinstance(made, TopicError):
-                done(CoterieError(f"__consumer_offsets does not exist and cannot be created: {made}"))
-            else:
-                self.leadership.move((OFFSETS_TOPIC, self.partition_of(group_id)), node_id, done)
+                why = CoterieError(f"__consumer_offsets does not exist and cannot be created: {made}")
+                return [Reply(event.token, why)]
+            return self.leadership.move((OFFSETS_TOPIC, self.partition_of(event.group_id)), event.node_id, event.token)
 
-        self.changes.ask(None, lambda at_ms: ensure(self, OFFSETS_TOPIC, there, at_ms))
-        return self.take(now_ms)
+        self.topics.ask_to_ensure(OFFSETS_TOPIC, there)
+        return []
 
-    # --- what nodes want ----------------------------------------------------------------------------------------------
+    def _moved(self, key: Partition, log: PartitionLog, was: int, leader: int, now_ms: int) -> Effects:
+        """The leader of a partition has changed."""
+        effects: Effects = []
+        topic, number = key
+        if topic == OFFSETS_TOPIC:
+            if was != NOBODY:
+                effects += self.nodes[was].groups.lose(number, now_ms)
+            if leader != NOBODY:
+                self.nodes[leader].groups.gain(number, log)
+        return [*effects, *self.fetches.look_again(log, now_ms)]
 
-    def log(self, topic: str, partition: int) -> PartitionLog | None:
-        """Whoever leads it."""
-        return self.directory.logs.get((topic, partition))
-
-    def wrote(self, log: PartitionLog, waiter: Waiter | None) -> None:
-        """Something was appended: whoever waits for it to be durable is told, and so are readers."""
-        self.flusher.written(log, waiter)
-        if not self.flusher.sync:
-            self.fetches.advanced(log)
-
-    def close(self, connection: Connection, why: str) -> None:
-        connection.forget_waiting()
-        self.out.append(Close(connection, why))
-
-    def background_task(self, background_task: BackgroundTask) -> None:
-        self.out.append(background_task)
-
-    def do_later(self, what: str, work: Callable[[], None]) -> None:
-        self.out.append(Do(what, work))
-
-    def tell(self, fact: Fact) -> None:
-        """A fact has the time of its event, and is told with the wall clock's."""
-        fact.at_ms = self.wall.at(fact.at_ms)
-        self.out.append(Tell(fact))
-
-    def tell_trouble(self, what: str, now_ms: int) -> None:
-        self.tell(Trouble(now_ms, "", what))
-
-    # --- mistakes of ours ---------------------------------------------------------------------------------------------
-
-    def mistaken(self, doing: str) -> None:
-        """Called where an exception of ours was caught: it is told, with its trace, and everybody else goes on."""
-        self.tell(Mistake(self.now_ms, "", doing, format_exc()))
-
-    def _change_mistaken(self, call: Call | None) -> None:
-        self.mistaken("a change of the data directory")
-        if call is not None:
-            self.close(call.connection, "a mistake of the broker's own")
-
-    def rescue(self, doing: str, now_ms: int) -> list[Effect]:
-        """An event ended in an exception of ours: what it had done by then is done."""
-        self.now_ms = now_ms
-        self.mistaken(doing)
-        return self.take(now_ms)
+    def _forget_offsets(self, topics: frozenset[str], now_ms: int) -> Effects:
+        """Have all groups delete their offsets of topics that were deleted."""
+        return [effect for node in self.nodes.values() for effect in node.groups.ask(TopicsDeleted(topics), now_ms)]
 
 
 def _cluster_id(fresh: UUID) -> str:

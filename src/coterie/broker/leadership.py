@@ -1,41 +1,34 @@
 """Who leads what now, and what is done when that changes: `placement.py` decides, this carries it out.
 
-A change of leaders is one of the cluster's `changes`: judged in its turn; kept on the disk before anybody hears of it;
-then the old leader answers whoever waits and forgets, and the new one begins. Nothing is copied: there is one log.
+A change of leaders is one of the `changes` of the data directory: judged in its turn; kept on the disk before anybody
+hears of it; then the old leader answers all that wait and forgets, and the new one begins. Nothing is copied: there is
+one log.
+
+`coterie-leaders.json` has the nodes, and the partitions whose leader is not the default. A leader's epoch must never
+fall, or clients wait for ever for one that they have seen: so what changes is written before anybody hears of it. Where
+every partition is where it was created, as with one node always, there is no file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING
-
-from coterie.broker import placement
-from coterie.broker.broker_facts import LeadersChanged
-from coterie.broker.maintenance.directory_changes import Step
-from coterie.broker.placement import NOBODY, Partition, Place
-from coterie.errors import CoterieError
-from coterie.protocol.offsets_topic import OFFSETS_TOPIC
-from coterie.storage import Change, LogError, LogWriteError, PartitionLog, Topic
-
-if TYPE_CHECKING:
-    from coterie.broker.cluster import Cluster
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from coterie.broker.placement import default_place
-from coterie.storage import Files
+from coterie.broker import placement
+from coterie.broker.broker_effects import Effects, Work
+from coterie.broker.broker_facts import LeadersChanged, Reporter
+from coterie.broker.maintenance.directory_changes import Changes
+from coterie.broker.placement import NOBODY, Partition, Place, default_place
+from coterie.coordinator.classic.effects import Reply
+from coterie.errors import CoterieError
+from coterie.protocol.messages import Token
+from coterie.storage import Change, DataDirectory, Files, LogError, LogWriteError, PartitionLog, Topic
 from coterie.storage.checkpoints import id_text
 from coterie.storage.own_files import LEADERS
 
-__all__ = ["Done", "Kept", "Leadership", "read_places", "write_places"]
-
-
-# `coterie-leaders.json`: who leads what, kept where it is not what one would expect; and the nodes there were.
-#
-# A leader's epoch must never fall, or clients wait for ever for one that they have seen: so what changes is written
-# before anybody hears of it. Where every partition is where it was created, as with one node always, there is no file.
+__all__ = ["Kept", "Leadership", "read_places", "write_places"]
 
 Kept = tuple[Sequence[int], dict[Partition, Place]]
 """The nodes there were, and every partition's place among them."""
@@ -91,37 +84,46 @@ def _places(
     return places
 
 
-Done = Callable[[CoterieError | None], None]
-"""Told once, when leaders have changed, or why they have not."""
 Plan = Callable[[], tuple[frozenset[int], Mapping[Partition, Place]]]
-"""Which nodes are up then, and every place that changes; raises if it cannot be."""
+"""Returns the nodes that are up then, and every place that changes; raises if it cannot be."""
+Moved = Callable[[Partition, PartitionLog, int, int, int], Effects]
+"""Called for each partition whose leader has changed, with its log, the old leader, the new one, and the time."""
 
 
 class Leadership:
-    def __init__(self, cluster: Cluster) -> None:
-        """Every node is up, so every partition is led at home; if that is news, it is kept."""
-        self._cluster = cluster
-        self.nodes = tuple(cluster.nodes)
+    def __init__(
+        self,
+        files: Files,
+        directory: DataDirectory,
+        changes: Changes,
+        reporter: Reporter,
+        nodes: Sequence[int],
+        moved: Moved,
+    ) -> None:
+        """Every node is up, so every partition is led at home; if that is new, it is kept."""
+        self._files = files
+        self._directory = directory
+        self._changes = changes
+        self._reporter = reporter
+        self._moved = moved
+        self.nodes = tuple(nodes)
         self.up = frozenset(self.nodes)
-        topics = cluster.directory.topics.values()
-        nodes_before, before = read_places(cluster.files, self.nodes[0], topics)
+        self.led: dict[int, dict[Partition, PartitionLog]] = {number: {} for number in nodes}
+        """The partitions that each node leads."""
+        topics = directory.topics.values()
+        nodes_before, before = read_places(files, self.nodes[0], topics)
         self.places = placement.resettled(self._not_behind(before), nodes_before, self.nodes)
         if self.places != before or tuple(nodes_before) != self.nodes:
-            write_places(cluster.files, self.nodes, self.places, topics)
+            write_places(files, self.nodes, self.places, topics)
         for key, place in self.places.items():
-            log = cluster.directory.logs[key]
+            log = directory.logs[key]
             log.lead(place.epoch)()
-            cluster.nodes[place.leader].led[key] = log
+            self.led[place.leader][key] = log
 
     def _not_behind(self, places: Mapping[Partition, Place]) -> dict[Partition, Place]:
         """No epoch is lower than the log's: a file that says so is an old copy, and epochs must not fall."""
-        logs = self._cluster.directory.logs
+        logs = self._directory.logs
         return {key: place._replace(epoch=max(place.epoch, logs[key].leader_epoch)) for key, place in places.items()}
-
-    @property
-    def controller(self) -> int:
-        """Whom clients are told to go to with what concerns all; whoever is asked can do it."""
-        return min(self.up, default=NOBODY)
 
     def leader_of(self, key: Partition) -> int:
         place = self.places.get(key)
@@ -136,14 +138,14 @@ class Leadership:
         """To be done before these are created; None if they are where one would look for them."""
         if all(place == placement.default_place(key, self.nodes) for key, place in new.items()):
             return None
-        return self._keeping(new, {**self._cluster.directory.topics, **{one.name: one for one in topics}}.values())
+        return self._keeping(new, {**self._directory.topics, **{one.name: one for one in topics}}.values())
 
     def _keeping(self, new: Mapping[Partition, Place], topics: Iterable[Topic]) -> Change[None]:
         places, known = {**self.places, **new}, list(topics)
 
         def work() -> None:
             try:
-                write_places(self._cluster.files, self.nodes, places, known)
+                write_places(self._files, self.nodes, places, known)
             except OSError as error:
                 raise LogWriteError.of("cannot keep who leads what", error) from error
 
@@ -154,33 +156,33 @@ class Leadership:
         for key, place in new.items():
             self.places[key] = place
             if place.leader != NOBODY:
-                self._cluster.nodes[place.leader].led[key] = self._cluster.directory.logs[key]
+                self.led[place.leader][key] = self._directory.logs[key]
 
     def deleted(self, topic: Topic) -> None:
         for number in range(topic.partitions):
             place = self.places.pop((topic.name, number))
             if place.leader != NOBODY:
-                del self._cluster.nodes[place.leader].led[topic.name, number]
+                del self.led[place.leader][topic.name, number]
 
     # --- leaders change -----------------------------------------------------------------------------------------------
 
-    def stop(self, node_id: int, done: Done) -> None:
+    def stop(self, node_id: int, token: Token) -> Effects:
         def plan() -> tuple[frozenset[int], Mapping[Partition, Place]]:
             self._check(node_id, up=True)
             up = self.up - {node_id}
             return up, placement.settled(self.places, self.nodes, up)
 
-        self._ask(plan, f"node {node_id} stops", done)
+        return self._ask(plan, f"node {node_id} stops", token)
 
-    def start(self, node_id: int, done: Done) -> None:
+    def start(self, node_id: int, token: Token) -> Effects:
         def plan() -> tuple[frozenset[int], Mapping[Partition, Place]]:
             self._check(node_id, up=False)
             up = self.up | {node_id}
             return up, placement.settled(self.places, self.nodes, up)
 
-        self._ask(plan, f"node {node_id} starts", done)
+        return self._ask(plan, f"node {node_id} starts", token)
 
-    def move(self, key: Partition, node_id: int, done: Done) -> None:
+    def move(self, key: Partition, node_id: int, token: Token) -> Effects:
         def plan() -> tuple[frozenset[int], Mapping[Partition, Place]]:
             self._check(node_id, up=True)
             place = self.places.get(key)
@@ -188,7 +190,7 @@ class Leadership:
                 raise CoterieError(f"topic {key[0]!r} has no partition {key[1]}, so it cannot be moved")
             return self.up, placement.moved(key, place, node_id)
 
-        self._ask(plan, f"{key[0]}-{key[1]} is moved to node {node_id}", done)
+        return self._ask(plan, f"{key[0]}-{key[1]} is moved to node {node_id}", token)
 
     def _check(self, node_id: int, *, up: bool) -> None:
         if node_id not in self.nodes:
@@ -196,70 +198,61 @@ class Leadership:
         if (node_id in self.up) is not up:
             raise CoterieError(f"node {node_id} is {'stopped: start it first' if up else 'running already'}")
 
-    def _ask(self, plan: Plan, why: str, done: Done) -> None:
-        def judge(now_ms: int) -> Step | None:
+    def _ask(self, plan: Plan, why: str, token: Token) -> Effects:
+        def judge(now_ms: int) -> Effects:
             try:
                 up, changed = plan()
             except CoterieError as error:
-                done(error)
-                return None
+                return [Reply(token, error)]
             if changed:
-                change = self._keeping(changed, self._cluster.directory.topics.values())
-                return Step(change, partial(self._kept, up, changed, why, done))
-            return self._kept(up, changed, why, done, None, now_ms)
+                change = self._keeping(changed, self._directory.topics.values())
+                return [Work(change, partial(self._kept, up, changed, why, token))]
+            return self._kept(up, changed, why, token, None, now_ms)
 
-        self._cluster.changes.ask(None, judge)
+        self._changes.ask(None, judge)
+        return []
 
     def _kept(
         self,
         up: frozenset[int],
         changed: Mapping[Partition, Place],
         why: str,
-        done: Done,
+        token: Token,
         outcome: LogError | None,
         now_ms: int,
-    ) -> Step | None:
+    ) -> Effects:
         if outcome is not None:
-            done(outcome)
-            return None
+            return [Reply(token, outcome)]
         self.up = up
-        self._cluster.tell(LeadersChanged(now_ms, "", why, len(changed), sorted(up)))
+        effects: Effects = [self._reporter.fact(LeadersChanged(now_ms, "", why, len(changed), sorted(up)))]
         try:
-            save = self._carry_out(changed, now_ms)
-        except BaseException:
-            done(CoterieError(f"{why}: a mistake of the broker's own, which its log tells of"))
-            raise
-        done(None)
-        return Step(save, self._saved) if changed else None
+            moved, save = self._carry_out(changed, now_ms)
+        except Exception:  # noqa: BLE001
+            error = CoterieError(f"{why}: a mistake of the broker's own, which its log tells of")
+            return [*effects, self._reporter.mistake("a change of leaders", now_ms), Reply(token, error)]
+        effects += [*moved, Reply(token, None)]
+        return [*effects, Work(save, self._saved)] if changed else effects
 
-    def _carry_out(self, changed: Mapping[Partition, Place], now_ms: int) -> Change[None]:
-        """All of it before anybody is answered: who asks again at once is told the same by every node."""
-        nodes, logs = self._cluster.nodes, self._cluster.directory.logs
+    def _carry_out(self, changed: Mapping[Partition, Place], now_ms: int) -> tuple[Effects, Change[None]]:
+        """Change all of it before anybody is answered: a client that asks again hears the same from every node."""
         moved: list[tuple[Partition, PartitionLog, int, int]] = []
         saves = []
         for key, place in changed.items():
-            log, was = logs[key], self.places[key].leader
+            log, was = self._directory.logs[key], self.places[key].leader
             self.places[key] = place
             saves.append(log.lead(place.epoch))
             if was != place.leader:
                 moved.append((key, log, was, place.leader))
                 if was != NOBODY:
-                    del nodes[was].led[key]
+                    del self.led[was][key]
                 if place.leader != NOBODY:
-                    nodes[place.leader].led[key] = log
-        for (topic, number), log, was, leader in moved:
-            if topic == OFFSETS_TOPIC:
-                if was != NOBODY:
-                    nodes[was].follow(nodes[was].coordinator.lose(number, now_ms), now_ms)
-                if leader != NOBODY:
-                    nodes[leader].group_loads.gain(number, log)
-            self._cluster.fetches.look_again(log)
-        return Change(partial(_save, saves), lambda _: None)
+                    self.led[place.leader][key] = log
+        effects = [effect for each in moved for effect in self._moved(*each, now_ms)]
+        return effects, Change(partial(_save, saves), lambda _: None)
 
-    def _saved(self, outcome: LogError | None, now_ms: int) -> None:
+    def _saved(self, outcome: LogError | None, now_ms: int) -> Effects:
         """If they are not, every batch still says its epoch, and the file is written with the next one."""
-        if outcome is not None:
-            self._cluster.tell_trouble(str(outcome), now_ms)
+        return [] if outcome is None else [self._reporter.trouble(str(outcome), now_ms)]
 
 
 def _save(saves: list[Callable[[], None]]) -> None:

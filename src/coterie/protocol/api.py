@@ -4,7 +4,7 @@ The versions are those of Apache Kafka 4.3.1. What an API does not do is data to
 an API for its fields; this one is imported by all of them and costs next to nothing.
 
 A new version needs its row here; its fields in the API's file (`wire(since=...)`), and in the readers by hand where
-there are some; what it means in the file of `broker/` that its `handlers/table.py` names; a place in the cases that are
+there are some; what it means in its handler, in `broker/handlers/`; a place in the cases that are
 asked of Kafka (`tests/conformance/script.py`); and `make docs`.
 """
 

@@ -9,17 +9,31 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from coterie.broker.broker_effects import BackgroundTask, Close, Do, Effect, Flush, Send, Work
+from coterie.broker.broker_effects import (
+    BackgroundTask,
+    Close,
+    Do,
+    Effect,
+    Flush,
+    Ready,
+    Send,
+    Starting,
+    Stopping,
+    TimersDue,
+    WallClockSet,
+    Work,
+)
 from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
 from coterie.broker.connection_limits import silence_of
 from coterie.broker.handlers.quick_heartbeat import HEARTBEAT, QuickHeartbeat
 from coterie.broker.io.clock import AWAY_MS
 from coterie.broker.node import Node
-from coterie.coordinator.classic.effects import Tell
+from coterie.coordinator.classic.effects import Reply, Tell
 from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.runtime import Shard
 from coterie.errors import CoterieError, MalformedError
@@ -125,7 +139,7 @@ class Machine(Host):
         by_ms = self.wall.read(self.wall_ms - self.now_ms, self.now_ms)
         if by_ms and self.cluster is not None:
             cluster = self.cluster
-            self.run("a clock that was set", lambda now_ms: cluster.clock_was_set(by_ms, now_ms))
+            self.run("a clock that was set", partial(cluster.handle, WallClockSet(by_ms)))
 
     def pause(self) -> None:
         super().pause()
@@ -164,9 +178,9 @@ class Machine(Host):
                 nodes=len(self.numbers),
                 wall=self.wall,
             )
-            for number, node in cluster.nodes.items():
-                node.endpoint = (self.name, FIRST_PORT + number)
-            effects = cluster.start(now_ms)
+            for number in cluster.nodes:
+                cluster.metadata.endpoints[number] = (self.name, FIRST_PORT + number)
+            effects = cluster.handle(Starting(), now_ms)
         except PowerCut:  # what a crash interrupted was about to be finished
             self._dies_in_swap()
             return
@@ -254,7 +268,7 @@ class Machine(Host):
         self.ambush_swap(None)
         cluster.cleaner.stop()
         self._drain(cluster)
-        self._perform(cluster.stop(self.now_ms))
+        self._perform(cluster.handle(Stopping(), self.now_ms))
         self._drain(cluster)
         try:
             cluster.directory.close()
@@ -302,7 +316,12 @@ class Machine(Host):
             return
         link, data = about
         node, connection = link.node, link.connection
-        if node.cluster is not self.cluster or connection.is_closed or not link.is_read:
+        if (
+            self.cluster is None
+            or node is not self.cluster.nodes[node.node_id]
+            or connection.is_closed
+            or not link.is_read
+        ):
             return
         link.heard_ms = now_ms = self.now_ms
         try:
@@ -319,8 +338,8 @@ class Machine(Host):
                     self.world.network.answer(link.wire, answer)
                     continue
             self._perform(node.received(connection, frame, now_ms))
-        if node.cluster.next_ms() != self._alarm_ms:
-            self._keep_alarm(node.cluster)
+        if self.cluster.next_ms() != self._alarm_ms:
+            self._keep_alarm(self.cluster)
 
     def loses(self, about: tuple[Link, str]) -> None:
         if self.is_paused:
@@ -355,6 +374,7 @@ class Machine(Host):
     def _perform(self, effects: Sequence[Effect]) -> None:
         cluster = self.cluster
         assert cluster is not None
+        ready: deque[Connection] = deque()
         while True:
             for effect in effects:
                 kind = type(effect)
@@ -367,14 +387,19 @@ class Machine(Host):
                     self.later(BACKGROUND_TASK_MS, self._background_task_goes_on, (cluster, effect))
                 elif kind is Tell:
                     self.world.tell(self, effect.fact)  # type: ignore[union-attr]
+                elif kind is Ready:
+                    ready.append(effect.connection)  # type: ignore[union-attr]
+                elif kind is Reply:
+                    effect.token(effect.answer)  # type: ignore[union-attr, operator]
                 elif kind is Close:
                     self.drop(effect.connection, effect.why)  # type: ignore[union-attr]
                 else:
                     assert isinstance(effect, Do)
                     self.later(5, self._chore, (cluster, effect.work))
-            if not cluster.ready:
+            if not ready:
                 break
-            effects = cluster.go_on(self.now_ms)
+            connection = ready.popleft()
+            effects = connection.link.node.go_on(connection, self.now_ms)
         self._keep_alarm(cluster)
 
     def _send(self, effect: Send) -> None:
@@ -390,7 +415,7 @@ class Machine(Host):
         try:
             effects = event(now_ms)
         except Exception:  # noqa: BLE001
-            effects = self.cluster.rescue(what, now_ms)
+            effects = self.cluster.mistaken(what, now_ms)
         self._perform(effects)
 
     def _keep_alarm(self, cluster: Cluster) -> None:
@@ -405,7 +430,7 @@ class Machine(Host):
             self.misses(self._ring, about)
         elif about == (self.cluster, self._alarm_ms):
             self._alarm_ms = None
-            self.run("a timer", about[0].ring)
+            self.run("a timer", partial(about[0].handle, TimersDue()))
 
     def ambush(self, strike: Callable[[object], None]) -> None:
         """To be done the next time that something is on its way to the disk, before it is there."""
@@ -461,7 +486,7 @@ class Machine(Host):
         self._jobs.popleft()
         if self._jobs:
             self._begin_job(cluster)
-        self.run("what follows work of the disk", lambda now_ms: cluster.disk_ended(ended, now_ms))
+        self.run("what follows work of the disk", partial(cluster.handle, ended))
 
     def _background_task_goes_on(self, about: tuple[Cluster, BackgroundTask | None]) -> None:
         cluster, background_task = about
@@ -484,7 +509,7 @@ class Machine(Host):
             return
         self._background_task = None
         self.background_tasks += 1
-        self.run("what follows long work", lambda now_ms: cluster.background_task_ended(ended, now_ms))
+        self.run("what follows long work", partial(cluster.handle, ended))
 
     def _chore(self, about: tuple[Cluster, Any]) -> None:
         cluster, work = about

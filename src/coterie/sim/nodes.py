@@ -5,8 +5,10 @@ Whoever wants it is an operator who insists: what could not be done is tried aga
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from coterie.broker.broker_effects import MoveCoordinator, StartNode, StopNode
 from coterie.broker.cluster import Cluster
 from coterie.errors import CoterieError
 
@@ -51,7 +53,7 @@ class Nodes:
                 self._stopping.discard(number)
 
         self._stopping.add(number)
-        machine.run("a change of leaders", lambda now_ms: cluster.stop_node(number, done, now_ms))
+        machine.run("a change of leaders", partial(cluster.handle, StopNode(number, done)))
 
     def _close(self, about: tuple[Cluster, int, int]) -> None:
         cluster, number, looks = about
@@ -92,13 +94,11 @@ class Nodes:
                 machine.later(AGAIN_MS, self.start, number)
 
         self._silent.discard(number)
-        machine.run("a change of leaders", lambda now_ms: cluster.start_node(number, done, now_ms))
+        machine.run("a change of leaders", partial(cluster.handle, StartNode(number, done)))
 
     def move_coordinator(self, group_id: str, number: int) -> None:
         """If that node is up; nobody insists."""
         machine, cluster = self._machine, self._machine.cluster
         if cluster is not None and not machine.is_paused:
-            machine.run(
-                "a change of leaders",
-                lambda now_ms: cluster.move_coordinator(group_id, number, lambda _error: None, now_ms),
-            )
+            event = MoveCoordinator(group_id, number, lambda _error: None)
+            machine.run("a change of leaders", partial(cluster.handle, event))

@@ -167,7 +167,7 @@ class World:
 
     def log(self, where: TopicPartition) -> PartitionLog | None:
         """Of a partition, whoever leads it."""
-        return self.machine.cluster.log(*where) if self.machine.cluster is not None else None
+        return self.machine.cluster.directory.logs.get(where) if self.machine.cluster is not None else None
 
     # --- what happens -------------------------------------------------------------------------------------------------
 

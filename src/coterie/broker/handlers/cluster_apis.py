@@ -1,16 +1,19 @@
-"""What there is: ApiVersions, FindCoordinator, DescribeCluster, DescribeLogDirs, InitProducerId, no reassignments."""
+"""ApiVersions, FindCoordinator, DescribeCluster, DescribeLogDirs, InitProducerId and ListPartitionReassignments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
-from coterie.broker.broker_facts import TransactionRefused
-from coterie.broker.calls import Call
+from coterie.broker.broker_effects import Effects, Work
+from coterie.broker.broker_facts import Reporter, TransactionRefused
+from coterie.broker.calls import Call, Handler, Responses
 from coterie.broker.handlers.refusals import TopicError
-from coterie.broker.handlers.topic_changes import Made, ensure_from
-from coterie.broker.maintenance.directory_changes import Step
+from coterie.broker.maintenance.directory_changes import Changes
+from coterie.broker.maintenance.producer_ids import ProducerIds
+from coterie.broker.metadata_cache import MetadataCache
 from coterie.broker.placement import NOBODY
+from coterie.broker.replica_manager import ReplicaManager
+from coterie.broker.topic_manager import Made, TopicManager
 from coterie.coordinator.runtime import find_coordinator as node_for
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import (
@@ -25,150 +28,171 @@ from coterie.protocol.frames import client_id_of
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.storage import LogError
 
-if TYPE_CHECKING:
-    from coterie.broker.node import Node
-
-__all__ = ["HANDLERS"]
+__all__ = ["ClusterApis"]
 
 NO_TRANSACTIONS = "this broker does not do transactions yet: use a producer without transactional.id"
 BROKER_ENDPOINT = 1
 
 
-def _api_versions(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
-    request = api_versions.read_request(frame, at, call.version)
-    if not api_versions.names_its_client(request, call.version):
-        node.answer(call, api_versions.Response(error=ErrorCode.INVALID_REQUEST))
-        return
-    node.answer(call, api_versions.Response(api_keys=api_versions.ADVERTISED))
+class ClusterApis:
+    def __init__(
+        self,
+        responses: Responses,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        topics: TopicManager,
+        changes: Changes,
+        producer_ids: ProducerIds,
+        reporter: Reporter,
+        data_path: Callable[[], str],
+    ) -> None:
+        self._responses = responses
+        self._replicas = replicas
+        self._metadata = metadata
+        self._topics = topics
+        self._changes = changes
+        self._producer_ids = producer_ids
+        self._reporter = reporter
+        self._data_path = data_path
 
+    def handlers(self) -> Mapping[int, Handler]:
+        return {
+            api_versions.API.key: self._api_versions,
+            find_coordinator.API.key: self._find_coordinator,
+            describe_cluster.API.key: self._describe_cluster,
+            describe_log_dirs.API.key: self._describe_log_dirs,
+            init_producer_id.API.key: self._init_producer_id,
+            list_partition_reassignments.API.key: self._list_partition_reassignments,
+        }
 
-def _find_coordinator(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
-    request = find_coordinator.read_request(frame, at, call.version)
-    if request.key_type == find_coordinator.TRANSACTION:
-        found = [_no_transactions(node, client_id_of(frame), key, now_ms) for key in request.keys]
-        node.answer(call, find_coordinator.Response(coordinators=found))
-        return
-    is_missing = request.key_type == find_coordinator.GROUP and OFFSETS_TOPIC not in node.directory.topics
-    missing = [OFFSETS_TOPIC] if is_missing else []  # it is made when somebody first asks for a coordinator (C2)
-    node.change_each(call, missing, ensure_from, lambda made: _coordinators(node, request, made, node.cluster.now_ms))
+    def _api_versions(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
+        request = api_versions.read_request(frame, at, call.version)
+        if api_versions.names_its_client(request, call.version):
+            answer = api_versions.Response(api_keys=api_versions.ADVERTISED)
+        else:
+            answer = api_versions.Response(error=ErrorCode.INVALID_REQUEST)
+        return self._responses.answer(call, answer, now_ms)
 
+    # --- FindCoordinator ----------------------------------------------------------------------------------------------
 
-def _coordinators(
-    node: Node, request: find_coordinator.Request, made: list[Made], now_ms: int
-) -> find_coordinator.Response:
-    for trouble in made:
-        if isinstance(trouble, TopicError):
-            node.tell_trouble(f"the topic of the groups cannot be created: {trouble}", now_ms)
-    found = [_coordinator(node, request.key_type, key) for key in request.keys]
-    return find_coordinator.Response(coordinators=found)
+    def _find_coordinator(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
+        request = find_coordinator.read_request(frame, at, call.version)
+        if request.key_type == find_coordinator.TRANSACTION:
+            return self._no_transactions(call, client_id_of(frame), request, now_ms)
+        is_missing = request.key_type == find_coordinator.GROUP and OFFSETS_TOPIC not in self._metadata.topics
+        missing = [OFFSETS_TOPIC] if is_missing else []  # it is made when somebody first asks for a coordinator (C2)
 
+        def finish(made: list[Made], at_ms: int) -> tuple[find_coordinator.Response, Effects]:
+            effects: Effects = [
+                self._reporter.trouble(f"the topic of the groups cannot be created: {error}", at_ms)
+                for error in made
+                if isinstance(error, TopicError)
+            ]
+            found = [self._coordinator(request.key_type, key) for key in request.keys]
+            return find_coordinator.Response(coordinators=found), effects
 
-def _no_transactions(node: Node, client_id: str, key: str, now_ms: int) -> find_coordinator.Coordinator:
-    """The code is the one at which every client gives up at once; others are retried for ever."""
-    node.tell(TransactionRefused(now_ms, "", client_id, key, NO_TRANSACTIONS))
-    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    return find_coordinator.Coordinator(key=key, error=code, message=NO_TRANSACTIONS)
+        return self._changes.ask_each(call, missing, self._topics.ensure, finish, now_ms)
 
+    def _no_transactions(self, call: Call, client_id: str, request: find_coordinator.Request, now_ms: int) -> Effects:
+        """The code is the one at which every client gives up at once; others are retried for ever."""
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        found = [find_coordinator.Coordinator(key=key, error=code, message=NO_TRANSACTIONS) for key in request.keys]
+        return [
+            *(
+                self._reporter.fact(TransactionRefused(now_ms, "", client_id, key, NO_TRANSACTIONS))
+                for key in request.keys
+            ),
+            *self._responses.answer(call, find_coordinator.Response(coordinators=found), now_ms),
+        ]
 
-def _coordinator(node: Node, key_type: int, key: str) -> find_coordinator.Coordinator:
-    def leader_of(partition: int) -> int | None:
-        leader = node.cluster.leadership.leader_of((OFFSETS_TOPIC, partition))
-        return None if leader == NOBODY else leader
+    def _coordinator(self, key_type: int, key: str) -> find_coordinator.Coordinator:
+        def leader_of(partition: int) -> int | None:
+            place = self._metadata.places.get((OFFSETS_TOPIC, partition))
+            return None if place is None or place.leader == NOBODY else place.leader
 
-    topic = node.directory.topics.get(OFFSETS_TOPIC)
-    error, node_id = node_for(key_type, key, topic.partitions if topic is not None else 1, leader_of)
-    if error:
-        return find_coordinator.Coordinator(key=key, error=error, message=_why(error))
-    host, port = node.cluster.nodes[node_id].endpoint
-    return find_coordinator.Coordinator(key=key, node_id=node_id, host=host, port=port)
+        topic = self._metadata.topics.get(OFFSETS_TOPIC)
+        error, node_id = node_for(key_type, key, topic.partitions if topic is not None else 1, leader_of)
+        if error:
+            return find_coordinator.Coordinator(key=key, error=error, message=_why(error))
+        host, port = self._metadata.endpoints[node_id]
+        return find_coordinator.Coordinator(key=key, node_id=node_id, host=host, port=port)
+
+    # --- the cluster and its directory --------------------------------------------------------------------------------
+
+    def _describe_cluster(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
+        request = describe_cluster.read_request(frame, at, call.version)
+        metadata, asked = self._metadata, request.endpoint_type
+        if asked != BROKER_ENDPOINT:
+            code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if asked == 2 else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+            answer = describe_cluster.Response(
+                error=code, message="this is a broker's endpoint", cluster_id="", endpoint_type=asked
+            )
+        else:
+            answer = describe_cluster.Response(
+                cluster_id=metadata.cluster_id,
+                controller_id=metadata.controller,
+                brokers=[
+                    describe_cluster.Broker(
+                        node_id=number, host=host, port=port, is_fenced=number not in metadata.nodes_up
+                    )
+                    for number, (host, port) in metadata.endpoints.items()
+                    if number in metadata.nodes_up or request.include_fenced_brokers
+                ],
+            )
+        return self._responses.answer(call, answer, now_ms)
+
+    def _describe_log_dirs(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
+        request = describe_log_dirs.read_request(frame, at, call.version)
+        wanted = (
+            None
+            if request.topics is None
+            else {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
+        )
+        sizes: dict[str, list[describe_log_dirs.DescribedPartition]] = {}
+        for (topic, partition), log in self._replicas.led.items():
+            if wanted is None or (topic, partition) in wanted:
+                described = describe_log_dirs.DescribedPartition(partition=partition, size=log.size)
+                sizes.setdefault(topic, []).append(described)
+        topics = [describe_log_dirs.DescribedTopic(name=name, partitions=found) for name, found in sizes.items()]
+        directory = describe_log_dirs.LogDir(path=self._data_path(), topics=topics)
+        return self._responses.answer(call, describe_log_dirs.Response(results=[directory]), now_ms)
+
+    def _list_partition_reassignments(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
+        """A partition moves at once: there is nothing to copy."""
+        list_partition_reassignments.read_request(frame, at, call.version)
+        return self._responses.answer(call, list_partition_reassignments.Response(), now_ms)
+
+    # --- InitProducerId -----------------------------------------------------------------------------------------------
+
+    def _init_producer_id(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
+        request = init_producer_id.read_request(frame, at, call.version)
+        if request.transactional_id is not None:
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return self._responses.answer(call, init_producer_id.Response(error=code), now_ms)
+        producer_id = self._producer_ids.next()
+        if producer_id is not None:
+            return self._responses.answer(call, init_producer_id.Response(producer_id=producer_id), now_ms)
+        return self._changes.ask_each(
+            call, [None], self._next_producer_id, lambda answers, _at_ms: (answers[0], []), now_ms
+        )
+
+    def _next_producer_id(
+        self, _: None, done: Callable[[init_producer_id.Response, int], Effects], now_ms: int
+    ) -> Effects:
+        def then(outcome: LogError | None, at_ms: int) -> Effects:
+            if outcome is not None:
+                refused = init_producer_id.Response(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                return [self._reporter.trouble(str(outcome), at_ms), *done(refused, at_ms)]
+            producer_id = self._producer_ids.next()
+            assert producer_id is not None, "a block has a thousand"
+            return done(init_producer_id.Response(producer_id=producer_id), at_ms)
+
+        if self._producer_ids.is_empty:
+            return [Work(self._producer_ids.another_block(), then)]
+        return then(None, now_ms)  # an earlier request has asked for a block
 
 
 def _why(error: ErrorCode) -> str:
     if error is ErrorCode.INVALID_REQUEST:
         return "a coordinator is looked for by group (key type 0)"
     return "the topic of the groups is not there"
-
-
-def _describe_cluster(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
-    request = describe_cluster.read_request(frame, at, call.version)
-    if request.endpoint_type != BROKER_ENDPOINT:
-        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if request.endpoint_type == 2 else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-        answer = describe_cluster.Response(
-            error=code, message="this is a broker's endpoint", cluster_id="", endpoint_type=request.endpoint_type
-        )
-    else:
-        up = node.cluster.leadership.up
-        answer = describe_cluster.Response(
-            cluster_id=node.cluster.cluster_id,
-            controller_id=node.cluster.leadership.controller,
-            brokers=[
-                describe_cluster.Broker(node_id=number, host=host, port=port, is_fenced=number not in up)
-                for number, (host, port) in ((each.node_id, each.endpoint) for each in node.cluster.nodes.values())
-                if number in up or request.include_fenced_brokers
-            ],
-        )
-    node.answer(call, answer)
-
-
-def _describe_log_dirs(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
-    request = describe_log_dirs.read_request(frame, at, call.version)
-    wanted = (
-        None
-        if request.topics is None
-        else {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
-    )
-    sizes: dict[str, list[describe_log_dirs.DescribedPartition]] = {}
-    for (topic, partition), log in node.led.items():
-        if wanted is None or (topic, partition) in wanted:
-            described = describe_log_dirs.DescribedPartition(partition=partition, size=log.size)
-            sizes.setdefault(topic, []).append(described)
-    topics = [describe_log_dirs.DescribedTopic(name=name, partitions=found) for name, found in sizes.items()]
-    directory = describe_log_dirs.LogDir(path=node.cluster.data_path, topics=topics)
-    node.answer(call, describe_log_dirs.Response(results=[directory]))
-
-
-def _init_producer_id(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
-    request = init_producer_id.read_request(frame, at, call.version)
-    if request.transactional_id is not None:
-        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        node.answer(call, init_producer_id.Response(error=code))
-        return
-    producer_id = node.producer_ids.next()
-    if producer_id is not None:
-        node.answer(call, init_producer_id.Response(producer_id=producer_id))
-    else:
-        node.change_each(call, [None], _next_producer_id, lambda answers: answers[0])
-
-
-def _next_producer_id(
-    node: Node, _: None, done: Callable[[init_producer_id.Response], None], now_ms: int
-) -> Step | None:
-    def then(outcome: LogError | None, at_ms: int) -> None:
-        if outcome is not None:
-            node.tell_trouble(str(outcome), at_ms)
-            done(init_producer_id.Response(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
-            return
-        producer_id = node.producer_ids.next()
-        assert producer_id is not None, "a block has a thousand"
-        done(init_producer_id.Response(producer_id=producer_id))
-
-    if node.producer_ids.is_empty:
-        return Step(node.producer_ids.another_block(), then)
-    then(None, now_ms)  # somebody before us has asked for a block
-    return None
-
-
-def _list_partition_reassignments(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
-    """A partition moves at once: there is nothing to copy."""
-    list_partition_reassignments.read_request(frame, at, call.version)
-    node.answer(call, list_partition_reassignments.Response())
-
-
-HANDLERS = {
-    api_versions.API.key: _api_versions,
-    find_coordinator.API.key: _find_coordinator,
-    describe_cluster.API.key: _describe_cluster,
-    describe_log_dirs.API.key: _describe_log_dirs,
-    init_producer_id.API.key: _init_producer_id,
-    list_partition_reassignments.API.key: _list_partition_reassignments,
-}

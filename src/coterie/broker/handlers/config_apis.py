@@ -2,83 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from coterie.broker.calls import Call
-from coterie.broker.configs.alter_configs import Changes, Topics, alter_all, incremental_alter_all
+from coterie.broker.broker_effects import Effects, Work
+from coterie.broker.broker_facts import Reporter
+from coterie.broker.calls import Call, Handler, Responses
+from coterie.broker.configs.alter_configs import Changes as ConfigChanges
+from coterie.broker.configs.alter_configs import Topics, alter_all, incremental_alter_all
 from coterie.broker.configs.describe_configs import describe
-from coterie.broker.maintenance.directory_changes import Step
+from coterie.broker.maintenance.directory_changes import Changes
+from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.protocol.api_values import ResourceType
 from coterie.protocol.apis import alter_configs, describe_configs, incremental_alter_configs
-from coterie.storage import LogError
+from coterie.settings.broker_settings import BrokerSettings
+from coterie.storage import DataDirectory, LogError
 
-if TYPE_CHECKING:
-    from coterie.broker.node import Node
-
-__all__ = ["HANDLERS"]
+__all__ = ["ConfigApis"]
 
 
-def _describe_configs(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
-    request = describe_configs.read_request(frame, at, call.version)
-    results = []
-    # Asked for twice is answered once: the answer is hundreds of times the size of the question.
-    asked = {(one.resource_type, one.resource_name): one for one in request.resources}
-    for resource in asked.values():
-        topic = (
-            node.directory.topics.get(resource.resource_name) if resource.resource_type == ResourceType.TOPIC else None
-        )
-        results.append(
-            describe(
-                resource,
-                None if topic is None else topic.configs,
-                node.settings,
-                synonyms=request.include_synonyms,
-                documentation=request.include_documentation,
+class ConfigApis:
+    def __init__(
+        self,
+        responses: Responses,
+        directory: DataDirectory,
+        changes: Changes,
+        settings: BrokerSettings,
+        reporter: Reporter,
+        wall: WallClock,
+    ) -> None:
+        self._responses = responses
+        self._directory = directory
+        self._changes = changes
+        self._settings = settings
+        self._reporter = reporter
+        self._wall = wall
+
+    def handlers(self) -> Mapping[int, Handler]:
+        return {
+            describe_configs.API.key: self._describe_configs,
+            alter_configs.API.key: self._alter_configs,
+            incremental_alter_configs.API.key: self._incremental_alter_configs,
+        }
+
+    def _describe_configs(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
+        request = describe_configs.read_request(frame, at, call.version)
+        results = []
+        # Asked for twice is answered once: the answer is hundreds of times the size of the question.
+        asked = {(one.resource_type, one.resource_name): one for one in request.resources}
+        for resource in asked.values():
+            is_topic = resource.resource_type == ResourceType.TOPIC
+            topic = self._directory.topics.get(resource.resource_name) if is_topic else None
+            results.append(
+                describe(
+                    resource,
+                    None if topic is None else topic.configs,
+                    self._settings,
+                    synonyms=request.include_synonyms,
+                    documentation=request.include_documentation,
+                )
             )
-        )
-    node.answer(call, describe_configs.Response(results=results))
+        return self._responses.answer(call, describe_configs.Response(results=results), now_ms)
 
+    def _alter_configs(self, call: Call, frame: bytes, at: int, _now_ms: int) -> Effects:
+        request = alter_configs.read_request(frame, at, call.version)
+        return self._alter(call, lambda own: alter_all(request, own, self._settings))
 
-def _alter_configs(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
-    request = alter_configs.read_request(frame, at, call.version)
-    _alter(node, call, lambda own: alter_all(request, own, node.settings))
+    def _incremental_alter_configs(self, call: Call, frame: bytes, at: int, _now_ms: int) -> Effects:
+        request = incremental_alter_configs.read_request(frame, at, call.version)
+        return self._alter(call, lambda own: incremental_alter_all(request, own, self._settings))
 
+    def _alter(self, call: Call, rule: Callable[[Topics], tuple[Any, ConfigChanges]]) -> Effects:
+        """Judge the change in its turn. A topic's configs are in force when the disk has them, then the next topic."""
 
-def _incremental_alter_configs(node: Node, call: Call, frame: bytes, at: int, _now_ms: int) -> None:
-    request = incremental_alter_configs.read_request(frame, at, call.version)
-    _alter(node, call, lambda own: incremental_alter_all(request, own, node.settings))
+        def judge(now_ms: int) -> Effects:
+            response, changes = rule({name: topic.configs for name, topic in self._directory.topics.items()})
+            return self._next(call, response, list(changes.items()), now_ms)
 
+        self._changes.ask(call, judge)
+        return []
 
-def _alter(node: Node, call: Call, rule: Callable[[Topics], tuple[Any, Changes]]) -> None:
-    """Judged in its turn, topic by topic in force when the disk has it, answered when the last of them is."""
+    def _next(self, call: Call, response: Any, changes: list[tuple[str, dict[str, str]]], now_ms: int) -> Effects:
+        if not changes:
+            return self._responses.answer(call, response, now_ms)
+        (name, configs), *others = changes
 
-    def judge(now_ms: int) -> Step | None:
-        response, changes = rule({name: topic.configs for name, topic in node.directory.topics.items()})
-        return _next(node, call, response, list(changes.items()), now_ms)
+        def then(outcome: LogError | None, at_ms: int) -> Effects:
+            effects: Effects = []
+            if outcome is not None:
+                effects.append(self._reporter.trouble(str(outcome), at_ms))
+                for result in response.responses:
+                    if result.resource_name == name:
+                        result.error, result.message = outcome.code, str(outcome)
+            return [*effects, *self._next(call, response, others, at_ms)]
 
-    node.changes.ask(call, judge)
-
-
-def _next(node: Node, call: Call, response: Any, changes: list[tuple[str, dict[str, str]]], now_ms: int) -> Step | None:
-    if not changes:
-        node.answer(call, response)
-        return None
-    (name, configs), *others = changes
-
-    def then(outcome: LogError | None, at_ms: int) -> Step | None:
-        if outcome is not None:
-            node.tell_trouble(str(outcome), at_ms)
-            for result in response.responses:
-                if result.resource_name == name:
-                    result.error, result.message = outcome.code, str(outcome)
-        return _next(node, call, response, others, at_ms)
-
-    return Step(node.directory.set_configs(name, configs, node.cluster.wall.at(now_ms)), then)
-
-
-HANDLERS = {
-    describe_configs.API.key: _describe_configs,
-    alter_configs.API.key: _alter_configs,
-    incremental_alter_configs.API.key: _incremental_alter_configs,
-}
+        return [Work(self._directory.set_configs(name, configs, self._wall.at(now_ms)), then)]

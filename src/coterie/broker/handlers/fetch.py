@@ -5,27 +5,27 @@ There are no fetch sessions: every answer says session 0, which tells the client
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from coterie.broker.calls import Call
-from coterie.broker.handlers.redirect import endpoints_of, leader_of
+from coterie.broker.broker_effects import Effects
+from coterie.broker.broker_facts import Reporter
+from coterie.broker.calls import Call, Handler, Responses
+from coterie.broker.metadata_cache import MetadataCache
+from coterie.broker.replica_manager import ReplicaManager
+from coterie.coordinator.runtime import Timers
 from coterie.errors import ErrorCode
 from coterie.protocol.api_values import READ_COMMITTED
 from coterie.protocol.apis import fetch
 from coterie.protocol.apis.fetch import FetchedPartition, FetchedTopic, Partition, Request, Response
 from coterie.storage import LogError, PartitionLog
 
-if TYPE_CHECKING:
-    from coterie.broker.cluster import Cluster
-    from coterie.broker.node import Node
-
-__all__ = ["HANDLERS", "FetchDue", "Fetches"]
+__all__ = ["FetchApi", "FetchDue", "Fetches", "leader_epoch_error"]
 
 NOT_SAID = -1
 _FULL_FETCH_EPOCHS = (-1, 0)
 _TELLS_LEADERS = 16
-"""The first version whose answers say who leads, if it is not who was asked."""
+"""The first version whose answers name the leader, if it is not the node that was asked."""
 _WRONG_NODE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -37,22 +37,37 @@ class FetchDue:
 
 
 class Parked:
-    """A fetch that waits for more to come."""
+    """A fetch that waits for more records."""
 
-    __slots__ = ("call", "logs", "node", "request")
+    __slots__ = ("call", "logs", "replicas", "request")
 
-    def __init__(self, node: Node, call: Call, request: Request, logs: list[PartitionLog]) -> None:
-        self.node = node
+    def __init__(self, replicas: ReplicaManager, call: Call, request: Request, logs: list[PartitionLog]) -> None:
+        self.replicas = replicas
         self.call = call
         self.request = request
         self.logs = logs
 
 
 class Fetches:
-    """Of all nodes."""
+    """Answers the fetches of all nodes, and parks those that have to wait."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(
+        self,
+        responses: Responses,
+        metadata: MetadataCache,
+        timers: Timers[object],
+        reporter: Reporter,
+        max_bytes: int,
+    ) -> None:
+        """`max_bytes` is `fetch.max.bytes`."""
+        self._responses = responses
+        self._metadata = metadata
+        self._timers = timers
+        self._reporter = reporter
+        self._max_bytes = max_bytes
+        self.room: Callable[[], int] = lambda: max_bytes
+        """Returns how large an answer may be now: less when clients do not take theirs."""
+        self.is_stopping = False
         self._parked: dict[Call, Parked] = {}
         self._readers: dict[PartitionLog, dict[Parked, None]] = {}
         self._damages: set[str] = set()
@@ -61,30 +76,29 @@ class Fetches:
     def __len__(self) -> int:
         return len(self._parked)
 
-    def handle(self, node: Node, call: Call, request: Request, now_ms: int) -> None:
+    def handle(self, replicas: ReplicaManager, call: Call, request: Request, now_ms: int) -> Effects:
         if request.session_id:
             answer = Response(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=())
-            node.answer(call, answer)
-            return
+            return self._responses.answer(call, answer, now_ms)
         if request.session_epoch not in _FULL_FETCH_EPOCHS:
             answer = Response(error=ErrorCode.INVALID_FETCH_SESSION_EPOCH, responses=())
-            node.answer(call, answer)
-            return
-        answer, size, final = self._read(node, call, request)
-        if final or size >= request.min_bytes or request.max_wait_ms <= 0 or self._cluster.is_stopping:
-            self._send(node, call, answer)
-            return
-        self._park(node, call, request, now_ms)
+            return self._responses.answer(call, answer, now_ms)
+        troubles: Effects = []
+        answer, size, final = self._read(replicas, call, request, troubles, now_ms)
+        if final or size >= request.min_bytes or request.max_wait_ms <= 0 or self.is_stopping:
+            return [*troubles, *self._send(call, answer)]
+        self._park(replicas, call, request, now_ms)
+        return troubles
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    def _park(self, node: Node, call: Call, request: Request, now_ms: int) -> None:
-        logs = [log for topic in request.topics for log in self._logs_of(node, topic)]
-        parked = Parked(node, call, request, logs)
+    def _park(self, replicas: ReplicaManager, call: Call, request: Request, now_ms: int) -> None:
+        logs = [log for topic in request.topics for log in self._logs_of(replicas, topic)]
+        parked = Parked(replicas, call, request, logs)
         self._parked[call] = parked
         for log in logs:
             self._readers.setdefault(log, {})[parked] = None
-        self._cluster.timers.arm(call, now_ms + request.max_wait_ms, FetchDue(parked))
+        self._timers.arm(call, now_ms + request.max_wait_ms, FetchDue(parked))
 
     def _unpark(self, parked: Parked) -> None:
         del self._parked[parked.call]
@@ -94,117 +108,122 @@ class Fetches:
                 readers.pop(parked, None)
                 if not readers:
                     del self._readers[log]
-        self._cluster.timers.disarm(parked.call)
+        self._timers.disarm(parked.call)
 
-    def advanced(self, log: PartitionLog) -> None:
-        """There is more to read in `log`."""
+    def advanced(self, log: PartitionLog, now_ms: int) -> Effects:
+        """Answer the fetches that have enough, now that there is more to read in `log`."""
+        effects: Effects = []
         for parked in list(self._readers.get(log, ())):
-            answer, size, final = self._read(parked.node, parked.call, parked.request)
+            answer, size, final = self._read(parked.replicas, parked.call, parked.request, effects, now_ms)
             if final or size >= parked.request.min_bytes:
                 self._unpark(parked)
-                self._send(parked.node, parked.call, answer)
+                effects += self._send(parked.call, answer)
+        return effects
 
-    def due(self, event: FetchDue) -> None:
+    def due(self, event: FetchDue, now_ms: int) -> Effects:
         parked = event.parked
-        if self._parked.get(parked.call) is parked:
-            self._unpark(parked)
-            answer, _, _ = self._read(parked.node, parked.call, parked.request)
-            self._send(parked.node, parked.call, answer)
+        if self._parked.get(parked.call) is not parked:
+            return []
+        self._unpark(parked)
+        troubles: Effects = []
+        answer, _, _ = self._read(parked.replicas, parked.call, parked.request, troubles, now_ms)
+        return [*troubles, *self._send(parked.call, answer)]
 
     def forget(self, call: Call) -> None:
-        """Its reader is gone."""
+        """The connection of a fetch has closed."""
         parked = self._parked.get(call)
         if parked is not None:
             self._unpark(parked)
 
-    def answer_all(self) -> None:
-        for parked in list(self._parked.values()):
-            self.due(FetchDue(parked))
+    def answer_all(self, now_ms: int) -> Effects:
+        return [effect for parked in list(self._parked.values()) for effect in self.due(FetchDue(parked), now_ms)]
 
-    def look_again(self, log: PartitionLog) -> None:
-        """Its readers hear that the partition is gone, or has another leader."""
-        for parked in list(self._readers.get(log, ())):
-            self.due(FetchDue(parked))
+    def look_again(self, log: PartitionLog, now_ms: int) -> Effects:
+        """Answer the readers of a partition that is gone, or has another leader."""
+        readers = list(self._readers.get(log, ()))
+        return [effect for parked in readers for effect in self.due(FetchDue(parked), now_ms)]
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def _read(self, node: Node, call: Call, request: Request) -> tuple[Response, int, bool]:
-        """The answer as of now, its bytes of records, and whether waiting would not change it (an error)."""
-        left = min(request.max_bytes, node.settings.fetch_max_bytes, node.cluster.room())
+    def _name_of(self, topic: fetch.Topic) -> str | None:
+        return topic.topic if topic.topic_id is None else self._metadata.topic_names.get(topic.topic_id)
+
+    def _logs_of(self, replicas: ReplicaManager, topic: fetch.Topic) -> list[PartitionLog]:
+        name = self._name_of(topic)
+        logs = [replicas.log(name, one.partition) for one in topic.partitions] if name is not None else []
+        return [log for log in logs if log is not None]
+
+    def _read(
+        self, replicas: ReplicaManager, call: Call, request: Request, troubles: Effects, now_ms: int
+    ) -> tuple[Response, int, bool]:
+        """Return the answer as of now, its bytes of records, and whether waiting would not change it (an error).
+
+        Damage that is found is reported once, in `troubles`.
+        """
+        left = min(request.max_bytes, self._max_bytes, self.room())
         size, final = 0, not request.topics
         topics = []
-        elsewhere = []
+        leaders = []
         for topic in request.topics:
             name = self._name_of(topic)
             answers = []
             for partition in topic.partitions:
-                answer = self._read_partition(node, name, partition, request, left, is_first=not size)
+                answer = FetchedPartition(partition=partition.partition)
                 answers.append(answer)
+                try:
+                    _read_partition(answer, replicas, name, partition, request, left, is_first=not size)
+                except LogError as error:
+                    answer.error = error.code
+                    if error.code is ErrorCode.CORRUPT_MESSAGE and str(error) not in self._damages:
+                        self._damages.add(str(error))
+                        troubles.append(self._reporter.trouble(str(error), now_ms))
                 if answer.records:
                     size += len(answer.records)
                     left -= len(answer.records)
                 if answer.error:
                     final = True
                     if answer.error in _WRONG_NODE and name is not None and call.version >= _TELLS_LEADERS:
-                        answer.current_leader = leader_of(node, name, partition.partition)
-                        elsewhere.append(answer.current_leader)
+                        answer.current_leader = self._metadata.leader(name, partition.partition)
+                        leaders.append(answer.current_leader)
             topics.append(FetchedTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=answers))
-        return (
-            Response(responses=topics, node_endpoints=endpoints_of(node, elsewhere) if elsewhere else ()),
-            size,
-            final,
-        )
+        endpoints = self._metadata.leader_endpoints(leaders) if leaders else ()
+        return Response(responses=topics, node_endpoints=endpoints), size, final
 
-    def _name_of(self, topic: fetch.Topic) -> str | None:
-        return topic.topic if topic.topic_id is None else self._cluster.topic_names.get(topic.topic_id)
+    def _send(self, call: Call, answer: Response) -> Effects:
+        return self._responses.send_parts(call, fetch.write_response_parts(answer, call.version))
 
-    def _logs_of(self, node: Node, topic: fetch.Topic) -> list[PartitionLog]:
-        name = self._name_of(topic)
-        logs = [node.led.get((name, one.partition)) for one in topic.partitions] if name is not None else []
-        return [log for log in logs if log is not None]
 
-    def _read_partition(
-        self, node: Node, name: str | None, asked: Partition, request: Request, left: int, *, is_first: bool
-    ) -> FetchedPartition:
-        log = node.led.get((name, asked.partition)) if name is not None else None
-        if log is None:
-            error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else node.absent(name, asked.partition)
-            return FetchedPartition(partition=asked.partition, error=error)
-        if asked.current_leader_epoch != log.leader_epoch:
-            stale = leader_epoch_error(asked.current_leader_epoch, log)
-            if stale:
-                return FetchedPartition(partition=asked.partition, error=stale)
-        end = self._cluster.flusher.end_of(log)
-        stable = log.last_stable(end)
-        answer = FetchedPartition(
-            partition=asked.partition, high_watermark=end, last_stable_offset=stable, log_start_offset=log.log_start
-        )
-        if not log.log_start <= asked.fetch_offset <= log.log_end:
-            answer.error = ErrorCode.OFFSET_OUT_OF_RANGE
-            answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = -1
-            return answer
-        up_to = stable if request.isolation_level == READ_COMMITTED else end
-        room = min(asked.max_bytes, left)
-        if asked.fetch_offset >= up_to or (room <= 0 and not is_first):
-            return answer
-        try:
-            records = log.read(asked.fetch_offset, max(room, 0), up_to)
-        except LogError as error:
-            answer.error = error.code
-            self._tell_damage(error)
-            return answer
-        if is_first or len(records) <= room:  # only the first of an answer may be larger than was asked for
-            answer.records = records
-        return answer
-
-    def _tell_damage(self, error: LogError) -> None:
-        """Once: a client asks for the same again and again."""
-        if error.code is ErrorCode.CORRUPT_MESSAGE and str(error) not in self._damages:
-            self._damages.add(str(error))
-            self._cluster.tell_trouble(str(error), self._cluster.now_ms)
-
-    def _send(self, node: Node, call: Call, answer: Response) -> None:
-        node.send_parts(call, fetch.write_response_parts(answer, call.version))
+def _read_partition(
+    answer: FetchedPartition,
+    replicas: ReplicaManager,
+    name: str | None,
+    asked: Partition,
+    request: Request,
+    left: int,
+    *,
+    is_first: bool,
+) -> None:
+    log = replicas.log(name, asked.partition) if name is not None else None
+    if log is None:
+        answer.error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else replicas.error_for(name, asked.partition)
+        return
+    if asked.current_leader_epoch != log.leader_epoch:
+        answer.error = leader_epoch_error(asked.current_leader_epoch, log)
+        if answer.error:
+            return
+    if not log.log_start <= asked.fetch_offset <= log.log_end:
+        answer.error = ErrorCode.OFFSET_OUT_OF_RANGE
+        return
+    end = replicas.high_watermark(log)
+    stable = log.last_stable(end)
+    answer.high_watermark, answer.last_stable_offset, answer.log_start_offset = end, stable, log.log_start
+    up_to = stable if request.isolation_level == READ_COMMITTED else end
+    room = min(asked.max_bytes, left)
+    if asked.fetch_offset >= up_to or (room <= 0 and not is_first):
+        return
+    records = log.read(asked.fetch_offset, max(room, 0), up_to)
+    if is_first or len(records) <= room:  # only the first of an answer may be larger than was asked for
+        answer.records = records
 
 
 def leader_epoch_error(epoch: int, log: PartitionLog) -> ErrorCode:
@@ -214,8 +233,15 @@ def leader_epoch_error(epoch: int, log: PartitionLog) -> ErrorCode:
     return ErrorCode.FENCED_LEADER_EPOCH if epoch < log.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def _fetch(node: Node, call: Call, frame: bytes, at: int, now_ms: int) -> None:
-    node.fetches.handle(node, call, fetch.read_request(frame, at, call.version), now_ms)
+class FetchApi:
+    """Handles the fetches that come to one node."""
 
+    def __init__(self, fetches: Fetches, replicas: ReplicaManager) -> None:
+        self._fetches = fetches
+        self._replicas = replicas
 
-HANDLERS = {fetch.API.key: _fetch}
+    def handlers(self) -> Mapping[int, Handler]:
+        return {fetch.API.key: self._fetch}
+
+    def _fetch(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
+        return self._fetches.handle(self._replicas, call, fetch.read_request(frame, at, call.version), now_ms)

@@ -15,7 +15,7 @@ class Refusal(NamedTuple):
 
 
 class TopicError(Exception):
-    """A refusal that is raised, or handed to whoever waits for a topic."""
+    """A refusal that is raised, or given to the one who waits for a topic."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)

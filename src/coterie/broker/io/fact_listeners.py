@@ -26,7 +26,7 @@ LOUD = (ConnectionDropped, Trouble, TransactionRefused, Mistake)
 class LogRateLimit:
     def __init__(self) -> None:
         self._since_ms = 0
-        self._told: dict[type[Fact], int] = {}
+        self._counts: dict[type[Fact], int] = {}
         self._last: dict[type[Fact], Fact] = {}
         """The last fact of each kind that was left out."""
 
@@ -41,8 +41,8 @@ class LogRateLimit:
             return [fact]
         sums = self.sums(fact.at_ms) if fact.at_ms - self._since_ms >= PERIOD_MS else []
         kind = type(fact)
-        self._told[kind] = self._told.get(kind, 0) + 1
-        if self._told[kind] <= MOST:
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+        if self._counts[kind] <= MOST:
             return [*sums, fact]
         self._last[kind] = fact
         return sums
@@ -50,11 +50,11 @@ class LogRateLimit:
     def sums(self, now_ms: int) -> list[Fact]:
         """Return the sums of what was left out, and start to count again."""
         left_out: list[Fact] = [
-            FactsLeftOut(now_ms, "", kind.__name__, self._told[kind] - MOST, PERIOD_MS, _said(last))
+            FactsLeftOut(now_ms, "", kind.__name__, self._counts[kind] - MOST, PERIOD_MS, _said(last))
             for kind, last in self._last.items()
         ]
         self._since_ms = now_ms
-        self._told, self._last = {}, {}
+        self._counts, self._last = {}, {}
         return left_out
 
 
@@ -71,28 +71,28 @@ class FactListeners:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
-    def tell(self, fact: Fact) -> None:
+    def emit(self, fact: Fact) -> None:
         for each in self._rate_limit.hear(fact):
-            self._tell(each)
+            self._emit(each)
         if self._rate_limit.owes and self._timer is None:
-            self._timer = self._loop.call_later(PERIOD_MS / 1_000, self._tell_sums)
+            self._timer = self._loop.call_later(PERIOD_MS / 1_000, self._emit_sums)
 
-    def _tell_sums(self) -> None:
+    def _emit_sums(self) -> None:
         self._timer = None
         for each in self._rate_limit.sums(wall_ms()):
-            self._tell(each)
+            self._emit(each)
 
-    def _tell(self, fact: Fact) -> None:
+    def _emit(self, fact: Fact) -> None:
         try:
             self._listener(fact)
         except Exception:  # noqa: BLE001
             if not self._has_complained:
                 self._has_complained = True
                 with suppress(Exception):
-                    sys.stderr.write(f"coterie: facts cannot be told any more, and are lost:\n{format_exc()}")
+                    sys.stderr.write(f"coterie: facts cannot be emitted any more, and are lost:\n{format_exc()}")
 
     def close(self) -> None:
         """Pass on the sums that are still missing."""
         if self._timer is not None:
             self._timer.cancel()
-        self._tell_sums()
+        self._emit_sums()

@@ -1,6 +1,6 @@
-"""The asyncio there is: connections (`sockets.py`), timers, and the thread that waits for the disk.
+"""The driver of a cluster on asyncio: connections (`sockets.py`), timers, and the threads that work on the disk.
 
-It carries; the cluster and its nodes decide.
+It hands events to the cluster and its nodes, and performs the effects they return.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import resource
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from coterie.broker.broker_effects import (
@@ -17,10 +18,20 @@ from coterie.broker.broker_effects import (
     BackgroundTaskEnded,
     Close,
     Do,
-    Effect,
+    Effects,
     Flush,
+    FlushDue,
     FlushEnded,
+    MoveCoordinator,
+    MovePartition,
+    Ready,
     Send,
+    Starting,
+    StartNode,
+    StopNode,
+    Stopping,
+    TimersDue,
+    WallClockSet,
     Work,
     WorkEnded,
 )
@@ -33,7 +44,7 @@ from coterie.broker.io.fact_listeners import FactListeners
 from coterie.broker.io.scheduling import READ_ON, SLICE_MS, SPARE, Scheduling
 from coterie.broker.io.sockets import Link, Port
 from coterie.broker.io.throttle import Throttle
-from coterie.broker.leadership import Done
+from coterie.coordinator.classic.effects import Reply, Tell
 from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.errors import CoterieError
 from coterie.facts import Fact
@@ -58,7 +69,7 @@ def _further(address: tuple[str, int], by: int) -> tuple[str, int]:
 class Server:
     cluster: Cluster
 
-    def __init__(self, tell: Callable[[Fact], None]) -> None:
+    def __init__(self, listener: Callable[[Fact], None]) -> None:
         self.ports: list[Port] = []
         self._loop = asyncio.get_running_loop()
         self._clock = Clock()
@@ -69,23 +80,23 @@ class Server:
         self._disk = ThreadPoolExecutor(1, "coterie-disk")
         self._tasks = ThreadPoolExecutor(1, "coterie-tasks")
         self._background_tasks = ThreadPoolExecutor(1, "coterie-background")
-        self._gone = asyncio.Event()
-        """Somebody has."""
+        self._link_closed = asyncio.Event()
+        """Set when a connection has closed."""
         self._sweep: asyncio.TimerHandle | None = None
-        self._telling = FactListeners(tell)
-        self.tell = self._telling.tell
+        self._facts = FactListeners(listener)
+        self.emit = self._facts.emit
         self.scheduling = Scheduling()
         self._turn_is_due = False
         self._flush_is_due = False
         self._under_way = 0
-        """What threads have been asked for and not come back with."""
+        """How much work was given to threads and has not come back."""
         self._idle = asyncio.Event()
         self._node_change = asyncio.Lock()
         """Nodes stop and start one after the other: that a node is up and that it listens belong together."""
 
     @property
     def port(self) -> Port:
-        """Of the first node."""
+        """Return the port of the first node."""
         return self.ports[0]
 
     @property
@@ -98,18 +109,18 @@ class Server:
     async def start(
         cls,
         open_cluster: Callable[[WallClock], Cluster],
-        tell: Callable[[Fact], None],
+        listener: Callable[[Fact], None],
         host: str,
         port: int,
         advertised: tuple[str, int] | None = None,
         nodes: int = 1,
     ) -> Server:
         """Take a port for each node, open the data, read the groups back, then listen."""
-        server = cls(tell)
+        server = cls(listener)
         try:
             for index in range(nodes):
-                told = _further(advertised, index) if advertised else None
-                taken = Port(*_further((host, port), index), told, server)
+                address = _further(advertised, index) if advertised else None
+                taken = Port(*_further((host, port), index), address, server)
                 await taken.take()
                 server.ports.append(taken)
             server._open(open_cluster(server._clock.wall))
@@ -118,7 +129,7 @@ class Server:
             server._let_go()
             raise
         try:
-            server.perform(server.cluster.start(server.now_ms()))
+            server.perform(server.cluster.handle(Starting(), server.now_ms()))
             server.look_ahead()
             for each in server.ports:
                 await each.listener.start_serving()
@@ -141,33 +152,32 @@ class Server:
         self.limits = ConnectionLimits(
             cluster.settings, allowed_files, lambda connection: int(connection.link.held), self.drop
         )
-        cluster.room = self.limits.room
+        cluster.fetches.room = self.limits.room
         cluster.gathers_writes = True
-        self._ready = cluster.ready
         self._flusher = cluster.flusher
         self._next_ms = cluster.timers.next_ms
         for port, node in zip(self.ports, cluster.nodes.values(), strict=True):
             port.node = node
-            node.endpoint = port.endpoint
+            cluster.metadata.endpoints[node.node_id] = port.endpoint
 
     def _close_ports(self) -> None:
         for port in self.ports:
             port.listener.close()
 
     async def stop(self) -> None:
-        """Whoever waits is answered, what was written is made durable, and the directory is left clean."""
+        """Answer everybody who waits, make durable what was written, and leave the directory clean."""
         self._close_ports()
         for link in self.links:
             link.stop_reading()
         self.cluster.cleaner.stop()
         self.cluster.changes.is_closing = True
         await self._all_written()  # commits and batches under way are answered as they end
-        self.perform(self.cluster.stop(self.now_ms()))
+        self.perform(self.cluster.handle(Stopping(), self.now_ms()))
         self.look_ahead()
         await self._all_written()
         for link in self.links:
             link.connection.forget_waiting()  # the directory is closed before their turn would come
-        await self._say_goodbye(self.ports)
+        await self._close_links(self.ports)
         try:
             await self._loop.run_in_executor(self._disk, self.cluster.directory.close)
         finally:
@@ -177,7 +187,7 @@ class Server:
         for timer in (self._alarm, self._sweep, self._look_again):
             if timer is not None:
                 timer.cancel()
-        self._telling.close()
+        self._facts.close()
         self._disk.shutdown()
         self._tasks.shutdown()
         self._background_tasks.shutdown()
@@ -187,31 +197,31 @@ class Server:
             self._idle.clear()
             await self._idle.wait()
 
-    async def _say_goodbye(self, ports: Sequence[Port]) -> None:
+    async def _close_links(self, ports: Sequence[Port]) -> None:
         """Let answers reach their clients before the sockets go."""
         for port in ports:
             for link in list(port.links):
                 link.transport.close()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._all_gone(ports), STOP_GRACE_S)
+            await asyncio.wait_for(self._all_closed(ports), STOP_GRACE_S)
         for port in ports:
             for link in list(port.links):
                 link.transport.abort()
 
-    async def _all_gone(self, ports: Sequence[Port]) -> None:
+    async def _all_closed(self, ports: Sequence[Port]) -> None:
         while any(port.links for port in ports):
-            self._gone.clear()
-            await self._gone.wait()
+            self._link_closed.clear()
+            await self._link_closed.wait()
 
     # --- nodes stop and start -----------------------------------------------------------------------------------------
 
     async def stop_node(self, node_id: int) -> None:
-        """Its partitions go to the others; whoever waits at it is answered, and its connections are closed."""
+        """Move the node's partitions to the others, answer everybody who waits at it, and close its connections."""
         async with self._node_change:
             await self._stop_node(node_id)
 
     async def _stop_node(self, node_id: int) -> None:
-        await self._change(lambda done, now_ms: self.cluster.stop_node(node_id, done, now_ms))
+        await self._change(partial(StopNode, node_id))
         port = self._port_of(node_id)
         port.listener.close()
         for link in port.links:
@@ -221,10 +231,10 @@ class Server:
                 break
             self._idle.clear()
             await self._idle.wait()
-        await self._say_goodbye([port])
+        await self._close_links([port])
 
     async def start_node(self, node_id: int) -> None:
-        """It listens where it did before, and its partitions come back to it."""
+        """Listen where the node did before, and move its partitions back to it."""
         async with self._node_change:
             await self._start_node(node_id)
 
@@ -234,31 +244,30 @@ class Server:
             await port.take()
             await port.listener.start_serving()
         try:
-            await self._change(lambda done, now_ms: self.cluster.start_node(node_id, done, now_ms))
+            await self._change(partial(StartNode, node_id))
         except BaseException:
             if node_id not in self.cluster.leadership.up:
                 port.listener.close()
             raise
 
     async def move_partition(self, topic: str, partition: int, node_id: int) -> None:
-        await self._change(lambda done, now_ms: self.cluster.move_partition(topic, partition, node_id, done, now_ms))
+        await self._change(partial(MovePartition, topic, partition, node_id))
 
     async def move_coordinator(self, group_id: str, node_id: int) -> None:
-        await self._change(lambda done, now_ms: self.cluster.move_coordinator(group_id, node_id, done, now_ms))
+        await self._change(partial(MoveCoordinator, group_id, node_id))
 
-    async def _change(self, change: Callable[[Done, int], Sequence[Effect]]) -> None:
-        """Until it has happened; raises if it could not."""
+    async def _change(self, event: Callable[[asyncio.Future[None]], Any]) -> None:
+        """Wait until a change of leaders has happened; raise if it could not."""
         happened: asyncio.Future[None] = self._loop.create_future()
-
-        def done(error: CoterieError | None) -> None:
-            if not happened.done():
-                if error is None:
-                    happened.set_result(None)
-                else:
-                    happened.set_exception(error)
-
-        self.run("a change of leaders", lambda now_ms: change(done, now_ms))
+        self.handle("a change of leaders", event(happened))
         await happened
+
+    def _changed(self, happened: asyncio.Future[None], error: CoterieError | None) -> None:
+        if not happened.done():
+            if error is None:
+                happened.set_result(None)
+            else:
+                happened.set_exception(error)
 
     def _port_of(self, node_id: int) -> Port:
         for port in self.ports:
@@ -277,17 +286,17 @@ class Server:
         link.port.links.add(link)
         return True
 
-    def gone(self, link: Link) -> None:
+    def closed(self, link: Link) -> None:
         if link in link.port.links:
             link.port.links.discard(link)
             self.limits.went(link.connection)
-        self._gone.set()
+        self._link_closed.set()
         link.port.node.disconnected(link.connection)
         link.let_go()
         link.connection.link = None  # else the two hold each other, and what has arrived, until a collection
 
     def _close_silent(self) -> None:
-        """Every now and then."""
+        """Close idle connections, every now and then."""
         idle_ms = self.cluster.settings.connections_max_idle_ms
         if idle_ms < 0:
             return
@@ -306,44 +315,50 @@ class Server:
             link.let_go()
             transport = link.transport
             transport.close()
-            if transport.get_write_buffer_size():  # the answers before; who does not take them is not waited for
+            if transport.get_write_buffer_size():  # earlier answers; a client that does not read is not waited for
                 self._loop.call_later(0 if connection.is_full else STOP_GRACE_S, transport.abort)
 
     def _log_drop(self, connection: Connection, why: str) -> None:
-        self.tell(ConnectionDropped(wall_ms(), "", connection.host, why))
+        self.emit(ConnectionDropped(wall_ms(), "", connection.host, why))
 
     # --- effects ------------------------------------------------------------------------------------------------------
 
-    def run(self, what: str, event: Callable[[int], Sequence[Effect]]) -> None:
-        """An event that no client is to blame for: a mistake of ours in it is told, and the broker goes on."""
+    def handle(self, what: str, event: Any) -> None:
+        """Hand an event to the cluster, and perform what follows."""
+        self.run(what, partial(self.cluster.handle, event))
+
+    def run(self, what: str, act: Callable[[int], Effects]) -> None:
+        """No client is to blame for this event: a bug of ours in it is reported, and the broker goes on."""
         now_ms = self.now_ms()
         try:
-            effects = event(now_ms)
+            effects = act(now_ms)
         except Exception:  # noqa: BLE001
-            effects = self.cluster.rescue(what, now_ms)
+            effects = self.cluster.mistaken(what, now_ms)
         self.perform(effects)
         self.look_ahead()
 
-    def perform(self, effects: Sequence[Effect]) -> None:
-        """Carry them out. Whoever was answered and has more waiting stands in the queue for its next turn."""
+    def perform(self, effects: Effects) -> None:
+        """Carry them out. A connection that was answered and has more waiting is queued for its next turn."""
         for effect in effects:
             kind = type(effect)
             if kind is Send:
                 self._send(effect)  # type: ignore[arg-type]
+            elif kind is Tell:
+                self.emit(effect.fact)  # type: ignore[union-attr]
             elif kind is Flush or kind is Work:
                 self._on_disk(effect)  # type: ignore[arg-type]
+            elif kind is Ready:
+                if not effect.connection.is_closed:  # type: ignore[union-attr]
+                    self.wait_for_turn(effect.connection.link)  # type: ignore[union-attr]
             elif kind is BackgroundTask:
                 self._in_background(effect)  # type: ignore[arg-type]
             elif kind is Close:
                 self.drop(effect.connection, effect.why)  # type: ignore[union-attr]
             elif kind is Do:
-                self._tasks.submit(self._chore, effect)  # type: ignore[arg-type]
+                self._tasks.submit(self._run_task, effect)  # type: ignore[arg-type]
             else:
-                self.tell(effect.fact)  # type: ignore[union-attr]
-        while self._ready:
-            _, connection = self._ready.popleft()
-            if not connection.is_closed:
-                self.wait_for_turn(connection.link)
+                assert isinstance(effect, Reply)
+                self._changed(effect.token, effect.answer)  # type: ignore[arg-type]
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
@@ -403,7 +418,7 @@ class Server:
             self.end_turn_soon()
 
     def look_ahead(self) -> None:
-        """After what was done: a flush if one is wanted, and `_ring` when the next timer is due."""
+        """Schedule what comes next: a flush if one is wanted, and `_ring` when the next timer is due."""
         if not self._flush_is_due and self._flusher.can_start:
             self._flush_is_due = True
             self._under_way += 1
@@ -441,20 +456,20 @@ class Server:
             self._alarm = self._loop.call_soon(self._ring_after, reads - 1)
             return
         self._alarm = self._alarm_ms = None
-        self.run("a timer", self.cluster.ring)
+        self.handle("a timer", TimersDue())
 
     def _look_at_clock(self) -> None:
-        """Often enough to know by a gap that nothing could be done for a while."""
+        """Look at the clock often, so that a gap shows that nothing could be done for a while."""
         by_ms = self._clock.look()
         if by_ms:
-            self.run("a clock that was set", lambda now_ms: self.cluster.clock_was_set(by_ms, now_ms))
+            self.handle("a clock that was set", WallClockSet(by_ms))
         self._look_again = self._loop.call_later(LOOK_EVERY_MS / 1_000, self._look_at_clock)
 
     def _flush(self) -> None:
-        """When all that had arrived has been looked at: one flush for all of it."""
+        """Begin one flush for all that has arrived, now that it has been looked at."""
         self._flush_is_due = False
         self._under_way -= 1
-        self.run("a flush", self.cluster.flush)
+        self.handle("a flush", FlushDue())
         self._idle.set()
 
     def _on_disk(self, effect: Flush | Work) -> None:
@@ -464,8 +479,7 @@ class Server:
 
     def _disk_ended(self, done: asyncio.Future[FlushEnded | WorkEnded]) -> None:
         self._under_way -= 1
-        ended = done.result()
-        self.run("what follows work of the disk", lambda now_ms: self.cluster.disk_ended(ended, now_ms))
+        self.handle("what follows work of the disk", done.result())
         self._idle.set()
 
     def _in_background(self, effect: BackgroundTask) -> None:
@@ -476,19 +490,18 @@ class Server:
 
     def _background_task_ended(self, done: asyncio.Future[BackgroundTaskEnded]) -> None:
         self._under_way -= 1
-        ended = done.result()
-        self.run("what follows long work", lambda now_ms: self.cluster.background_task_ended(ended, now_ms))
+        self.handle("what follows long work", done.result())
         self._idle.set()
 
-    def _chore(self, effect: Do) -> None:
+    def _run_task(self, effect: Do) -> None:
         try:
             effect.work()
         except OSError as error:
-            self._loop.call_soon_threadsafe(self.tell, Trouble(wall_ms(), "", f"{effect.what}: {error}"))
+            self._loop.call_soon_threadsafe(self.emit, Trouble(wall_ms(), "", f"{effect.what}: {error}"))
 
 
 def run_in_loop(coroutine: Any) -> Any:
-    """With uvloop where it is installed; plain asyncio does the same, slower."""
+    """Run a coroutine with uvloop if it is installed, else with plain asyncio, which is slower."""
     try:
         import uvloop
     except ImportError:

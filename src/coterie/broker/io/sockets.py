@@ -229,7 +229,7 @@ class Link(asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER)
 
     def connection_lost(self, _error: Exception | None) -> None:
-        self._server.gone(self)
+        self._server.closed(self)
 
 
 class Port:

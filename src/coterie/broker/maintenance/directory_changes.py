@@ -1,81 +1,90 @@
 """Changes of the data directory, one after the other: topics made, altered and deleted, records deleted, checkpoints.
 
 Each is judged when the one before has ended, so it sees things as they are: the second of two that create a topic
-finds that it exists. What it wants of the disk is an effect, and what follows is done when that comes back.
+finds that it exists. What it needs of the disk is a `Work`, and what follows is done when that comes back.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from coterie.broker.broker_effects import Work, WorkEnded
-from coterie.broker.calls import Call
-from coterie.storage import Change, LogError
+from coterie.broker.broker_effects import Effects, Work
+from coterie.broker.broker_facts import Reporter
+from coterie.broker.calls import Call, Gather, Responses, close
 
-__all__ = ["Changes", "Judge", "Step"]
+__all__ = ["Changes", "Judge"]
 
-
-class Step(NamedTuple):
-    change: Change[Any]
-    then: Callable[[Any, int], Step | None]
-    """Told what the change gave, or the `LogError` that kept it from happening, and the time; may ask for another."""
-
-
-Judge = Callable[[int], Step | None]
-"""Asked with the time when its turn has come; None if the disk is not needed."""
+Judge = Callable[[int], Effects]
+"""Called with the time when its turn has come. If it needs the disk, one of its effects is a `Work`."""
 
 
 class Changes:
-    def __init__(self, mistaken: Callable[[Call | None], None]) -> None:
-        """`mistaken` is told of an exception of ours, from within, and who waits for what it kept from happening."""
-        self._mistaken = mistaken
+    def __init__(self, reporter: Reporter, responses: Responses) -> None:
+        self._reporter = reporter
+        self._responses = responses
         self.waiting: deque[tuple[Call | None, Judge]] = deque()
-        self._under_way: tuple[Call | None, Step] | None = None
+        self._under_way: tuple[Call | None, Work] | None = None
         self.is_closing = False
         """The broker is being stopped: what takes long need not be begun any more."""
 
     def ask(self, call: Call | None, judge: Judge) -> None:
-        """`call` is the request it is about, if there is one."""
+        """Queue a change. `call` is the request it is for, if there is one."""
         self.waiting.append((call, judge))
+
+    def ask_each(
+        self,
+        call: Call,
+        asked: Sequence[Any],
+        change: Callable[[Any, Callable[[Any, int], Effects], int], Effects],
+        finish: Callable[[list[Any], int], tuple[Any, Effects]],
+        now_ms: int,
+    ) -> Effects:
+        """Queue a change for each that was asked for. `change` gives its part of the answer to a callable.
+
+        `finish` makes the answer of all parts, in the order asked, and what else is to be done before it is sent.
+        """
+
+        def answer(parts: list[Any], at_ms: int) -> Effects:
+            reply, effects = finish(parts, at_ms)
+            return [*effects, *self._responses.answer(call, reply, at_ms)]
+
+        if not asked:
+            return answer([], now_ms)
+        gather = Gather(call, len(asked), answer)
+        for index, each in enumerate(asked):
+            self.ask(call, partial(change, each, partial(gather.put, index)))
+        return []
 
     @property
     def can_start(self) -> bool:
-        return self._under_way is None
+        return bool(self.waiting) and self._under_way is None
 
-    def start(self, now_ms: int) -> Work | None:
-        """The next one that needs the disk, unless one is under way."""
+    def start(self, now_ms: int) -> Effects:
+        """Judge those that wait, until one needs the disk."""
+        effects: Effects = []
         while self.waiting and self._under_way is None:
             call, judge = self.waiting.popleft()
-            work = self._go_on(call, partial(judge, now_ms))
-            if work is not None:
-                return work
-        return None
+            effects += self._go_on(call, partial(judge, now_ms), now_ms)
+        return effects
 
-    def ended(self, event: WorkEnded, now_ms: int) -> Work | None:
-        """The next step of the change that was under way, if it has one."""
+    def ended(self, now_ms: int) -> Effects:
+        """The work that was under way has ended; it may ask for more."""
         assert self._under_way is not None, "a change that nobody asked for"
-        call, step = self._under_way
+        call, work = self._under_way
         self._under_way = None
-        return self._go_on(call, lambda: step.then(_outcome(step.change, event), now_ms))
+        return self._go_on(call, lambda: work.follow(work.outcome(), now_ms), now_ms)
 
-    def _go_on(self, call: Call | None, decide: Callable[[], Step | None]) -> Work | None:
+    def _go_on(self, call: Call | None, decide: Callable[[], Effects], now_ms: int) -> Effects:
         try:
-            step = decide()
+            effects = decide()
         except Exception:  # noqa: BLE001
-            self._mistaken(call)
-            return None
-        if step is None:
-            return None
-        self._under_way = call, step
-        return Work(step.change, WorkEnded())
-
-
-def _outcome(change: Change[Any], event: WorkEnded) -> Any:
-    if event.error is None:
-        return change.done()
-    if isinstance(event.error, LogError):
-        return event.error
-    raise event.error
+            mistake = self._reporter.mistake("a change of the data directory", now_ms)
+            return [mistake] if call is None else [mistake, *close(call.connection, "a mistake of the broker's own")]
+        for effect in effects:
+            if type(effect) is Work:
+                assert self._under_way is None, "one work at a time"
+                self._under_way = call, effect
+        return effects

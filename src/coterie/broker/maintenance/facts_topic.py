@@ -1,4 +1,4 @@
-"""What happens to groups, kept as a topic of its own, so that a rebalance can be explained later and from elsewhere.
+"""The topic of facts: what happens to groups is kept, so that a rebalance can be explained later and from elsewhere.
 
 A fact is a record of `__coterie_facts`: the key is the group, the value a line of JSON (`ledger.written_facts`). Facts
 are written a few times a second, many at once; nobody waits for it, and a crash may lose the last. Commits are
@@ -7,21 +7,21 @@ left out: there are too many of them, and `__consumer_offsets` has them all.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
 
+from coterie.broker.broker_effects import Effects
+from coterie.broker.broker_facts import Reporter
 from coterie.broker.handlers.refusals import TopicError
-from coterie.broker.handlers.topic_changes import Made, ensure
-from coterie.broker.maintenance.periodic import check_retention
+from coterie.broker.maintenance.flushing import Flusher
+from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.runtime import Timers
 from coterie.facts import Fact, OffsetsStored
 from coterie.ledger import write_fact
 from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.protocol.records import BatchRecord, build_batch
-from coterie.storage import LogError, Origin
-
-if TYPE_CHECKING:
-    from coterie.broker.cluster import Cluster
+from coterie.settings.broker_settings import BrokerSettings
+from coterie.storage import DataDirectory, LogError, Origin, Topic
 
 __all__ = ["FactsDue", "FactsTopic"]
 
@@ -40,54 +40,68 @@ class FactsDue:
 
 
 class FactsTopic:
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._is_wanted = cluster.settings.coterie_facts_enable
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        directory: DataDirectory,
+        flusher: Flusher,
+        timers: Timers[object],
+        reporter: Reporter,
+        wall: WallClock,
+        create: Callable[[Callable[[Topic | TopicError, int], Effects]], None],
+        check_retention: Callable[[], object],
+    ) -> None:
+        """`create` asks for the topic, and calls a function when it is there; `check_retention` asks for that."""
+        self._is_wanted = settings.coterie_facts_enable
+        self._directory = directory
+        self._flusher = flusher
+        self._timers = timers
+        self._reporter = reporter
+        self._wall = wall
+        self._create = create
+        self._check_retention = check_retention
         self._waiting: list[Fact] = []
 
     def add(self, fact: Fact, now_ms: int) -> None:
         if type(fact) is OffsetsStored or not self._is_wanted or len(self._waiting) >= MOST:
             return
         if not self._waiting:
-            self._cluster.timers.arm("facts", now_ms + WRITE_EVERY_MS, FactsDue())
+            self._timers.arm("facts", now_ms + WRITE_EVERY_MS, FactsDue())
         self._waiting.append(fact)
 
-    def write(self, now_ms: int) -> None:
-        cluster = self._cluster
-        if self._waiting and cluster.log(FACTS_TOPIC, 0) is None:
-            cluster.changes.ask(None, partial(ensure, cluster, FACTS_TOPIC, self._made))
-            return
+    def write(self, now_ms: int) -> Effects:
+        if self._waiting and (FACTS_TOPIC, 0) not in self._directory.logs:
+            self._create(self._created)
+            return []
         waiting, self._waiting = self._waiting, []
+        effects: Effects = []
         records: list[BatchRecord] = []
         size = 0
         for fact in waiting:
             value = write_fact(fact)
             if records and (len(records) == AT_ONCE or size + len(value) > BATCH_BYTES):
-                self._append(records, now_ms)
+                effects += self._append(records, now_ms)
                 records, size = [], 0
             records.append(BatchRecord(fact.group_id.encode(), value, fact.at_ms))
             size += len(value)
         if records:
-            self._append(records, now_ms)
+            effects += self._append(records, now_ms)
+        return effects
 
-    def _made(self, made: Made) -> None:
-        if isinstance(made, TopicError):
-            self._lost(str(made), self._cluster.now_ms)
-        else:
-            self.write(self._cluster.now_ms)
+    def _created(self, made: Topic | TopicError, now_ms: int) -> Effects:
+        return self._lost(str(made), now_ms) if isinstance(made, TopicError) else self.write(now_ms)
 
-    def _append(self, records: list[BatchRecord], now_ms: int) -> None:
-        log = self._cluster.log(FACTS_TOPIC, 0)
-        assert log is not None
+    def _append(self, records: list[BatchRecord], now_ms: int) -> Effects:
+        log = self._directory.logs[FACTS_TOPIC, 0]
         try:
-            log.append(build_batch(records), self._cluster.wall.at(now_ms), Origin.COORDINATOR)
+            log.append(build_batch(records), self._wall.at(now_ms), Origin.COORDINATOR)
         except LogError as error:
-            self._lost(str(error), now_ms)
-        else:
-            self._cluster.wrote(log, None)
-            if log.config.retention_bytes >= 0 and log.size > log.config.retention_bytes + log.config.segment_bytes:
-                check_retention(self._cluster)  # a flood of facts does not wait for its turn
+            return self._lost(str(error), now_ms)
+        self._flusher.written(log, None)
+        if log.config.retention_bytes >= 0 and log.size > log.config.retention_bytes + log.config.segment_bytes:
+            self._check_retention()  # a flood of facts does not wait for its turn
+        return []
 
-    def _lost(self, why: str, now_ms: int) -> None:
+    def _lost(self, why: str, now_ms: int) -> Effects:
         self._waiting.clear()
-        self._cluster.tell_trouble(f"facts about groups could not be kept: {why}", now_ms)
+        return [self._reporter.trouble(f"facts about groups could not be kept: {why}", now_ms)]

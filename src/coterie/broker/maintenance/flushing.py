@@ -1,6 +1,6 @@
 """Group commit: everything written while one flush is under way is made durable by the next, together.
 
-With `sync` whoever waits is told after the disk has it; otherwise at once, and the system writes when it likes.
+With `sync` a waiter is called after the disk has it; otherwise at once, and the system writes when it likes.
 
 A flush of more than a few logs with little to flush in each goes to the journal, with one sync for all: that is what
 commits of many groups are. One with much data is synced in place, and so is what the journal had, before it grows too
@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 
-from coterie.broker.broker_effects import Flush, FlushEnded
+from coterie.broker.broker_effects import Effects, Flush, FlushEnded
+from coterie.broker.broker_facts import Reporter
 from coterie.errors import ErrorCode
 from coterie.storage import DurableEnds, FlushTarget, Journal, JournalTarget, PartitionLog
 
@@ -23,8 +25,8 @@ FEW = 2
 LONG_JOURNAL = 32 << 20
 """Bytes: then the segments are synced. With it the syncs are few, and reading it after a crash takes well below 1 s."""
 
-Waiter = Callable[[ErrorCode, int], None]
-"""Told once, with the time: NONE when it is durable, or why it is lost."""
+Waiter = Callable[[ErrorCode, int], Effects]
+"""Called once, with the time: NONE when it is durable, or why it is lost."""
 
 
 class Flusher:
@@ -32,86 +34,99 @@ class Flusher:
         self,
         *,
         sync: bool,
-        mistaken: Callable[[str], None],
+        reporter: Reporter,
         journal: Journal | None = None,
         ends: DurableEnds | None = None,
     ) -> None:
-        """`mistaken` is told of an exception of ours, from within: one who waited must not cost the others."""
         self.sync = sync
         self._ends = ends
         self._journal = journal
         self._journaled: dict[PartitionLog, None] = {}
-        """Whose last batches the journal has and the segments may not have."""
+        """The logs whose last batches the journal has and the segments may not have."""
         self.most_journaled = 4_096
         """With more of them than this, they are synced in place and a new journal is started."""
         self._journal_is_due = False
-        self._mistaken = mistaken
-        self._writes: list[Callable[[int], None]] = []
+        self._reporter = reporter
+        self._writes: list[Callable[[int], Effects]] = []
         self.waiting: dict[PartitionLog, list[Waiter]] = {}
         self._under_way: dict[PartitionLog, list[Waiter]] = {}
         self._is_busy = False
         """A flush is under way; also if all its logs were deleted meanwhile."""
-        self.settled: deque[tuple[PartitionLog, Waiter]] = deque()
-        """Who need not wait, and is told when what is being done has been done: not from within, which may be deep."""
+        self.settled: deque[Callable[[int], Effects]] = deque()
+        """Waiters that need not wait and, without `sync`, writes: called at the end of the event, by `settle`."""
+        self.grown: dict[PartitionLog, None] = {}
+        """Logs whose high watermark has risen since `fetches` looked at them."""
 
     def end_of(self, log: PartitionLog) -> int:
-        """The high watermark: what may be shown to consumers cannot be lost any more."""
+        """Return the high watermark: what consumers may read cannot be lost any more."""
         return log.durable_end if self.sync else log.log_end
 
     def written(self, log: PartitionLog, waiter: Waiter | None) -> None:
-        """Something was appended to `log`; `waiter` wants to know when it is safe."""
+        """Have what was appended to `log` flushed, and call `waiter` when it is durable."""
         if self.sync:
             waiters = self.waiting.setdefault(log, [])
             if waiter is not None:
                 waiters.append(waiter)
             return
+        self.grown[log] = None
         if waiter is not None:
-            self.settled.append((log, waiter))
+            self.settled.append(partial(self._call, log, waiter, ErrorCode.NONE))
         if log.is_sealing:  # as in Kafka a segment is flushed when the next one begins
             self.waiting.setdefault(log, [])
 
-    def before_next(self, write: Callable[[int], None], now_ms: int) -> None:
-        """`write` is called when the next flush begins, which makes durable what it writes; without `sync`, now."""
+    def before_next(self, write: Callable[[int], Effects]) -> None:
+        """Call `write` when the next flush begins, which makes durable what it writes; without `sync`, in `settle`."""
         if self.sync:
             self._writes.append(write)
         else:
-            write(now_ms)
+            self.settled.append(partial(self._write, write))
 
-    def settle(self, now_ms: int) -> None:
-        while self.settled:  # who is told may write more
-            log, waiter = self.settled.popleft()
-            self._tell(log, waiter, ErrorCode.NONE, now_ms)
+    def settle(self, now_ms: int) -> Effects:
+        effects: Effects = []
+        while self.settled:  # what is called may write more
+            effects += self.settled.popleft()(now_ms)
+        return effects
 
-    def _tell(self, log: PartitionLog, waiter: Waiter, error: ErrorCode, now_ms: int) -> None:
+    def _write(self, write: Callable[[int], Effects], now_ms: int) -> Effects:
         try:
-            waiter(error, now_ms)
+            return write(now_ms)
         except Exception:  # noqa: BLE001
-            self._mistaken(f"what follows a flush of {log.path}")
+            return [self._reporter.mistake("what was to be written before a flush", now_ms)]
 
-    def forget(self, log: PartitionLog, now_ms: int) -> None:
-        """The log is deleted: nobody is told that anything in it is safe."""
+    def _call(self, log: PartitionLog, waiter: Waiter, error: ErrorCode, now_ms: int) -> Effects:
+        """One waiter's exception must not cost the others their answers."""
+        try:
+            return waiter(error, now_ms)
+        except Exception:  # noqa: BLE001
+            return [self._reporter.mistake(f"what follows a flush of {log.path}", now_ms)]
+
+    def forget(self, log: PartitionLog, now_ms: int) -> Effects:
+        """The log is deleted: all that waits for it fails."""
         self._journaled.pop(log, None)
+        effects: Effects = []
         for waiters in (self.waiting.pop(log, []), self._under_way.pop(log, [])):
             for waiter in waiters:
-                self._tell(log, waiter, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
+                effects += self._call(log, waiter, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
+        return effects
 
     def empty_journal(self) -> None:
-        """With the next flush, if there is anything in it."""
+        """Sync what the journal has with the next flush, if it has anything."""
         if self._journaled:
             self._journal_is_due = True
 
     @property
     def can_start(self) -> bool:
-        """There is something to flush, and nothing is being flushed."""
+        """Return whether there is something to flush, and nothing is being flushed."""
         return not self._is_busy and bool(self._writes or self.waiting or self._journal_is_due)
 
-    def start(self, now_ms: int) -> Flush | None:
-        """The next flush, unless one is under way or there is nothing to flush."""
+    def start(self, now_ms: int) -> tuple[Effects, Flush | None]:
+        """Return the next flush, unless one is under way or there is nothing to flush, and what happened before it."""
+        effects: Effects = []
         targets: list[tuple[PartitionLog, FlushTarget]] = []
         small: list[tuple[PartitionLog, JournalTarget]] = []
         empties = False
         while self.can_start:
-            self._write_all(now_ms)
+            effects += self._write_all(now_ms)
             waiting, self.waiting = self.waiting, {}
             empties = self._is_busy = self._empties_journal()
             if empties:
@@ -121,7 +136,7 @@ class Flusher:
             for log, waiters in waiting.items():
                 if not log.is_in_order:  # repairing it may end before this flush, and leaves nothing to flush
                     for waiter in waiters:
-                        self._tell(log, waiter, ErrorCode.KAFKA_STORAGE_ERROR, now_ms)
+                        effects += self._call(log, waiter, ErrorCode.KAFKA_STORAGE_ERROR, now_ms)
                     continue
                 if log in to_journal:
                     small.append((log, log.journal_target()))
@@ -130,21 +145,17 @@ class Flusher:
                     targets.append((log, target))
                 else:
                     for waiter in waiters:  # of a duplicate: what it repeats is durable already
-                        self._tell(log, waiter, ErrorCode.NONE, now_ms)
+                        effects += self._call(log, waiter, ErrorCode.NONE, now_ms)
                     continue
                 self._under_way[log] = waiters
                 self._is_busy = True
         if not (targets or small or empties):
-            return None
-        return Flush(targets, FlushEnded(), self._journal, small, empties, self._ends)
+            return effects, None
+        return effects, Flush(targets, FlushEnded(), self._journal, small, empties, self._ends)
 
-    def _write_all(self, now_ms: int) -> None:
+    def _write_all(self, now_ms: int) -> Effects:
         writes, self._writes = self._writes, []
-        for write in writes:
-            try:
-                write(now_ms)
-            except Exception:  # noqa: BLE001
-                self._mistaken("what was to be written before a flush")
+        return [effect for write in writes for effect in self._write(write, now_ms)]
 
     def _empties_journal(self) -> bool:
         journal, is_due = self._journal, self._journal_is_due
@@ -162,24 +173,31 @@ class Flusher:
         small = {log for log in waiting if log.is_small_flush}
         return small if len(small) > FEW else ()
 
-    def ended(self, event: FlushEnded, now_ms: int) -> list[tuple[PartitionLog, Exception | None]]:
-        """Tell whoever waited. A log that failed is cut back, so what was appended to it meanwhile is lost as well."""
+    def ended(self, event: FlushEnded, now_ms: int) -> tuple[Effects, list[tuple[PartitionLog, Exception]]]:
+        """Call the waiters. Return what follows, and the logs that failed.
+
+        A log that failed is cut back, so what was appended to it meanwhile is lost as well.
+        """
         self._is_busy = False
         if event.journal_is_empty:
             self._journaled.clear()
-        outcome: list[tuple[PartitionLog, Exception | None]] = []
+        effects: Effects = []
+        failed: list[tuple[PartitionLog, Exception]] = []
         for log, target, error in event.results:
             waiters = self._under_way.pop(log, None)
             if waiters is None:
                 continue  # deleted meanwhile
             if error is None:
                 log.flushed(target)
+                self.grown[log] = None
             elif self.sync:
                 waiters += self.waiting.pop(log, [])
                 log.flush_failed(target)
             else:
                 log.flush_refused(target)
-            outcome.append((log, error))
+            if error is not None:
+                failed.append((log, error))
+            code = ErrorCode.NONE if error is None else ErrorCode.KAFKA_STORAGE_ERROR
             for waiter in waiters:
-                self._tell(log, waiter, ErrorCode.NONE if error is None else ErrorCode.KAFKA_STORAGE_ERROR, now_ms)
-        return outcome
+                effects += self._call(log, waiter, code, now_ms)
+        return effects, failed

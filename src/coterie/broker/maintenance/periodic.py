@@ -1,26 +1,21 @@
-"""What a broker does by itself from time to time: drop old segments, keep how far each log is durable, repair logs."""
+"""What a broker does to its logs by itself: delete old segments, record how far logs are durable, repair logs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
-from coterie.broker.maintenance.directory_changes import Step
-from coterie.storage import DeletedSegment, LogError, PartitionLog, remove_files
+from coterie.broker.broker_effects import Do, Effects, Work
+from coterie.broker.broker_facts import Reporter
+from coterie.broker.handlers.fetch import Fetches
+from coterie.broker.maintenance.directory_changes import Changes
+from coterie.broker.maintenance.flushing import Flusher
+from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.runtime import Timers
+from coterie.settings.broker_settings import BrokerSettings
+from coterie.storage import DataDirectory, DeletedSegment, Files, LogError, PartitionLog, remove_files
 
-if TYPE_CHECKING:
-    from coterie.broker.cluster import Cluster
-
-__all__ = [
-    "CHECKPOINT_EVERY_MS",
-    "CheckpointDue",
-    "RepairDue",
-    "RetentionDue",
-    "check_retention",
-    "checkpoint",
-    "repair",
-]
+__all__ = ["CheckpointDue", "LogMaintenance", "RepairDue", "RetentionDue"]
 
 CHECKPOINT_EVERY_MS = 60_000
 REPAIR_EVERY_MS = 1_000
@@ -41,55 +36,98 @@ class RepairDue:
     log: PartitionLog
 
 
-def repair(cluster: Cluster, log: PartitionLog) -> None:
-    """A log that the disk would not let us cut back is tried again and again: its readers wait for that."""
+class LogMaintenance:
+    def __init__(
+        self,
+        files: Files,
+        directory: DataDirectory,
+        settings: BrokerSettings,
+        changes: Changes,
+        flusher: Flusher,
+        fetches: Fetches,
+        timers: Timers[object],
+        reporter: Reporter,
+        wall: WallClock,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._settings = settings
+        self._changes = changes
+        self._flusher = flusher
+        self._fetches = fetches
+        self._timers = timers
+        self._reporter = reporter
+        self._wall = wall
 
-    def judge(now_ms: int) -> Step | None:
-        is_there = log in cluster.directory.logs.values()
-        return Step(log.repair(cluster.wall.surely(now_ms)), ended) if is_there and not log.is_in_order else None
+    def start(self, now_ms: int) -> None:
+        self._checkpoint_at(now_ms + CHECKPOINT_EVERY_MS)
+        self._retain_at(now_ms + self._settings.log_retention_check_interval_ms)
 
-    def ended(outcome: LogError | None, now_ms: int) -> None:
-        if outcome is not None:
-            cluster.timers.arm((log, "repair"), now_ms + REPAIR_EVERY_MS, RepairDue(log))
-        else:
-            cluster.fetches.advanced(log)
+    def _checkpoint_at(self, at_ms: int) -> None:
+        self._timers.arm("checkpoint", at_ms, CheckpointDue())
 
-    cluster.changes.ask(None, judge)
+    def _retain_at(self, at_ms: int) -> None:
+        self._timers.arm("retention", at_ms, RetentionDue())
 
+    # --- repair -------------------------------------------------------------------------------------------------------
 
-def checkpoint(cluster: Cluster) -> None:
-    """The segments are synced as well, so that the journal does not keep for ever what came long ago."""
-    cluster.flusher.empty_journal()
+    def repair_all(self) -> None:
+        """Repair the logs that need it now, and not when their turn comes: a log can only be closed in order."""
+        for log in self._directory.logs.values():
+            if not log.is_in_order:
+                self.repair(log)
 
-    def ended(outcome: LogError | None, now_ms: int) -> None:
-        if outcome is not None:
-            cluster.tell_trouble(str(outcome), now_ms)
-        cluster.timers.arm("checkpoint", now_ms + CHECKPOINT_EVERY_MS, CheckpointDue())
+    def repair(self, log: PartitionLog) -> Effects:
+        """Repair a log that the disk would not cut back, again and again: its readers wait for that."""
 
-    cluster.changes.ask(None, lambda _now_ms: Step(cluster.directory.checkpoint(), ended))
+        def judge(now_ms: int) -> Effects:
+            is_there = log in self._directory.logs.values()
+            return [Work(log.repair(self._wall.surely(now_ms)), ended)] if is_there and not log.is_in_order else []
 
+        def ended(outcome: LogError | None, now_ms: int) -> Effects:
+            if outcome is None:
+                return self._fetches.advanced(log, now_ms)
+            self._timers.arm((log, "repair"), now_ms + REPAIR_EVERY_MS, RepairDue(log))
+            return []
 
-def check_retention(cluster: Cluster) -> None:
-    def judge(now_ms: int) -> Step | None:
+        self._changes.ask(None, judge)
+        return []
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> Effects:
+        """Record how far logs are durable. The segments are synced as well, so that the journal does not grow old."""
+        self._flusher.empty_journal()
+
+        def ended(outcome: LogError | None, now_ms: int) -> Effects:
+            self._checkpoint_at(now_ms + CHECKPOINT_EVERY_MS)
+            return [] if outcome is None else [self._reporter.trouble(str(outcome), now_ms)]
+
+        self._changes.ask(None, lambda _now_ms: [Work(self._directory.checkpoint(), ended)])
+        return []
+
+    # --- retention ----------------------------------------------------------------------------------------------------
+
+    def check_retention(self) -> Effects:
+        self._changes.ask(None, self._retain)
+        return []
+
+    def _retain(self, now_ms: int) -> Effects:
         deleted: list[DeletedSegment] = []
-        wall_ms = cluster.wall.surely(now_ms)
-        for log in cluster.directory.logs.values():
+        effects: Effects = []
+        wall_ms = self._wall.surely(now_ms)
+        for log in self._directory.logs.values():
             try:
-                deleted += log.retain(wall_ms, cluster.flusher.end_of(log))
+                deleted += log.retain(wall_ms, self._flusher.end_of(log))
             except LogError as error:
-                cluster.tell_trouble(str(error), now_ms)
+                effects.append(self._reporter.trouble(str(error), now_ms))
             log.expire_producers(wall_ms)
         if deleted:
-            return Step(cluster.directory.remove_segments(deleted), ended)
-        ended(deleted, now_ms)
-        return None
+            return [*effects, Work(self._directory.remove_segments(deleted), self._retained)]
+        return [*effects, *self._retained(deleted, now_ms)]
 
-    def ended(outcome: list[DeletedSegment] | LogError, now_ms: int) -> None:
+    def _retained(self, outcome: list[DeletedSegment] | LogError, now_ms: int) -> Effects:
+        self._retain_at(now_ms + self._settings.log_retention_check_interval_ms)
         if isinstance(outcome, LogError):
-            cluster.tell_trouble(str(outcome), now_ms)
-        elif outcome:
-            cluster.do_later("old segments", partial(remove_files, cluster.files, outcome))
-        every_ms = cluster.settings.log_retention_check_interval_ms
-        cluster.timers.arm("retention", now_ms + every_ms, RetentionDue())
-
-    cluster.changes.ask(None, judge)
+            return [self._reporter.trouble(str(outcome), now_ms)]
+        return [Do("old segments", partial(remove_files, self._files, outcome))] if outcome else []

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie.broker.broker_facts import LeadersChanged
-from coterie.broker.group_logs import read_some
+from coterie.broker.group_service import read_some
 from coterie.broker.node import Node
 from coterie.coordinator.classic import Group, State
 from coterie.coordinator.runtime import Replay, Shard
@@ -74,7 +74,7 @@ class ReplayIsTheSame(Observer):
     def _compare(self, node: Node, partition: int, shard: Shard) -> None:
         if not shard.groups or shard.is_writing:
             return
-        log = node.log(OFFSETS_TOPIC, partition)
+        log = node.replicas.log(OFFSETS_TOPIC, partition)
         read = self._read.get(partition)
         if log is None or not log.is_in_order or (read is not None and log.log_end <= read.offset * _GROWTH):
             return

@@ -1,0 +1,246 @@
+"""The coordinator of one node, at work: its answers become responses, its records go to the log, its groups are loaded.
+
+A node that gains a partition of `__consumer_offsets` reads the groups back while it serves others. It reads when all
+that the old leader has written is durable, or lost: groups must not come back from what a disk may still refuse. It
+reads a piece at a time, on the thread of the disk and between other changes. Until it has ended, the coordinator
+answers COORDINATOR_LOAD_IN_PROGRESS (C3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from coterie.broker.broker_effects import Effects, Work
+from coterie.broker.broker_facts import Reporter
+from coterie.broker.calls import Call, Gather, Responses
+from coterie.broker.maintenance.directory_changes import Changes
+from coterie.broker.maintenance.facts_topic import FactsTopic
+from coterie.broker.maintenance.flushing import Flusher
+from coterie.broker.replica_manager import ReplicaManager
+from coterie.coordinator.classic.effects import Reply
+from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.runtime import Append, Batch, Coordinator, Replay, Timers
+from coterie.errors import ErrorCode, MalformedError
+from coterie.protocol.batch import batches
+from coterie.protocol.offsets_topic import OFFSETS_TOPIC
+from coterie.protocol.records import NO_LIMIT, BatchBuilder, EndMarker, build_marker, marker_of, raw_records
+from coterie.storage import Change, DataDirectory, LogError, LogReadError, Origin, PartitionLog
+
+__all__ = ["GroupService", "LoadDue", "read_some"]
+
+LOAD_AGAIN_AFTER_MS = 500
+"""When the log could not be read: it is being repaired, or the disk is away."""
+_READ_AT_ONCE = 1 << 20
+
+
+@dataclass(slots=True)
+class _Load:
+    """A partition that is being loaded, and how far it has been read."""
+
+    partition: int
+    log: PartitionLog
+    replay: Replay
+    offset: int = 0
+
+
+@dataclass(slots=True)
+class LoadDue:
+    """A partition that could not be loaded is to be loaded again, from the beginning."""
+
+    service: GroupService
+    partition: int
+    log: PartitionLog
+
+
+class GroupService:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        responses: Responses,
+        replicas: ReplicaManager,
+        directory: DataDirectory,
+        flusher: Flusher,
+        changes: Changes,
+        timers: Timers[Any],
+        facts_topic: FactsTopic,
+        reporter: Reporter,
+        wall: WallClock,
+    ) -> None:
+        self.coordinator = coordinator
+        self._responses = responses
+        self._replicas = replicas
+        self._directory = directory
+        self._flusher = flusher
+        self._changes = changes
+        self._timers = timers
+        self._facts_topic = facts_topic
+        self._reporter = reporter
+        self._wall = wall
+
+    # --- events and effects of the coordinator ------------------------------------------------------------------------
+
+    def ask(self, event: Any, now_ms: int) -> Effects:
+        """Hand an event to the coordinator: a request, whose token says who is answered, or a timer."""
+        effects = self.coordinator.handle(event, now_ms)
+        if len(effects) == 1 and type(effects[0]) is Reply:  # as of every heartbeat
+            return self._answer(effects[0], now_ms)
+        return self.perform(effects, now_ms)
+
+    def perform(self, effects: Sequence[Any], now_ms: int) -> Effects:
+        """Perform what the coordinator wants done; return what is left for the driver."""
+        out: Effects = []
+        for effect in effects:
+            kind = type(effect)
+            if kind is Reply:
+                out += self._answer(effect, now_ms)
+            elif kind is Append:  # just before a flush: by then more has come that fits into the same batch
+                self._flusher.before_next(partial(self._append, effect))
+            else:
+                effect.fact.at_ms = self._wall.at(effect.fact.at_ms)
+                out.append(effect)
+                self._facts_topic.add(effect.fact, now_ms)
+        return out
+
+    def _answer(self, reply: Reply, now_ms: int) -> Effects:
+        token = reply.token
+        if type(token) is Call:
+            return self._responses.answer(token, reply.answer, now_ms)
+        gather: Gather
+        index: int
+        gather, index = token  # type: ignore[misc]
+        return gather.put(index, reply.answer, now_ms)
+
+    # --- appends ------------------------------------------------------------------------------------------------------
+
+    def _append(self, effect: Append, now_ms: int) -> Effects:
+        batch = effect.batch()
+        if batch is None:
+            return []
+        log = self._replicas.log(OFFSETS_TOPIC, effect.partition)
+        if log is None:
+            return self._appended(batch, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
+        at_ms = self._wall.at(now_ms)
+        try:
+            if batch.producer_id is None:
+                batch.then.base_offset = log.append_own(batch.records, at_ms)
+            else:
+                batch.then.base_offset = log.append(_packed(batch, at_ms), at_ms, Origin.COORDINATOR).base_offset
+        except LogError as error:
+            trouble = self._reporter.trouble(str(error), now_ms)
+            return [trouble, *self._appended(batch, error.code, now_ms)]
+        self._flusher.written(log, partial(self._appended, batch))
+        return []
+
+    def _appended(self, batch: Batch, error: ErrorCode, now_ms: int) -> Effects:
+        batch.then.error = error
+        return self.perform(self.coordinator.handle(batch.then, now_ms), now_ms)
+
+    # --- loading ------------------------------------------------------------------------------------------------------
+
+    def load_all(self, now_ms: int) -> Effects:
+        """Read the node's groups back (C4). Nothing else is answered before this has ended."""
+        effects: Effects = []
+        topic = self._directory.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            return effects
+        self.coordinator.count_partitions(topic.partitions)
+        for partition in range(topic.partitions):
+            log = self._replicas.log(OFFSETS_TOPIC, partition)
+            if log is None:
+                continue  # another node's
+            replay = self.coordinator.gain(partition)
+            offset = log.log_start
+            while offset < log.log_end:
+                offset = read_some(log, offset, replay)
+            effects += self.perform(self.coordinator.loaded(partition, now_ms), now_ms)
+        return effects
+
+    def gain(self, partition: int, log: PartitionLog) -> None:
+        """Load a partition that this node leads now."""
+        load = _Load(partition, log, self.coordinator.gain(partition))
+        self._flusher.written(log, partial(self._all_written, load))
+
+    def lose(self, partition: int, now_ms: int) -> Effects:
+        """Another node leads the partition now: answer everybody who waits, and forget its groups."""
+        return self.perform(self.coordinator.lose(partition, now_ms), now_ms)
+
+    def lose_all(self, now_ms: int) -> Effects:
+        return [effect for partition in list(self.coordinator.shards) for effect in self.lose(partition, now_ms)]
+
+    def load_due(self, event: LoadDue, now_ms: int) -> Effects:
+        if self.coordinator.is_loading(event.partition):
+            self.coordinator.lose(event.partition, now_ms)
+            self.gain(event.partition, event.log)
+        return []
+
+    def _all_written(self, load: _Load, error: ErrorCode, now_ms: int) -> Effects:
+        if error:
+            return self._load_again_later(load, now_ms)  # what the old leader wrote last is being cut off
+        self._changes.ask(None, partial(self._begin, load))
+        return []
+
+    def _begin(self, load: _Load, now_ms: int) -> Effects:
+        if not load.log.is_in_order:
+            return self._load_again_later(load, now_ms)
+        load.offset = load.log.log_start
+        return self._read_on(load, now_ms)
+
+    def _read_on(self, load: _Load, now_ms: int) -> Effects:
+        if not self.coordinator.is_loading(load.partition, load.replay):
+            return []  # it has gone elsewhere meanwhile
+        if load.offset < load.log.log_end:
+            return [Work(Change(partial(_read, load), int), partial(self._was_read, load))]
+        return self.perform(self.coordinator.loaded(load.partition, now_ms), now_ms)
+
+    def _was_read(self, load: _Load, outcome: int | LogError, now_ms: int) -> Effects:
+        if isinstance(outcome, LogError):
+            trouble = self._reporter.trouble(str(outcome), now_ms)
+            return [trouble, *self._load_again_later(load, now_ms)]
+        load.offset = outcome
+        return self._read_on(load, now_ms)
+
+    def _load_again_later(self, load: _Load, now_ms: int) -> Effects:
+        event = LoadDue(self, load.partition, load.log)
+        self._timers.arm((self, load.partition), now_ms + LOAD_AGAIN_AFTER_MS, event)
+        return []
+
+
+def _packed(batch: Batch, at_ms: int) -> bytearray:
+    """Return a batch of a transaction, or the marker that ends one."""
+    assert batch.producer_id is not None
+    producer_id, producer_epoch = batch.producer_id, batch.producer_epoch
+    if batch.marker is not None:
+        marker = EndMarker(batch.marker, 0)
+        return build_marker(marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=at_ms)
+    builder = BatchBuilder(NO_LIMIT)
+    builder.extend(batch.records, at_ms)
+    return builder.finish(producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True)
+
+
+def _read(load: _Load) -> int:
+    try:
+        return read_some(load.log, load.offset, load.replay)
+    except MalformedError as error:
+        raise LogReadError(f"{load.log.path} cannot be read at offset {load.offset}: {error}", None) from error
+
+
+def read_some(log: PartitionLog, offset: int, replay: Replay) -> int:
+    """Replay a piece of a log of groups from `offset` on; return where the next one begins."""
+    end = log.log_end
+    data = log.read(offset, _READ_AT_ONCE, end)
+    if not data:  # to go on without them would be to lose what was acknowledged
+        raise LogReadError(f"{log.path} ends at offset {offset}, though it should reach to {end}", None)
+    for at, header in batches(data):
+        offset = header.next_offset
+        if header.is_control:
+            marker = marker_of(data, header, at)
+            if marker is not None:
+                replay.marker(header.producer_id, committed=marker.committed)
+            continue
+        producer_id = header.producer_id if header.is_transactional else None
+        for record in raw_records(data, header, at):
+            replay.record(record.offset, record.key or b"", record.value, producer_id)
+    return offset

@@ -1,0 +1,62 @@
+"""What clients ask about the cluster: its topics, who leads their partitions, and where each node listens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from coterie.broker.leadership import Leadership
+from coterie.broker.placement import NOBODY, Partition, Place
+from coterie.ledger.written_facts import FACTS_TOPIC
+from coterie.protocol.api_values import Leader, NodeEndpoint
+from coterie.protocol.offsets_topic import OFFSETS_TOPIC
+from coterie.storage import DataDirectory, Topic
+
+__all__ = ["MetadataCache", "is_internal"]
+
+
+def is_internal(topic: str) -> bool:
+    return topic in {OFFSETS_TOPIC, FACTS_TOPIC}
+
+
+class MetadataCache:
+    def __init__(self, directory: DataDirectory, leadership: Leadership) -> None:
+        self.cluster_id: str = directory.meta["cluster.id"]
+        self.topics = directory.topics
+        self.topic_names: dict[UUID, str] = {topic.id: topic.name for topic in directory.topics.values()}
+        self.endpoints: dict[int, tuple[str, int]] = dict.fromkeys(leadership.nodes, ("127.0.0.1", 0))
+        """The host and port of each node; known when it listens."""
+        self._leadership = leadership
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        return self._leadership.nodes
+
+    @property
+    def nodes_up(self) -> frozenset[int]:
+        return self._leadership.up
+
+    @property
+    def controller(self) -> int:
+        """The node that clients send changes of the cluster to; in fact every node accepts them."""
+        return min(self.nodes_up, default=NOBODY)
+
+    @property
+    def places(self) -> dict[Partition, Place]:
+        return self._leadership.places
+
+    def topic_by_id(self, topic_id: UUID | None) -> Topic | None:
+        name = None if topic_id is None else self.topic_names.get(topic_id)
+        return None if name is None else self.topics.get(name)
+
+    def leader(self, topic: str, partition: int) -> Leader:
+        """Return the leader of a partition, for a client that asked the wrong node (KIP-951)."""
+        place = self.places[topic, partition]
+        return Leader(leader_id=place.leader, leader_epoch=place.epoch)
+
+    def leader_endpoints(self, leaders: Iterable[Leader]) -> list[NodeEndpoint]:
+        numbers = dict.fromkeys(leader.leader_id for leader in leaders if leader.leader_id in self.endpoints)
+        return [
+            NodeEndpoint(node_id=number, host=self.endpoints[number][0], port=self.endpoints[number][1])
+            for number in numbers
+        ]
