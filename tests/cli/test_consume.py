@@ -15,8 +15,7 @@ from typer.testing import CliRunner, Result
 import coterie
 from broker.peer import Peer
 from coterie.cli.app import app
-from coterie.cli.consume import Wanted, _settings
-from coterie.cli.record_format import as_format, as_json
+from coterie.cli.consume import ConsumeOptions, _settings, as_format, as_json
 from coterie.errors import CoterieError
 from coterie.protocol.batch import TimestampType
 from coterie.protocol.records import Record
@@ -164,8 +163,8 @@ def test_json_keeps_bytes_that_are_no_text() -> None:
 
 
 def test_that_nobody_is_there_is_known_after_ten_seconds_unless_it_is_set() -> None:
-    assert _settings(Wanted(["t"])).default_api_timeout_ms == 10_000
-    assert _settings(Wanted(["t"], sets=["default.api.timeout.ms=70000"])).default_api_timeout_ms == 70_000
+    assert _settings(ConsumeOptions(["t"])).default_api_timeout_ms == 10_000
+    assert _settings(ConsumeOptions(["t"], sets=["default.api.timeout.ms=70000"])).default_api_timeout_ms == 70_000
 
 
 def test_a_member_says_that_no_broker_is_there_and_ends() -> None:
@@ -185,7 +184,7 @@ def test_a_member_of_a_topic_that_is_not_there_says_what_it_waits_for(broker: co
 
 
 def test_without_an_address_it_is_the_usual_one() -> None:
-    assert _settings(Wanted(["t"])).addresses == (Address("127.0.0.1", 9092),)
+    assert _settings(ConsumeOptions(["t"])).addresses == (Address("127.0.0.1", 9092),)
 
 
 def test_a_broker_that_vanishes_is_told_on_standard_error_unless_it_is_to_be_quiet() -> None:

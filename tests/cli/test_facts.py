@@ -7,7 +7,7 @@ import json
 from collections import UserList
 from collections.abc import Callable
 
-from coterie.cli.fact_lines import FactLog
+from coterie.cli.serve import FactLog
 from coterie.errors import ErrorCode
 from coterie.facts import (
     AssignmentFailed,

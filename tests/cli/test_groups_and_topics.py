@@ -18,7 +18,7 @@ from broker.peer import Peer
 from client.admin_stories import create, member_of
 from coterie.cli import groups
 from coterie.cli.app import app
-from coterie.cli.groups import MEMBERS, MORE_OF_MEMBERS, OFFSETS, Committed
+from coterie.cli.groups import MEMBERS, MORE_MEMBER_COLUMNS, OFFSETS, Committed
 from coterie.client.admin import Admin, GroupDescription, GroupListing, ListedOffset, MemberDescription
 from coterie.client.arguments import ByPartition, partition_of
 from coterie.client.network.metadata import Node
@@ -199,7 +199,7 @@ def test_a_group_with_a_member_is_shown_from_all_sides(shell: Shell, admin: Admi
             ["live", "orders", "1", "-", "0", "-", *who],
         ]
         assert shell.table("groups", "members", "live", "--verbose") == [
-            [*MEMBERS, *MORE_OF_MEMBERS],
+            [*MEMBERS, *MORE_MEMBER_COLUMNS],
             ["live", *who, "2", "-", "orders:0,1", "-", "-"],
         ]
         (state,) = shell.json("groups", "state", "live")

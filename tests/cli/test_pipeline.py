@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from coterie.cli.app import app
-from coterie.cli.pipeline_show import FOR_EYES
+from coterie.cli.pipeline import TABLE_COLUMNS
 from coterie.spark.schemas import TABLES
 
 
@@ -77,7 +77,7 @@ def test_a_choice_of_columns_fits_and_cuts_words_alone(
     shown = run("show", name, "--out", str(tmp_path)).stdout
     header, line = shown.splitlines()
     assert max(map(len, (header, line))) <= 120
-    chosen = FOR_EYES[name]
+    chosen = TABLE_COLUMNS[name]
     assert set(chosen) <= set(columns)
     assert shown.count("2026-11-16 05:42:04.027") == len(times.keys() & set(chosen))
     assert ("orders" in line) == ("group_id" in chosen)

@@ -9,8 +9,7 @@ from typer.testing import CliRunner, Result
 
 from coterie.cli import sim
 from coterie.cli.app import app
-from coterie.cli.demo.plot import Plot, static_deploy
-from coterie.cli.demo.stage import Stage
+from coterie.cli.demo.demo_steps import DemoGroup, DemoRun, static_deploy
 from coterie.errors import CoterieError
 from coterie.extras import how_to_install
 from coterie.facts import Fact, MemberExpired, MemberJoined, MemberReplaced
@@ -99,12 +98,12 @@ def test_a_hint_names_what_can_be_installed(monkeypatch: pytest.MonkeyPatch) -> 
 # --- a static member whose session expired in the demonstration -------------------------------------------------------
 
 
-class BusyStage(Stage):
+class BusyGroup(DemoGroup):
     """The machine is so busy that the session of a static member expires before its process is up again."""
 
     def __init__(self) -> None:
         self.facts: list[Fact] = [MemberJoined(0, "shop", "a-1", "shop-1", "static-1", "h")]
-        self.told: list[Fact] = []
+        self.next_facts: list[Fact] = []
 
     @property
     def rebalances(self) -> list[object]:  # type: ignore[override]
@@ -115,11 +114,11 @@ class BusyStage(Stage):
 
     def start_member(self, name: str, **_: object) -> None:
         assert name == "static-1"
-        self.facts += self.told
+        self.facts += self.next_facts
 
-    def wait(self, it_is_so: object, what: str) -> None:
-        assert callable(it_is_so)
-        if not it_is_so():
+    def wait(self, condition: object, what: str) -> None:
+        assert callable(condition)
+        if not condition():
             raise CoterieError(f"waited 240 s in vain for {what}")
 
     def wait_for(self, *_: object) -> None:
@@ -128,13 +127,13 @@ class BusyStage(Stage):
 
 @pytest.mark.parametrize("is_late", [True, False])
 def test_the_demonstration_goes_on_after_the_session_of_a_static_member_expired(is_late: bool) -> None:
-    stage = BusyStage()
+    stage = BusyGroup()
     back: list[Fact] = [MemberReplaced(9, "shop", "a-2", "a-1", "shop-1")]
     late: list[Fact] = [
         MemberExpired(8, "shop", "a-1", 6_000, never_heard=False),
         MemberJoined(9, "shop", "a-2", "shop-1", "static-1", "h"),
     ]
-    stage.told = late if is_late else back
-    plot = Plot(stage, 1, 2, has_spark=False, present=["static-1"])
+    stage.next_facts = late if is_late else back
+    plot = DemoRun(stage, 1, 2, has_spark=False, present=["static-1"])
     static_deploy(plot)
     assert (plot.static_rebalances, plot.static_expired) == ((1, 1) if is_late else (0, 0))

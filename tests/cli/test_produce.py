@@ -16,7 +16,7 @@ import coterie
 from broker.peer import Peer
 from cli.background import AS_A_BACKGROUND_JOB
 from coterie.cli.app import app
-from coterie.cli.produce import DEFAULTS, InputError, Outgoing, outgoing, read_json, split_lines
+from coterie.cli.produce import DEFAULTS, InputError, InputRecord, parse_record, read_json, split_lines
 from coterie.protocol.batch import Compression, batches
 from coterie.protocol.records import BatchRecord, records
 from coterie.settings.client_settings import Address, ProducerSettings
@@ -128,7 +128,7 @@ def test_what_was_read_before_the_input_failed_is_delivered(
 )
 def test_json_that_is_no_record_is_refused(said: object, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
-        outgoing(said)
+        parse_record(said)
 
 
 def test_json_that_is_nested_too_deeply_is_refused() -> None:
@@ -153,8 +153,8 @@ def test_what_consume_prints_as_json_can_be_produced_again(broker: coterie.Broke
 
 def test_empty_values_are_tombstones_if_so_wished() -> None:
     lines = [b"k\t\n", b"\tv\n"]
-    assert list(split_lines(lines, r"\t", empty_is_null=True)) == [Outgoing(b"k", None), Outgoing(None, b"v")]
-    assert list(split_lines(lines, r"\t", empty_is_null=False)) == [Outgoing(b"k", b""), Outgoing(b"", b"v")]
+    assert list(split_lines(lines, r"\t", empty_is_null=True)) == [InputRecord(b"k", None), InputRecord(None, b"v")]
+    assert list(split_lines(lines, r"\t", empty_is_null=False)) == [InputRecord(b"k", b""), InputRecord(b"", b"v")]
 
 
 def test_a_partition_that_is_not_there_is_said_and_ends_with_1(broker: coterie.Broker, topic: str) -> None:

@@ -53,7 +53,7 @@ NEEDS = {
 """What is missing, and how to come by it; ZooKeeper lacks Java or pyspark."""
 OF_EXTRAS = (
     *("coterie.adapters.", "coterie.spark.", "coterie.history."),
-    *("coterie.cli.demo.", "coterie.cli.compare_real", "pyspark_coterie"),
+    *("coterie.cli.demo.", "pyspark_coterie"),
 )
 MAY_BE_MISSING = {"aiokafka", "kafka", "kazoo", "numpy", "pandas", "pyarrow", "pyspark"}
 IMPORT_ALL = """

@@ -1,6 +1,6 @@
-"""The command line: a command returns rows, one printer shows them.
+"""The command line. A command returns rows, and `output.py` prints them.
 
-Knows everything below and is known by nobody. Read `app.py` first.
+No other package imports this one. Read `app.py` first.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command.
 
-    A shell starts a script's background jobs with SIGINT ignored, and Python then installs no handler. Whoever sends
-    SIGINT to one of our commands wants it to stop in order, however it was started.
+    A shell starts a script's background jobs with SIGINT ignored, and Python then installs no handler. A command must
+    still stop cleanly on SIGINT, however it was started.
     """
     from coterie.cli.app import app
 

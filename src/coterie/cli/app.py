@@ -1,4 +1,4 @@
-"""The `coterie` command: what can be said. Each command's work is in a file of its own, loaded when it is used."""
+"""The `coterie` command: its commands and their options. The work of each is in its own file, loaded when it runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # text that wraps and can be piped; with boxes a help is half as long again, and later
+    rich_markup_mode=None,  # plain text wraps and can be piped; boxes make a help page half as long again, and slower
 )
 app.add_typer(topics_app, name="topics")
 app.add_typer(groups_app, name="groups")
@@ -252,11 +252,11 @@ def consume(
 
     Try it: coterie consume orders payments --group audit --json
     """
-    from coterie.cli.consume import Wanted
+    from coterie.cli.consume import ConsumeOptions
     from coterie.cli.consume import consume as run
 
     run(
-        Wanted(
+        ConsumeOptions(
             topics=topics,
             bootstrap=bootstrap,
             group=group,

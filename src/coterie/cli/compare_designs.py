@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from coterie.cli.rows import Cell, Rows, show
+from coterie.cli.output import Cell, Rows, show
 from coterie.cli.sim import parse_numbers
 from coterie.errors import CoterieError
 from coterie.history.compare import fault_totals, runs_with_faults, runs_without_faults, split_brain

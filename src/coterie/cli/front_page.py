@@ -1,8 +1,6 @@
-"""What `coterie --help` shows: every command by what one wants to do, and what to try first, on a screen of 24 lines.
+"""The page of `coterie --help`, on a screen of 24 lines, and how errors of all commands are shown.
 
-It also turns the errors of all commands into one message and an exit status.
-
-Light: it is loaded for every command.
+It is loaded for every command, and must stay light.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from coterie.cli.problems import complain, words_of
+from coterie.cli.output import complain, message_of
 from coterie.errors import CoterieError
 
 __all__ = ["SECTIONS", "TRY_IT", "FrontPage"]
@@ -41,7 +39,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     },
 }
 TRY_IT = ("coterie serve --memory", "seq 3 | coterie produce numbers; coterie consume numbers -e")
-"""The second in another terminal."""
+"""The second command goes into another terminal."""
 
 
 INTERRUPTED = 130
@@ -50,19 +48,19 @@ INTERRUPTED = 130
 
 class FrontPage(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
-        """Runs a command. What it raises is said in one message; a traceback is for our own mistakes alone."""
+        """Run a command. An error is one message and an exit status; only a bug shows a traceback."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise  # nobody reads on, as after | head: typer ends in silence
+            raise  # as after | head: typer ends without a message
         except (CoterieError, OSError) as error:
-            complain(words_of(error))
+            complain(message_of(error))
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
-        """With its two options, so that there is room for what is looked for."""
+        """Write the two options here, which leaves room for the commands."""
         formatter.write_usage(ctx.command_path, "[--version] [--help] COMMAND ...")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  its arguments are typer's

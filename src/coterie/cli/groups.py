@@ -1,15 +1,19 @@
-"""`coterie groups`: what each command finds. The columns are those of kafka-consumer-groups.sh 4.x."""
+"""`coterie groups`: each command returns rows. The columns are those of kafka-consumer-groups.sh 4.x."""
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from itertools import groupby
+from pathlib import Path
 
-from coterie.cli.connected import CommandError
-from coterie.cli.reset import named_partitions
-from coterie.cli.rows import Cell, Rows
+from coterie.cli.options import CommandError
+from coterie.cli.output import Cell, Rows
 from coterie.client.admin import (
+    EARLIEST,
     LATEST,
     Admin,
     GroupDescription,
@@ -17,17 +21,29 @@ from coterie.client.admin import (
     ListedOffset,
     MemberDescription,
     MemberToRemove,
+    checked,
 )
 from coterie.client.types import OffsetAndMetadata, TopicPartition
-from coterie.errors import KafkaError
+from coterie.errors import ErrorCode, KafkaError
+from coterie.settings.client_settings import duration_ms
 
-__all__ = ["delete", "delete_offsets", "describe", "list_all", "members", "remove_members", "state"]
+__all__ = [
+    "ResetTarget",
+    "delete",
+    "delete_offsets",
+    "describe",
+    "list_all",
+    "members",
+    "remove_members",
+    "reset",
+    "state",
+]
 
 OFFSETS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
 MEMBERS = ("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS")
-MORE_OF_MEMBERS = ("CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT")
+MORE_MEMBER_COLUMNS = ("CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT")
 STATE = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
-OF_CONSUMERS = ("consumer", "")
+CONSUMER_TYPES = ("consumer", "")
 """Protocol types; "" is a group that has had offsets committed and never a member."""
 
 Committed = dict[TopicPartition, OffsetAndMetadata | KafkaError | None]
@@ -35,7 +51,7 @@ Committed = dict[TopicPartition, OffsetAndMetadata | KafkaError | None]
 
 def list_all(admin: Admin, *, states: Sequence[str], types: Sequence[str], everything: bool) -> Rows:
     found = admin.list_groups(states=_split(states), types=_split(types))
-    shown = [group for group in found if everything or types or group.protocol_type in OF_CONSUMERS]
+    shown = [group for group in found if everything or types or group.protocol_type in CONSUMER_TYPES]
     rows: list[Sequence[Cell]] = [(group.group_id, group.type.capitalize(), group.state) for group in shown]
     notes = [] if rows else ["no group matches" if states or types else "there are no consumer groups"]
     others = Counter(_kind(group) for group in found if group not in shown)
@@ -46,7 +62,7 @@ def list_all(admin: Admin, *, states: Sequence[str], types: Sequence[str], every
 
 
 def _kind(group: GroupListing) -> str:
-    """The type of a group that is not one of consumers; of a classic group its protocol type, for example connect."""
+    """Return the type of a group of another kind; for a classic group its protocol type, for example connect."""
     return group.protocol_type if group.type.lower() in {"", "classic"} else group.type.lower()
 
 
@@ -96,7 +112,7 @@ def members(admin: Admin, group_ids: Sequence[str], *, verbose: bool) -> Rows:
             begin = (group.group_id, member.member_id, *instance, member.host, member.client_id)
             rows.append((*begin, len(member.assignment), *more))
     columns = (*MEMBERS[:2], "GROUP-INSTANCE-ID", *MEMBERS[2:]) if has_instances else MEMBERS
-    return Rows((*columns, *MORE_OF_MEMBERS) if verbose else columns, rows, _notes(found), _errors(found.values()))
+    return Rows((*columns, *MORE_MEMBER_COLUMNS) if verbose else columns, rows, _notes(found), _errors(found.values()))
 
 
 def state(admin: Admin, group_ids: Sequence[str], *, verbose: bool) -> Rows:
@@ -108,7 +124,7 @@ def state(admin: Admin, group_ids: Sequence[str], *, verbose: bool) -> Rows:
         size = len(group.members) if group.shows_members else None
         rows.append((group.group_id, where, group.assignor or None, group.state, *epochs, size))
     columns = (*STATE[:4], "GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", STATE[4]) if verbose else STATE
-    return Rows(columns, rows, _of_other_types(found), _errors(found.values()))
+    return Rows(columns, rows, _other_types(found), _errors(found.values()))
 
 
 def delete(admin: Admin, group_ids: Sequence[str]) -> Rows:
@@ -118,18 +134,20 @@ def delete(admin: Admin, group_ids: Sequence[str]) -> Rows:
 
 
 def delete_offsets(admin: Admin, group_id: str, topics: Sequence[str]) -> Rows:
-    """As with Kafka's tool, an offset that was never there is deleted as well."""
+    """Delete offsets. As with Kafka's tool, a partition without one counts as deleted."""
     if not topics:
         raise CommandError("give the topics: --topic orders, or --topic orders:0,1")
     places, unknown = _places(admin, topics)
     found = admin.delete_group_offsets(group_id, places) if places else {}
     rows = [(group_id, *place, "deleted") for place, error in sorted(found.items()) if error is None]
-    errors = dict.fromkeys(_errors([*unknown, *found.values()]))  # an error of the group is that of every partition
+    errors = dict.fromkeys(
+        _errors([*unknown, *found.values()])
+    )  # an error of the whole group comes once for each partition
     return Rows(("GROUP", "TOPIC", "PARTITION", "STATUS"), rows, errors=list(errors))
 
 
 def _places(admin: Admin, topics: Sequence[str]) -> tuple[list[TopicPartition], list[KafkaError]]:
-    """Partitions of TOPIC or TOPIC:0,1, and the errors of topics that cannot be described."""
+    """Return the partitions of TOPIC or TOPIC:0,1, and the errors of topics that cannot be described."""
     wanted = [named_partitions(text) for text in topics]
     described = admin.describe_topics([topic for topic, numbers in wanted if numbers is None])
     places = [TopicPartition(topic, number) for topic, numbers in wanted for number in numbers or ()]
@@ -148,28 +166,28 @@ def remove_members(
     member_ids: Sequence[str],
     *,
     instance_ids: Sequence[str],
-    everybody: bool,
+    all_members: bool,
     reason: str | None,
 ) -> Rows:
     named = [
         *(MemberToRemove(each) for each in member_ids),
         *(MemberToRemove("", each) for each in instance_ids),
     ]
-    if bool(named) == everybody:
+    if bool(named) == all_members:
         raise CommandError(
             "give the members, by id or with --instance, or --all; list them with: coterie groups members GROUP"
         )
     why = {} if reason is None else {"reason": reason}
-    found = admin.remove_members(group_id, None if everybody else named, **why)
+    found = admin.remove_members(group_id, None if all_members else named, **why)
     gone = [(group_id, who.instance_id or who.member_id, "removed") for who, error in found.items() if error is None]
     notes = () if found else (f'group "{group_id}" has no members',)
     return Rows(("GROUP", "CONSUMER-ID", "STATUS"), gone, notes, _errors(found.values()))
 
 
 def _described(admin: Admin, group_ids: Sequence[str]) -> dict[str, GroupDescription | KafkaError]:
-    """These, or all that are of consumers."""
+    """Describe these groups, or all consumer groups."""
     if not group_ids:
-        group_ids = [one.group_id for one in admin.list_groups() if one.protocol_type in OF_CONSUMERS]
+        group_ids = [one.group_id for one in admin.list_groups() if one.protocol_type in CONSUMER_TYPES]
     return admin.describe_groups(group_ids)
 
 
@@ -178,7 +196,7 @@ def _groups(found: dict[str, GroupDescription | KafkaError]) -> list[GroupDescri
 
 
 def _notes(found: dict[str, GroupDescription | KafkaError]) -> list[str]:
-    notes = _of_other_types(found)
+    notes = _other_types(found)
     for group in _groups(found):
         if not group.shows_members:
             continue
@@ -189,7 +207,7 @@ def _notes(found: dict[str, GroupDescription | KafkaError]) -> list[str]:
     return notes
 
 
-def _of_other_types(found: dict[str, GroupDescription | KafkaError]) -> list[str]:
+def _other_types(found: dict[str, GroupDescription | KafkaError]) -> list[str]:
     return [
         f'group "{group.group_id}" is a {group.type} group ({group.state}): this command does not show its members'
         + (" and offsets" if group.type == "share" else "")
@@ -207,7 +225,7 @@ def _busiest_first(group: GroupDescription) -> list[MemberDescription]:
 
 
 def _partitions(places: Sequence[TopicPartition]) -> str | None:
-    """As Kafka's tool writes it: topic:0,1;other:2."""
+    """Return partitions in the form of Kafka's tool: topic:0,1;other:2."""
     topics = [
         f"{topic}:{','.join(str(place.partition) for place in its)}"
         for topic, its in groupby(places, key=lambda place: place.topic)
@@ -217,3 +235,197 @@ def _partitions(places: Sequence[TopicPartition]) -> str | None:
 
 def _split(texts: Sequence[str]) -> list[str]:
     return [word.strip() for text in texts for word in text.split(",") if word.strip()]
+
+
+# --- reset ------------------------------------------------------------------------------------------------------------
+
+RESET_COLUMNS = ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")
+Offsets = dict[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetTarget:
+    """The options that say where to reset to; exactly one is given."""
+
+    to_earliest: bool = False
+    to_latest: bool = False
+    to_current: bool = False
+    to_offset: int | None = None
+    shift_by: int | None = None
+    to_datetime: str | None = None
+    by_duration: str | None = None
+    from_file: Path | None = None
+
+    def chosen(self) -> str:
+        options = {f"--{each.name.replace('_', '-')}": getattr(self, each.name) for each in fields(self)}
+        given = [option for option, value in options.items() if value is not None and value is not False]
+        if len(given) != 1:
+            said = f"not {' and '.join(given)}" if given else "none was given"
+            raise CommandError(f"give exactly one of {', '.join(options)}; {said}")
+        return given[0]
+
+
+def reset(
+    admin: Admin,
+    group_id: str,
+    target: ResetTarget,
+    *,
+    topics: Sequence[str],
+    all_topics: bool,
+    execute: bool,
+    now_ms: int,
+) -> Rows:
+    chosen = target.chosen()
+    if bool(topics) + all_topics + (target.from_file is not None) != 1:
+        raise CommandError("give the topics to reset: --topic NAME or NAME:0,1 (repeatable), or --all-topics")
+    _refuse_unless_empty(admin, group_id)
+    notes: list[str] = []
+    if target.from_file is not None:
+        plan = _within_range(admin, _read_plan(target.from_file, group_id), notes)
+    else:
+        plan = _planned(
+            admin, group_id, target, _partitions_to_reset(admin, group_id, topics, all_topics=all_topics), now_ms, notes
+        )
+    if execute:
+        checked(admin.alter_group_offsets(group_id, {place: OffsetAndMetadata(at) for place, at in plan.items()}))
+    else:
+        notes.append(f"dry run ({chosen}): nothing was changed; add --execute to set these offsets")
+    return Rows(RESET_COLUMNS, [(group_id, *place, at) for place, at in sorted(plan.items())], notes)
+
+
+def _refuse_unless_empty(admin: Admin, group_id: str) -> None:
+    """Raise if the group has members. A group that does not exist counts as empty."""
+    found = admin.describe_groups([group_id])[group_id]
+    if isinstance(found, KafkaError):
+        if found.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return
+        raise found
+    if found.state != "Empty":
+        members = "1 member" if len(found.members) == 1 else f"{len(found.members)} members"
+        who = f"with {members}" if found.shows_members else f"and a {found.type} group"
+        raise CommandError(
+            f'group "{group_id}" is {found.state} {who}; offsets can be set only while it is Empty.\n'
+            f"Stop its consumers, or: coterie groups remove-members {group_id} --all"
+        )
+
+
+def _partitions_to_reset(
+    admin: Admin, group_id: str, topics: Sequence[str], *, all_topics: bool
+) -> list[TopicPartition]:
+    if all_topics:
+        committed = admin.list_group_offsets(group_id)
+        if not committed:
+            raise CommandError(
+                f'group "{group_id}" has no committed offsets, so --all-topics selects nothing: give --topic'
+            )
+        return sorted(committed)
+    places: dict[TopicPartition, None] = {}
+    named = [(text, *named_partitions(text)) for text in topics]
+    described = checked(admin.describe_topics([name for _, name, _ in named]))
+    for text, name, numbers in named:
+        has = [part.partition for part in described[name].partitions]
+        wanted = has if numbers is None else numbers
+        missing = sorted(set(wanted) - set(has))
+        if missing:
+            raise CommandError(f"--topic {text}: the topic has no partition {missing[0]}; it has {has[0]} to {has[-1]}")
+        places |= dict.fromkeys(TopicPartition(name, number) for number in wanted)
+    return list(places)
+
+
+def named_partitions(text: str) -> tuple[str, list[int] | None]:
+    """Parse `orders` (all partitions) or `orders:0,1` (these partitions)."""
+    name, colon, numbers = text.rpartition(":")
+    if not colon:
+        return text, None
+    parts = [part.strip() for part in numbers.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise CommandError(f"--topic {text}: after the colon give partitions, as in orders:0,1")
+    return name, [int(part) for part in parts]
+
+
+def _planned(
+    admin: Admin, group_id: str, target: ResetTarget, places: Sequence[TopicPartition], now_ms: int, notes: list[str]
+) -> Offsets:
+    if target.to_earliest:
+        return _ends(admin, places, EARLIEST)
+    if target.to_latest:
+        return _ends(admin, places, LATEST)
+    if target.to_offset is not None:
+        return _within_range(admin, dict.fromkeys(places, target.to_offset), notes)
+    if target.to_current:
+        committed = _committed(admin, group_id, places)
+        missing = [place for place in places if place not in committed]
+        return _within_range(admin, committed, notes) | _ends(admin, missing, LATEST)
+    if target.shift_by is not None:
+        committed = _committed(admin, group_id, places)
+        missing = [place for place in places if place not in committed]
+        if missing:
+            raise CommandError(f'--shift-by: group "{group_id}" has no committed offset for {missing[0]} to shift')
+        return _within_range(admin, {place: at + target.shift_by for place, at in committed.items()}, notes)
+    return _by_time(admin, places, _time_ms(target, now_ms), notes)
+
+
+def _time_ms(target: ResetTarget, now_ms: int) -> int:
+    if target.by_duration is not None:
+        try:
+            return max(now_ms - duration_ms(target.by_duration), 0)
+        except ValueError as error:
+            raise CommandError(f"--by-duration: {error}") from None
+    text = target.to_datetime or ""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise CommandError(
+            f"--to-datetime {text!r} is not a date and time: give 2025-01-31T13:00:00.000, followed by a zone "
+            "such as +02:00 unless it is UTC"
+        ) from None
+    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _by_time(admin: Admin, places: Sequence[TopicPartition], at_ms: int, notes: list[str]) -> Offsets:
+    """Return the offset of the first record since a time, or the end of the partition if there is none."""
+    found = checked(admin.list_offsets(dict.fromkeys(places, max(at_ms, 0))))
+    offsets = {place: listed.offset for place, listed in found.items() if listed.offset >= 0}
+    rest = [place for place in places if place not in offsets]
+    notes += [f"{place} has no record since then: using its end" for place in rest]
+    return offsets | _ends(admin, rest, LATEST)
+
+
+def _ends(admin: Admin, places: Collection[TopicPartition], which: int) -> Offsets:
+    return {place: found.offset for place, found in checked(admin.list_offsets(dict.fromkeys(places, which))).items()}
+
+
+def _committed(admin: Admin, group_id: str, places: Sequence[TopicPartition]) -> Offsets:
+    found = checked(admin.list_group_offsets(group_id, places))
+    return {place: one.offset for place, one in found.items() if one is not None}
+
+
+def _within_range(admin: Admin, wanted: Mapping[TopicPartition, int], notes: list[str]) -> Offsets:
+    """Move each offset into the range of its partition, as Kafka's tool does, and add a note."""
+    first, last = _ends(admin, wanted, EARLIEST), _ends(admin, wanted, LATEST)
+    plan = {}
+    for place, at in wanted.items():
+        plan[place] = min(max(at, first[place]), last[place])
+        if plan[place] != at:
+            notes.append(f"{place} has offsets {first[place]} to {last[place]}: using {plan[place]} instead of {at}")
+    return plan
+
+
+def _read_plan(file: Path, group_id: str) -> Offsets:
+    """Read lines of [group,]topic,partition,offset, which is what -o csv prints."""
+    plan: Offsets = {}
+    try:
+        with file.open(encoding="utf-8", newline="") as lines:
+            for number, row in enumerate(csv.reader(lines), 1):
+                if not row or tuple(row) == RESET_COLUMNS:
+                    continue
+                *group, topic, partition, offset = row if len(row) in {3, 4} else [""] * 3
+                if not topic or not partition.strip().isdigit() or not offset.strip().isdigit():
+                    raise CommandError(f"{file}, line {number}: a line must be [group,]topic,partition,offset")
+                if not group or group[0] == group_id:
+                    plan[TopicPartition(topic, int(partition))] = int(offset)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise CommandError(f"{file} is not a CSV file: {error}") from None
+    if not plan:
+        raise CommandError(f'{file} has no offset for group "{group_id}"')
+    return plan

@@ -1,4 +1,4 @@
-"""`coterie groups`: what can be said. The work is in `groups.py` and `reset.py`, loaded when it is used."""
+"""`coterie groups`: its commands and their options. The work is in `groups.py`, loaded when a command runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Ask, asks_a_cluster
+from coterie.cli.options import AdminCommand, uses_admin
 
 __all__ = ["groups_app"]
 
@@ -24,7 +24,7 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show more column
 
 
 @groups_app.command("list")
-@asks_a_cluster
+@uses_admin
 def list_groups(
     state: Annotated[
         list[str] | None, typer.Option("--state", metavar="STATE", help="Only groups in these states: Stable,Empty,...")
@@ -34,7 +34,7 @@ def list_groups(
         typer.Option("--type", metavar="TYPE", help="Only these types: classic,consumer,share,streams."),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also share, streams and other groups.")] = False,
-) -> Ask:
+) -> AdminCommand:
     """List groups and their state.
 
     Try it: coterie groups list --state Stable,PreparingRebalance
@@ -45,11 +45,11 @@ def list_groups(
 
 
 @groups_app.command()
-@asks_a_cluster
+@uses_admin
 def describe(
     names: SomeNames = None,
     verbose: Verbose = False,
-) -> Ask:
+) -> AdminCommand:
     """Show committed offset, lag and owner for each partition.
 
     Try it: coterie groups describe orders
@@ -62,11 +62,11 @@ def describe(
 
 
 @groups_app.command()
-@asks_a_cluster
+@uses_admin
 def members(
     names: SomeNames = None,
     verbose: Verbose = False,
-) -> Ask:
+) -> AdminCommand:
     """List the members of a group; with --verbose also their partitions.
 
     Try it: coterie groups members orders --verbose
@@ -77,11 +77,11 @@ def members(
 
 
 @groups_app.command()
-@asks_a_cluster
+@uses_admin
 def state(
     names: SomeNames = None,
     verbose: Verbose = False,
-) -> Ask:
+) -> AdminCommand:
     """Show a group's coordinator, assignor and state.
 
     Try it: coterie groups state orders
@@ -92,7 +92,7 @@ def state(
 
 
 @groups_app.command()
-@asks_a_cluster
+@uses_admin
 def reset(
     name: Group,
     topic: Annotated[
@@ -129,7 +129,7 @@ def reset(
         bool, typer.Option("--execute", help="Set the offsets. Without this option nothing is changed.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be set (default).")] = False,
-) -> Ask:
+) -> AdminCommand:
     """Set the offsets of a group that has no members.
 
     It shows the new offsets, and sets them only with --execute. --from-file reads what -o csv prints.
@@ -140,12 +140,11 @@ def reset(
     """
     import time
 
-    from coterie.cli.reset import Target
-    from coterie.cli.reset import reset as run
+    from coterie.cli import groups
 
     if execute and dry_run:
         raise typer.BadParameter("--execute and --dry-run contradict each other: give one of them")
-    target = Target(
+    target = groups.ResetTarget(
         to_earliest=to_earliest,
         to_latest=to_latest,
         to_current=to_current,
@@ -156,16 +155,16 @@ def reset(
         from_file=from_file,
     )
     now_ms = time.time_ns() // 1_000_000
-    return lambda admin: run(
+    return lambda admin: groups.reset(
         admin, name, target, topics=topic or [], all_topics=all_topics, execute=execute, now_ms=now_ms
     )
 
 
 @groups_app.command()
-@asks_a_cluster
+@uses_admin
 def delete(
     names: Names,
-) -> Ask:
+) -> AdminCommand:
     """Delete groups that have no members, and their offsets.
 
     Try it: coterie groups delete orders
@@ -176,14 +175,14 @@ def delete(
 
 
 @groups_app.command("delete-offsets")
-@asks_a_cluster
+@uses_admin
 def delete_offsets(
     name: Group,
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", metavar="TOPIC[:0,1]", help="A topic, or some of its partitions. Repeatable."),
     ] = None,
-) -> Ask:
+) -> AdminCommand:
     """Delete a group's committed offsets for topics that no member subscribes to.
 
     Try it: coterie groups delete-offsets orders --topic payments
@@ -194,7 +193,7 @@ def delete_offsets(
 
 
 @groups_app.command("remove-members")
-@asks_a_cluster
+@uses_admin
 def remove_members(
     name: Group,
     member_ids: Annotated[list[str] | None, typer.Argument(metavar="[CONSUMER-ID...]")] = None,
@@ -202,9 +201,9 @@ def remove_members(
         list[str] | None,
         typer.Option("--instance", metavar="ID", help="A static member, by its group.instance.id. Repeatable."),
     ] = None,
-    everybody: Annotated[bool, typer.Option("--all", help="Remove all members.")] = False,
+    all_members: Annotated[bool, typer.Option("--all", help="Remove all members.")] = False,
     reason: Annotated[str | None, typer.Option("--reason", help="Reason for the broker's log.")] = None,
-) -> Ask:
+) -> AdminCommand:
     """Remove members from a group. Running members rejoin immediately; stop them first.
 
     Try it: coterie groups remove-members orders --instance worker-3 --reason "host was replaced"
@@ -212,5 +211,5 @@ def remove_members(
     from coterie.cli import groups
 
     return lambda admin: groups.remove_members(
-        admin, name, member_ids or [], instance_ids=instance or [], everybody=everybody, reason=reason
+        admin, name, member_ids or [], instance_ids=instance or [], all_members=all_members, reason=reason
     )

@@ -1,8 +1,11 @@
-"""What commands that talk to a cluster have in common. Light: it is loaded for `coterie --help`."""
+"""What commands that talk to a cluster share: their options, the connection, and the exit status.
+
+`coterie --help` loads this file, so the client is imported only when a command runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from inspect import Parameter, signature
 from pathlib import Path
@@ -10,13 +13,38 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coterie.cli.output import complain, show
+from coterie.errors import CoterieError
+
 if TYPE_CHECKING:
-    from coterie.cli.rows import Rows
+    from coterie.cli.output import Rows
     from coterie.client.admin import Admin
+    from coterie.settings.client_settings import AdminSettings
 
-__all__ = ["Ask", "Bootstrap", "Config", "Output", "OutputChoice", "Sets", "asks_a_cluster"]
+__all__ = [
+    "AdminCommand",
+    "Bootstrap",
+    "CommandError",
+    "Config",
+    "Output",
+    "OutputChoice",
+    "Sets",
+    "uses_admin",
+]
 
-Ask = Callable[["Admin"], "Rows"]
+AdminCommand = Callable[["Admin"], "Rows"]
+"""What a command does with an admin client."""
+CONNECT_MS = 3_000
+DEFAULTS = {
+    "bootstrap.servers": ("127.0.0.1:9092",),
+    "request.timeout.ms": 5_000,
+    "default.api.timeout.ms": 10_000,
+}
+"""Shorter than Kafka's defaults, since a user waits at the terminal."""
+
+
+class CommandError(CoterieError):
+    """The command cannot be carried out; the message says why, and what to do."""
 
 
 class OutputChoice(StrEnum):
@@ -46,7 +74,7 @@ Sets = Annotated[
 ]
 Output = Annotated[OutputChoice, typer.Option("--output", "-o", help="Output format.")]
 
-_WHERE_AND_HOW: dict[str, tuple[Any, object]] = {
+_SHARED: dict[str, tuple[Any, object]] = {
     "bootstrap": (Bootstrap, None),
     "config": (Config, None),
     "set_": (Sets, None),
@@ -54,20 +82,52 @@ _WHERE_AND_HOW: dict[str, tuple[Any, object]] = {
 }
 
 
-def asks_a_cluster(command: Callable[..., Ask]) -> Callable[..., None]:
-    """A command that says what to ask: whom, and how the answer is printed, is said the same way for all of them."""
+def uses_admin(command: Callable[..., AdminCommand]) -> Callable[..., None]:
+    """Give a command the options of the connection and the output, run what it returns, and print the rows."""
 
-    def run(**said: Any) -> None:
-        from coterie.cli.connected import connected
-
-        where = {name: said.pop(name) for name in _WHERE_AND_HOW}
-        connected(command(**said), **where)
+    def run(**options: Any) -> None:
+        shared = {name: options.pop(name) for name in _SHARED}
+        _run(command(**options), **shared)
 
     own = signature(command, eval_str=True)
     shared = [
         Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default)
-        for name, (kind, default) in _WHERE_AND_HOW.items()
+        for name, (kind, default) in _SHARED.items()
     ]
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__signature__ = own.replace(parameters=[*own.parameters.values(), *shared])  # type: ignore[attr-defined]
     return run
+
+
+def _run(
+    command: AdminCommand,
+    *,
+    bootstrap: str | None,
+    config: Path | None,
+    set_: Sequence[str] | None,
+    output: str,
+) -> None:
+    """Print the rows that a command finds. If a part of it failed, the errors go to stderr and the exit status is 1."""
+    from coterie.client.admin import Admin
+
+    settings = _settings(bootstrap, config, set_ or ())
+    with Admin(settings) as admin:
+        admin.connect(within_ms=min(CONNECT_MS, settings.default_api_timeout_ms))
+        found = command(admin)
+    show(found, output)
+    for note in found.notes:
+        typer.echo(note, err=True)
+    for problem in found.errors:
+        complain(problem)
+    if found.errors:
+        raise typer.Exit(1)
+
+
+def _settings(bootstrap: str | None, config: Path | None, sets: Sequence[str]) -> AdminSettings:
+    from coterie.settings.client_settings import AdminSettings
+
+    try:
+        properties = config.read_text(encoding="utf-8") if config else ""
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{config} is not UTF-8 text: byte {error.start} cannot be read") from None
+    return AdminSettings.load(properties, sets, DEFAULTS, bootstrap_servers=bootstrap or None)

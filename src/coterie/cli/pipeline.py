@@ -1,16 +1,28 @@
-"""`coterie pipeline groups`: starts it. What it made is printed by `pipeline_show.py`."""
+"""`coterie pipeline`: start the export of group history with Spark, and print its Parquet tables without Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from coterie.cli.options import CommandError
+from coterie.cli.output import Cell, Rows, fitted, show
 from coterie.errors import CoterieError
 from coterie.extras import how_to_install
 from coterie.java import why_no_java
 
-__all__ = ["run_groups"]
+if TYPE_CHECKING:
+    from coterie.spark.schemas import Table
+
+__all__ = ["TABLE_COLUMNS", "read_table", "run_groups", "show_table"]
 
 
 def run_groups(
@@ -46,7 +58,203 @@ def run_groups(
 
 
 def _why(error: BaseException) -> str:
-    """Of what Spark says the last line that names one of our own errors; else the first."""
+    """Return the last line of Spark's message that names an error of Coterie, or else the first line."""
     lines = str(error).splitlines() or [type(error).__name__]
     ours = [line for line in lines if line.startswith(("coterie.", "coterie: "))]
     return ours[-1] if ours else lines[0]
+
+
+# --- show -------------------------------------------------------------------------------------------------------------
+
+TABLE_COLUMNS: Mapping[str, Sequence[str]] = {
+    "commits": ("commit_ms", "group_id", "topic", "partition", "offset", "metadata", "tombstone"),
+    "generations": ("log_ms", "group_id", "generation", "protocol", "assignor", "members", "settled", "note"),
+    "ownership": ("group_id", "topic", "partition", "member_id", "began_ms", "ended_ms", "ended_by"),
+    "owners": ("group_id", "topic", "partition", "member_id", "began_ms", "first_generation"),
+    "rebalances": (
+        *("ended_ms", "group_id", "generation", "evidence", "cause", "culprit"),
+        *("duration_ms", "unassigned_ms"),
+    ),
+    "lag": (
+        *("group_id", "topic", "partition", "at_ms", "committed", "log_end"),
+        *("records_behind", "seconds_behind", "seconds_from"),
+    ),
+    "health": ("group_id", "state", "members", "records_behind", "seconds_behind", "rebalances_last_hour", "verdict"),
+    "skipped": ("kind", "reason", "records", "log_topic", "log_partition", "first_offset", "last_offset"),
+}
+"""The columns of each table that are shown by default; --all-columns shows the others."""
+WORDY = frozenset({"CAUSE", "CULPRIT", "MEMBER_ID", "METADATA", "NOTE", "REASON", "VERDICT"})
+"""Columns that may be cut to fit. Numbers, times and names that a user may type again may not."""
+WIDTH = 120
+"""The width if there is no terminal."""
+
+_TIMES = ("log_ms", "ended_ms", "at_ms", "began_ms")
+"""Rows are sorted by the first of these columns that the table has."""
+_PLACE = ("group_id", "topic", "partition")
+_BY_PLACE = frozenset({"lag", "owners", "health"})
+"""Tables that are sorted by group and partition; the others are sorted by time."""
+_SPANS = frozenset({"duration_ms", "held_ms", "unassigned_ms"})
+"""Columns in milliseconds that are durations."""
+_SAME_REBALANCE_MS = 60_000
+"""Two rows of one generation are the same rebalance if their ends differ by at most this time.
+
+A group that was deleted begins its generations again.
+"""
+_GROUPS_NAMED = 20
+
+
+def show_table(
+    name: str, out: Path, *, group: str | None, last: int, output: str, all_columns: bool, both: bool
+) -> None:
+    try:
+        found = read_table(name, out, group=group, last=last, both=both)
+    except ImportError as missing:
+        raise CoterieError(
+            f"{missing}: pyarrow is needed to read the Parquet tables: {how_to_install('spark')}"
+        ) from None
+    notes = list(found.notes)
+    if output == "table":
+        wanted = found.columns if all_columns else TABLE_COLUMNS[name]
+        rows = [[_table_cell(column, cell) for column, cell in row.items()] for row in _picked(found, wanted)]
+        shown = Rows([_heading(column) for column in wanted], rows)
+        if not all_columns:
+            shown = fitted(shown, shutil.get_terminal_size((WIDTH, 0)).columns, WORDY)
+            if len(wanted) < len(found.columns) and rows:
+                notes.append(
+                    f"{len(wanted)} of {len(found.columns)} columns; --all-columns shows all of them, untruncated"
+                )
+    else:
+        as_text = _unchanged if output == "json" else _as_text
+        shown = Rows(found.columns, [[as_text(cell) for cell in row] for row in found.rows])
+    show(shown, output)
+    for note in notes:
+        typer.echo(note, err=True)
+
+
+def _picked(found: Rows, wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for row in found.rows:
+        cells = dict(zip(found.columns, row, strict=True))
+        yield {column: cells[column] for column in wanted}
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_table(name: str, out: Path, *, group: str | None = None, last: int | None = None, both: bool = True) -> Rows:
+    """Return the latest rows with all columns. `both` keeps the derived rows of rebalances that were observed."""
+    import pyarrow.compute as pc
+
+    from coterie.spark.schemas import TABLES
+
+    table = TABLES.get(name)
+    if table is None:
+        nearest = get_close_matches(name, TABLES, n=1)
+        hint = f"did you mean {nearest[0]}?" if nearest else f"the tables are {', '.join(TABLES)}"
+        raise CommandError(f"unknown table {name}: {hint}")
+    if not out.is_dir():
+        raise CommandError(f"directory {out} does not exist: run `coterie pipeline groups --out {out}` first")
+    columns = [column.name for column in table.columns]
+    if group is not None and "group_id" not in columns:
+        raise CommandError(f"{name} has no group column: leave --group out")
+    found = _dataset(table, out).to_table(filter=None if group is None else pc.field("group_id") == group)
+    notes = []
+    if not found.num_rows:
+        if group is not None:
+            _check_group_exists(group, out)
+        notes.append(f"{name} has no rows" + (f" for group {group!r}" if group is not None else ""))
+    if name == "rebalances" and not both:
+        is_duplicate = _derived_duplicates(found)
+        found = found.filter([not each for each in is_duplicate])
+        if any(is_duplicate):
+            notes.append(f"{sum(is_duplicate)} derived rows of recorded rebalances are hidden; --both shows them")
+    place = [column for column in _PLACE if column in columns]
+    time = [column for column in _TIMES if column in columns][:1]
+    found = found.sort_by([(column, "ascending") for column in (*time, *place)]) if time or place else found
+    if last is not None and found.num_rows > last:
+        notes.append(f"the last {last} of {found.num_rows} rows; --last shows more")
+        found = found.slice(found.num_rows - last)
+    if name in _BY_PLACE:
+        found = found.sort_by([(column, "ascending") for column in (*place, *time)])
+    return Rows(columns, [list(row.values()) for row in found.to_pylist()], notes)
+
+
+def _dataset(table: Table, out: Path) -> Any:
+    import pyarrow.dataset as ds
+
+    folders = sorted((out / table.name).glob("batch=*"), key=lambda each: int(each.name.removeprefix("batch=")))
+    if table.is_snapshot:
+        folders = folders[-1:]
+    files = [str(file) for folder in folders for file in sorted(folder.glob("*.parquet"))]
+    return ds.dataset(files, schema=table.arrow, format="parquet")
+
+
+def _check_group_exists(group: str, out: Path) -> None:
+    """Raise if no table has rows of the group."""
+    from coterie.spark.schemas import TABLES
+
+    by_group = [table for table in TABLES.values() if "group_id" in table.arrow.names]
+    groups: set[str] = set()
+    for table in by_group:
+        for batch in _dataset(table, out).to_batches(columns=["group_id"]):
+            groups.update(batch.column(0).unique().to_pylist())
+    if group in groups:
+        return
+    near = get_close_matches(group, groups, n=_GROUPS_NAMED)
+    named = [*near, *sorted(groups.difference(near))][:_GROUPS_NAMED]
+    more = f" and {len(groups) - len(named)} more" if len(groups) > len(named) else ""
+    there = f"the groups are {', '.join(named)}{more}" if groups else "the tables have no groups"
+    raise CommandError(f"no rows for group {group!r}; {there}")
+
+
+def _derived_duplicates(rebalances: Any) -> list[bool]:
+    """Return for each row whether it is derived and its rebalance was observed, too."""
+    rows = rebalances.select(["evidence", "group_id", "generation", "ended_ms"]).to_pylist()
+    observed: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+    for row in rows:
+        if row["evidence"] == "observed" and row["ended_ms"] is not None:
+            observed[row["group_id"], row["generation"]].append(row["ended_ms"])
+    return [
+        row["evidence"] == "derived"
+        and row["generation"] is not None
+        and row["ended_ms"] is not None
+        and _is_near(row["ended_ms"], observed.get((row["group_id"], row["generation"]), ()))
+        for row in rows
+    ]
+
+
+def _is_near(at_ms: int, others: Iterable[int]) -> bool:
+    return any(abs(at_ms - other) <= _SAME_REBALANCE_MS for other in others)
+
+
+# --- cells ------------------------------------------------------------------------------------------------------------
+
+
+def _is_time(column: str) -> bool:
+    return column.endswith("_ms") and column not in _SPANS
+
+
+def _heading(column: str) -> str:
+    return f"{column.removesuffix('_ms').upper()} (UTC)" if _is_time(column) else column.upper()
+
+
+def _table_cell(column: str, value: Any) -> Cell:
+    if value is not None and _is_time(column):
+        return _time(value)
+    if isinstance(value, list):
+        return ",".join(value) if all(isinstance(one, str) for one in value) else f"{len(value)}"
+    return value if isinstance(value, str | int | None) else f"{value:.1f}"
+
+
+def _time(ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.") + f"{ms % 1000:03}"
+    except (ValueError, OverflowError, OSError):  # a commit may contain any number
+        return str(ms)
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _as_text(value: Any) -> Cell:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value

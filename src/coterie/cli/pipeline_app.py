@@ -1,4 +1,4 @@
-"""`coterie pipeline`: what can be said. The work is in `pipeline.py` and in `coterie.spark`, loaded when it is used."""
+"""`coterie pipeline`: its commands and their options. The work is in `pipeline.py`, loaded when a command runs."""
 
 from __future__ import annotations
 
@@ -81,6 +81,6 @@ def show(
 
     Try it: coterie pipeline show rebalances --out groups --group orders -o json | jq '.[].cause'
     """
-    from coterie.cli.pipeline_show import show_table
+    from coterie.cli.pipeline import show_table
 
     show_table(table, out, group=group, last=last, output=output, all_columns=all_columns, both=both)

@@ -1,4 +1,4 @@
-"""`coterie produce`: lines or JSON go to a topic."""
+"""`coterie produce`: send lines or JSON objects to a topic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 import typer
 
-from coterie.cli.warnings_shown import warnings_shown
+from coterie.cli.output import warnings_shown
 from coterie.client.event_log import ClosedWithRecords, DeliveryFailed
 from coterie.client.producer.delivery import RecordMetadata
 from coterie.client.producer.producer import Content, Producer
@@ -32,8 +32,8 @@ SHOWN_AFTER_S = 1.0
 SHOWN_EVERY_S = 0.5
 PROBLEMS_SHOWN = 5
 FIELDS = ("key", "value", "headers", "partition", "timestamp")
-PASSED_OVER = {"topic", "offset"}
-"""`coterie consume --json` says where a record was; where it goes is said by the command, and its offset by the log."""
+IGNORED_FIELDS = {"topic", "offset"}
+"""Fields that `coterie consume --json` prints and that have no meaning here."""
 NO_TIMESTAMP = -1
 
 
@@ -41,7 +41,7 @@ class InputError(CoterieError):
     """A line that cannot be sent; the message says which and why."""
 
 
-class Outgoing(NamedTuple):
+class InputRecord(NamedTuple):
     key: Content
     value: Content
     headers: Sequence[tuple[str, Content]] = ()
@@ -52,8 +52,8 @@ class Outgoing(NamedTuple):
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def split_lines(lines: Iterable[bytes], key_delimiter: str | None, *, empty_is_null: bool) -> Iterator[Outgoing]:
-    """A record a line. What is before the first delimiter is the key; without one the line has no key."""
+def split_lines(lines: Iterable[bytes], key_delimiter: str | None, *, empty_is_null: bool) -> Iterator[InputRecord]:
+    """Return one record per line. The text before the first delimiter is the key; without one there is no key."""
     delimiter = key_delimiter.replace(r"\t", "\t").encode() if key_delimiter else b""  # -K '\t', as kcat takes it
     for line in lines:
         content = line.removesuffix(b"\n")
@@ -61,51 +61,55 @@ def split_lines(lines: Iterable[bytes], key_delimiter: str | None, *, empty_is_n
         if delimiter and delimiter in content:
             key, _, content = content.partition(delimiter)
         value = None if empty_is_null and not content else content
-        yield Outgoing((key or None) if empty_is_null else key, value)
+        yield InputRecord((key or None) if empty_is_null else key, value)
 
 
-def read_json(lines: Iterable[bytes]) -> Iterator[Outgoing]:
+def read_json(lines: Iterable[bytes]) -> Iterator[InputRecord]:
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
-                yield outgoing(json.loads(line))
+                yield parse_record(json.loads(line))
             except (ValueError, InputError) as error:
                 raise InputError(f"line {number}: {error}") from None
             except RecursionError:
                 raise InputError(f"line {number}: the JSON is nested too deeply") from None
 
 
-def outgoing(said: Any) -> Outgoing:
-    """Of one JSON object. A value that is no text is sent as JSON; {"base64": "..."} is bytes."""
-    if not isinstance(said, dict):
-        raise InputError(f"a record must be a JSON object with {', '.join(FIELDS)}, not {type(said).__name__}")
-    unknown = sorted(said.keys() - set(FIELDS) - PASSED_OVER)
+def parse_record(fields: Any) -> InputRecord:
+    """Return the record of a JSON object. A value that is not a string is sent as JSON; {"base64": "..."} is bytes."""
+    if not isinstance(fields, dict):
+        raise InputError(f"a record must be a JSON object with {', '.join(FIELDS)}, not {type(fields).__name__}")
+    unknown = sorted(fields.keys() - set(FIELDS) - IGNORED_FIELDS)
     if unknown:
         raise InputError(f"unknown field {unknown[0]!r}; a record can have {', '.join(FIELDS)}")
-    partition, timestamp = said.get("partition"), said.get("timestamp")
+    partition, timestamp = fields.get("partition"), fields.get("timestamp")
     for name, number, least in (("partition", partition, 0), ("timestamp", timestamp, NO_TIMESTAMP)):
         if number is not None and (type(number) is not int or number < least):
             raise InputError(f"{name} must be a whole number of at least {least}, not {json.dumps(number)}")
-    return Outgoing(
-        _content(said.get("key")), _content(said.get("value")), _headers(said.get("headers")), partition, timestamp
+    return InputRecord(
+        _content(fields.get("key")),
+        _content(fields.get("value")),
+        _headers(fields.get("headers")),
+        partition,
+        timestamp,
     )
 
 
-def _content(said: Any) -> Content:
-    if said is None:
+def _content(value: Any) -> Content:
+    if value is None:
         return None
-    if isinstance(said, str):
-        return _encoded(said)
-    if isinstance(said, dict) and said.keys() == {"base64"}:
+    if isinstance(value, str):
+        return _encoded(value)
+    if isinstance(value, dict) and value.keys() == {"base64"}:
         try:
-            return base64.b64decode(said["base64"], validate=True)
+            return base64.b64decode(value["base64"], validate=True)
         except (binascii.Error, ValueError, TypeError) as error:
             raise InputError(f"the base64 text cannot be decoded: {error}") from None
-    return _encoded(json.dumps(said, ensure_ascii=False, separators=(",", ":")))
+    return _encoded(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def _encoded(text: str) -> bytes:
-    r"""JSON may say \ud800, half of a character, which no text in UTF-8 has."""
+    r"""Encode a text. JSON may contain \ud800, half of a character, which UTF-8 cannot encode."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -113,19 +117,19 @@ def _encoded(text: str) -> bytes:
         raise InputError(f"{half} is only half of a character; send bytes that are not text as base64") from None
 
 
-def _headers(said: Any) -> Sequence[tuple[str, Content]]:
-    """As an object, or as pairs where a name comes twice."""
-    if said is None:
+def _headers(value: Any) -> Sequence[tuple[str, Content]]:
+    """Return headers from an object, or from a list of pairs, in which a name may come twice."""
+    if value is None:
         return ()
-    if isinstance(said, dict):
-        said = list(said.items())
-    if isinstance(said, list) and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in said):
-        return [(_encoded(str(name)).decode(), _content(content)) for name, content in said]
+    if isinstance(value, dict):
+        value = list(value.items())
+    if isinstance(value, list) and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in value):
+        return [(_encoded(str(name)).decode(), _content(content)) for name, content in value]
     raise InputError("headers must be a JSON object, or a list of [name, value] pairs")
 
 
 def parse_headers(texts: Sequence[str]) -> list[tuple[str, Content]]:
-    """As kcat has them: name=content; a name alone has none."""
+    """Parse headers in the form of kcat: name=value; a name alone has a null value."""
     found: list[tuple[str, Content]] = []
     for text in texts:
         name, equals, content = text.partition("=")
@@ -139,8 +143,8 @@ def parse_headers(texts: Sequence[str]) -> list[tuple[str, Content]]:
 
 
 @dataclass
-class Tally:
-    """What became of the records so far."""
+class DeliveryCounts:
+    """Counts of sent, delivered and failed records."""
 
     sent: int = 0
     delivered: int = 0
@@ -149,7 +153,7 @@ class Tally:
     partitions: set[int] = field(default_factory=set)
 
     def settled(self, metadata: RecordMetadata | None, error: KafkaError | None) -> None:
-        """Called in the background thread, and there alone."""
+        """Count one record. Only the background thread calls this."""
         if metadata is not None:
             self.delivered += 1
             self.partitions.add(metadata.partition)
@@ -169,7 +173,7 @@ class Tally:
 class Progress:
     """Show progress in one line on stderr, after a second, and only on a terminal."""
 
-    def __init__(self, tally: Tally, clock: Callable[[], float]) -> None:
+    def __init__(self, tally: DeliveryCounts, clock: Callable[[], float]) -> None:
         self._tally = tally
         self._clock = clock
         self._began = clock()
@@ -211,7 +215,7 @@ def produce(
     config: Path | None,
     sets: Sequence[str],
 ) -> None:
-    """Exit status 0 if every record was delivered, 1 otherwise; 130 if it was interrupted."""
+    """Send the input. The exit status is 0 if every record was delivered, 1 if not, and 130 after Ctrl-C."""
     try:
         if as_json and key_delimiter is not None:
             raise InputError("--json and --key-delimiter contradict each other: the key is a field of the JSON object")
@@ -229,7 +233,7 @@ def produce(
             inputs = [cast("BinaryIO", stack.enter_context(path.open("rb"))) for path in files] or [sys.stdin.buffer]
             lines: Iterator[bytes] = (line for each in inputs for line in _lines(each))
             found = read_json(lines) if as_json else split_lines(lines, key_delimiter, empty_is_null=empty_is_null)
-            stack.enter_context(warnings_shown("coterie.producer", _say, _is_told))
+            stack.enter_context(warnings_shown("coterie.producer", _say, _is_in_summary))
             status = _send_all(topic, islice(found, count), more, partition, settings)
     except (CoterieError, OSError, UnicodeDecodeError) as error:
         typer.echo(f"coterie: {error}", err=True)
@@ -242,8 +246,8 @@ def _say(warning: str) -> None:
     typer.echo(f"% {warning}", err=True)
 
 
-def _is_told(event: object) -> bool:
-    """The summary says so."""
+def _is_in_summary(event: object) -> bool:
+    """Return whether the summary reports this event."""
     return isinstance(event, DeliveryFailed | ClosedWithRecords)
 
 
@@ -253,13 +257,13 @@ def _lines(source: BinaryIO | BufferedIOBase) -> Iterator[bytes]:
 
 def _send_all(
     topic: str,
-    found: Iterable[Outgoing],
+    found: Iterable[InputRecord],
     headers: Sequence[tuple[str, Content]],
     partition: int | None,
     settings: ProducerSettings,
 ) -> int:
-    tally = Tally()
-    progress = Progress(tally, time.perf_counter)  # noqa: TID251  how long it takes is what it is asked
+    tally = DeliveryCounts()
+    progress = Progress(tally, time.perf_counter)  # noqa: TID251  the duration is part of the output
     problem: CoterieError | OSError | None = None
     interrupted = False
     producer = Producer(settings)
@@ -276,7 +280,7 @@ def _send_all(
             )
             tally.sent += 1
             progress.look()
-    except (CoterieError, OSError) as error:  # also of the input; what was read of it is delivered
+    except (CoterieError, OSError) as error:  # also from the input; what was read is delivered
         problem = error
     except KeyboardInterrupt:
         interrupted = True
@@ -288,8 +292,8 @@ def _send_all(
     except KafkaError as error:
         problem = problem or error
     progress.end()
-    for said, times in tally.problems.most_common(PROBLEMS_SHOWN):
-        typer.echo(f"coterie: {said}" + (f" ({times:,} records)" if times > 1 else ""), err=True)
+    for problem_text, times in tally.problems.most_common(PROBLEMS_SHOWN):
+        typer.echo(f"coterie: {problem_text}" + (f" ({times:,} records)" if times > 1 else ""), err=True)
     if problem is not None:
         typer.echo(f"coterie: {problem}", err=True)
     typer.echo(tally.summary(topic, progress.seconds), err=True)

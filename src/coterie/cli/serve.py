@@ -1,31 +1,47 @@
-"""`coterie serve`: the broker as a process."""
+"""`coterie serve`: run a broker as a process, and write the facts of its groups to stderr.
+
+A line is text for people, or JSON. A group that rebalances all the time has thousands of facts a second, so all facts
+of one turn of the event loop are one write.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
+from typing import Any, TextIO
 
 import typer
 
 from coterie.broker.broker import Flush, open_cluster
 from coterie.broker.cluster import Cluster
 from coterie.broker.io.server import Server, run_in_loop
-from coterie.cli.fact_lines import FactLog
 from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.errors import CoterieError
+from coterie.facts import Fact, MemberRejoined, OffsetsStored
+from coterie.ledger import field_names, plain
 from coterie.settings.broker_settings import BrokerSettings
+from coterie.storage import DataDirectory
 
-__all__ = ["serve"]
+__all__ = ["FactLog", "serve"]
 
 Address = tuple[str, int]
 DATA = "coterie-data"
+MAX_TEXT = 300
+MAX_ENTRIES = 3
+"""How many entries of a list or a mapping a line of text shows."""
+FREQUENT = (OffsetsStored, MemberRejoined)
+"""Facts that healthy groups cause all the time; text leaves them out unless all facts are asked for."""
 
 
 def serve(
@@ -41,7 +57,7 @@ def serve(
     config: Path | None,
     log: str,
 ) -> None:
-    """Runs until it is told to stop; the exit status is 0 then. An option wins over the setting it stands for."""
+    """Run until a signal, then exit with 0. An option takes precedence over the setting with the same meaning."""
     properties = _text_of(config) if config else ""
     settings = BrokerSettings.load(properties=properties, environ=os.environ, sets=sets)
     listen, advertised = _addresses(settings, host, port, advertise)
@@ -54,7 +70,7 @@ def serve(
     try:
         run_in_loop(_serve(settings, listen, advertised, where, chosen, nodes, facts))
     finally:
-        facts.flush()  # what was told in the last turn of the loop
+        facts.flush()  # facts of the last turn of the loop
 
 
 def _data_directory(settings: BrokerSettings, data: Path | None, *, memory: bool) -> Path | None:
@@ -64,15 +80,15 @@ def _data_directory(settings: BrokerSettings, data: Path | None, *, memory: bool
         return None
     where = data or Path(settings.log_dirs[0] if settings.log_dirs else DATA)
     if where.exists() and not where.is_dir():
-        said = "log.dirs" if data is None and settings.log_dirs else "--data"
-        raise CoterieError(f"{said} {where}: is a file, not a directory")
+        option = "log.dirs" if data is None and settings.log_dirs else "--data"
+        raise CoterieError(f"{option} {where}: is a file, not a directory")
     return where
 
 
 def _addresses(
     settings: BrokerSettings, host: str | None, port: int | None, advertise: str | None
 ) -> tuple[Address, Address | None]:
-    """Where to listen, and what clients are told if that is something else."""
+    """Return the address to listen on, and the advertised address if it differs."""
     endpoint = settings.endpoints()[0]
     listen = (endpoint.host if host is None else host, endpoint.port if port is None else port)
     if advertise is not None:
@@ -101,7 +117,7 @@ async def _serve(
         facts.opened(cluster.directory)
         return cluster
 
-    with _few_collections():
+    with _rare_garbage_collection():
         server = await Server.start(opened, facts.tell, *listen, advertised, nodes)
     typer.echo(f"ready {','.join(map(str, server.ports))}")
     sys.stdout.flush()
@@ -111,10 +127,10 @@ async def _serve(
 
 
 @contextmanager
-def _few_collections() -> Iterator[None]:
-    """Next to nothing here is garbage in cycles: to look for it after every few hundred objects costs a sixth of all.
+def _rare_garbage_collection() -> Iterator[None]:
+    """Collect garbage rarely: almost nothing here is in cycles, and the default threshold costs a sixth of the time.
 
-    While groups are read back nothing is looked for; what is there when that is done, is not looked at again.
+    Nothing is collected while groups are loaded, and what exists after that is never looked at again.
     """
     gc.disable()
     try:
@@ -126,7 +142,7 @@ def _few_collections() -> Iterator[None]:
 
 
 def _stop_or_quit(stop: asyncio.Event) -> None:
-    """The first signal asks, the second insists."""
+    """Shut down at the first signal, exit at the second."""
     if stop.is_set():
         os._exit(1)
     stop.set()
@@ -147,9 +163,109 @@ def parse_address(text: str) -> Address:
 
 
 def raise_file_limit() -> None:
-    """Each connection and each segment is a file: take as many as the system allows."""
+    """Allow as many open files as the system permits: each connection and each segment is one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (ValueError, OSError):
-        return  # then it stays as it is
+        return  # the limit stays as it is
+
+
+# --- the log ----------------------------------------------------------------------------------------------------------
+
+
+class FactLog:
+    def __init__(self, stream: TextIO, *, as_json: bool = False, shows_all: bool = False) -> None:
+        self._stream = stream
+        self._as_json = as_json
+        self._left_out = () if shows_all or as_json else FREQUENT
+        self._lines: list[str] = []
+        self.soon: Callable[[Callable[[], None]], object] | None = None
+        """Calls a function at the end of this turn of the event loop. Without it every line is written at once."""
+
+    def tell(self, fact: Fact) -> None:
+        if type(fact) in self._left_out:
+            return
+        line = json.dumps(plain(fact)) if self._as_json else _line(fact)
+        self._lines.append(line)
+        if self.soon is None:
+            self.flush()
+        elif len(self._lines) == 1:
+            self.soon(self.flush)
+
+    def note(self, text: str) -> None:
+        self._lines.append(json.dumps({"note": text}) if self._as_json else f"coterie: {text}")
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what is pending. Call it when the loop has ended, too."""
+        if not self._lines:
+            return
+        text = "\n".join(self._lines) + "\n"
+        self._lines.clear()
+        with suppress(OSError, ValueError):  # a closed pipe or a full disk does not stop the broker
+            self._stream.write(text)
+            self._stream.flush()
+
+    def opened(self, directory: DataDirectory) -> None:
+        """Write what was unusual about the data directory."""
+        if directory.topics and not directory.opening.was_clean:
+            self.note("the last shutdown was not clean: the logs were checked")
+        if directory.topics and not directory.opening.knew_ends:
+            self.note(
+                "the data directory was written by an earlier release, which did not record how far its logs were "
+                "durable: data missing at the end of a log cannot be detected at this start"
+            )
+        for (topic, partition), log in directory.logs.items():
+            for cut in log.recovery.cuts:
+                self.note(f"{topic}-{partition}: {cut}")
+        for stray in directory.opening.strays:
+            self.note(f"{stray} belongs to no topic; it was moved aside")
+
+
+def _line(fact: Fact) -> str:
+    fields = [
+        f"{name.removesuffix('_id')}={_shown(value)}"
+        for name in field_names(type(fact))
+        if name not in {"at_ms", "group_id"} and _is_worth_showing(value := getattr(fact, name))
+    ]
+    group = f" group={_escaped(fact.group_id)}" if fact.group_id else ""
+    return (
+        f"{_second(fact.at_ms // 1000)}.{fact.at_ms % 1000:03} {type(fact).__name__}{group} {' '.join(fields)}".rstrip()
+    )
+
+
+@lru_cache(maxsize=8)
+def _second(at_s: int) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%H:%M:%S")
+
+
+def _is_worth_showing(value: Any) -> bool:
+    return value is not None and value is not False and value not in ("", (), [], {})
+
+
+def _shown(value: Any) -> str:
+    if type(value) is str:  # most are, and isinstance of Mapping is slow
+        return _escaped(value)
+    if isinstance(value, bytes):
+        return f"<{len(value)} bytes>"
+    if isinstance(value, Mapping):
+        return _shortened(
+            [f"{_shown(key)}:{_shown(one)}" for key, one in islice(value.items(), MAX_ENTRIES)], len(value)
+        )
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return _shortened([_shown(one) for one in value[:MAX_ENTRIES]], len(value))
+    text = getattr(value, "name", None) if isinstance(value, int) and not isinstance(value, bool) else None
+    return _escaped(str(text or value))
+
+
+def _escaped(text: str) -> str:
+    """Escape and shorten a text: a client id must not look like a line of the log, nor fill it."""
+    if len(text) > MAX_TEXT:
+        text = f"{text[:MAX_TEXT]}... ({len(text)} characters)"
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
+def _shortened(shown: list[str], count: int) -> str:
+    rest = f", and {count - len(shown)} more" if count > len(shown) else ""
+    return f"[{', '.join(shown)}{rest}]"

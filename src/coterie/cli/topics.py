@@ -1,4 +1,4 @@
-"""`coterie topics`: what each command finds. The columns are those of kafka-topics.sh."""
+"""`coterie topics`: each command returns rows. The columns are those of kafka-topics.sh."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from uuid import UUID
 
-from coterie.cli.connected import CommandError
-from coterie.cli.rows import Cell, Rows
+from coterie.cli.options import CommandError
+from coterie.cli.output import Cell, Rows
 from coterie.client.admin import (
     Admin,
     AlterConfigOp,
@@ -135,7 +135,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _errors(found: object) -> list[str]:
-    assert isinstance(found, dict), "results are"
+    assert isinstance(found, dict), "results are by name"
     return [str(one) for one in found.values() if isinstance(one, KafkaError)]
 
 
@@ -144,7 +144,7 @@ def _ids(nodes: Sequence[int]) -> str:
 
 
 def _id(topic_id: UUID | None) -> str | None:
-    """As Kafka writes it."""
+    """Return the id in base64, as Kafka writes it."""
     return None if topic_id is None else urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
 
 

@@ -1,4 +1,4 @@
-"""`coterie topics`: what can be said. The work is in `topics.py`, loaded when it is used."""
+"""`coterie topics`: its commands and their options. The work is in `topics.py`, loaded when a command runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Ask, asks_a_cluster
+from coterie.cli.options import AdminCommand, uses_admin
 
 __all__ = ["topics_app"]
 
@@ -24,11 +24,11 @@ TopicConfigs = Annotated[
 
 
 @topics_app.command("list")
-@asks_a_cluster
+@uses_admin
 def list_topics(
     long: Annotated[bool, typer.Option("--long", "-l", help="Show ids, partitions, replicas and configs.")] = False,
     internal: Internal = False,
-) -> Ask:
+) -> AdminCommand:
     """List topics.
 
     Try it: coterie topics list --long
@@ -39,13 +39,13 @@ def list_topics(
 
 
 @topics_app.command()
-@asks_a_cluster
+@uses_admin
 def describe(
     names: SomeNames = None,
     configs: Annotated[bool, typer.Option("--configs", help="Show configs set for the topic.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="With --configs: also defaults from the broker.")] = False,
     internal: Internal = False,
-) -> Ask:
+) -> AdminCommand:
     """Show leader and replicas of each partition.
 
     Try it: coterie topics describe orders
@@ -62,7 +62,7 @@ def describe(
 
 
 @topics_app.command()
-@asks_a_cluster
+@uses_admin
 def create(
     names: Names,
     partitions: Annotated[
@@ -74,7 +74,7 @@ def create(
     ] = None,
     topic_config: TopicConfigs = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do not fail if a topic exists.")] = False,
-) -> Ask:
+) -> AdminCommand:
     """Create topics.
 
     Try it: coterie topics create orders --partitions 6 --topic-config retention.ms=86400000
@@ -92,7 +92,7 @@ def create(
 
 
 @topics_app.command()
-@asks_a_cluster
+@uses_admin
 def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC")],
     partitions: Annotated[
@@ -103,7 +103,7 @@ def alter(
         list[str] | None,
         typer.Option("--delete-config", metavar="NAME", help="Reset a config to the broker's default. Repeatable."),
     ] = None,
-) -> Ask:
+) -> AdminCommand:
     """Change a topic's configs, or add partitions.
 
     Try it: coterie topics alter orders --partitions 12 --topic-config retention.ms=3600000
@@ -116,11 +116,11 @@ def alter(
 
 
 @topics_app.command()
-@asks_a_cluster
+@uses_admin
 def delete(
     names: Names,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Do not fail if a topic does not exist.")] = False,
-) -> Ask:
+) -> AdminCommand:
     """Delete topics and their records.
 
     Try it: coterie topics delete orders

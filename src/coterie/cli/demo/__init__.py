@@ -1,5 +1,5 @@
-"""The main job end to end, on embedded parts: a broker, a stream of orders, members that come, go, die and dawdle.
+"""`coterie demo`: a broker, a stream of orders, and members that join, leave, crash and are too slow.
 
-Read `plot.py` for what happens, `stage.py` for what it happens on, `member.py` for a member (a process of its own, so
-that it can be killed), `promises.py` for what is checked at the end, `show.py` for what is printed.
+Read `demo_steps.py` for what happens and to which group, `members.py` for the member processes, `guarantees.py` for
+what is checked at the end, and `demo.py` for what is printed.
 """

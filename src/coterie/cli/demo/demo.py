@@ -1,4 +1,4 @@
-"""`coterie demo`: play the plot on the stage, then tell what it cost and whether what we promise was kept."""
+"""`coterie demo`: run the steps, then print what each rebalance cost and whether every guarantee held."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
@@ -15,24 +16,25 @@ from typing import NoReturn
 
 import typer
 
-from coterie.cli.demo.plot import Plot, acts
-from coterie.cli.demo.promises import Promise, check, put_out
-from coterie.cli.demo.show import Show, account
-from coterie.cli.demo.stage import Stage
-from coterie.cli.pipeline_show import read_table
+from coterie.cli.demo.demo_steps import DemoGroup, DemoRun, steps
+from coterie.cli.demo.guarantees import Guarantee, check, removed_clients
+from coterie.cli.pipeline import read_table
 from coterie.errors import CoterieError
 from coterie.extras import how_to_install
+from coterie.facts import Fact
 from coterie.java import why_no_java
+from coterie.ledger import Outcome, Rebalance
+from coterie.web.names import Names
 from coterie.web.report import Section, report
 
 __all__ = ["demo"]
 
 RATE = 200
-"""Orders a second."""
+"""Orders per second."""
 
 
 def demo(*, seconds: float, members: int, partitions: int, with_spark: bool, keep: bool, out: Path | None) -> None:
-    """Exit status 1 if a promise is broken, or something that should have happened did not."""
+    """Run the demo. The exit status is 1 if a guarantee is broken or a step did not finish."""
     signal.signal(signal.SIGTERM, _interrupted)
     home = Path(tempfile.mkdtemp(prefix="coterie-demo-")) if out is None else out
     if home.exists() and any(home.iterdir()):
@@ -41,90 +43,92 @@ def demo(*, seconds: float, members: int, partitions: int, with_spark: bool, kee
     if why_not:
         typer.echo(f"Running without Spark: {why_not}\n")
     try:
-        promises = _play(home, seconds, members, partitions, has_spark=not why_not, keep=keep)
+        guarantees = _run(home, seconds, members, partitions, has_spark=not why_not, keep=keep)
     except KeyboardInterrupt:
         typer.echo("\ninterrupted: all processes were stopped")
         raise typer.Exit(130) from None
     finally:
         if out is None and not keep and not (home / "report.html").exists():
             shutil.rmtree(home, ignore_errors=True)
-    if not all(promise.is_kept for promise in promises):
+    if not all(guarantee.held for guarantee in guarantees):
         raise typer.Exit(1)
 
 
-def _play(home: Path, seconds: float, members: int, partitions: int, *, has_spark: bool, keep: bool) -> list[Promise]:
-    show = Show()
-    with Stage(home, partitions, RATE) as stage:
-        show.act(f"A broker runs at {stage.bootstrap}, data in {home / 'broker'}")
-        plot = Plot(stage, members, partitions, has_spark)
-        plan = list(acts(plot))
-        for act in plan:
-            show.act((act.__doc__ or act.__name__).splitlines()[0])
-            act(plot)
-            show.rebalances(stage.rebalances, stage.facts)
-            time.sleep(seconds / (len(plan) * 4))  # so that it can be watched, and orders flow
+def _run(home: Path, seconds: float, members: int, partitions: int, *, has_spark: bool, keep: bool) -> list[Guarantee]:
+    show = DemoOutput()
+    with DemoGroup(home, partitions, RATE) as group:
+        show.step(f"A broker runs at {group.bootstrap}, data in {home / 'broker'}")
+        demo_run = DemoRun(group, members, partitions, has_spark)
+        plan = list(steps(demo_run))
+        for step in plan:
+            show.step((step.__doc__ or step.__name__).splitlines()[0])
+            step(demo_run)
+            show.rebalances(group.rebalances, group.facts)
+            time.sleep(seconds / (len(plan) * 4))  # so that a user can watch, and orders arrive
         if keep:
-            _wait_for_interrupt(stage, plot)
-        show.act("No more orders: the rest is processed, and all members leave")
-        ends = stage.end_stream()
-        stage.wait_until_all_is_committed(ends)
-        stage.end(*plot.present)
-        show.rebalances(stage.rebalances, stage.facts)
-        crashed = _processes(stage, plot.crashed)
-        promises = check(ends, stage.done(), crashed, stage.facts, plot.static_rebalances, plot.static_expired)
-        tables = _tables(stage, show) if has_spark else []
-        account(stage.rebalances, stage.facts, promises)
+            _wait_for_interrupt(group, demo_run)
+        show.step("No more orders: the rest is processed, and all members leave")
+        ends = group.end_stream()
+        group.wait_until_all_is_committed(ends)
+        group.end(*demo_run.present)
+        show.rebalances(group.rebalances, group.facts)
+        crashed = _processes(group, demo_run.crashed)
+        guarantees = check(
+            ends, group.done(), crashed, group.facts, demo_run.static_rebalances, demo_run.static_expired
+        )
+        tables = _tables(group, show) if has_spark else []
+        summary(group.rebalances, group.facts, guarantees)
         for section in tables:
             typer.echo(f"\n  {section.title}: {section.note}")
         page = home / "report.html"
-        page.write_text(_report(stage, promises, tables))
+        page.write_text(_report(group, guarantees, tables))
         typer.echo(f"\n  report with a picture of who owned which partition when: {page}")
-    return promises
+    return guarantees
 
 
-def _processes(stage: Stage, crashed: list[str]) -> list[str]:
-    """By the names of their notes: who was killed or dawdled, and who, on a busy machine, was put out besides."""
-    names = {*crashed, *put_out(stage.facts)}
-    return [process for process in stage.done() if process.partition(".")[0] in names]
+def _processes(group: DemoGroup, crashed: list[str]) -> list[str]:
+    """Return the processes that were killed or too slow, and those that a busy machine made lose their membership."""
+    names = {*crashed, *removed_clients(group.facts)}
+    return [process for process in group.done() if process.partition(".")[0] in names]
 
 
-def _tables(stage: Stage, show: Show) -> list[Section]:
-    """The group log as Parquet, by the Spark pipeline; and of that what fits on a page."""
-    show.act("A Spark pipeline turns the group log into tables")
-    out = stage.home / "tables"
+def _tables(group: DemoGroup, show: DemoOutput) -> list[Section]:
+    """Export the group log to Parquet with the Spark pipeline, and return a section for the report."""
+    show.step("A Spark pipeline turns the group log into tables")
+    out = group.home / "tables"
     command = [sys.executable, "-m", "coterie", "pipeline", "groups"]
-    with (stage.home / "logs" / "pipeline.log").open("wb") as log:
-        code = subprocess.run(  # noqa: S603  our own command
-            [*command, "--bootstrap", stage.bootstrap, "--out", str(out), "--once"], stdout=log, stderr=log, check=False
+    with (group.home / "logs" / "pipeline.log").open("wb") as log:
+        code = subprocess.run(  # noqa: S603  the coterie command
+            [*command, "--bootstrap", group.bootstrap, "--out", str(out), "--once"], stdout=log, stderr=log, check=False
         ).returncode
     if code:
-        raise CoterieError(f"the pipeline ended with {code}: see {stage.home / 'logs' / 'pipeline.log'}")
+        raise CoterieError(f"the pipeline ended with {code}: see {group.home / 'logs' / 'pipeline.log'}")
     counts = {
         name: len(read_table(name, out).rows) for name in ("commits", "generations", "ownership", "rebalances", "lag")
     }
     health = read_table("health", out)
-    said = ", ".join(f"{count} {name}" for name, count in counts.items())
+    sizes = ", ".join(f"{count} {name}" for name, count in counts.items())
     rows = [list(health.columns), *([str(cell) for cell in row] for row in health.rows)]
-    return [Section("Tables", rows, f"{said}; this is the health table. All tables are Parquet files in {out}.")]
+    return [Section("Tables", rows, f"{sizes}; this is the health table. All tables are Parquet files in {out}.")]
 
 
-def _report(stage: Stage, promises: list[Promise], tables: list[Section]) -> str:
+def _report(group: DemoGroup, guarantees: list[Guarantee], tables: list[Section]) -> str:
     rows = [["guarantee", "", "result"]]
-    rows += [[one.text, "held" if one.is_kept else "broken", one.found] for one in promises]
+    rows += [[one.text, "held" if one.held else "broken", one.found] for one in guarantees]
     note = "Written by coterie demo from the events its broker recorded."
-    return report("Rebalances of the demo", stage.facts, note=note, sections=[Section("Guarantees", rows), *tables])
+    return report("Rebalances of the demo", group.facts, note=note, sections=[Section("Guarantees", rows), *tables])
 
 
-def _wait_for_interrupt(stage: Stage, plot: Plot) -> None:
+def _wait_for_interrupt(group: DemoGroup, demo_run: DemoRun) -> None:
     typer.echo(
-        f"\n  still running: {', '.join(plot.present)} in group shop, on {stage.bootstrap}\n"
-        f"  look at it: coterie groups describe shop -b {stage.bootstrap}\n"
+        f"\n  still running: {', '.join(demo_run.present)} in group shop, on {group.bootstrap}\n"
+        f"  look at it: coterie groups describe shop -b {group.bootstrap}\n"
         "  Ctrl-C ends it and prints the summary\n"
     )
     try:
         while True:
             time.sleep(1)
-            stage.wait(lambda: True, "nothing")  # tells if a member has ended by itself
+            group.wait(lambda: True, "nothing")  # raises if a member has exited
     except KeyboardInterrupt:
         typer.echo("")
 
@@ -138,3 +142,64 @@ def _why_no_spark() -> str:
 
 def _interrupted(_signal: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
+
+
+# --- output -----------------------------------------------------------------------------------------------------------
+
+
+class DemoOutput:
+    def __init__(self) -> None:
+        self._began_s = time.monotonic()  # noqa: TID251  this is the real world
+        self._printed = 0
+
+    def step(self, text: str) -> None:
+        seconds = time.monotonic() - self._began_s  # noqa: TID251
+        typer.secho(f"{seconds:6.1f} s  {text}", bold=True)
+
+    def rebalances(self, rebalances: Sequence[Rebalance], facts: Sequence[Fact]) -> None:
+        """Print the rebalances that have ended since the last call."""
+        names = Names(facts)
+        while self._printed < len(rebalances) and rebalances[self._printed].outcome is not Outcome.RUNNING:
+            typer.echo(f"            {_sentence(rebalances[self._printed], names)}")
+            self._printed += 1
+
+
+def _sentence(one: Rebalance, names: Names) -> str:
+    who = f" ({names.of(one.culprit)}{_why(one)})" if one.culprit else ""
+    took = f"{(one.took_ms or 0) / 1_000:.2f} s"
+    generation = f"generation {one.generation_id}" if one.generation_id is not None else "no generation"
+    return (
+        f"rebalance: {one.cause}{who}, {generation}, {took}, {len(one.moves)} moved, {one.kept} kept, "
+        f"{(one.unassigned_ms or 0) / 1_000:.2f} unassigned partition-seconds"
+    )
+
+
+def summary(rebalances: Sequence[Rebalance], facts: Sequence[Fact], guarantees: Sequence[Guarantee]) -> None:
+    """Print every rebalance on a line, the sums, and the guarantees."""
+    names = Names(facts)
+    head = ("", "cause", "member", "seconds", "moved", "kept", "unassigned")
+    rows = [
+        (
+            str(number),
+            str(one.cause),
+            names.of(one.culprit) if one.culprit else "",
+            f"{(one.took_ms or 0) / 1_000:.2f}",
+            str(len(one.moves)),
+            str(one.kept),
+            f"{(one.unassigned_ms or 0) / 1_000:.2f}",
+        )
+        for number, one in enumerate(rebalances, 1)
+    ]
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    typer.echo("")
+    for row in (head, *rows):
+        typer.echo("  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    unassigned = sum(one.unassigned_ms or 0 for one in rebalances) / 1_000
+    typer.echo(f"\n  {len(rebalances)} rebalances, {unassigned:.2f} unassigned partition-seconds in total\n")
+    for guarantee in guarantees:
+        mark = typer.style("held  ", fg="green") if guarantee.held else typer.style("BROKEN", fg="red", bold=True)
+        typer.echo(f"  {mark}  {guarantee.text}: {guarantee.found}")
+
+
+def _why(one: Rebalance) -> str:
+    return f": {one.told_reason}" if one.told_reason else ""

@@ -1,4 +1,8 @@
-"""What the demonstration happens on: an embedded broker, a stream of orders, and members as processes."""
+"""The steps of the demo, and the group they happen to: a broker, a stream of orders, and members as processes.
+
+A step is a function; the first line of its docstring is what the demo prints. It returns when the group is stable
+again. Members that were killed or too slow are noted: only their records may be processed twice.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -22,11 +28,12 @@ from coterie.errors import CoterieError, KafkaError
 from coterie.facts import Fact, MemberExpired, MemberJoined, MemberReplaced
 from coterie.ledger import Outcome, Rebalance
 
-__all__ = ["GROUP", "TOPIC", "Stage"]
+__all__ = ["GROUP", "TOPIC", "DemoGroup", "DemoRun", "steps"]
+
 
 TOPIC, GROUP = "orders", "shop"
-PATIENCE_S = 240.0
-"""On a busy machine Spark needs more than a minute to be there."""
+TIMEOUT_S = 240.0
+"""On a busy machine Spark needs more than a minute to start."""
 PAUSE_S = 0.1
 BROKER = {"group.initial.rebalance.delay.ms": 500}
 MEMBER: dict[str, Any] = {
@@ -39,10 +46,10 @@ MEMBER: dict[str, Any] = {
     "enable.auto.commit": False,
 }
 SLOW_MS = 4_000
-"""How long a member that dawdles may be silent (`max.poll.interval.ms`)."""
+"""The `max.poll.interval.ms` of the slow member."""
 
 
-class Stage:
+class DemoGroup:
     def __init__(self, home: Path, partitions: int, rate: int) -> None:
         self.home = home
         self.rate = rate
@@ -100,11 +107,11 @@ class Stage:
                         }
                         producer.send(TOPIC, json.dumps(order), key=f"customer-{number % 997}")
                     sent = due
-        except BaseException as failure:  # noqa: BLE001  told to whoever ends the stream
+        except BaseException as failure:  # noqa: BLE001  raised again by end_stream
             self._failure = failure
 
     def end_stream(self) -> dict[int, int]:
-        """No more orders. Returns how many each partition got."""
+        """Stop producing orders. Returns the number of orders in each partition."""
         self._stops.set()
         self._stream.join()
         if self._failure is not None:
@@ -117,57 +124,57 @@ class Stage:
     # --- members ------------------------------------------------------------------------------------------------------
 
     def start_member(self, name: str, **settings: Any) -> None:
-        notes = self.home / "done" / f"{name}.{next(self._numbers)}.txt"
-        notes.parent.mkdir(exist_ok=True)
+        processed = self.home / "done" / f"{name}.{next(self._numbers)}.txt"
+        processed.parent.mkdir(exist_ok=True)
         more = {name.replace("_", "."): value for name, value in settings.items()}
-        told = {
+        options = {
             "topic": TOPIC,
-            "notes": str(notes),
-            "dawdles_s": SLOW_MS / 1_000 + 3,
+            "processed": str(processed),
+            "slow_s": SLOW_MS / 1_000 + 3,
             "settings": {**MEMBER, "bootstrap.servers": self.bootstrap, "client.id": name, **more},
         }
-        self._run(name, "coterie.cli.demo.member", told)
+        self._run(name, "python", options)
 
     def start_spark(self, name: str) -> None:
         home = self.home / name
         home.mkdir()
         settings = {key: MEMBER[key] for key in ("session.timeout.ms", "heartbeat.interval.ms", "metadata.max.age.ms")}
-        told = {
+        options = {
             "bootstrap": self.bootstrap,
             "group": GROUP,
             "topic": TOPIC,
             "home": str(home),
             "settings": {**settings, "client.id": name},
         }
-        self._run(name, "coterie.cli.demo.spark_member", told)
+        self._run(name, "spark", options)
 
-    def _run(self, name: str, module: str, told: dict[str, Any]) -> None:
+    def _run(self, name: str, kind: str, options: dict[str, Any]) -> None:
         (self.home / "logs").mkdir(exist_ok=True)
         with (self.home / "logs" / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(  # noqa: S603  our own module
-                [sys.executable, "-m", module, json.dumps(told)],
-                stdin=subprocess.PIPE,  # so that it notices when we are gone
+                [sys.executable, "-m", "coterie.cli.demo.members", kind, json.dumps(options)],
+                stdin=subprocess.PIPE,  # so that it notices when this process ends
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
 
     def end(self, *names: str, how: signal.Signals = signal.SIGTERM) -> None:
-        """All at once; returns when they are gone."""
+        """Signal these members together, and return when all have exited."""
         for name in names:
             self.processes[name].send_signal(how)
         for name in names:
             with self.processes.pop(name) as process:
-                code = process.wait(PATIENCE_S)
+                code = process.wait(TIMEOUT_S)
             if how is signal.SIGTERM and code:
                 raise CoterieError(f"{name} exited with status {code}: see {self.home / 'logs' / name}.log")
 
     def add_partitions(self, count: int) -> None:
-        """So that there are so many."""
+        """Add partitions to the topic, up to this number."""
         checked(self.admin.create_partitions({TOPIC: count}))
         self._partitions = count
 
-    def dawdle(self, name: str) -> None:
+    def slow_down(self, name: str) -> None:
         self.processes[name].send_signal(signal.SIGUSR1)
 
     # --- waiting ------------------------------------------------------------------------------------------------------
@@ -177,8 +184,9 @@ class Stage:
         return self.broker.rebalances(GROUP)
 
     def static_joins(self, instance_id: str) -> int:
-        """How often that static member has joined: it took its own place, or joined as a new member after its session
-        had expired.
+        """Return how often that static member has joined.
+
+        It either replaced its own member id, or joined as a new member after its session had expired.
         """
         return sum(
             isinstance(fact, MemberReplaced | MemberJoined) and fact.instance_id == instance_id for fact in self.facts
@@ -188,11 +196,11 @@ class Stage:
         return sum(isinstance(fact, MemberExpired) for fact in self.facts)
 
     def members(self) -> list[str] | None:
-        """The clients in the group, while it is stable; None while it is not."""
-        found = self._at_rest()
+        """Return the client ids in the group, or None while it is not stable."""
+        found = self._when_stable()
         return None if found is None else sorted(member.client_id for member in found.members)
 
-    def _at_rest(self) -> GroupDescription | None:
+    def _when_stable(self) -> GroupDescription | None:
         found = self.admin.describe_groups([GROUP])[GROUP]
         if isinstance(found, KafkaError) or found.state not in {"Stable", "Empty"}:
             return None
@@ -201,33 +209,32 @@ class Stage:
         return found
 
     def wait_for(self, names: Iterable[str], what: str) -> None:
-        """Until the group is stable, has exactly these members, and they own everything.
+        """Wait until the group is stable, has exactly these members, and they own all partitions.
 
-        A cooperative group is stable between its two rebalances as well, with partitions that nobody owns.
+        Between two cooperative rebalances a group is stable, too, with unassigned partitions.
         """
         wanted = sorted(names)
-        said = (
-            f"{what}: {', '.join(wanted) or 'nobody'} in group {GROUP}, with all {self._partitions} partitions assigned"
-        )
-        self.wait(lambda: self._has(wanted), said)
+        who = ", ".join(wanted) or "no member"
+        state = f"{who} in group {GROUP}, with all {self._partitions} partitions assigned"
+        self.wait(lambda: self._has(wanted), f"{what}: {state}")
 
     def _has(self, names: list[str]) -> bool:
-        found = self._at_rest()
+        found = self._when_stable()
         if found is None or sorted(member.client_id for member in found.members) != names:
             return False
         owned = {place for member in found.members for place in member.assignment}
         return len(owned) == self._partitions
 
-    def wait(self, it_is_so: Callable[[], bool], what: str) -> None:
-        give_up = time.monotonic() + PATIENCE_S  # noqa: TID251  this is the real world
-        while not it_is_so():
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        give_up = time.monotonic() + TIMEOUT_S  # noqa: TID251  this is the real world
+        while not condition():
             for name, process in self.processes.items():
                 if process.poll() is not None:
                     log = self.home / "logs" / f"{name}.log"
                     last = log.read_text(errors="replace")[-1_500:]
                     raise CoterieError(f"{name} exited with status {process.returncode}:\n{last}")
             if time.monotonic() > give_up:  # noqa: TID251
-                raise CoterieError(f"gave up after {PATIENCE_S:.0f} s waiting for {what}; members: {self.members()}")
+                raise CoterieError(f"gave up after {TIMEOUT_S:.0f} s waiting for {what}; members: {self.members()}")
             time.sleep(PAUSE_S)
 
     def wait_until_all_is_committed(self, ends: dict[int, int]) -> None:
@@ -240,21 +247,21 @@ class Stage:
 
         self.wait(is_done, "all orders to be processed")
 
-    # --- what was done ------------------------------------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------------------------------
 
     def done(self) -> dict[str, list[tuple[int, int]]]:
-        """By process: partition and offset of all it has processed."""
+        """Return the partition and offset of all processed records by process."""
         found: dict[str, list[tuple[int, int]]] = {}
-        for notes in sorted((self.home / "done").glob("*.txt")):
-            lines = notes.read_text().splitlines()
-            found[notes.stem] = [(int(line.split()[0]), int(line.split()[1])) for line in lines]
+        for file in sorted((self.home / "done").glob("*.txt")):
+            lines = file.read_text().splitlines()
+            found[file.stem] = [(int(line.split()[0]), int(line.split()[1])) for line in lines]
         for orders in sorted(self.home.glob("*/orders")):
             found[orders.parent.name] = _rows(orders)
         return found
 
 
 def _rows(directory: Path) -> list[tuple[int, int]]:
-    """What Spark has made durable: the files its sink's own log names, not those a replaced task left behind."""
+    """Return what Spark has committed: the files in the log of its sink, not those that a failed task left."""
     import pyarrow.parquet as pq
 
     log = directory / "_spark_metadata"
@@ -269,3 +276,155 @@ def _rows(directory: Path) -> list[tuple[int, int]]:
         table = pq.read_table(directory / name, columns=["partition", "offset"])
         rows += zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True)
     return rows
+
+
+# --- the steps --------------------------------------------------------------------------------------------------------
+
+SPARK = "spark"
+
+
+@dataclass
+class DemoRun:
+    group: DemoGroup
+    members: int
+    partitions: int
+    has_spark: bool
+    present: list[str] = field(default_factory=list)
+    crashed: list[str] = field(default_factory=list)
+    static_rebalances: int | None = None
+    static_expired: int = 0
+    """Sessions that expired while static members were restarted, because the machine was too busy."""
+    _count: int = 0
+
+    def start(self, name: str = "", **settings: object) -> str:
+        if not name:
+            self._count += 1
+            name = f"python-{self._count}"
+        self.group.start_member(name, **settings)
+        self.present.append(name)
+        return name
+
+    def settle(self, what: str) -> None:
+        self.group.wait_for(self.present, what)
+
+    def stop(self, name: str, how: signal.Signals = signal.SIGTERM) -> None:
+        self.present.remove(name)
+        self.group.end(name, how=how)
+
+
+DemoStep = Callable[[DemoRun], None]
+
+
+def steps(demo_run: DemoRun) -> Iterator[DemoStep]:
+    """Return the steps in order, without those that need Spark if there is none."""
+    for step in _STEPS:
+        if demo_run.has_spark or step not in _NEED_SPARK:
+            yield step
+
+
+def opening(demo_run: DemoRun) -> None:
+    """Orders arrive, and the first members process them"""
+    if demo_run.has_spark:
+        demo_run.group.start_spark(SPARK)  # it takes a while until it can join
+    for _ in range(demo_run.members):
+        demo_run.start()
+    demo_run.group.wait(lambda: _have_joined(demo_run), "the first members")
+
+
+def _have_joined(demo_run: DemoRun) -> bool:
+    return set(demo_run.present) <= set(demo_run.group.members() or [])
+
+
+def spark_joins(demo_run: DemoRun) -> None:
+    """A Spark query joins the same group"""
+    demo_run.present.append(SPARK)
+    demo_run.settle("Spark to join")
+
+
+def one_joins(demo_run: DemoRun) -> None:
+    """One more member joins"""
+    demo_run.start()
+    demo_run.settle("the new member")
+
+
+def one_leaves(demo_run: DemoRun) -> None:
+    """A member leaves"""
+    demo_run.stop(demo_run.present[0])
+    demo_run.settle("the rest")
+
+
+def one_is_killed(demo_run: DemoRun) -> None:
+    """A member is killed (kill -9); the group notices when its session times out"""
+    name = next(name for name in demo_run.present if name != SPARK)
+    demo_run.crashed.append(name)
+    demo_run.stop(name, signal.SIGKILL)
+    demo_run.settle("its session to time out")
+
+
+def one_is_too_slow(demo_run: DemoRun) -> None:
+    """A member takes too long for a batch (max.poll.interval.ms), leaves, and rejoins"""
+    name = demo_run.start("slow", max_poll_interval_ms=SLOW_MS)
+    demo_run.settle("it to join")
+    demo_run.crashed.append(name)
+    before = len(demo_run.group.rebalances)
+    demo_run.group.slow_down(name)
+    demo_run.group.wait(lambda: len(demo_run.group.rebalances) >= before + 2, "it to leave and rejoin")
+    demo_run.settle("it to rejoin")
+
+
+def partitions_are_added(demo_run: DemoRun) -> None:
+    """Partitions are added to the topic"""
+    demo_run.group.add_partitions(demo_run.partitions * 3 // 2)
+    demo_run.settle("them to be assigned")
+
+
+def rolling_deploy(demo_run: DemoRun) -> None:
+    """A rolling deploy without static membership: each member is restarted"""
+    for name in [name for name in demo_run.present if name != SPARK]:
+        demo_run.stop(name)
+        demo_run.start(f"{name}-new" if not name.endswith("-new") else name)
+        demo_run.settle("the new member")
+
+
+def static_ids(demo_run: DemoRun) -> None:
+    """The members are replaced by static members (group.instance.id)"""
+    old = [name for name in demo_run.present if name != SPARK]
+    for number in range(1, len(old) + 1):
+        demo_run.start(f"static-{number}", group_instance_id=f"shop-{number}")
+    demo_run.settle("the static members")
+    for name in old:
+        demo_run.stop(name)
+    demo_run.settle("the old members to leave")
+
+
+def static_deploy(demo_run: DemoRun) -> None:
+    """The same rolling deploy with static members"""
+    before, expired = len(demo_run.group.rebalances), demo_run.group.expired()
+    for name in [name for name in demo_run.present if name != SPARK]:
+        instance = f"shop-{name.removeprefix('static-')}"
+        joins = demo_run.group.static_joins(instance)
+        demo_run.stop(name)
+        demo_run.start(name, group_instance_id=instance)
+        demo_run.group.wait(partial(_has_joined, demo_run.group, instance, joins), f"{name} to join again")
+        demo_run.settle(f"{name} to join again")
+    demo_run.static_rebalances = len(demo_run.group.rebalances) - before
+    demo_run.static_expired = demo_run.group.expired() - expired
+
+
+def _has_joined(group: DemoGroup, instance_id: str, before: int) -> bool:
+    return group.static_joins(instance_id) > before
+
+
+_STEPS: tuple[DemoStep, ...] = (
+    opening,
+    one_joins,
+    spark_joins,
+    one_leaves,
+    one_is_killed,
+    one_is_too_slow,
+    partitions_are_added,
+    rolling_deploy,
+    static_ids,
+    static_deploy,
+)
+_NEED_SPARK = frozenset({spark_joins})
