@@ -38,13 +38,13 @@ def test_an_address_may_be_of_ipv6_and_a_port_may_be_0() -> None:
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"listeners": "SASL_SSL://:9092"}, "listener SASL_SSL speaks SASL_SSL"),
+        ({"listeners": "SASL_SSL://:9092"}, "listener SASL_SSL has the protocol SASL_SSL"),
         ({"listeners": "SSL://:9092"}, "Make it PLAINTEXT"),
         (
             {"listeners": "CLIENT://:9092", "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT"},
-            "listener CLIENT speaks SASL_PLAINTEXT",
+            "listener CLIENT has the protocol SASL_PLAINTEXT",
         ),
-        ({"listeners": "CLIENT://:9092"}, "listener CLIENT speaks CLIENT"),
+        ({"listeners": "CLIENT://:9092"}, "listener CLIENT has the protocol CLIENT"),
         ({"listeners": "CONTROLLER://:9093", "controller.listener.names": "CONTROLLER"}, "no listener for clients"),
         ({"listeners": ""}, "no listener for clients"),
         ({"listeners": "localhost:9092"}, "NAME://host:port"),

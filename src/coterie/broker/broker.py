@@ -75,7 +75,8 @@ class Broker:
         settings: BrokerSettings of the broker under Kafka's names.
         host: The address to listen at.
         port: The port to listen at; 0 is any that is free.
-        flush: When records are written to the disk: `sync` before they are acknowledged, `os` when the system does.
+        flush: When records are written to the disk: `sync` before they are acknowledged, `os` when the system does. It
+            counts more than the setting `coterie.flush`, which has the default.
         nodes: How many brokers clients see. Each has a port of its own, with `port` from there on, and leads its share
             of the partitions; there is one copy of each log.
         on_fact: A function that is called with everything that happens to a group.
@@ -91,7 +92,7 @@ class Broker:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
-        flush: Flush = "sync",
+        flush: Flush | None = None,
         nodes: int = 1,
         on_fact: Callable[[Fact], None] | None = None,
     ) -> None:
@@ -101,7 +102,7 @@ class Broker:
         self._settings = settings if isinstance(settings, BrokerSettings) else BrokerSettings.of(settings or {})
         self._host = host
         self._port = port
-        self._flush: Flush = flush
+        self._flush: Flush = flush or self._settings.coterie_flush
         self._on_fact = on_fact
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

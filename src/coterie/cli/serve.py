@@ -66,7 +66,7 @@ def serve(
     for ignored in settings.ignored:
         facts.note(str(ignored))
     raise_file_limit()
-    chosen: Flush = flush or ("os" if settings.coterie_flush == "os" else "sync")
+    chosen: Flush = flush or settings.coterie_flush
     try:
         run_in_loop(_serve(settings, listen, advertised, where, chosen, nodes, facts))
     finally:

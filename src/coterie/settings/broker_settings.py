@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from coterie.settings.config_def import (
     Flag,
@@ -323,7 +323,9 @@ class BrokerSettings(GroupCoordinatorSettings):
         LOG, 1_073_741_824, int32(SMALLEST_SEGMENT), "The size at which a new segment begins."
     )
     log_roll_ms: int | None = setting(LOG, None, int64(1), "The age at which a new segment begins.")
-    log_roll_hours: int = setting(LOG, 168, int32(1), "The same in hours; it counts if log.roll.ms is not given.")
+    log_roll_hours: int = setting(
+        LOG, 168, int32(1), "The age in hours at which a new segment begins, if log.roll.ms is not given."
+    )
     log_roll_jitter_ms: int | None = setting(
         LOG,
         None,
@@ -335,7 +337,7 @@ class BrokerSettings(GroupCoordinatorSettings):
         LOG,
         0,
         int32(0),
-        "The same in hours; it counts if log.roll.jitter.ms is not given.",
+        "The longest time in hours by which a new segment begins early, if log.roll.jitter.ms is not given.",
         unused="segments begin on time",
     )
     log_index_interval_bytes: int = setting(
@@ -346,10 +348,13 @@ class BrokerSettings(GroupCoordinatorSettings):
     )
     log_retention_ms: int | None = setting(LOG, None, int64(), "How long records are kept; -1 is for ever.")
     log_retention_minutes: int | None = setting(
-        LOG, None, int32(), "The same in minutes; it counts if log.retention.ms is not given."
+        LOG, None, int32(), "How many minutes records are kept, if log.retention.ms is not given."
     )
     log_retention_hours: int = setting(
-        LOG, 168, int32(), "The same in hours; it counts if neither of the others is given."
+        LOG,
+        168,
+        int32(),
+        "How many hours records are kept, if neither log.retention.ms nor log.retention.minutes is given.",
     )
     log_retention_bytes: int = setting(
         LOG, -1, int64(), "The size that a partition is cut back to, by whole segments; a negative size is no limit."
@@ -439,7 +444,7 @@ class BrokerSettings(GroupCoordinatorSettings):
         "The largest size that a batch may have when it is decompressed. Where a producer or a search waits "
         "for it, 16 MiB is the limit.",
     )
-    coterie_flush: str = setting(
+    coterie_flush: Literal["sync", "os"] = setting(
         LOG,
         "sync",
         Word(("sync", "os")),
@@ -455,7 +460,10 @@ class BrokerSettings(GroupCoordinatorSettings):
         REQUESTS, 2**31 - 1, int32(0), "How many connections from one address may be open at a time."
     )
     max_connections_per_ip_overrides: tuple[str, ...] = setting(
-        REQUESTS, (), Words(code=2), "The same for single addresses, as address:count."
+        REQUESTS,
+        (),
+        Words(code=2),
+        "How many connections from single addresses may be open at a time, as address:count.",
     )
     connections_max_idle_ms: int = setting(
         REQUESTS,

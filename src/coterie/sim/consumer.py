@@ -17,6 +17,7 @@ from coterie.client.member.states import Stage
 from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError
 from coterie.protocol.messages import OffsetCommit
+from coterie.settings.client_settings import ConsumerSettings
 from coterie.sim.client import Client
 from coterie.sim.host import Clock
 
@@ -41,6 +42,9 @@ class User(Enum):
     GONE = "has ended"
 
 
+_DEFAULTS = ConsumerSettings()
+
+
 @dataclass(slots=True)
 class Habits:
     """How a consumer is set and used; a workload says so."""
@@ -49,18 +53,18 @@ class Habits:
     topics: Sequence[str] = ("t",)
     assignors: Sequence[Assignor] = field(default_factory=lambda: (Range(),))
     instance_id: str | None = None
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 3_000
-    max_poll_interval_ms: int = 300_000
-    auto_commit: bool = True
-    auto_commit_interval_ms: int = 5_000
+    session_timeout_ms: int = _DEFAULTS.session_timeout_ms
+    heartbeat_interval_ms: int = _DEFAULTS.heartbeat_interval_ms
+    max_poll_interval_ms: int = _DEFAULTS.max_poll_interval_ms
+    auto_commit: bool = _DEFAULTS.enable_auto_commit
+    auto_commit_interval_ms: int = _DEFAULTS.auto_commit_interval_ms
     poll_ms: int = 30_000
-    max_poll_records: int = 500
+    max_poll_records: int = _DEFAULTS.max_poll_records
     work_ms: int = 5
     """For each poll that returns something."""
     listener_ms: int = 0
-    fetch_max_wait_ms: int = 500
-    metadata_max_age_ms: int = 300_000
+    fetch_max_wait_ms: int = _DEFAULTS.fetch_max_wait_ms
+    metadata_max_age_ms: int = _DEFAULTS.metadata_max_age_ms
     versions: dict[str, int] = field(default_factory=dict)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
 from typing import Any, TypeVar
@@ -121,13 +121,15 @@ BATCH, STREAM, SINK = Use
 
 @dataclass(frozen=True, slots=True)
 class Option:
+    """A row of the table of options."""
+
     name: str
     kind: Any
     uses: frozenset[Use]
     doc: str
     default: Any = None
     unused: str = ""
-    """Accepted for the sake of jobs that have it, and why it changes nothing."""
+    """Why it is accepted without effect."""
 
     @property
     def field_name(self) -> str:
@@ -136,13 +138,18 @@ class Option:
 
 _READ, _ALL = frozenset({BATCH, STREAM}), frozenset(Use)
 _BATCH, _STREAM, _SINK = frozenset({BATCH}), frozenset({STREAM}), frozenset({SINK})
-_NO_PREFIX = "no group id is made up here: without groupId there is no group"
-_RETRIED = "kafka.default.api.timeout.ms and kafka.retry.backoff.ms say how long and how often it is tried"
+_NO_PREFIX = "no group id is generated: without groupId there is no group"
+_RETRIED = "kafka.default.api.timeout.ms and kafka.retry.backoff.ms say how long and how often it is retried"
 
 OPTIONS: Sequence[Option] = (
-    Option("subscribe", Words(), _READ, "Topics, with commas between them."),
-    Option("subscribePattern", Regex(), _READ, "All topics whose whole name matches, those that come later too."),
-    Option("assign", Assignment(), _READ, "These partitions and no others."),
+    Option("subscribe", Words(), _READ, "The topics to read, separated by commas."),
+    Option(
+        "subscribePattern",
+        Regex(),
+        _READ,
+        "A regular expression. All topics whose whole name matches are read, also those that are created later.",
+    ),
+    Option("assign", Assignment(), _READ, "The partitions to read."),
     Option(
         "groupId",
         Word(is_empty_allowed=False),
@@ -154,46 +161,94 @@ OPTIONS: Sequence[Option] = (
         "checkpointLocation",
         Word(is_empty_allowed=False),
         _STREAM,
-        "With groupId: the checkpointLocation of the query once more. A query that is stopped in order then commits "
-        "its last batch before it leaves, and nothing is read twice.",
+        "With groupId: the same checkpointLocation as the query's. A query that is stopped cleanly then commits its "
+        "last batch before it leaves the group, and nothing is read twice.",
     ),
     Option(
         "startingOffsets",
         Offsets(("earliest", "latest", "committed")),
         _READ,
-        "Where a query begins that has no checkpoint yet. Default: earliest for a batch, latest for a stream, "
-        "committed with groupId. With groupId it is for partitions that the group has no offset for.",
+        "Where a query without a checkpoint begins. Default: earliest for a batch, latest for a stream, committed with "
+        "groupId. With groupId it is for partitions that the group has no offset for.",
     ),
-    Option("startingOffsetsByTimestamp", Times(), _READ, "The first record at or after a time, for each partition."),
-    Option("startingTimestamp", int64(0), _READ, "The first record at or after a time (ms), in every partition."),
+    Option(
+        "startingOffsetsByTimestamp",
+        Times(),
+        _READ,
+        "A time for each partition. Reading begins at the first record at or after it.",
+    ),
+    Option(
+        "startingTimestamp",
+        int64(0),
+        _READ,
+        "A time in milliseconds for all partitions. Reading begins at the first record at or after it.",
+    ),
     Option(
         "startingOffsetsByTimestampStrategy",
         Word(("error", "latest"), any_case=True),
         _READ,
-        "If there is no record after the time: fail, or begin with what comes.",
+        "What to do if there is no record after the time: fail (error), or begin at the end (latest).",
         "error",
     ),
-    Option("endingOffsets", Offsets(("latest",)), _BATCH, "Where a batch ends: before these offsets.", None),
-    Option("endingOffsetsByTimestamp", Times(), _BATCH, "Before the first record at or after a time; else the end."),
-    Option("endingTimestamp", int64(0), _BATCH, "The same, one time for all."),
+    Option("endingOffsets", Offsets(("latest",)), _BATCH, "The offsets that a batch ends before.", None),
+    Option(
+        "endingOffsetsByTimestamp",
+        Times(),
+        _BATCH,
+        "A time for each partition. A batch ends before the first record at or after it, or at the end.",
+    ),
+    Option(
+        "endingTimestamp",
+        int64(0),
+        _BATCH,
+        "A time in milliseconds for all partitions. A batch ends before the first record at or after it.",
+    ),
     Option(
         "failOnDataLoss",
         Flag(),
         _READ,
-        "Whether to fail when records that were to be read are gone: deleted by retention, or with their topic.",
+        "Whether the query fails if records were deleted before it read them, by retention or with their topic.",
         True,
     ),
-    Option("maxOffsetsPerTrigger", int64(1), _READ, "The most a batch reads, shared by what waits in each partition."),
-    Option("minOffsetsPerTrigger", int64(1), _READ, "A batch waits for so many,"),
-    Option("maxTriggerDelay", Duration(), _READ, "but not longer than this.", 15 * 60_000),
-    Option("minPartitions", int32(1, 1_000_000), _READ, "At least so many tasks, large partitions cut into several."),
-    Option("maxRecordsPerPartition", int64(1), _READ, "The most one task reads."),
-    Option("includeHeaders", Flag(), _ALL, "Whether there is a column of the records' headers.", False),
-    Option("kafkaConsumer.pollTimeoutMs", int64(1), _READ, "How long a task waits without a record.", 120_000),
-    Option("topic", Word(is_empty_allowed=False), _SINK, "Where all rows go; it counts more than a column topic."),
-    Option("groupIdPrefix", Word(), _READ, "The beginning of a group id.", unused=_NO_PREFIX),
-    Option("fetchOffset.numRetries", int32(0), _READ, "How often offsets are asked for.", unused=_RETRIED),
-    Option("fetchOffset.retryIntervalMs", int64(0), _READ, "The pause in between.", unused=_RETRIED),
+    Option(
+        "maxOffsetsPerTrigger",
+        int64(1),
+        _READ,
+        "The most records that a batch reads, divided among the partitions by how much each has.",
+    ),
+    Option(
+        "minOffsetsPerTrigger",
+        int64(1),
+        _READ,
+        "How many records a batch waits for, but not longer than maxTriggerDelay.",
+    ),
+    Option("maxTriggerDelay", Duration(), _READ, "How long a batch waits for minOffsetsPerTrigger.", 15 * 60_000),
+    Option(
+        "minPartitions",
+        int32(1, 1_000_000),
+        _READ,
+        "The least number of tasks. Large partitions are divided among several.",
+    ),
+    Option("maxRecordsPerPartition", int64(1), _READ, "The most records that one task reads."),
+    Option("includeHeaders", Flag(), _ALL, "Whether rows have a column for the headers of records.", False),
+    Option(
+        "kafkaConsumer.pollTimeoutMs",
+        int64(1),
+        _READ,
+        "How long a task waits for the next record before it fails.",
+        120_000,
+    ),
+    Option(
+        "topic",
+        Word(is_empty_allowed=False),
+        _SINK,
+        "The topic for all rows. It takes precedence over the column topic.",
+    ),
+    Option("groupIdPrefix", Word(), _READ, "The prefix of generated group ids.", unused=_NO_PREFIX),
+    Option("fetchOffset.numRetries", int32(0), _READ, "How often a request for offsets is retried.", unused=_RETRIED),
+    Option(
+        "fetchOffset.retryIntervalMs", int64(0), _READ, "The pause between two requests for offsets.", unused=_RETRIED
+    ),
 )
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
 _NOT_OURS: Mapping[str, str] = {
@@ -204,26 +259,28 @@ _NOT_OURS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
+    """The options of a read, in one shape whatever they were given as."""
+
     client: ConsumerSettings
-    topics: tuple[str, ...] = ()
-    pattern: re.Pattern[str] | None = None
-    assigned: tuple[TopicPartition, ...] = ()
-    group_id: str | None = None
+    topics: tuple[str, ...]
+    pattern: re.Pattern[str] | None
+    assigned: tuple[TopicPartition, ...]
+    group_id: str | None
     """As a member, in a stream; to look up its offsets, in a batch."""
-    committed_of: str | None = None
+    committed_of: str | None
     """The group that startingOffsets=committed means."""
-    checkpoint_location: str | None = None
-    start: OffsetLimit = field(default_factory=lambda: Everywhere(EARLIEST))
-    start_if_too_late: str = "error"
-    end: OffsetLimit = field(default_factory=lambda: Everywhere(LATEST))
-    fail_on_data_loss: bool = True
-    max_offsets_per_trigger: int | None = None
-    min_offsets_per_trigger: int | None = None
-    max_trigger_delay: int = 0
-    min_partitions: int | None = None
-    max_records_per_partition: int | None = None
-    include_headers: bool = False
-    poll_timeout_ms: int = 120_000
+    checkpoint_location: str | None
+    start: OffsetLimit
+    start_if_too_late: str
+    end: OffsetLimit
+    fail_on_data_loss: bool
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay: int
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    include_headers: bool
+    poll_timeout_ms: int
 
     @classmethod
     def of(cls, given: Mapping[str, str], use: Use) -> SourceOptions:
@@ -264,8 +321,10 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
+    """The options of a write."""
+
     client: ProducerSettings
-    topic: str | None = None
+    topic: str | None
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> SinkOptions:
