@@ -53,7 +53,7 @@ imports: venv ## import contracts: which package may import which
 # (src/coterie/broker/io/clock.py).
 tests: venv ## pytest, in random order, in two processes; compiled parts also in pure Python
 	$(BIN)/pytest -n 2
-	COTERIE_PURE=1 $(BIN)/pytest $(addprefix tests/wire/test_,records.py fetched.py arrow.py twins.py commit_rows.py)
+	COTERIE_PURE=1 $(BIN)/pytest $(addprefix tests/protocol/test_,records.py fetched.py arrow.py twins.py commit_rows.py)
 
 coverage: venv ## the tests, and how much of the code they run: a figure, and a page for each file; all tests, or ARGS=tests/group
 	@rm -rf build/coverage && mkdir -p build/coverage

@@ -21,9 +21,9 @@ HERE = ".".join(map(str, sys.version_info[:2]))
 TOOLS = ("hypothesis", "pytest", "pytest-randomly", "pytest-timeout", "pytest-xdist")
 ROOMS = (
     *("tests/group", "tests/ledger", "tests/stories", "tests/client/member"),
-    *(f"tests/wire/test_{what}.py" for what in ("batch", "fetched", "frames", "records", "subscription", "twins")),
+    *(f"tests/protocol/test_{what}.py" for what in ("batch", "fetched", "frames", "records", "subscription", "twins")),
     *(f"tests/coordinator/test_{what}.py" for what in ("coordinator", "failing_writes", "timers")),
-    *(f"tests/log/test_{what}.py" for what in ("partition_on_disk", "validation")),
+    *(f"tests/storage/test_{what}.py" for what in ("partition_on_disk", "validation")),
     *(f"tests/assignors/test_{what}.py" for what in ("cases", "worked_examples")),
     "tests/broker/test_node.py",
 )

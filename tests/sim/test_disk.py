@@ -1,4 +1,4 @@
-"""The simulated disk: what a power cut leaves of it. That it is a disk at all is held by tests/log."""
+"""The simulated disk: what a power cut leaves of it. That it is a disk at all is held by tests/storage."""
 
 from __future__ import annotations
 

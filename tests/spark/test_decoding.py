@@ -23,7 +23,7 @@ from coterie.spark.decoding import FACTS_TOPIC, OFFSETS_TOPIC, decode, decode_ba
 from coterie.spark.decoding.commits import read_commits
 from coterie.spark.decoding.decode import decode_record
 from coterie.spark.schemas import COMMITS, DECODED
-from wire.recorded import lines, versions_of
+from protocol.recorded import lines, versions_of
 
 Pair = tuple[bytes | None, bytes | None]
 

@@ -24,11 +24,11 @@ from coterie.protocol.subscription import Assignment, Subscription, write_assign
 from coterie.spark.decoding.decode import decode_record
 from coterie.spark.history import At, GroupHistory
 from coterie.spark.history.observed import observed_rebalance
+from protocol.recorded import lines
 from spark.busy_groups import KEEPS_ALL, live_busily
 from spark.lived import LIVED, NAMES
 from spark.rows import generations, intervals, rebalances
 from spark.second_reading import LogRecord, log_of_broker, read_again
-from wire.recorded import lines
 
 KAFKAS = [
     LogRecord(0, number, 1_700_000_000_000 + number * 7, bytes.fromhex(line["key"]), value)

@@ -1,6 +1,6 @@
 """Make `data/versions.jsonl` again: the bytes Kafka's own classes write in every version, current and old.
 
-    .venv/bin/python tests/wire/record_versions.py
+    .venv/bin/python tests/protocol/record_versions.py
 
 A running Kafka writes only the newest; logs that are older than it hold the others, and members of any age meet in a
 group. Each line holds the class, the version, the fields as JSON (bytes in base64) and the bytes in hex.

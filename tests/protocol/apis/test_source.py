@@ -11,7 +11,6 @@ from uuid import UUID
 
 import pytest
 
-from apis.oracle import every_message, our_message
 from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.apis import Api, by_key, fetch, metadata
 from coterie.protocol.apis.__main__ import main, page, sources
@@ -23,6 +22,7 @@ from coterie.protocol.codec.python_source import Source
 from coterie.protocol.codec.reader_source import message_reader, reader_source
 from coterie.protocol.codec.writer_source import message_writer, writer_source
 from coterie.protocol.encoding import COMPACT, OLD, Encoding
+from protocol.apis.oracle import every_message, our_message
 
 ENCODINGS = [pytest.param(OLD, id="old"), pytest.param(COMPACT, id="compact")]
 

@@ -26,7 +26,7 @@ from coterie.protocol.offsets_topic import (
     write_offset_value,
     write_record,
 )
-from wire.recorded import group_of, lines, offset_of, versions_of
+from protocol.recorded import group_of, lines, offset_of, versions_of
 
 RECORDED = [
     (bytes.fromhex(line["key"]), None if line["value"] is None else bytes.fromhex(line["value"]), line["kafka"])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from apis.oracle import served
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import APIS, FIRST_FLEXIBLE, Api, api_versions, by_key
+from protocol.apis.oracle import served
 
 KAFKA_4_3_1 = {
     "Produce": (0, 0, 13), "Fetch": (1, 4, 18), "ListOffsets": (2, 1, 11), "Metadata": (3, 0, 13),

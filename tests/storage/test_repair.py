@@ -12,8 +12,8 @@ from coterie.storage.files import read_file
 from coterie.storage.log_errors import DamagedFileError, DirectoryError
 from coterie.storage.own_files import META, TOPICS
 from coterie.storage.repair import Findings, carry_out, inspect
-from log.directories import NOW, change, flipped, make, opened, segments, written
 from logs import batch, read_all
+from storage.directories import NOW, change, flipped, make, opened, segments, written
 
 
 def base_of(path: str) -> int:

@@ -24,7 +24,7 @@ from coterie.protocol.consumer_group_records import (
     TopicPartitions,
     read_consumer_group_record,
 )
-from wire.recorded import lines, uuid_of
+from protocol.recorded import lines, uuid_of
 
 RECORDED = [line for line in lines("consumer_offsets.jsonl") if int(line["key"][:4], 16) in TYPES]
 

@@ -13,7 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 
-from apis.oracle import (
+from coterie.errors import ErrorCode
+from coterie.protocol.apis import APIS, Api
+from coterie.protocol.codec.message_fields import Member, is_records, members, number_format
+from protocol.apis.oracle import (
     DIRECTIONS,
     KioField,
     every_message,
@@ -26,9 +29,6 @@ from apis.oracle import (
     random_message,
     served,
 )
-from coterie.errors import ErrorCode
-from coterie.protocol.apis import APIS, Api
-from coterie.protocol.codec.message_fields import Member, is_records, members, number_format
 
 OURS = {
     # kio's name, ours. Times are written `..._ms` here; everything else is called the same.

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.plain import read_commit
 from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.apis import (
     delete_groups,
@@ -52,6 +51,7 @@ from coterie.protocol.messages import (
     SyncedGroup,
     SyncGroup,
 )
+from protocol.apis.plain import read_commit
 
 TOKEN = ("connection", 7)
 NONE, UNKNOWN_MEMBER_ID, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NOT_COORDINATOR

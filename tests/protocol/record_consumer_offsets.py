@@ -1,6 +1,6 @@
 """Make `data/consumer_offsets.jsonl` again: what a real Apache Kafka 4.3.1 writes into `__consumer_offsets`.
 
-    .venv/bin/python tests/wire/record_consumer_offsets.py
+    .venv/bin/python tests/protocol/record_consumer_offsets.py
 
 It starts a Kafka of its own (see `apache_kafka.py`), lets raw requests and Kafka's own clients use it in every way that
 leaves a record behind, stops it and reads the log of `__consumer_offsets` from its data directory. Each line holds one

@@ -20,7 +20,7 @@ from coterie.protocol.subscription import (
     write_assignment,
     write_subscription,
 )
-from wire.recorded import assignment_of, lines, subscription_of, versions_of
+from protocol.recorded import assignment_of, lines, subscription_of, versions_of
 
 VECTORS = lines("consumer_protocol.jsonl")
 MILLION = 1_000_000

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.plain import read_commit, read_join, read_sync
 from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.apis import heartbeat, join_group, offset_commit, offset_fetch, sync_group, txn_offset_commit
 from coterie.protocol.codec.codec import codec
@@ -28,6 +27,7 @@ from coterie.protocol.messages import (
     SyncedGroup,
     SyncGroup,
 )
+from protocol.apis.plain import read_commit, read_join, read_sync
 
 texts = st.one_of(st.sampled_from(["", "orders", "a" * 126, "a" * 127, "a" * 128, "größe" * 60]), st.text(max_size=20))
 maybe_texts = st.none() | texts

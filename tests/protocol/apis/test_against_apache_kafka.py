@@ -13,7 +13,6 @@ from uuid import UUID
 import pytest
 
 from apache_kafka import ApacheKafka, needs_apache_kafka
-from apis.oracle import our_codec, served
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import (
     APIS,
@@ -72,6 +71,7 @@ from coterie.protocol.messages import (
     SyncedGroup,
     SyncGroup,
 )
+from protocol.apis.oracle import our_codec, served
 
 pytestmark = [needs_apache_kafka, pytest.mark.real_time]
 TOPIC, GROUP = "orders", "a group"

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apis.oracle import DIRECTIONS, kio_bytes, kio_message, our_codec, random_message, served
 from coterie.errors import MalformedError
 from coterie.protocol.apis import APIS, Api, offset_commit
+from protocol.apis.oracle import DIRECTIONS, kio_bytes, kio_message, our_codec, random_message, served
 
 ABSURD = (
     struct.pack(">i", 2**31 - 1),  # an old length

@@ -1,6 +1,6 @@
 """Record `data/`: partition directories that Apache Kafka wrote and closed, for `test_apache_kafka_segments.py`.
 
-python tests/log/record_segments.py
+python tests/storage/record_segments.py
 """
 
 from __future__ import annotations

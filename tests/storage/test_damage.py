@@ -12,8 +12,8 @@ from coterie.storage.damage import LogFound, SegmentFound, damages_of
 from coterie.storage.durable_ends import CHECKPOINT, ENDS_FILE, LogState, SegmentState, read_checkpoint
 from coterie.storage.files import read_file
 from coterie.storage.log_errors import DamagedFileError
-from log.directories import NOW, ORDERS, change, flipped, flush, make, opened, segments, written
 from logs import batch, compact, read_all
+from storage.directories import NOW, ORDERS, change, flipped, flush, make, opened, segments, written
 
 
 def refused(files: Files) -> DamageError:
