@@ -25,7 +25,7 @@ from coterie.protocol.apis import (
     init_producer_id,
     metadata,
 )
-from coterie.storage import Change
+from coterie.storage import DiskChange
 from logs import FaultyFiles
 
 VERSIONS = api_versions.Request(client_software_name="tester", client_software_version="1")
@@ -295,8 +295,8 @@ def test_an_exception_of_ours_in_one_change_does_not_keep_the_next_from_its_turn
         return []
 
     changes.ask(None, wrong)
-    changes.ask(None, lambda _now_ms: [Work(Change(broken, lambda _: "never"), then)])
-    changes.ask(None, lambda _now_ms: [Work(Change(lambda: "well", str.upper), then)])
+    changes.ask(None, lambda _now_ms: [Work(DiskChange(broken, lambda _: "never"), then)])
+    changes.ask(None, lambda _now_ms: [Work(DiskChange(lambda: "well", str.upper), then)])
     mistake, work = changes.start(0)
     assert isinstance(mistake, Tell) and isinstance(mistake.fact, Mistake) and isinstance(work, Work)
     work.run()

@@ -17,7 +17,7 @@ from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.protocol.records import BatchRecord, build_batch
 from coterie.storage import DamageError, MemoryFiles
 from coterie.storage.files import read_file
-from coterie.storage.journal import JOURNAL_FILE
+from coterie.storage.flush import JOURNAL_FILE
 from logs import read_all
 
 CHECKPOINT = "cleaner-offset-checkpoint"
@@ -49,7 +49,7 @@ def test_how_far_a_log_was_compacted_is_kept_in_kafkas_file() -> None:
     assert read_file(topic.world.files, CHECKPOINT) == b"0\n1\nt 0 %d\n" % bound
     topic.world.stop()
     again = World(topic.world.files)
-    assert again.cluster.directory.compacted_to(("t", 0)) == bound
+    assert again.cluster.directory.checkpoints.compacted_to(("t", 0)) == bound
 
 
 def test_a_topic_made_anew_was_never_compacted() -> None:
@@ -58,7 +58,7 @@ def test_a_topic_made_anew_was_never_compacted() -> None:
     topic.world.advance(1_000)
     topic.client.delete("t")
     topic.client.create("t")
-    assert topic.world.cluster.directory.compacted_to(("t", 0)) == 0
+    assert topic.world.cluster.directory.checkpoints.compacted_to(("t", 0)) == 0
     assert read_file(topic.world.files, CHECKPOINT) == b"0\n0\n"
 
 

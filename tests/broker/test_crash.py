@@ -20,7 +20,7 @@ from coterie.protocol.apis import delete_records, describe_groups, list_offsets
 from coterie.protocol.messages import DescribeGroup, JoinedGroup
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.storage import LogConfig
-from coterie.storage.journal import JOURNAL_FILE
+from coterie.storage.flush import JOURNAL_FILE
 
 SMALL_SEGMENTS = 700
 SMALL = LogConfig(segment_bytes=SMALL_SEGMENTS, index_interval_bytes=100)

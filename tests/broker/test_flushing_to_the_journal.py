@@ -9,7 +9,7 @@ from broker.held_disk import ready
 from coterie.broker.broker_effects import TimersDue
 from coterie.broker.maintenance import flushing
 from coterie.errors import ErrorCode
-from coterie.storage.journal import JOURNAL_FILE
+from coterie.storage.flush import JOURNAL_FILE
 from logs import FaultyFiles
 
 MANY = [f"g{number}" for number in range(8)]

@@ -14,7 +14,7 @@ from coterie.broker.placement import Partition, Place, default_place
 from coterie.storage import MemoryFiles, Topic
 from coterie.storage.files import replace_file
 from coterie.storage.log_errors import DamagedFileError
-from coterie.storage.own_files import LEADERS
+from coterie.storage.metadata_files import LEADERS
 
 TOPIC = Topic("t", UUID(int=5), 3)
 

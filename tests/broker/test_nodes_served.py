@@ -15,7 +15,7 @@ from coterie import Broker
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Fact, Mistake
 from coterie.protocol.apis import metadata
-from coterie.storage import Change, DiskFiles, FlushTarget
+from coterie.storage import DiskChange, DiskFiles, FlushTarget
 
 pytestmark = pytest.mark.real_time
 
@@ -165,14 +165,14 @@ def test_a_node_that_is_started_while_it_stops_is_up_and_listens(
     with Peer(addresses(broker)[0]) as peer:
         peer.create("t", 3)
     stops = threading.Event()
-    change = Change.run
+    change = DiskChange.run
 
-    def slowly(self: Change[object]) -> None:
+    def slowly(self: DiskChange[object]) -> None:
         stops.set()
         time.sleep(0.2)
         change(self)
 
-    monkeypatch.setattr(Change, "run", slowly)
+    monkeypatch.setattr(DiskChange, "run", slowly)
     stopping = threading.Thread(target=broker.stop_node, args=[2])
     stopping.start()
     stops.wait()

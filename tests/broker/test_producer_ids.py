@@ -8,7 +8,7 @@ from coterie.broker.maintenance.producer_ids import BLOCK, ProducerIds
 from coterie.storage import MemoryFiles
 from coterie.storage.files import read_file, replace_file
 from coterie.storage.log_errors import DamagedFileError
-from coterie.storage.own_files import PRODUCER_IDS
+from coterie.storage.metadata_files import PRODUCER_IDS
 
 
 def taken(files: MemoryFiles, highest_seen: int = -1) -> int:

@@ -94,7 +94,7 @@ def test_logs_are_compacted_meanwhile() -> None:
 
 @pytest.mark.parametrize("loses_power", [False, True])
 def test_a_broker_dies_within_the_steps_of_a_swap_and_finishes_it_when_it_comes_back(loses_power: bool) -> None:
-    """storage/swapping.py: a crash at any moment leaves the log as it was or as it will be."""
+    """storage/cleanup.py: a crash at any moment leaves the log as it was or as it will be."""
     drawn = Plan.draw(3, "several-groups", hours=0.1, faults=0)
     cuts = tuple(
         SwapInterrupted(at_ms=20_000 + 40_000 * number, for_ms=35_000, loses_power=loses_power) for number in range(8)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 from uuid import UUID
 
-from coterie.storage import Change, DataDirectory, Files, LogConfig, Topic
+from coterie.storage import DataDirectory, DiskChange, Files, LogConfig, Topic
 from coterie.storage.files import read_file
 from logs import SMALL, batch, read_all
 
@@ -21,7 +21,7 @@ def opened(files: Files, config: LogConfig = SMALL) -> DataDirectory:
     return DataDirectory.open(files, NOW, cluster_id="cluster", config_of=lambda _topic: config, journaled=True)
 
 
-def make(change: Change[T]) -> T:
+def make(change: DiskChange[T]) -> T:
     change.run()
     return change.done()
 

@@ -9,20 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.storage.checkpoints import (
+from coterie.storage.leader_epochs import LeaderEpochs
+from coterie.storage.metadata_files import (
+    Topic,
+    Topics,
     decode_epochs,
     decode_offsets,
     decode_partition_metadata,
     decode_properties,
+    decode_topics,
     encode_epochs,
     encode_offsets,
     encode_partition_metadata,
     encode_properties,
+    encode_topics,
     id_text,
+    is_legal_name,
     parse_id,
 )
-from coterie.storage.epochs import LeaderEpochs
-from coterie.storage.topics_file import Topic, Topics, decode_topics, encode_topics, is_legal_name
 
 names = st.text("abcXYZ019._-", min_size=1, max_size=20)
 

@@ -16,8 +16,8 @@ from coterie.protocol.offsets_topic import write_record
 from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
 from coterie.settings.broker_settings import GroupCoordinatorSettings
 from coterie.storage import Compaction, Files, LogConfig, MemoryFiles, Origin, PartitionLog
+from coterie.storage.compaction import KEY_BYTES
 from coterie.storage.files import read_file
-from coterie.storage.latest import KEY_BYTES
 from logs import compact
 
 NOW = 1_000_000

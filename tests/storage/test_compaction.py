@@ -9,7 +9,7 @@ import pytest
 
 from coterie.protocol.records import BatchRecord, build_batch
 from coterie.storage import LogConfig, MemoryFiles, Origin, PartitionLog
-from coterie.storage.compaction import compactable, first_dirty_offset, grouped, is_worth_rolling
+from coterie.storage.cleanup import compactable, first_dirty_offset, grouped, is_worth_rolling
 from coterie.storage.segment import Segment
 from logs import batch
 

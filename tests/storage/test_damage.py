@@ -155,7 +155,7 @@ def test_retention_says_so_before_it_deletes() -> None:
     written(files, clean=True)
     directory = opened(files)
     log = directory.logs["orders", 0]
-    make(directory.delete_records(("orders", 0), 17, 30))
+    make(directory.checkpoints.delete_records(("orders", 0), 17, 30))
     deleted = log.retain(NOW, 30)
     assert deleted
     for each in deleted:
@@ -235,7 +235,7 @@ def test_a_checkpoint_that_is_not_the_one_we_wrote_is_refused(clean: bool, spoil
     written(files, clean=clean)
     older = read_file(files, CHECKPOINT.path)
     directory = opened(files)
-    make(directory.checkpoint())
+    make(directory.checkpoints.write())
     if clean:
         directory.close()
     else:
@@ -292,12 +292,12 @@ def test_ends_are_kept_until_a_checkpoint_has_them() -> None:
     log.append(batch(b"a"), NOW)
     assert log.key is not None
     directory.ends.add([(log.key, 1)])  # by the journal: the segments are not synced
-    make(directory.checkpoint())
+    make(directory.checkpoints.write())
     checkpoint = read_checkpoint(files)
     assert checkpoint is not None and checkpoint.logs[log.key].end == 0
     assert directory.ends.read() == {log.key: 1}
     flush(directory)
-    make(directory.checkpoint())
+    make(directory.checkpoints.write())
     assert directory.ends.read() == {}
 
 

@@ -11,19 +11,18 @@ import pytest
 from coterie.sim.disk import Disk, PowerCut
 from coterie.sim.rng import Rng
 from coterie.storage import (
-    Change,
     DataDirectory,
     DirectoryError,
+    DiskChange,
     Files,
     LogConfig,
     LogWriteError,
     Topic,
     remove_directory,
 )
-from coterie.storage.checkpoints import decode_properties
 from coterie.storage.files import read_file, replace_file
 from coterie.storage.log_errors import DamagedFileError
-from coterie.storage.own_files import META, OWN_FILES, TOPICS
+from coterie.storage.metadata_files import META, OWN_FILES, TOPICS, decode_properties
 from logs import SMALL, FaultyFiles, batch, read_all
 
 T = TypeVar("T")
@@ -39,7 +38,7 @@ def opened(files: Files) -> DataDirectory:
     return DataDirectory.open(files, NOW, cluster_id="cluster", config_of=config_of)
 
 
-def make(change: Change[T]) -> T:
+def make(change: DiskChange[T]) -> T:
     change.run()
     return change.done()
 
@@ -97,7 +96,7 @@ def test_after_a_crash_the_recovery_point_spares_reading(files: Files) -> None:
     for _ in range(50):
         log.append(batch(bytes(40)), NOW)
     log.flush()
-    make(directory.checkpoint())
+    make(directory.checkpoints.write())
     directory.release()
     assert opened(files).logs["orders", 0].recovery.batches_checked < 15
 
@@ -304,7 +303,7 @@ def test_a_new_log_start_is_kept(files: Files) -> None:
     for _ in range(5):
         log.append(batch(b"a"), NOW)
     log.flush()
-    assert make(directory.delete_records(("orders", 0), 3, log.durable_end)) == 3
+    assert make(directory.checkpoints.delete_records(("orders", 0), 3, log.durable_end)) == 3
     directory.release()
     assert opened(files).logs["orders", 0].log_start == 3
 
@@ -349,7 +348,7 @@ def test_changes_that_cannot_be_written_are_not_made() -> None:
     with pytest.raises(LogWriteError):
         delete(directory)
     with pytest.raises(LogWriteError):
-        make(directory.checkpoint())
+        make(directory.checkpoints.write())
     assert directory.topics["orders"] == ORDERS and len(directory.logs) == 2
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.storage.index import OFFSET_ROW, TIME_ROW, FileRows, MemoryRows, Rows
 from coterie.storage.memory_files import MemoryFiles
+from coterie.storage.segment_files import OFFSET_ROW, TIME_ROW, FileRows, IndexRows, MemoryRows
 
 rising = st.lists(st.integers(0, 10_000), unique=True, max_size=30).map(sorted)
 
@@ -26,7 +26,7 @@ def both(shape: Struct, firsts: list[int], seconds: list[int]) -> tuple[MemoryRo
 @given(rising, rising, st.integers(-5, 10_005), st.sampled_from([OFFSET_ROW, TIME_ROW]))
 def test_a_lookup_is_a_plain_search(firsts: list[int], seconds: list[int], target: int, shape: Struct) -> None:
     rows = list(zip(firsts, seconds, strict=False))
-    kinds: tuple[Rows, ...] = both(shape, firsts, seconds)
+    kinds: tuple[IndexRows, ...] = both(shape, firsts, seconds)
     for kind in kinds:
         assert [kind.row(slot) for slot in range(len(kind))] == rows
         assert kind.first_at_most(target) == sum(first <= target for first, _ in rows) - 1

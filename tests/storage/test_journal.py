@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coterie.storage import DataDirectory, Files, MemoryFiles, PartitionLog, Topic
 from coterie.storage.files import read_file, replace_file
-from coterie.storage.journal import JOURNAL_FILE, Journal, journal_key, read_journal
+from coterie.storage.flush import JOURNAL_FILE, Journal, journal_key, read_journal
 from coterie.storage.log_errors import DamagedFileError
 from logs import SMALL, FaultyFiles, batch, read_all
 
@@ -139,7 +139,7 @@ def test_how_far_the_segments_are_synced_is_the_recovery_point() -> None:
     directory = started(files)
     directory.logs["orders", 0].append(batch(b"a"), NOW)
     journal(directory)
-    directory.checkpoint().run()
+    directory.checkpoints.write().run()
     assert b"orders 0 1\n" in read_file(files, "recovery-point-offset-checkpoint")
 
 

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from coterie.protocol.batch import Compression, batches
 from coterie.protocol.records import BatchRecord, build_batch, records
 from coterie.storage import UNLIMITED, LogConfig, MemoryFiles, PartitionLog, rename_files
-from coterie.storage.layout import offsets_of
+from coterie.storage.segment_files import offsets_of
 from logs import cut, values_in
 
 CONFIG = LogConfig(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from coterie.storage import Files, MemoryFiles
 from coterie.storage.files import read_file, replace_file
 from coterie.storage.log_errors import DamagedFileError, LaterFormatError
-from coterie.storage.own_files import OwnFile
+from coterie.storage.metadata_files import OwnFile
 
 FILE = OwnFile("coterie-topics.json", 2, "which topics there are", "it looks for them")
 

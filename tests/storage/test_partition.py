@@ -21,7 +21,7 @@ from coterie.storage import (
     Origin,
     PartitionLog,
     RefusedError,
-    scan,
+    segment_files,
 )
 from logs import NOW, SMALL, FaultyFiles, batch, fill, offsets_in, opened, values_in
 
@@ -130,7 +130,7 @@ def test_who_follows_a_log_finds_the_next_batch_without_those_before(
 
     log.read(39, 10_000, 40)
     fill(log, 1)
-    monkeypatch.setattr(scan, "parse_header", noting)
+    monkeypatch.setattr(segment_files, "parse_header", noting)
     assert offsets_in(log.read(40, 10_000, 41)) == [40]
     assert looked_at == [39, 40], "where the last read began, and what follows"
 

@@ -10,8 +10,7 @@ from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.batch import MAX_SEQUENCE, BatchHeader, parse_header
 from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker
 from coterie.storage.log_errors import RefusedError
-from coterie.storage.producers import REMEMBERED, Producers, Stored
-from coterie.storage.snapshots import decode_snapshot, encode_snapshot
+from coterie.storage.producer_state import REMEMBERED, Producers, Stored, decode_snapshot, encode_snapshot
 
 DAY_MS = 86_400_000
 

@@ -23,7 +23,7 @@ from coterie.storage import (
 )
 from coterie.storage.durable_ends import LogState
 from coterie.storage.files import read_file
-from coterie.storage.layout import named
+from coterie.storage.segment_files import named
 from logs import SMALL, batch, cut, offsets_in, read_all, values_in
 
 NOW = 1_000

@@ -10,7 +10,7 @@ from coterie.storage import DamageError, Files, MemoryFiles
 from coterie.storage.durable_ends import CHECKPOINT
 from coterie.storage.files import read_file
 from coterie.storage.log_errors import DamagedFileError, DirectoryError
-from coterie.storage.own_files import META, TOPICS
+from coterie.storage.metadata_files import META, TOPICS
 from coterie.storage.repair import Findings, carry_out, inspect
 from logs import batch, read_all
 from storage.directories import NOW, change, flipped, make, opened, segments, written
@@ -154,7 +154,7 @@ def test_a_whole_directory_needs_no_repair(clean: bool) -> None:
     found = inspect(files, cluster_id="cluster")
     assert not found.is_damaged and found.batches == 30
     data = opened(files)
-    make(data.delete_records(("orders", 0), 17, 30))
+    make(data.checkpoints.delete_records(("orders", 0), 17, 30))
     data.release()
     assert not inspect(files, cluster_id="cluster").is_damaged
 

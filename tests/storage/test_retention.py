@@ -13,8 +13,8 @@ from coterie.sim.disk import Disk, PowerCut
 from coterie.sim.rng import Rng
 from coterie.storage import (
     UNLIMITED,
-    Change,
     DataDirectory,
+    DiskChange,
     Files,
     LogConfig,
     OffsetOutOfRangeError,
@@ -30,7 +30,7 @@ KEEP = replace(SMALL, retention_ms=UNLIMITED, segment_ms=10**12)
 T = TypeVar("T")
 
 
-def make(change: Change[T]) -> T:
+def make(change: DiskChange[T]) -> T:
     change.run()
     return change.done()
 
@@ -163,7 +163,7 @@ def test_a_power_cut_while_old_segments_go_costs_no_offset_and_leaves_no_hole(re
             for number in range(40):
                 log.append(batch(b"%d" % number + bytes(50), timestamps=[NOW - 40 + number]), NOW)
             log.flush()
-            make(directory.checkpoint())
+            make(directory.checkpoints.write())
             deleted = log.retain(NOW + 1, log.log_end)
             assert deleted
             disk.steps_left = steps

@@ -8,7 +8,7 @@ from coterie.protocol.batch import HEADER_SIZE, CorruptBatchError
 from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker
 from coterie.storage import MemoryFiles
 from coterie.storage.files import File
-from coterie.storage.scan import CHUNK, headers, whole_batches
+from coterie.storage.segment_files import CHUNK, headers, whole_batches
 from logs import batch
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from coterie.protocol.batch import HEADER_SIZE, BatchHeader, assign, pack_header, parse_header
 from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
-from coterie.storage.latest import LatestOffsets
-from coterie.storage.survivors import LastOfProducer, Survivors
+from coterie.storage.compaction import LastOfProducer, LatestOffsets, Survivors
 
 NOW = 10_000
 KEPT_MS = 1_000

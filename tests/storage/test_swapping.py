@@ -13,8 +13,8 @@ from broker.lossy import LossyFiles, PowerCut
 from coterie.protocol.batch import batches
 from coterie.protocol.records import BatchRecord, build_batch, records
 from coterie.storage import Compaction, Files, LogConfig, MemoryFiles, PartitionLog
-from coterie.storage.layout import LOG, SWAP, named
-from coterie.storage.swapping import finish_swaps, offer, withdraw
+from coterie.storage.cleanup import finish_swaps, offer, withdraw
+from coterie.storage.segment_files import LOG, SWAP, named
 from logs import compact
 
 NOW = 1_000

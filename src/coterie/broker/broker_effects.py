@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from coterie.coordinator.classic.effects import Reply, Tell
 from coterie.protocol.messages import Token
-from coterie.storage import Change, DurableEnds, FlushTarget, Journal, JournalTarget, LogError, PartitionLog
+from coterie.storage import DiskChange, DurableEnds, FlushTarget, Journal, JournalTarget, LogError, PartitionLog
 
 if TYPE_CHECKING:
     from coterie.broker.calls import Connection
@@ -132,7 +132,7 @@ class Work:
     Flushes and changes are done by one thread in the order in which they were asked for.
     """
 
-    change: Change[Any]
+    change: DiskChange[Any]
     follow: Callable[[Any, int], Effects]
     """Takes what the change returned, or the `LogError` that prevented it, and the time; may ask for more work."""
     then: WorkEnded = field(default_factory=WorkEnded)

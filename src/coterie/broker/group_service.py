@@ -27,7 +27,7 @@ from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.batch import batches
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.protocol.records import NO_LIMIT, BatchBuilder, EndMarker, build_marker, marker_of, raw_records
-from coterie.storage import Change, DataDirectory, LogError, LogReadError, Origin, PartitionLog
+from coterie.storage import DataDirectory, DiskChange, LogError, LogReadError, Origin, PartitionLog
 
 __all__ = ["GroupService", "LoadDue", "read_some"]
 
@@ -192,7 +192,7 @@ class GroupService:
         if not self.coordinator.is_loading(load.partition, load.replay):
             return []  # it has gone elsewhere meanwhile
         if load.offset < load.log.log_end:
-            return [Work(Change(partial(_read, load), int), partial(self._was_read, load))]
+            return [Work(DiskChange(partial(_read, load), int), partial(self._was_read, load))]
         return self.perform(self.coordinator.loaded(load.partition, now_ms), now_ms)
 
     def _was_read(self, load: _Load, outcome: int | LogError, now_ms: int) -> Effects:

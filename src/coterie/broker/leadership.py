@@ -24,9 +24,8 @@ from coterie.broker.placement import NOBODY, Partition, Place, default_place
 from coterie.coordinator.classic.effects import Reply
 from coterie.errors import CoterieError
 from coterie.protocol.messages import Token
-from coterie.storage import Change, DataDirectory, Files, LogError, LogWriteError, PartitionLog, Topic
-from coterie.storage.checkpoints import id_text
-from coterie.storage.own_files import LEADERS
+from coterie.storage import DataDirectory, DiskChange, Files, LogError, LogWriteError, PartitionLog, Topic
+from coterie.storage.metadata_files import LEADERS, id_text
 
 __all__ = ["Kept", "Leadership", "read_places", "write_places"]
 
@@ -134,13 +133,13 @@ class Leadership:
     def new_places(self, topic: str, numbers: range, homes: Mapping[int, int]) -> dict[Partition, Place]:
         return placement.new_places(topic, numbers, homes, self.nodes, self.up)
 
-    def keeping(self, topics: Iterable[Topic], new: Mapping[Partition, Place]) -> Change[None] | None:
+    def keeping(self, topics: Iterable[Topic], new: Mapping[Partition, Place]) -> DiskChange[None] | None:
         """To be done before these are created; None if they are where one would look for them."""
         if all(place == placement.default_place(key, self.nodes) for key, place in new.items()):
             return None
         return self._keeping(new, {**self._directory.topics, **{one.name: one for one in topics}}.values())
 
-    def _keeping(self, new: Mapping[Partition, Place], topics: Iterable[Topic]) -> Change[None]:
+    def _keeping(self, new: Mapping[Partition, Place], topics: Iterable[Topic]) -> DiskChange[None]:
         places, known = {**self.places, **new}, list(topics)
 
         def work() -> None:
@@ -149,7 +148,7 @@ class Leadership:
             except OSError as error:
                 raise LogWriteError.of("cannot keep who leads what", error) from error
 
-        return Change(work, lambda _: None)
+        return DiskChange(work, lambda _: None)
 
     def created(self, new: Mapping[Partition, Place]) -> None:
         """Their logs are there."""
@@ -233,8 +232,8 @@ class Leadership:
         effects += [*moved, Reply(token, None)]
         return [*effects, Work(save, self._saved)] if changed else effects
 
-    def _carry_out(self, changed: Mapping[Partition, Place], now_ms: int) -> tuple[Effects, Change[None]]:
-        """Change all of it before anybody is answered: a client that asks again hears the same from every node."""
+    def _carry_out(self, changed: Mapping[Partition, Place], now_ms: int) -> tuple[Effects, DiskChange[None]]:
+        """DiskChange all of it before anybody is answered: a client that asks again hears the same from every node."""
         moved: list[tuple[Partition, PartitionLog, int, int]] = []
         saves = []
         for key, place in changed.items():
@@ -248,7 +247,7 @@ class Leadership:
                 if place.leader != NOBODY:
                     self.led[place.leader][key] = log
         effects = [effect for each in moved for effect in self._moved(*each, now_ms)]
-        return effects, Change(partial(_save, saves), lambda _: None)
+        return effects, DiskChange(partial(_save, saves), lambda _: None)
 
     def _saved(self, outcome: LogError | None, now_ms: int) -> Effects:
         """If they are not, every batch still says its epoch, and the file is written with the next one."""

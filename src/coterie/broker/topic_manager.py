@@ -38,7 +38,7 @@ from coterie.storage import (
     offsets_topic_configs,
     remove_directory,
 )
-from coterie.storage.topics_file import is_legal_name
+from coterie.storage.metadata_files import is_legal_name
 
 __all__ = ["MAX_PARTITIONS", "NOWHERE", "Made", "NewTopic", "TopicManager", "TopicNames", "check_partitions"]
 

@@ -16,9 +16,10 @@ from coterie.protocol.batch import parse_header
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC, Skipped, read_key
 from coterie.protocol.records import raw_records
 from coterie.storage import DiskFiles, Files
-from coterie.storage.checkpoints import id_text
-from coterie.storage.directory import LOCK_FILE
-from coterie.storage.repair import Findings, LogFinding, batches_left, carry_out, inspect
+from coterie.storage.data_directory import LOCK_FILE
+from coterie.storage.log_inspection import LogFinding, batches_left
+from coterie.storage.metadata_files import id_text
+from coterie.storage.repair import Findings, carry_out, inspect
 
 __all__ = ["repair"]
 

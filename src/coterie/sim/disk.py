@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from coterie.protocol.buffer import Buffer
 from coterie.storage.files import File, Lock, Sync, parent_of
-from coterie.storage.layout import LOG, SWAP
+from coterie.storage.segment_files import LOG, SWAP
 
 __all__ = ["DAMAGES", "Disk", "PowerCut"]
 

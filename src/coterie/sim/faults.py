@@ -70,7 +70,7 @@ class PowerLost(Ambush):
 
 @dataclass(frozen=True, kw_only=True)
 class SwapInterrupted(Fault):
-    """It dies while a compacted segment takes the place of others, which is done in steps (`storage/swapping.py`)."""
+    """It dies while a compacted segment takes the place of others, which is done in steps (`storage/cleanup.py`)."""
 
     loses_power: bool = False
 

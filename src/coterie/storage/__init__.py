@@ -8,16 +8,13 @@ and `directory.py` (all logs of a broker).
 
 from __future__ import annotations
 
-from coterie.storage.compacting import Compaction
-from coterie.storage.compaction import Compactable
+from coterie.storage.cleanup import Compactable, DeletedSegment, offer, remove_files, rename_files, swap, withdraw
+from coterie.storage.compaction import Compaction
 from coterie.storage.damage import Damage, DamageError
-from coterie.storage.deleted import DeletedSegment, remove_files, rename_files
-from coterie.storage.directory import SLICE, Creation, DataDirectory, Opening, Topic, remove_directory
-from coterie.storage.disk_changes import Change
+from coterie.storage.data_directory import SLICE, Creation, DataDirectory, Opening, Topic, remove_directory
 from coterie.storage.durable_ends import DurableEnds
-from coterie.storage.files import DiskFiles, File, Files, Lock, Sync
-from coterie.storage.flush_targets import FlushTarget, JournalTarget
-from coterie.storage.journal import Journal
+from coterie.storage.files import DiskChange, DiskFiles, File, Files, Lock, Sync
+from coterie.storage.flush import FlushTarget, Journal, JournalTarget
 from coterie.storage.log_config import (
     UNLIMITED,
     LogConfig,
@@ -39,14 +36,12 @@ from coterie.storage.memory_files import MemoryFiles
 from coterie.storage.partition_log import PartitionLog
 from coterie.storage.recovery import Cut, Recovery
 from coterie.storage.segment import Segment, TimestampedOffset
-from coterie.storage.swapping import offer, swap, withdraw
 from coterie.storage.validation import Appended, Origin
 
 __all__ = [
     "SLICE",
     "UNLIMITED",
     "Appended",
-    "Change",
     "Compactable",
     "Compaction",
     "Creation",
@@ -56,6 +51,7 @@ __all__ = [
     "DataDirectory",
     "DeletedSegment",
     "DirectoryError",
+    "DiskChange",
     "DiskError",
     "DiskFiles",
     "DurableEnds",

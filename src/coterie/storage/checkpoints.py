@@ -1,134 +1,206 @@
-"""Kafka's small text files: bytes to values and back.
+"""What a data directory keeps for its next opening: where each log starts, how far it is durable and compacted.
 
-`leader-epoch-checkpoint`, `recovery-point-offset-checkpoint` and `log-start-offset-checkpoint` have a version, a count
-and one entry a line; `partition.metadata` and `meta.properties` have names and values.
+It is in `coterie-checkpoint.json` (`durable_ends.py`), which has a checksum. Kafka's own checkpoint files are written
+beside it, and read if it does not exist.
 """
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+import json
 from collections.abc import Mapping, Sequence
-from uuid import UUID
 
-from crc32c import crc32c
+from coterie.storage.durable_ends import (
+    CHECKPOINT,
+    WITHIN_SEGMENTS,
+    DirectoryCheckpoint,
+    DurableEnds,
+    LogState,
+    TopicPartition,
+    write_checkpoint,
+)
+from coterie.storage.files import DiskChange, Files, read_file, replace_file
+from coterie.storage.log_errors import LogWriteError
+from coterie.storage.metadata_files import Topic, decode_offsets, encode_offsets
+from coterie.storage.partition_log import PartitionLog
+from coterie.storage.segment_files import LOG_STARTS
 
-from coterie.errors import MalformedError
+__all__ = ["CLEAN_FILE", "COMPACTED", "RECOVERY_POINTS", "Checkpoints", "Partition"]
 
-__all__ = [
-    "decode_entries",
-    "decode_epochs",
-    "decode_offsets",
-    "decode_partition_metadata",
-    "decode_properties",
-    "encode_epochs",
-    "encode_offsets",
-    "encode_partition_metadata",
-    "encode_properties",
-    "id_text",
-    "parse_id",
-]
+CLEAN_FILE = ".kafka_cleanshutdown"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+COMPACTED = "cleaner-offset-checkpoint"
 
-_VERSION = 0
-
-
-def id_text(topic_id: UUID) -> str:
-    """As Kafka writes ids: base64 for addresses, without padding."""
-    return urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+Partition = tuple[str, int]
 
 
-def parse_id(text: str) -> UUID:
-    try:
-        return UUID(bytes=urlsafe_b64decode(text + "=="))
-    except ValueError:
-        raise MalformedError(f"{text!r} is not an id: 16 bytes in URL-safe base64") from None
+class Checkpoints:
+    """Writes and remembers the checkpoints of one data directory, whose topics and logs it is given."""
 
+    def __init__(
+        self, files: Files, topics: Mapping[str, Topic], logs: Mapping[Partition, PartitionLog], ends: DurableEnds
+    ) -> None:
+        self._files = files
+        self._topics = topics
+        self._logs = logs
+        self._ends = ends
+        self._number = 0
+        """The number of the last checkpoint."""
+        self._gaps_below: dict[TopicPartition, int] = {}
+        self._kept: dict[str, dict[Partition, int]] = {LOG_STARTS: {}, RECOVERY_POINTS: {}, COMPACTED: {}}
+        """What the checkpoints on disk say, by file name."""
 
-# --- version, count, entries ------------------------------------------------------------------------------------------
+    # --- opening ------------------------------------------------------------------------------------------------------
 
+    def restore(self, checkpoint: DirectoryCheckpoint | None) -> None:
+        """Take what was kept; with no checkpoint, read Kafka's files. Raises `MalformedError`."""
+        if checkpoint is None:
+            for path in self._kept:
+                exists = self._files.exists(path)
+                self._kept[path] = decode_offsets(read_file(self._files, path), path) if exists else {}
+            return
+        self._number = checkpoint.number
+        for topic in self._topics.values():
+            for partition in range(topic.partitions):
+                state = checkpoint.logs.get((topic.id, partition))
+                if state is not None:
+                    key = topic.name, partition
+                    self._kept[LOG_STARTS][key] = state.start
+                    self._kept[RECOVERY_POINTS][key] = state.end
+                    self._kept[COMPACTED][key] = state.compacted
+                    self._gaps_below[topic.id, partition] = state.gaps_below
 
-def _encode_entries(entries: Sequence[str]) -> bytes:
-    return "".join(f"{line}\n" for line in (_VERSION, len(entries), *entries)).encode()
+    def was_clean(self, checkpoint: DirectoryCheckpoint | None) -> bool:
+        """Return whether the marker of a clean shutdown exists and was written with this checkpoint."""
+        if not self._files.exists(CLEAN_FILE):
+            return False
+        if checkpoint is None:
+            return True
+        try:
+            return bool(json.loads(read_file(self._files, CLEAN_FILE))["checkpoint"] == checkpoint.number)
+        except (ValueError, KeyError, TypeError):
+            return False
 
+    def mark_clean(self) -> None:
+        """Write the marker of a clean shutdown."""
+        marker = {"version": 0, "brokerEpoch": -1, "checkpoint": self._number}
+        replace_file(self._files, CLEAN_FILE, json.dumps(marker).encode())
 
-def decode_entries(data: bytes, fields: int, what: str) -> list[list[str]]:
-    """The entries, each split into its fields; an empty file has none, as in Kafka."""
-    try:
-        lines = data.decode().splitlines()
-    except UnicodeDecodeError:
-        raise MalformedError(f"{what}: not UTF-8") from None
-    if not lines:
-        return []
-    if lines[0].strip() != str(_VERSION) or len(lines) < 2:
-        raise MalformedError(f"{what}: begins with {lines[0]!r}; version {_VERSION} and a count are expected")
-    entries = [line.split() for line in lines[2:]]
-    if lines[1].strip() != str(len(entries)) or any(len(entry) != fields for entry in entries):
-        raise MalformedError(f"{what}: says {lines[1]!r} entries, has {len(entries)}, each of {fields} fields")
-    return entries
+    def forget_lost(self) -> None:
+        """Forget how far logs were compacted that do not reach so far any more."""
+        self._kept[COMPACTED] = {
+            key: end
+            for key, end in self._kept[COMPACTED].items()
+            if key in self._logs and end <= self._logs[key].log_end
+        }
 
+    def expect_gaps(self) -> None:
+        """Expect gaps in all compacted logs of a directory of an earlier release, which did not keep it."""
+        self._gaps_below = {
+            (self._topics[name].id, partition): log.log_end
+            for (name, partition), log in self._logs.items()
+            if log.config.compacts or self.compacted_to((name, partition))
+        }
 
-def encode_epochs(epochs: Sequence[tuple[int, int]]) -> bytes:
-    return _encode_entries([f"{epoch} {start}" for epoch, start in epochs])
+    # --- what is kept -------------------------------------------------------------------------------------------------
 
+    def log_start(self, partition: Partition) -> int:
+        return self._kept[LOG_STARTS].get(partition, 0)
 
-def decode_epochs(data: bytes) -> list[tuple[int, int]]:
-    entries = decode_entries(data, 2, "leader-epoch-checkpoint")
-    return [(_number(epoch), _number(start)) for epoch, start in entries]
+    def recovery_point(self, partition: Partition) -> int:
+        """Return the offset before which an opening checks nothing, and takes nothing from the journal."""
+        return self._kept[RECOVERY_POINTS].get(partition, 0)
 
+    def compacted_to(self, partition: Partition) -> int:
+        """Return up to where a log was compacted, as far as is known."""
+        return self._kept[COMPACTED].get(partition, 0)
 
-def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
-    return _encode_entries([f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())])
+    def has_gaps(self, partition: Partition) -> bool:
+        """Return whether it is kept that a log may have gaps, because it was compacted."""
+        return bool(self._gaps_below.get(self._key(partition)))
 
+    # --- writing ------------------------------------------------------------------------------------------------------
 
-def decode_offsets(data: bytes, what: str) -> dict[tuple[str, int], int]:
-    entries = decode_entries(data, 3, what)
-    return {(topic, _number(partition)): _number(offset) for topic, partition, offset in entries}
+    def write(self, gaps_in: Partition | None = None) -> DiskChange[None]:
+        """Keep how far each log is durable: what is before is not checked after a crash, and must be there.
 
+        `gaps_in` is about to be compacted: from then on its offsets have gaps.
+        """
+        starts, ends = self._starts(), {key: log.synced_end for key, log in self._logs.items()}
+        states = self._states()
+        gaps: dict[TopicPartition, int] = {}
+        if gaps_in is not None and not self.has_gaps(gaps_in):
+            key = self._key(gaps_in)
+            gaps[key] = WITHIN_SEGMENTS
+            states[key] = states[key]._replace(gaps_below=WITHIN_SEGMENTS)
 
-def _number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise MalformedError(f"{text!r} in a checkpoint file is not a number") from None
+        def work() -> None:
+            self._write_checkpoint(states)
+            self._keep(LOG_STARTS, starts)
+            self._keep(RECOVERY_POINTS, ends)
 
+        return DiskChange(work, lambda _: self._gaps_below.update(gaps))
 
-# --- names and values -------------------------------------------------------------------------------------------------
+    def delete_records(self, partition: Partition, before: int, up_to: int) -> DiskChange[int]:
+        """Let a log start at `before`, at most `up_to`, and keep that; `done` returns its start."""
+        log = self._logs[partition]
+        log.check_start(before, up_to)
+        starts = {**self._starts(), partition: max(before, log.log_start)}
+        states = self._states()
+        key = self._key(partition)
+        states[key] = states[key]._replace(start=starts[partition])
 
+        def work() -> None:
+            self._write_checkpoint(states)
+            self._keep(LOG_STARTS, starts)
 
-def encode_partition_metadata(topic_id: UUID) -> bytes:
-    """Encode Kafka's two lines and a third with a checksum, which Kafka ignores."""
-    content = f"version: {_VERSION}\ntopic_id: {id_text(topic_id)}".encode()
-    return b"%s\ncrc32c: %08x" % (content, crc32c(content))
+        return DiskChange(work, lambda _: log.delete_records(before, up_to))
 
+    def keep_compacted(self, partition: Partition, offset: int) -> DiskChange[None]:
+        """Keep that a log was compacted up to `offset`, where the next compaction begins."""
+        ends = {key: end for key, end in self._kept[COMPACTED].items() if key in self._logs}
+        states = self._states()
+        key = self._key(partition)
+        states[key] = states[key]._replace(compacted=offset)
 
-def decode_partition_metadata(data: bytes) -> UUID:
-    """Decode it. A file without a checksum was written by Kafka or by an earlier release."""
-    values = _names_and_values(data, ":", "partition.metadata")
-    if values.get("version") != str(_VERSION) or "topic_id" not in values:
-        raise MalformedError(f"partition.metadata: version {_VERSION} and a topic_id are expected, found {values}")
-    topic_id = parse_id(values["topic_id"])
-    if "crc32c" in values and data != encode_partition_metadata(topic_id):
-        raise MalformedError("partition.metadata: wrong checksum")
-    return topic_id
+        def work() -> None:
+            self._write_checkpoint(states)
+            self._keep(COMPACTED, {**ends, partition: offset})
 
+        return DiskChange(work, lambda _: None)
 
-def encode_properties(values: Mapping[str, str]) -> bytes:
-    return "".join(f"{name}={value}\n" for name, value in sorted(values.items())).encode()
+    def forget(self, name: str, partitions: Sequence[int]) -> None:
+        """Remove what Kafka's files say of partitions that are about to be created; on any thread."""
+        stale = {(name, partition) for partition in partitions}
+        for file, offsets in self._kept.items():
+            if not stale.isdisjoint(offsets):
+                self._keep(file, {key: offset for key, offset in offsets.items() if key not in stale})
 
+    def _key(self, partition: Partition) -> TopicPartition:
+        return self._topics[partition[0]].id, partition[1]
 
-def decode_properties(data: bytes) -> dict[str, str]:
-    return _names_and_values(data, "=", "meta.properties")
+    def _starts(self) -> dict[Partition, int]:
+        return {key: log.log_start for key, log in self._logs.items() if log.log_start}
 
+    def _states(self) -> dict[TopicPartition, LogState]:
+        states = {}
+        for (name, partition), log in self._logs.items():
+            key = self._topics[name].id, partition
+            compacted = self._kept[COMPACTED].get((name, partition), 0)
+            states[key] = log.state(LogState(compacted=compacted, gaps_below=self._gaps_below.get(key, 0)))
+        return states
 
-def _names_and_values(data: bytes, separator: str, what: str) -> dict[str, str]:
-    try:
-        lines = [line.strip() for line in data.decode().splitlines()]
-    except UnicodeDecodeError:
-        raise MalformedError(f"{what}: not UTF-8") from None
-    values = {}
-    for line in lines:
-        if line and not line.startswith("#"):
-            name, found, value = line.partition(separator)
-            if not found:
-                raise MalformedError(f"{what}: {line!r} is not a name, {separator!r} and a value")
-            values[name.strip()] = value.strip()
-    return values
+    def _write_checkpoint(self, states: Mapping[TopicPartition, LogState]) -> None:
+        checkpoint = DirectoryCheckpoint(self._number + 1, states)
+        try:
+            write_checkpoint(self._files, checkpoint)
+        except OSError as error:
+            raise LogWriteError.of(f"cannot write {CHECKPOINT.path}", error) from error
+        self._number = checkpoint.number
+        self._ends.follow(checkpoint)
+
+    def _keep(self, path: str, offsets: dict[Partition, int]) -> None:
+        try:
+            replace_file(self._files, path, encode_offsets(offsets))
+        except OSError as error:
+            raise LogWriteError.of(f"cannot write {path}", error) from error
+        self._kept[path] = offsets

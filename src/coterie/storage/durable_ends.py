@@ -22,17 +22,16 @@ from uuid import UUID
 from crc32c import crc32c
 
 from coterie.errors import MalformedError
-from coterie.storage.checkpoints import id_text, parse_id
 from coterie.storage.files import File, Files, read_file
 from coterie.storage.log_errors import DamagedFileError
-from coterie.storage.own_files import OwnFile
+from coterie.storage.metadata_files import OwnFile, id_text, parse_id
 
 __all__ = [
     "CHECKPOINT",
     "ENDS_FILE",
     "PRODUCER_IDS_END",
     "WITHIN_SEGMENTS",
-    "Checkpoint",
+    "DirectoryCheckpoint",
     "DurableEnds",
     "LogState",
     "SegmentState",
@@ -85,18 +84,18 @@ class LogState(NamedTuple):
     """The segments that took no more batches, in order; after a clean stop these are all."""
 
 
-class Checkpoint(NamedTuple):
+class DirectoryCheckpoint(NamedTuple):
     number: int = 0
     logs: Mapping[TopicPartition, LogState] = {}
 
 
-def write_checkpoint(files: Files, checkpoint: Checkpoint) -> None:
+def write_checkpoint(files: Files, checkpoint: DirectoryCheckpoint) -> None:
     rows = [[id_text(topic), partition, *state] for (topic, partition), state in checkpoint.logs.items()]
     lines = ",\n".join(map(json.dumps, rows))
     CHECKPOINT.write(files, f'{{"number": {checkpoint.number}, "logs": [\n{lines}\n]}}\n'.encode())
 
 
-def read_checkpoint(files: Files) -> Checkpoint | None:
+def read_checkpoint(files: Files) -> DirectoryCheckpoint | None:
     """None if the directory was written by an earlier release, which had none."""
     follows = _number_in(_content(files))
     if not files.exists(CHECKPOINT.path) and follows is None:
@@ -104,7 +103,7 @@ def read_checkpoint(files: Files) -> Checkpoint | None:
     content = CHECKPOINT.read(files)
     try:
         found = json.loads(content.payload)
-        checkpoint = Checkpoint(int(found["number"]), dict(map(_state_of, found["logs"])))
+        checkpoint = DirectoryCheckpoint(int(found["number"]), dict(map(_state_of, found["logs"])))
     except (MalformedError, ValueError, KeyError, TypeError) as error:
         raise CHECKPOINT.damaged(f"is not what we write: {error!r}") from None
     if follows is not None and checkpoint.number < follows:
@@ -161,7 +160,7 @@ class DurableEnds:
     def end_of(self, key: TopicPartition) -> int:
         return self._ends.get(key, 0)
 
-    def follow(self, checkpoint: Checkpoint) -> None:
+    def follow(self, checkpoint: DirectoryCheckpoint) -> None:
         """The checkpoint is on the disk: only what goes beyond it is kept."""
         self._number = checkpoint.number
         known = checkpoint.logs

@@ -1,14 +1,15 @@
-"""The only file of this room that touches the disk: the port `Files`, what it promises, and the real thing.
+"""File access: the protocol `Files`, its implementation on disk, and `DiskChange`.
 
-`memory_files.py` keeps the same promises without a disk, and both pass the same tests. Paths are relative to the root,
-with `/` between names. Every method raises `OSError` when the disk refuses.
+This is the only module of the package that touches the disk. `memory_files.py` implements the same protocol without
+one, and both pass the same tests. Paths are relative to the root, with `/` between names. Every method raises `OSError`
+when the disk refuses.
 
-A promise of durability is made by `sync` alone: a file's content by its own, the names of new, renamed or deleted files
-by that of their directory. The rule for names: *before anything relies on a name, or on its being gone, its directory
-is synced*; until then each change of a name may survive a power cut or not, whatever became of the others. So a
-directory is synced before records in a new file are acknowledged, before another file speaks of what is in it, and
-before files that another one replaces are deleted. What can be made again from the rest (indexes, snapshots, leader
-epochs, `partition.metadata`) is not synced, and what is only left over is deleted by the next opening.
+Only `sync` makes anything durable: that of a file its content, that of a directory the names of new, renamed or deleted
+files in it. The rule for names: *before anything relies on a name, or on its absence, its directory is synced*; until
+then each change of a name may survive a power failure or not, independent of the others. So a directory is synced
+before records in a new file are acknowledged, before another file refers to its content, and before files that another
+one replaces are deleted. What can be derived from the rest (indexes, snapshots, leader epochs, `partition.metadata`) is
+not synced, and leftovers are deleted by the next opening.
 """
 
 from __future__ import annotations
@@ -16,18 +17,19 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import RLock
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from coterie.protocol.buffer import Buffer
 
-__all__ = ["DiskFiles", "File", "Files", "Lock", "Sync", "parent_of", "read_file", "replace_file"]
+__all__ = ["DiskChange", "DiskFiles", "File", "Files", "Lock", "Sync", "parent_of", "read_file", "replace_file"]
 
 
 class Sync(Protocol):
-    """Something to be made durable, captured now and synced later, on any thread; good for one `run`."""
+    """A sync that is prepared now and run later, once, on any thread."""
 
     def run(self) -> None: ...
 
@@ -39,17 +41,17 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def append(self, data: Buffer) -> None:
-        """All of `data`, or `OSError`; then a part of it may be there, and `truncate` takes it away."""
+        """Append all of `data`. After `OSError` a part of it may be in the file, which `truncate` removes."""
 
     def pread(self, size: int, at: int) -> bytes:
-        """`size` bytes from `at`; fewer where the file ends."""
+        """Return `size` bytes from `at`, or fewer if the file ends before."""
 
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None: ...
 
     def later(self) -> Sync:
-        """What `sync` would do, to be done elsewhere while appends go on, even if this file is closed meanwhile."""
+        """Return a sync of what was appended so far; it may run while appends go on, or after this file was closed."""
 
     def close(self) -> None: ...
 
@@ -69,16 +71,16 @@ class Files(Protocol):
     def size(self, path: str) -> int: ...
 
     def names(self, path: str = "") -> list[str]:
-        """What is in a directory, sorted."""
+        """Return the names in a directory, sorted."""
 
     def mkdir(self, path: str) -> None:
-        """Make a directory; one that exists is fine."""
+        """Make a directory, unless it exists."""
 
     def rename(self, old: str, new: str) -> None:
         """Give a file or directory a new name, in one step; a file of that name is replaced."""
 
     def delete(self, path: str) -> None:
-        """Delete a file; one that is not there is fine."""
+        """Delete a file, if it exists."""
 
     def rmdir(self, path: str) -> None:
         """Delete an empty directory."""
@@ -86,7 +88,7 @@ class Files(Protocol):
     def sync_directory(self, path: str = "") -> None: ...
 
     def lock(self, path: str) -> Lock:
-        """Hold the file for this owner alone; `BlockingIOError` if another one has it. A process that dies lets go."""
+        """Lock the file; `BlockingIOError` if another owner has it. The lock ends with the process."""
 
 
 def parent_of(path: str) -> str:
@@ -102,9 +104,9 @@ def read_file(files: Files, path: str) -> bytes:
 
 
 def replace_file(files: Files, path: str, content: bytes, *, sync: bool = True) -> None:
-    """Write a small file whole: whoever opens it, even after a crash, finds the old content or the new one.
+    """Write a small file whole: even after a crash it has the old content or the new one.
 
-    Without `sync` a crash of the machine (not of the process) may leave it empty: only for what can be made again.
+    Without `sync` a crash of the machine (not of the process) may leave it empty; use that for derived content only.
     """
     temporary = path + ".tmp"
     files.delete(temporary)
@@ -120,17 +122,43 @@ def replace_file(files: Files, path: str, content: bytes, *, sync: bool = True) 
         files.sync_directory(parent_of(path))
 
 
-# --- the disk ---------------------------------------------------------------------------------------------------------
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class DiskChange(Generic[T]):
+    """A change of what is on disk in two steps, so that serving clients need not wait for it.
+
+        change = directory.create_topic(topic, now_ms)     # decided now
+        change.run()                                       # slow, on any thread, one change at a time
+        change.done()                                      # changes memory, on the thread that owns the logs
+
+    If `run` raises, the disk refused and nothing has changed: `done` is not called then.
+    """
+
+    __slots__ = ("_found", "_take", "_work")
+
+    def __init__(self, work: Callable[[], R], take: Callable[[R], T]) -> None:
+        """`run` calls `work`, and `done` calls `take` with its result."""
+        self._work = work
+        self._take: Callable[[Any], T] = take
+        self._found: Any = None
+
+    def run(self) -> None:
+        self._found = self._work()
+
+    def done(self) -> T:
+        return self._take(self._found)
 
 
 DIRECTORY_MODE, FILE_MODE = 0o700, 0o600
-"""Of what is made: records are for nobody but their owner. What is there keeps the mode it has."""
+"""Modes of new directories and files: only their owner may read records. What exists keeps its mode."""
 MOST_OPEN = 1_024
-"""Files that a `DiskFiles` has open at a time, unless it is told otherwise."""
+"""The default limit of files that a `DiskFiles` has open at a time."""
 
 
 class _Descriptor:
-    """A file descriptor that is closed when nobody refers to it any more: never under somebody who is using it."""
+    """A file descriptor that is closed with its last reference, so never while a thread is using it."""
 
     __slots__ = ("number",)
 
@@ -142,7 +170,7 @@ class _Descriptor:
 
 
 class _DiskSync:
-    """An own descriptor of the same open file, so that closing the file elsewhere cannot make us sync a stranger."""
+    """A sync by a duplicate of the descriptor: if the file is closed meanwhile, no other file is synced instead."""
 
     def __init__(self, fd: int, file: _DiskFile | None = None) -> None:
         self._fd = fd
@@ -164,7 +192,7 @@ class _DiskSync:
 
 
 class _DiskFile:
-    """An open file. Its descriptor may be closed while nobody uses it, and is opened again when somebody does."""
+    """An open file. Its descriptor may be closed while the file is not in use, and is opened again when it is."""
 
     __slots__ = ("_files", "_size", "_synced", "descriptor", "path", "was_used", "writes")
 
@@ -185,7 +213,7 @@ class _DiskFile:
         return self._synced == self.writes
 
     def synced(self, writes: int) -> None:
-        """The first `writes` of them are durable."""
+        """Note that the first `writes` writes are durable."""
         self._synced = max(self._synced, writes)
 
     def _opened(self) -> _Descriptor:
@@ -247,10 +275,10 @@ class _DiskLock:
 class DiskFiles:
     """A directory of the real file system, made if it is missing.
 
-    At most `most_open` of its files have a descriptor: when there are more, those are closed that were not used for
-    long and are synced, and they are opened again when they are used. So a broker may have more logs than the system
-    lets it open files. A file with writes that are not synced is closed only if nothing else is left: after that the
-    system may forget to report that they failed.
+    At most `most_open` of its files have a descriptor: beyond that, files that are synced and were not used for long
+    are closed, and opened again when they are used. So a broker may have more logs than the system lets it open files.
+    A file with unsynced writes is closed only if no other is left, because the system may then not report that a write
+    failed.
     """
 
     def __init__(self, root: str | os.PathLike[str], most_open: int = MOST_OPEN) -> None:
@@ -291,7 +319,7 @@ class DiskFiles:
             return descriptor
 
     def closed(self, file: _DiskFile) -> None:
-        """The owner of `file` needs it no more."""
+        """Forget `file`, which its owner has closed."""
         directory = parent_of(file.path)
         with self._guard:
             file.descriptor = None
@@ -302,7 +330,7 @@ class DiskFiles:
                 self._at.pop(directory, None)
 
     def _make_room(self) -> None:
-        """When too many are open, close an eighth of them at once, so that it is seldom done."""
+        """Close an eighth of the files at once when too many are open, so that this is seldom needed."""
         if len(self._open) <= self.most_open:
             return
         others = list(self._open)[:-1]  # the last one is about to be used
@@ -314,7 +342,7 @@ class DiskFiles:
             file.was_used = False
 
     def _lose_name(self, path: str) -> None:
-        """Files at `path` or in it stay open until their owners close them: they cannot be found again by name."""
+        """Keep files at `path` or in it open until their owners close them: their name is about to change."""
         beside = self._at.get(parent_of(path), {})
         for file in [*(one for one in beside if one.path == path), *self._at.get(path, ())]:
             with suppress(FileNotFoundError):

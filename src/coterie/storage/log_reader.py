@@ -8,10 +8,10 @@ from operator import attrgetter
 
 from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.batch import BatchError
-from coterie.storage.layout import LOG
 from coterie.storage.log_config import LogConfig
 from coterie.storage.log_errors import LogReadError, RefusedError
 from coterie.storage.segment import Segment, TimestampedOffset
+from coterie.storage.segment_files import LOG
 from coterie.storage.validation import OPENED_AT_ONCE
 
 __all__ = ["find_timestamp", "read_batches", "slot_of"]

@@ -20,24 +20,26 @@ from typing import Self
 from coterie.protocol.batch import NO_TIMESTAMP, BatchHeader, TimestampType, stamp_time, writable
 from coterie.protocol.buffer import Buffer
 from coterie.protocol.records import build_placed_batch
-from coterie.storage.compaction import Compactable, compactable, first_dirty_offset, is_worth_rolling
-from coterie.storage.deleted import DeletedSegment
-from coterie.storage.disk_changes import Change
+from coterie.storage.cleanup import (
+    Compactable,
+    DeletedSegment,
+    compactable,
+    first_dirty_offset,
+    is_worth_rolling,
+    reasons_to_drop,
+)
+from coterie.storage.compaction import LastOfProducer
 from coterie.storage.durable_ends import LogState, SegmentState, TopicPartition
-from coterie.storage.files import Files
-from coterie.storage.flush_targets import Flushing, FlushTarget, JournalTarget, Sealing
-from coterie.storage.journal import JournalPart
-from coterie.storage.layout import LOG
+from coterie.storage.files import DiskChange, Files
+from coterie.storage.flush import Flushing, FlushTarget, JournalPart, JournalTarget, Sealing
 from coterie.storage.log_config import LogConfig
 from coterie.storage.log_errors import LogReadError, LogWriteError, OffsetOutOfRangeError, writing
 from coterie.storage.log_reader import find_timestamp, read_batches, slot_of
-from coterie.storage.placing import place
+from coterie.storage.producer_state import snapshot_later
 from coterie.storage.recovery import Loaded, Recovery, is_gapless, load, load_cut
-from coterie.storage.retention import reasons_to_drop
 from coterie.storage.segment import Segment, TimestampedOffset
-from coterie.storage.snapshots import snapshot_later
-from coterie.storage.survivors import LastOfProducer
-from coterie.storage.validation import Appended, Origin, check_batches, too_large
+from coterie.storage.segment_files import LOG
+from coterie.storage.validation import Appended, Origin, check_batches, place, too_large
 
 __all__ = ["PartitionLog"]
 
@@ -370,7 +372,7 @@ class PartitionLog:
     def is_in_order(self) -> bool:
         return self._cut_to is None
 
-    def repair(self, now_ms: int) -> Change[None]:
+    def repair(self, now_ms: int) -> DiskChange[None]:
         """Finish what `cut_back` began, with what is on the disk; producers and epochs are as they were then."""
         end = self._cut_to
         assert end is not None, "a log in order needs no repairing"
@@ -394,7 +396,7 @@ class PartitionLog:
             self._flushing.start_over(self.log_end, names_are_durable=False)
             self._cut_to = None
 
-        return Change(work, take)
+        return DiskChange(work, take)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 

@@ -17,17 +17,29 @@ from dataclasses import dataclass, field
 from coterie.errors import MalformedError
 from coterie.protocol.batch import BatchError, BatchHeader, batches
 from coterie.protocol.records import marker_of
+from coterie.storage.cleanup import finish_swaps
 from coterie.storage.damage import Damage, DamageError, LogFound, SegmentFound, damages_of
 from coterie.storage.durable_ends import LogState, SegmentState
-from coterie.storage.epochs import LeaderEpochs
 from coterie.storage.files import File, Files, read_file
-from coterie.storage.layout import INDEX, LEFTOVERS, LOG, LOG_STARTS, SNAPSHOT, TIME_INDEX, join, named, offsets_of
+from coterie.storage.leader_epochs import LeaderEpochs
 from coterie.storage.log_config import LogConfig
-from coterie.storage.producers import Producers
-from coterie.storage.scan import CHUNK, Found, headers, whole_batches
+from coterie.storage.producer_state import Producers, decode_snapshot
 from coterie.storage.segment import Segment
-from coterie.storage.snapshots import decode_snapshot
-from coterie.storage.swapping import finish_swaps
+from coterie.storage.segment_files import (
+    CHUNK,
+    INDEX,
+    LEFTOVERS,
+    LOG,
+    LOG_STARTS,
+    SNAPSHOT,
+    TIME_INDEX,
+    BatchInFile,
+    headers,
+    join,
+    named,
+    offsets_of,
+    whole_batches,
+)
 
 __all__ = ["Cut", "Loaded", "Recovery", "is_gapless", "load", "load_cut"]
 
@@ -71,7 +83,7 @@ class Loaded:
     def log_end(self) -> int:
         return self.segments[-1].next_offset
 
-    def note(self, found: Found, *, is_news: bool = True) -> None:
+    def note(self, found: BatchInFile, *, is_news: bool = True) -> None:
         """A batch of the log, for what follows from batches; no news is one that the producers' snapshot has seen."""
         if is_news:
             self.producers.note(found.header, found.marker)
@@ -119,7 +131,7 @@ class _Journaled:
                     if previous and previous != segment.read(segment.next_offset - 1, 1, segment.next_offset):
                         break  # of a write that failed: since then the log has gone on differently
                     segment.append(batch, [header])
-                    loaded.note(Found(at, header, marker_of(data, header, at) if header.is_control else None))
+                    loaded.note(BatchInFile(at, header, marker_of(data, header, at) if header.is_control else None))
                     loaded.recovery.restored += 1
                 previous = bytes(batch)
         return loaded.recovery.restored > before

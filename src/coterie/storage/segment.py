@@ -15,9 +15,21 @@ from coterie.protocol.batch import HEADER_SIZE, NO_TIMESTAMP, BatchError, BatchH
 from coterie.protocol.buffer import Buffer
 from coterie.protocol.records import records
 from coterie.storage.files import File, Files, Sync, read_file
-from coterie.storage.index import OFFSET_ROW, TIME_ROW, FileRows, MemoryRows, Rows
-from coterie.storage.layout import INDEX, LOG, TIME_INDEX, join, named
-from coterie.storage.scan import Found, headers, whole_batches
+from coterie.storage.segment_files import (
+    INDEX,
+    LOG,
+    OFFSET_ROW,
+    TIME_INDEX,
+    TIME_ROW,
+    BatchInFile,
+    FileRows,
+    IndexRows,
+    MemoryRows,
+    headers,
+    join,
+    named,
+    whole_batches,
+)
 
 __all__ = ["MAX_RELATIVE", "Segment", "TimestampedOffset"]
 
@@ -227,7 +239,7 @@ class Segment:
 
     # --- recovering ---------------------------------------------------------------------------------------------------
 
-    def recover(self, expected_offset: int, *, gapless: bool = False) -> Iterator[Found]:
+    def recover(self, expected_offset: int, *, gapless: bool = False) -> Iterator[BatchInFile]:
         """Walk through all batches with their checksums, building the indexes again; `size` and `next_offset` follow.
 
         `gapless`: each batch must begin where the one before ends.
@@ -279,12 +291,12 @@ class Segment:
                     raise CorruptBatchError(f"it ends in the middle of the batch at byte {at}")
         return end
 
-    def _read_latest(self, times: Rows) -> None:
+    def _read_latest(self, times: IndexRows) -> None:
         if len(times):
             self._max_timestamp, relative = times.row(len(times) - 1)
             self._max_timestamp_at = self.base_offset + relative
 
-    def _last_rows_are_true(self, file: File, offsets: Rows, times: Rows) -> bool:
+    def _last_rows_are_true(self, file: File, offsets: IndexRows, times: IndexRows) -> bool:
         if not (offsets.ends_well() and times.ends_well()):
             return False
         start = 0
@@ -458,7 +470,7 @@ class Segment:
         found = self._find(file, last_offset)[1]
         return found is not None and (found[1].last_offset, found[1].max_timestamp) == (last_offset, max_timestamp)
 
-    def replay(self, from_offset: int) -> Iterator[Found]:
+    def replay(self, from_offset: int) -> Iterator[BatchInFile]:
         """The batches from the one that holds `from_offset`, headers and markers only."""
         with self._opened() as file:
             yield from whole_batches(file, self._position_before(file, from_offset), self.size, verify=False)
@@ -466,13 +478,13 @@ class Segment:
     def _opened(self) -> AbstractContextManager[File]:
         return closing(self._files.open(self.path(LOG))) if self._file is None else nullcontext(self._file)
 
-    def _rows(self, suffix: str) -> AbstractContextManager[Rows]:
+    def _rows(self, suffix: str) -> AbstractContextManager[IndexRows]:
         if self._file is None:
             return self._rows_on_disk(suffix)
         return nullcontext(self._offsets if suffix == INDEX else self._times)
 
     @contextmanager
-    def _rows_on_disk(self, suffix: str) -> Iterator[Rows]:
+    def _rows_on_disk(self, suffix: str) -> Iterator[IndexRows]:
         with closing(self._files.open(self.path(suffix))) as file:
             yield FileRows(OFFSET_ROW if suffix == INDEX else TIME_ROW, file)
 

@@ -6,6 +6,7 @@ in each.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from itertools import islice
 from typing import NamedTuple
@@ -16,9 +17,13 @@ from coterie.protocol.batch import (
     NO_TIMESTAMP,
     BatchHeader,
     InvalidBatchError,
+    MutableBuffer,
     TimestampType,
+    assign,
     batches,
     check_from_client,
+    parse_header,
+    stamp_time,
 )
 from coterie.protocol.buffer import Buffer
 from coterie.protocol.compression import decompress
@@ -26,7 +31,7 @@ from coterie.protocol.records import Columns, EndMarker, marker_of
 from coterie.storage.log_config import LogConfig
 from coterie.storage.log_errors import RefusedError
 
-__all__ = ["OPENED_AT_ONCE", "Appended", "Incoming", "Origin", "check_batches", "too_large"]
+__all__ = ["OPENED_AT_ONCE", "Appended", "Incoming", "Origin", "check_batches", "place", "too_large"]
 
 
 # The result of an append.
@@ -121,3 +126,22 @@ def _check_keys(data: Buffer, at: int, header: BatchHeader, limit: int) -> None:
         without_key = (n for n in range(header.record_count) if not keys.validity[n >> 3] >> (n & 7) & 1)
         refusal.records = list(islice(without_key, MOST_NAMED))
         raise refusal
+
+
+# A batch that comes in gets its place in the log: offset, leader epoch and, if the topic wants that, the time.
+
+
+def place(
+    buffer: MutableBuffer, incoming: Sequence[Incoming], config: LogConfig, offset: int, epoch: int, now_ms: int
+) -> list[BatchHeader]:
+    """Batches that follow each other from `offset` on; the headers as they are now."""
+    placed = []
+    for at, header, _ in incoming:
+        assign(buffer, at, offset, epoch)
+        if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+            stamp_time(buffer, at, TimestampType.LOG_APPEND_TIME, now_ms)
+        elif header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            stamp_time(buffer, at, TimestampType.CREATE_TIME, header.max_timestamp)
+        placed.append(parse_header(buffer, at))
+        offset = placed[-1].next_offset
+    return placed

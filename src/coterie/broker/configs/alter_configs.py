@@ -19,7 +19,7 @@ from coterie.protocol.apis.incremental_alter_configs import AlterConfigOp
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.settings.config_def import Words
 from coterie.settings.topic_configs import TOPIC_CONFIGS, effective
-from coterie.storage.topics_file import is_legal_name
+from coterie.storage.metadata_files import is_legal_name
 
 __all__ = ["Changes", "Topics", "alter", "alter_all", "incremental_alter", "incremental_alter_all", "tidy"]
 

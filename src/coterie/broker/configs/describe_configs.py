@@ -17,7 +17,7 @@ from coterie.protocol.apis import describe_configs
 from coterie.protocol.apis.describe_configs import Config, Synonym
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.settings.topic_configs import TOPIC_CONFIGS, effective
-from coterie.storage.topics_file import is_legal_name
+from coterie.storage.metadata_files import is_legal_name
 
 __all__ = ["describe"]
 

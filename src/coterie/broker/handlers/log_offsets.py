@@ -152,7 +152,9 @@ class LogOffsetApis:
             end = self._replicas.high_watermark(log)
             before = end if partition.offset == HIGH_WATERMARK else partition.offset
             try:
-                return [Work(self._directory.delete_records((topic, partition.partition), before, end), then)]
+                return [
+                    Work(self._directory.checkpoints.delete_records((topic, partition.partition), before, end), then)
+                ]
             except OffsetOutOfRangeError as error:
                 answer.error = error.code
         return done(answer, now_ms)

@@ -14,7 +14,7 @@ from coterie.errors import ErrorCode
 from coterie.protocol.apis import describe_topic_partitions, metadata
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import Topic
-from coterie.storage.topics_file import is_legal_name
+from coterie.storage.metadata_files import is_legal_name
 
 __all__ = ["MetadataApis"]
 

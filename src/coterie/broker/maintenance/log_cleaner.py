@@ -22,11 +22,11 @@ from coterie.coordinator.runtime import Timers
 from coterie.errors import MalformedError
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import (
-    Change,
     Compactable,
     Compaction,
     DataDirectory,
     DeletedSegment,
+    DiskChange,
     Files,
     LogError,
     PartitionLog,
@@ -126,7 +126,7 @@ class Cleaner:
             if not log.config.compacts or log in self._given_up:
                 continue
             try:
-                plan = log.compactable(self._directory.compacted_to(key), self._wall.surely(now_ms))
+                plan = log.compactable(self._directory.checkpoints.compacted_to(key), self._wall.surely(now_ms))
             except LogError as error:
                 effects.append(self._trouble(str(error), now_ms))
                 continue
@@ -207,11 +207,11 @@ class Cleaner:
     # --- the new segment takes the place of others --------------------------------------------------------------------
 
     def _offer(self, this: _Cleaning, _now_ms: int) -> Effects:
-        directory, log, group, cleaned = self._directory, this.log, this.group, this.cleaned
+        kept, log, group, cleaned = self._directory.checkpoints, this.log, this.group, this.cleaned
         if self._is_stopped or not self._is_there(this) or not log.has(group):
             return self._withdraw(this)
-        if directory.recovery_point(this.key) < this.plan.bound or not directory.has_gaps(this.key):
-            return [Work(directory.checkpoint(gaps_in=this.key), partial(self._checkpointed, this))]
+        if kept.recovery_point(this.key) < this.plan.bound or not kept.has_gaps(this.key):
+            return [Work(kept.write(gaps_in=this.key), partial(self._checkpointed, this))]
 
         def work() -> None:
             with writing(f"{log.path} could not be compacted"):
@@ -221,11 +221,11 @@ class Cleaner:
             log.replace(group, cleaned)
             this.is_offered = True
 
-        return [Work(Change(work, take), partial(self._offered, this))]
+        return [Work(DiskChange(work, take), partial(self._offered, this))]
 
     def _checkpointed(self, this: _Cleaning, outcome: LogError | None, now_ms: int) -> Effects:
         """What is compacted must not get back from the journal what it had before."""
-        if outcome is None and self._directory.recovery_point(this.key) >= this.plan.bound:
+        if outcome is None and self._directory.checkpoints.recovery_point(this.key) >= this.plan.bound:
             return self._offer(this, now_ms)
         troubles: Effects = [] if outcome is None else [self._trouble(str(outcome), now_ms)]
         return [*troubles, *self._withdraw(this)]
@@ -240,7 +240,7 @@ class Cleaner:
             with writing(f"what is left of compacting {this.log.path} could not be removed"):
                 withdraw(self._files, this.log.path, this.cleaned)
 
-        return [Work(Change(work, lambda _: None), self._withdrawn)]
+        return [Work(DiskChange(work, lambda _: None), self._withdrawn)]
 
     def _withdrawn(self, outcome: LogError | None, now_ms: int) -> Effects:
         self._end(now_ms)
@@ -261,7 +261,7 @@ class Cleaner:
             cleaned.let_go()
             return deleted
 
-        return [Work(Change(work, take), partial(self._swapped, this))]
+        return [Work(DiskChange(work, take), partial(self._swapped, this))]
 
     def _swapped(self, this: _Cleaning, outcome: list[DeletedSegment] | LogError, now_ms: int) -> Effects:
         if isinstance(outcome, LogError):
@@ -277,7 +277,11 @@ class Cleaner:
         if not self._is_there(this):
             self._end(now_ms)
             return []
-        return [Work(self._directory.keep_compacted(this.key, this.work.compacted_to), partial(self._kept, this))]
+        return [
+            Work(
+                self._directory.checkpoints.keep_compacted(this.key, this.work.compacted_to), partial(self._kept, this)
+            )
+        ]
 
     def _kept(self, this: _Cleaning, outcome: LogError | None, now_ms: int) -> Effects:
         self._end(now_ms, has_advanced=outcome is None and this.work.compacted_to > this.plan.first_dirty)

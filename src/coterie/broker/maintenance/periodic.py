@@ -103,7 +103,7 @@ class LogMaintenance:
             self._checkpoint_at(now_ms + CHECKPOINT_EVERY_MS)
             return [] if outcome is None else [self._reporter.trouble(str(outcome), now_ms)]
 
-        self._changes.ask(None, lambda _now_ms: [Work(self._directory.checkpoint(), ended)])
+        self._changes.ask(None, lambda _now_ms: [Work(self._directory.checkpoints.write(), ended)])
         return []
 
     # --- retention ----------------------------------------------------------------------------------------------------

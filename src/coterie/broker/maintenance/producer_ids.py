@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from coterie.storage import Change, DurableEnds, Files, LogWriteError
-from coterie.storage.checkpoints import decode_properties, encode_properties
+from coterie.storage import DiskChange, DurableEnds, Files, LogWriteError
 from coterie.storage.durable_ends import PRODUCER_IDS_END
-from coterie.storage.own_files import PRODUCER_IDS
+from coterie.storage.metadata_files import PRODUCER_IDS, decode_properties, encode_properties
 
 __all__ = ["ProducerIds"]
 
@@ -47,7 +46,7 @@ class ProducerIds:
         self._next += 1
         return self._next - 1
 
-    def another_block(self) -> Change[None]:
+    def another_block(self) -> DiskChange[None]:
         end = self._end + BLOCK
 
         def work() -> None:
@@ -61,4 +60,4 @@ class ProducerIds:
         def take(_: None) -> None:
             self._end = end
 
-        return Change(work, take)
+        return DiskChange(work, take)

@@ -15,58 +15,56 @@ there.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from coterie.errors import MalformedError
-from coterie.storage.checkpoints import (
-    decode_offsets,
-    decode_partition_metadata,
+from coterie.storage.checkpoints import CLEAN_FILE, Checkpoints, Partition
+from coterie.storage.cleanup import DeletedSegment, rename_files
+from coterie.storage.damage import Damage, DamageError, missing_directory
+from coterie.storage.durable_ends import (
+    DirectoryCheckpoint,
+    DurableEnds,
+    LogState,
+    read_checkpoint,
+)
+from coterie.storage.files import DiskChange, Files, Lock, replace_file
+from coterie.storage.flush import Journal, journal_key, read_journal, remove_journal
+from coterie.storage.log_config import LogConfig
+from coterie.storage.log_errors import DamagedFileError, DirectoryError, LogError, LogWriteError
+from coterie.storage.metadata_files import (
+    META,
+    TOPICS,
+    Topic,
+    Topics,
     decode_properties,
-    encode_offsets,
     encode_partition_metadata,
     encode_properties,
     id_text,
+    is_legal_name,
+    read_topics,
+    write_topics,
 )
-from coterie.storage.damage import Damage, DamageError, missing_directory
-from coterie.storage.deleted import DeletedSegment, rename_files
-from coterie.storage.disk_changes import Change
-from coterie.storage.durable_ends import (
-    CHECKPOINT,
-    WITHIN_SEGMENTS,
-    Checkpoint,
-    DurableEnds,
-    LogState,
-    TopicPartition,
-    read_checkpoint,
-    write_checkpoint,
-)
-from coterie.storage.files import Files, Lock, read_file, replace_file
-from coterie.storage.journal import Journal, journal_key, read_journal, remove_journal
-from coterie.storage.layout import LOG, LOG_STARTS
-from coterie.storage.log_config import LogConfig
-from coterie.storage.log_errors import DamagedFileError, DirectoryError, LogError, LogWriteError
-from coterie.storage.own_files import META, TOPICS
 from coterie.storage.partition_log import PartitionLog
-from coterie.storage.topics_file import Topic, Topics, is_legal_name, read_topics, write_topics
+from coterie.storage.stray_directories import (
+    DELETE,
+    PARTITION_FILE,
+    partition_path,
+    remove_deleted_directories,
+    remove_directory,
+    set_aside,
+    set_strays_aside,
+)
 
 __all__ = ["SLICE", "Creation", "DataDirectory", "Opening", "Topic", "remove_directory"]
 
 LOCK_FILE = ".lock"
-CLEAN_FILE = ".kafka_cleanshutdown"
-RECOVERY_POINTS = "recovery-point-offset-checkpoint"
-COMPACTED = "cleaner-offset-checkpoint"
-PARTITION_FILE = "partition.metadata"
-_DELETE, _STRAY = "-delete", "-stray"
 _META_VERSION = "1"
 
 SLICE = 64
 """Partitions that are created at a time; flushes wait for no more than these."""
-
-Partition = tuple[str, int]
 
 
 @dataclass(slots=True)
@@ -92,12 +90,8 @@ class DataDirectory:
         self.logs: dict[Partition, PartitionLog] = {}
         self.journal = Journal(files) if journaled else None
         self.ends = DurableEnds(files)
-        self._number = 0
-        """The number of the last checkpoint."""
-        self._gaps_below: dict[TopicPartition, int] = {}
+        self.checkpoints = Checkpoints(files, self.topics, self.logs, self.ends)
         self.opening = Opening(was_clean=False)
-        self._kept: dict[str, dict[Partition, int]] = {LOG_STARTS: {}, RECOVERY_POINTS: {}, COMPACTED: {}}
-        """What the checkpoints on disk say."""
 
     @classmethod
     def open(
@@ -137,13 +131,14 @@ class DataDirectory:
     def _open(self, now_ms: int, cluster_id: str, node_id: int) -> None:
         try:
             found = self._read_topics()
-            self.topics, self._deleted = found.topics, found.deleted
+            self.topics.update(found.topics)
+            self._deleted = found.deleted
             self.meta = self._read_meta(cluster_id, node_id)
             checkpoint = read_checkpoint(self._files)
-            self._take_offsets(checkpoint)
+            self.checkpoints.restore(checkpoint)
         except MalformedError as error:
             raise DirectoryError(f"the data directory cannot be opened: {error}") from None
-        was_clean = self._was_clean(checkpoint)
+        was_clean = self.checkpoints.was_clean(checkpoint)
         self.opening = Opening(was_clean=was_clean, knew_ends=checkpoint is not None)
         self._set_strays_aside()
         self._open_logs(checkpoint, now_ms, was_clean=was_clean)
@@ -151,45 +146,14 @@ class DataDirectory:
             self._files.delete(CLEAN_FILE)
             self._files.sync_directory()
         if checkpoint is None:
-            self._gaps_below = {
-                (self.topics[name].id, partition): log.log_end
-                for (name, partition), log in self.logs.items()
-                if log.config.compacts or self.compacted_to((name, partition))
-            }
+            self.checkpoints.expect_gaps()
         if was_clean and checkpoint is not None:
             self.ends.follow(checkpoint)
         else:
-            self.checkpoint().run()  # what was recovered is durable
+            self.checkpoints.write().run()  # what was recovered is durable
         remove_journal(self._files)
 
-    def _take_offsets(self, checkpoint: Checkpoint | None) -> None:
-        if checkpoint is None:
-            for path in self._kept:
-                self._kept[path] = self._read_offsets(path)
-            return
-        self._number = checkpoint.number
-        for topic in self.topics.values():
-            for partition in range(topic.partitions):
-                state = checkpoint.logs.get((topic.id, partition))
-                if state is not None:
-                    key = topic.name, partition
-                    self._kept[LOG_STARTS][key] = state.start
-                    self._kept[RECOVERY_POINTS][key] = state.end
-                    self._kept[COMPACTED][key] = state.compacted
-                    self._gaps_below[topic.id, partition] = state.gaps_below
-
-    def _was_clean(self, checkpoint: Checkpoint | None) -> bool:
-        """Whether the marker of a clean stop is there, and was written with this checkpoint."""
-        if not self._files.exists(CLEAN_FILE):
-            return False
-        if checkpoint is None:
-            return True
-        try:
-            return bool(json.loads(read_file(self._files, CLEAN_FILE))["checkpoint"] == checkpoint.number)
-        except (ValueError, KeyError, TypeError):
-            return False
-
-    def _open_logs(self, checkpoint: Checkpoint | None, now_ms: int, *, was_clean: bool) -> None:
+    def _open_logs(self, checkpoint: DirectoryCheckpoint | None, now_ms: int, *, was_clean: bool) -> None:
         """All logs; `DamageError` names all that is damaged."""
         journaled = {} if was_clean else read_journal(self._files)
         ends = self.ends.read()
@@ -201,16 +165,16 @@ class DataDirectory:
                 if checkpoint is not None:
                     known = checkpoint.logs.get((topic.id, partition), LogState())
                     known = known._replace(end=max(known.end, ends.get((topic.id, partition), 0)))
-                if known is not None and not self._files.exists(_path(*key)):
-                    damages.append(missing_directory(_path(*key), known))
+                if known is not None and not self._files.exists(partition_path(*key)):
+                    damages.append(missing_directory(partition_path(*key), known))
                     continue
                 try:
                     self.logs[key] = self._open_log(
                         topic,
                         partition,
                         now_ms,
-                        log_start=self._kept[LOG_STARTS].get(key, 0),
-                        recovery_point=self._kept[RECOVERY_POINTS].get(key, 0),
+                        log_start=self.checkpoints.log_start(key),
+                        recovery_point=self.checkpoints.recovery_point(key),
                         clean=was_clean,
                         journaled=journaled.get(journal_key(topic.id, partition), ()),
                         known=known,
@@ -219,10 +183,7 @@ class DataDirectory:
                     damages += error.damages
         if damages:
             raise DamageError(damages)
-        compacted = self._kept[COMPACTED].items()  # behind where a log was cut back it is not compacted
-        self._kept[COMPACTED] = {
-            key: end for key, end in compacted if key in self.logs and end <= self.logs[key].log_end
-        }
+        self.checkpoints.forget_lost()
 
     def _read_topics(self) -> Topics:
         if self._files.exists(TOPICS.path):
@@ -269,9 +230,6 @@ class DataDirectory:
             )
         return meta
 
-    def _read_offsets(self, path: str) -> dict[Partition, int]:
-        return decode_offsets(read_file(self._files, path), path) if self._files.exists(path) else {}
-
     # --- partitions' directories --------------------------------------------------------------------------------------
 
     def _open_log(
@@ -286,7 +244,7 @@ class DataDirectory:
         journaled: Sequence[bytes] = (),
         known: LogState | None = None,
     ) -> PartitionLog:
-        path = _path(topic.name, partition)
+        path = partition_path(topic.name, partition)
         log = PartitionLog.open(
             self._files,
             path,
@@ -307,75 +265,16 @@ class DataDirectory:
         return log
 
     def _set_strays_aside(self) -> None:
-        """A stop in the middle of creating or deleting a topic leaves directories that no topic has.
-
-        They are set aside if they hold no records, or belong to a topic that was deleted. Otherwise a file is damaged
-        or an old copy, or a person put a directory here: no records are set aside because of that.
-        """
-        expected = {
-            _path(topic.name, partition): topic.id
-            for topic in self.topics.values()
-            for partition in range(topic.partitions)
-        }
-        strays = []
-        for name in self._files.names():
-            path = f"{name}/{PARTITION_FILE}"
-            if name.endswith((_DELETE, _STRAY)) or not self._files.exists(path):
-                continue
-            topic_id = self._topic_id_of(name)
-            if topic_id is None and name in expected:
-                # A crash of the machine may cost us this file, which is not synced, and must cost no more than it.
-                self._files.delete(path)
-            elif expected.get(name) != topic_id:
-                self._check_stray(name, topic_id, expected.get(name))
-                strays.append((name, topic_id))
-        for name, topic_id in strays:
-            self.opening.strays.append(self._set_aside(name, topic_id))
-        for name in self._files.names():
-            if name.endswith(_DELETE):
-                remove_directory(self._files, name)
+        self.opening.strays += set_strays_aside(self._files, self.topics.values(), self._deleted)
+        remove_deleted_directories(self._files)
         if self._deleted:
             self._files.sync_directory()
             self._write_topics(self.topics, {})
             self._deleted = {}
 
-    def _check_stray(self, name: str, topic_id: UUID | None, expected: UUID | None) -> None:
-        was_deleted = topic_id in self._deleted or (topic_id is None and _topic_of(name) in self._deleted.values())
-        if was_deleted or not self._has_records(name):
-            return
-        found = "an id that cannot be read" if topic_id is None else f"id {id_text(topic_id)}"
-        wrong = f"names topic {found}, and {TOPICS.path} " + (
-            "has no such topic" if expected is None else f"has {id_text(expected)} for it"
-        )
-        raise DamagedFileError(
-            f"{name}/{PARTITION_FILE}",
-            wrong,
-            f"whose records are in {name}: one of the two files is damaged or an old copy, or it is not ours",
-            "it shows which topics there are, and adopts the directory or sets it aside",
-        )
-
-    def _has_records(self, path: str) -> bool:
-        return any(name.endswith(LOG) and self._files.size(f"{path}/{name}") for name in self._files.names(path))
-
-    def _set_aside(self, name: str, topic_id: UUID | None) -> str:
-        begin = aside = f"{name[:200]}.{id_text(topic_id) if topic_id else 'unknown'}"
-        number = 1
-        while self._files.exists(aside + _STRAY):  # of an earlier attempt that failed, and could not be removed either
-            number += 1
-            aside = f"{begin}.{number}"
-        aside += _STRAY
-        self._files.rename(name, aside)
-        return aside
-
-    def _topic_id_of(self, path: str) -> UUID | None:
-        try:
-            return decode_partition_metadata(read_file(self._files, f"{path}/{PARTITION_FILE}"))
-        except (FileNotFoundError, MalformedError):
-            return None
-
     # --- topics -------------------------------------------------------------------------------------------------------
 
-    def create_topic(self, topic: Topic, now_ms: int) -> Change[None]:
+    def create_topic(self, topic: Topic, now_ms: int) -> DiskChange[None]:
         """The topic with its empty logs."""
         if not is_legal_name(topic.name):
             raise DirectoryError(
@@ -391,7 +290,7 @@ class DataDirectory:
         news = [(one, range(known[one.name].partitions if one.name in known else 0, one.partitions)) for one in topics]
         return Creation(self, news, now_ms)
 
-    def add_partitions(self, name: str, partitions: int, now_ms: int) -> Change[None]:
+    def add_partitions(self, name: str, partitions: int, now_ms: int) -> DiskChange[None]:
         """The topic with as many partitions; never fewer than before."""
         topic = self.topics[name]
         if partitions < topic.partitions:
@@ -399,11 +298,11 @@ class DataDirectory:
         new = range(topic.partitions, partitions)
         return self._with(replace(topic, partitions=partitions), new, f"cannot add partitions to {name!r}", now_ms)
 
-    def set_configs(self, name: str, configs: Mapping[str, str], now_ms: int) -> Change[None]:
+    def set_configs(self, name: str, configs: Mapping[str, str], now_ms: int) -> DiskChange[None]:
         topic = replace(self.topics[name], configs=dict(configs))
         return self._with(topic, range(0), f"cannot keep the configs of {name!r}", now_ms)
 
-    def _with(self, topic: Topic, new: range, failing: str, now_ms: int) -> Change[None]:
+    def _with(self, topic: Topic, new: range, failing: str, now_ms: int) -> DiskChange[None]:
         """`topic` instead of the one of its name, with logs for its `new` partitions."""
         return Creation(self, [(topic, new)], now_ms, failing).at_once()
 
@@ -419,7 +318,7 @@ class DataDirectory:
             self.unmake_logs(logs)
             for partition in new:
                 with suppress(OSError):
-                    remove_directory(self._files, _path(topic.name, partition))
+                    remove_directory(self._files, partition_path(topic.name, partition))
             raise
         return logs
 
@@ -440,13 +339,10 @@ class DataDirectory:
     def _make_way(self, name: str, new: Sequence[int]) -> None:
         """What was kept of a topic of this name that is gone must not become part of the new one."""
         for partition in new:
-            path = _path(name, partition)
+            path = partition_path(name, partition)
             if self._files.exists(path):
-                self._set_aside(path, self._topic_id_of(path))
-        stale = {(name, partition) for partition in new}
-        for file, offsets in self._kept.items():
-            if not stale.isdisjoint(offsets):
-                self._keep(file, {key: offset for key, offset in offsets.items() if key not in stale})
+                set_aside(self._files, path)
+        self.checkpoints.forget(name, new)
 
     def unmake_logs(self, logs: Mapping[Partition, PartitionLog]) -> None:
         """Remove logs that belong to no topic; on any thread."""
@@ -455,7 +351,7 @@ class DataDirectory:
             with suppress(OSError):  # then it is in the way of the next one, which sets it aside
                 remove_directory(self._files, log.path)
 
-    def delete_topic(self, name: str) -> Change[list[PartitionLog]]:
+    def delete_topic(self, name: str) -> DiskChange[list[PartitionLog]]:
         """The topic is gone when this is done; its logs are for `clear_away`."""
         topic = self.topics[name]
         left = {other: kept for other, kept in self.topics.items() if other != name}
@@ -472,14 +368,14 @@ class DataDirectory:
             self._deleted[topic.id] = name
             return [self.logs.pop((name, partition)) for partition in range(topic.partitions)]
 
-        return Change(work, take)
+        return DiskChange(work, take)
 
-    def clear_away(self, topic: Topic, logs: list[PartitionLog]) -> Change[list[str]]:
+    def clear_away(self, topic: Topic, logs: list[PartitionLog]) -> DiskChange[list[str]]:
         """Free the name of a topic that is gone; its directories, under new names, are for `remove_directory`."""
 
         def work() -> list[str]:
             # Not by the topic's name: with it the new one could be longer than file systems allow.
-            paths = [f"{id_text(topic.id)}-{partition}{_DELETE}" for partition in range(len(logs))]
+            paths = [f"{id_text(topic.id)}-{partition}{DELETE}" for partition in range(len(logs))]
             try:
                 for log, path in zip(logs, paths, strict=True):
                     log.release()
@@ -493,113 +389,21 @@ class DataDirectory:
             del self._deleted[topic.id]  # the next time that the topics are written
             return paths
 
-        return Change(work, take)
+        return DiskChange(work, take)
 
-    # --- what is kept for the next opening ----------------------------------------------------------------------------
-
-    def delete_records(self, partition: Partition, before: int, up_to: int) -> Change[int]:
-        """Let a log start at `before`, at most `up_to`; its start."""
-        log = self.logs[partition]
-        log.check_start(before, up_to)
-        starts = {**self._starts(), partition: max(before, log.log_start)}
-        states = self._states()
-        key = self._key(partition)
-        states[key] = states[key]._replace(start=starts[partition])
-
-        def work() -> None:
-            self._write_checkpoint(states)
-            self._keep(LOG_STARTS, starts)
-
-        return Change(work, lambda _: log.delete_records(before, up_to))
-
-    def remove_segments(self, deleted: list[DeletedSegment]) -> Change[list[DeletedSegment]]:
+    def remove_segments(self, deleted: list[DeletedSegment]) -> DiskChange[list[DeletedSegment]]:
         """Take segments that logs have dropped out of the directory; what is renamed is for `remove_files`.
 
         Where the logs start is kept first: a segment that is missing after that start was lost.
         """
-        checkpoint = self.checkpoint()
+        checkpoint = self.checkpoints.write()
 
         def work() -> list[DeletedSegment]:
             checkpoint.run()
             rename_files(self._files, deleted)
             return deleted
 
-        return Change(work, lambda found: found)
-
-    def checkpoint(self, gaps_in: Partition | None = None) -> Change[None]:
-        """Keep how far each log is durable: what is before is not checked after a crash, and must be there.
-
-        `gaps_in` is about to be compacted: from then on its offsets have gaps.
-        """
-        starts, ends = self._starts(), {key: log.synced_end for key, log in self.logs.items()}
-        states = self._states()
-        gaps: dict[TopicPartition, int] = {}
-        if gaps_in is not None and not self.has_gaps(gaps_in):
-            key = self._key(gaps_in)
-            gaps[key] = WITHIN_SEGMENTS
-            states[key] = states[key]._replace(gaps_below=WITHIN_SEGMENTS)
-
-        def work() -> None:
-            self._write_checkpoint(states)
-            self._keep(LOG_STARTS, starts)
-            self._keep(RECOVERY_POINTS, ends)
-
-        return Change(work, lambda _: self._gaps_below.update(gaps))
-
-    def has_gaps(self, partition: Partition) -> bool:
-        """Whether it is kept that a log may have gaps, because it was compacted."""
-        return bool(self._gaps_below.get(self._key(partition)))
-
-    def _key(self, partition: Partition) -> TopicPartition:
-        return self.topics[partition[0]].id, partition[1]
-
-    def _states(self) -> dict[TopicPartition, LogState]:
-        states = {}
-        for (name, partition), log in self.logs.items():
-            key = self.topics[name].id, partition
-            compacted = self._kept[COMPACTED].get((name, partition), 0)
-            states[key] = log.state(LogState(compacted=compacted, gaps_below=self._gaps_below.get(key, 0)))
-        return states
-
-    def _write_checkpoint(self, states: Mapping[TopicPartition, LogState]) -> None:
-        checkpoint = Checkpoint(self._number + 1, states)
-        try:
-            write_checkpoint(self._files, checkpoint)
-        except OSError as error:
-            raise LogWriteError.of(f"cannot write {CHECKPOINT.path}", error) from error
-        self._number = checkpoint.number
-        self.ends.follow(checkpoint)
-
-    def recovery_point(self, partition: Partition) -> int:
-        """Before it an opening checks nothing, and takes nothing from the journal."""
-        return self._kept[RECOVERY_POINTS].get(partition, 0)
-
-    def compacted_to(self, partition: Partition) -> int:
-        """Up to where a log was compacted, as far as is known."""
-        return self._kept[COMPACTED].get(partition, 0)
-
-    def keep_compacted(self, partition: Partition, offset: int) -> Change[None]:
-        """A log was compacted up to `offset`: the next time goes on from there."""
-        ends = {key: end for key, end in self._kept[COMPACTED].items() if key in self.logs}
-        states = self._states()
-        key = self._key(partition)
-        states[key] = states[key]._replace(compacted=offset)
-
-        def work() -> None:
-            self._write_checkpoint(states)
-            self._keep(COMPACTED, {**ends, partition: offset})
-
-        return Change(work, lambda _: None)
-
-    def _starts(self) -> dict[Partition, int]:
-        return {key: log.log_start for key, log in self.logs.items() if log.log_start}
-
-    def _keep(self, path: str, offsets: dict[Partition, int]) -> None:
-        try:
-            replace_file(self._files, path, encode_offsets(offsets))
-        except OSError as error:
-            raise LogWriteError.of(f"cannot write {path}", error) from error
-        self._kept[path] = offsets
+        return DiskChange(work, lambda found: found)
 
     # --- closing ------------------------------------------------------------------------------------------------------
 
@@ -617,9 +421,8 @@ class DataDirectory:
             if self.journal is not None:
                 self.journal.release()
                 remove_journal(self._files)
-            self.checkpoint().run()
-            marker = {"version": 0, "brokerEpoch": -1, "checkpoint": self._number}
-            replace_file(self._files, CLEAN_FILE, json.dumps(marker).encode())
+            self.checkpoints.write().run()
+            self.checkpoints.mark_clean()
         finally:
             self.release()
 
@@ -653,20 +456,20 @@ class Creation:
         self._logs: dict[Partition, PartitionLog] = {}
         self.is_done = False
 
-    def next(self) -> Change[None]:
+    def next(self) -> DiskChange[None]:
         """Return the next change to carry out, while there is one."""
-        return Change(self._slice, self._take)
+        return DiskChange(self._slice, self._take)
 
-    def at_once(self) -> Change[None]:
+    def at_once(self) -> DiskChange[None]:
         def work() -> None:
             while not self.is_done:
                 self._slice()
 
-        return Change(work, self._take)
+        return DiskChange(work, self._take)
 
-    def undo(self) -> Change[None]:
+    def undo(self) -> DiskChange[None]:
         """Instead of what is still to be done."""
-        return Change(lambda: self._directory.unmake_logs(self._logs), lambda _: None)
+        return DiskChange(lambda: self._directory.unmake_logs(self._logs), lambda _: None)
 
     def _slice(self) -> None:
         try:
@@ -685,18 +488,3 @@ class Creation:
     def _take(self, _: None) -> None:
         if self.is_done:
             self._directory.take_topics(self._topics, self._logs)
-
-
-def remove_directory(files: Files, path: str) -> None:
-    """Delete a partition's directory with all that is in it; on any thread."""
-    for name in files.names(path):
-        files.delete(f"{path}/{name}")
-    files.rmdir(path)
-
-
-def _path(topic: str, partition: int) -> str:
-    return f"{topic}-{partition}"
-
-
-def _topic_of(path: str) -> str:
-    return path.rpartition("-")[0]

@@ -11,9 +11,9 @@ from itertools import pairwise
 from operator import itemgetter
 
 from coterie.errors import MalformedError
-from coterie.storage.checkpoints import decode_epochs, encode_epochs
 from coterie.storage.files import Files, read_file, replace_file
-from coterie.storage.layout import join
+from coterie.storage.metadata_files import decode_epochs, encode_epochs
+from coterie.storage.segment_files import join
 
 __all__ = ["NO_EPOCH", "LeaderEpochs"]
 
