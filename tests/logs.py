@@ -155,7 +155,7 @@ def compact(
     if plan is None:
         return None
     work = Compaction(files, log.path, plan, log.config, log.last_of_producers(), buffer_bytes, now_ms)
-    for _ in work.look_through():
+    for _ in work.read_keys():
         pass
     for group in work.groups:
         for _ in work.compact(group):

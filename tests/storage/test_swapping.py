@@ -166,7 +166,7 @@ def test_a_segment_that_is_not_wanted_any_more_leaves_nothing_behind(files: File
     plan = log.compactable(0, NOW)
     assert plan is not None
     work = Compaction(files, log.path, plan, GROUPED, {}, 1 << 20, NOW)
-    for _ in work.look_through():
+    for _ in work.read_keys():
         pass
     for _ in work.compact(work.groups[0]):
         pass

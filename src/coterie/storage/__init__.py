@@ -1,9 +1,9 @@
 """Partition logs in Kafka's segment format, and the data directory they are in.
 
-Knows batches and disks, not topics' meaning, groups or clients. Only `files.py` touches the disk; time comes in with
-the call. Read `partition_log.py` first (one log), then `segment.py` (its files), `recovery.py` (opening after a crash),
-`producers.py` (idempotence), `journal.py` (many small writes, one sync), `compacting.py` (of each key the last record)
-and `directory.py` (all logs of a broker).
+The package knows batches and disks, not groups or clients. Only `files.py` touches the disk; time is an argument of a
+call. Read `partition_log.py` first (one log), then `segment.py` (its files), `recovery.py` (opening after a crash),
+`producer_state.py` (idempotence), `flush.py` (syncs and the journal), `cleanup.py` (retention), `compaction.py`, and
+`data_directory.py` (all logs of a broker).
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ from coterie.storage.memory_files import MemoryFiles
 from coterie.storage.partition_log import PartitionLog
 from coterie.storage.recovery import Cut, Recovery
 from coterie.storage.segment import Segment, TimestampedOffset
-from coterie.storage.validation import Appended, Origin
+from coterie.storage.validation import LogAppendInfo, Origin
 
 __all__ = [
     "SLICE",
     "UNLIMITED",
-    "Appended",
     "Compactable",
     "Compaction",
     "Creation",
@@ -61,6 +60,7 @@ __all__ = [
     "Journal",
     "JournalTarget",
     "Lock",
+    "LogAppendInfo",
     "LogConfig",
     "LogError",
     "LogReadError",

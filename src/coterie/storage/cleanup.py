@@ -1,4 +1,20 @@
-"""Which segments a log need not keep: those before its start, those beyond its size, those past their time."""
+"""Segments that leave a log: which ones are deleted or compacted, and how their files are replaced and removed.
+
+**Retention** deletes segments before the log start, beyond `retention.bytes` and older than `retention.ms`.
+
+**Compaction** never takes the active segment, nor what is not durable, what an open transaction may still undo, and
+what is younger than `min.compaction.lag.ms`. A log is worth compacting when enough of the rest was never compacted
+(`min.cleanable.dirty.ratio`), or when that has waited for too long (`max.compaction.lag.ms`). These are Kafka's rules.
+
+**A compacted segment replaces others** in steps. A crash at any moment leaves the log as it was or as it will be:
+
+1. Its files are written and synced under names that end in `.cleaned`: an opening removes them.
+2. They are renamed to end in `.swap`, the `.log` file last. From then on an opening does what is left to do.
+3. The segments it replaces get names that end in `.deleted`: an opening removes them.
+4. The names of the new files lose their ending, again the `.log` file last.
+
+Between these steps the directory is synced: no order of names on disk is relied on that was not made certain.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +61,7 @@ __all__ = [
 def reasons_to_drop(
     segments: Sequence[Segment], config: LogConfig, log_start: int, up_to: int, now_ms: int
 ) -> list[str]:
-    """One reason for each segment to go, from the oldest on; the last one may go too, if it is not empty."""
+    """Return why each segment may be deleted, from the oldest on; the last one may be too, if it is not empty."""
     last = len(segments) - 1
     size_from = [*accumulate((segment.size for segment in reversed(segments)), initial=0)][::-1]
 
@@ -76,17 +92,12 @@ def reasons_to_drop(
     return reasons
 
 
-# Which logs are worth compacting, how far, and which of their segments become one: Kafka's rules.
-#
-# The segment that is written to is never compacted. Nor is what is not durable, what a transaction that is open may still
-# undo, and what is younger than `min.compaction.lag.ms`. A log is worth it when enough of the rest was never compacted
-# (`min.cleanable.dirty.ratio`), or when that has waited for too long (`max.compaction.lag.ms`).
-
-
 @dataclass(frozen=True, slots=True)
 class Compactable:
+    """The part of a log that can be compacted."""
+
     segments: list[Segment]
-    """From the log's beginning; they reach to before `bound`."""
+    """The first segments of the log; they end at `bound`."""
     first_dirty: int
     bound: int
     dirty_ratio: float
@@ -94,14 +105,14 @@ class Compactable:
 
 
 def first_dirty_offset(compacted_to: int, log_start: int, log_end: int) -> int:
-    """Where compaction has to go on: where it ended, unless the log was cut back behind that or begins later now."""
+    """Return where compaction continues: where it ended, unless the log ends before or starts after that now."""
     return compacted_to if log_start <= compacted_to <= log_end else log_start
 
 
 def compactable(
     segments: Sequence[Segment], config: LogConfig, first_dirty: int, stable_end: int, now_ms: int
 ) -> Compactable | None:
-    """What of a log can be compacted; None if that is nothing. Before `stable_end` it is durable and decided upon."""
+    """Return what of a log can be compacted, or None. Before `stable_end` it is durable and no transaction is open."""
 
     def may_be(segment: Segment) -> bool:
         is_young = config.min_compaction_lag_ms and segment.max_timestamp > now_ms - config.min_compaction_lag_ms
@@ -127,9 +138,9 @@ def _has_waited(dirty: Sequence[Segment], config: LogConfig, now_ms: int) -> boo
 
 
 def is_worth_rolling(segments: Sequence[Segment], config: LogConfig, first_dirty: int) -> bool:
-    """Ours: whether the segment that is written to should end, so that it can be compacted.
+    """Return whether the active segment should be rolled so that it can be compacted; Kafka has no such rule.
 
-    It should if compaction would be worth it then, and there is something to gain.
+    It should if the log is worth compacting then.
     """
     active = segments[-1]
     if config.roll_dirty_bytes == UNLIMITED or active.size < config.roll_dirty_bytes:
@@ -139,7 +150,7 @@ def is_worth_rolling(segments: Sequence[Segment], config: LogConfig, first_dirty
 
 
 def grouped(segments: Sequence[Segment], config: LogConfig) -> list[list[Segment]]:
-    """Neighbours that fit into one segment together, even if nothing of them goes."""
+    """Return groups of neighbours that fit into one segment, even if all of their records stay."""
     groups: list[list[Segment]] = []
     for segment in segments:
         if groups and _fit([*groups[-1], segment], config):
@@ -151,30 +162,29 @@ def grouped(segments: Sequence[Segment], config: LogConfig) -> list[list[Segment
 
 def _fit(segments: Sequence[Segment], config: LogConfig) -> bool:
     size = sum(segment.size for segment in segments)
-    rows = size // max(config.index_interval_bytes, HEADER_SIZE) + 2  # never more, and one when it is sealed
+    rows = size // max(config.index_interval_bytes, HEADER_SIZE) + 2  # the most there can be; sealing adds one
     offsets = segments[-1].next_offset - segments[0].base_offset
     return (
         size <= config.segment_bytes and rows * TIME_ROW.size <= config.segment_index_bytes and offsets <= MAX_RELATIVE
     )
 
 
-# Segments that a log need not keep any more: it has let go of them, their files are still there.
-
-
 @dataclass(frozen=True, slots=True)
 class DeletedSegment:
+    """A segment that is not part of its log any more, and whose files still exist."""
+
     base_offset: int
     next_offset: int
     size: int
     why: str
     paths: tuple[str, ...]
-    """Its files: `rename_files` takes them out of the log by name, `remove_files` frees their space."""
+    """Its files: `rename_files` gives them other names, `remove_files` frees their space."""
 
 
 def rename_files(files: Files, deleted: Iterable[DeletedSegment]) -> None:
-    """Take the files of segments that `retain` dropped out of the log, which is quick; on any thread.
+    """Give the files of deleted segments names that end in `.deleted`, which is quick; on any thread.
 
-    The logs' starts are durable already: a crash may leave any of these names as it was.
+    The logs' starts are durable already, so a crash may leave any of these names as it was.
     """
     with writing("cannot delete old segments"):
         directories: dict[str, None] = {}
@@ -187,7 +197,7 @@ def rename_files(files: Files, deleted: Iterable[DeletedSegment]) -> None:
 
 
 def remove_files(files: Files, deleted: Iterable[DeletedSegment]) -> None:
-    """Free the space of renamed files, which may take long; on any thread."""
+    """Delete renamed files, which may take long; on any thread."""
     for path in _paths(deleted):
         files.delete(path + DELETED)
 
@@ -196,24 +206,14 @@ def _paths(deleted: Iterable[DeletedSegment]) -> Iterator[str]:
     return (path for segment in deleted for path in segment.paths)
 
 
-# A compacted segment takes the place of others, and a crash at any moment leaves the log as it was or as it will be.
-#
-# 1. Its files are written and synced under names that end in `.cleaned`: an opening removes them.
-# 2. They are renamed to end in `.swap`, the log last. From then on an opening does what is left to do.
-# 3. The segments it replaces get names that end in `.deleted`: an opening removes them.
-# 4. The names of the new one lose their ending, again the log last.
-#
-# Between these the directory is synced: no order of names on disk is relied upon that was not made certain.
-
-
 def offer(files: Files, directory: str, cleaned: Segment) -> None:
-    """Step 2, of a segment that is wholly on disk."""
+    """Take step 2 for a segment that is completely on disk."""
     cleaned.rename(SWAP)
     files.sync_directory(directory)
 
 
 def withdraw(files: Files, directory: str, cleaned: Segment) -> None:
-    """Undo as much of steps 1 and 2 as was done: of a segment that is not wanted any more."""
+    """Undo as much of steps 1 and 2 as was done for a segment that is not wanted any more."""
     cleaned.close()
     for ending in (SWAP, CLEANED):
         for suffix in (LOG, INDEX, TIME_INDEX):
@@ -223,7 +223,10 @@ def withdraw(files: Files, directory: str, cleaned: Segment) -> None:
 
 
 def swap(files: Files, directory: str, replaced: Sequence[Segment], cleaned: Segment) -> list[DeletedSegment]:
-    """Steps 3 and 4, when nobody reads the replaced segments any more; may be tried again. What is to be removed."""
+    """Take steps 3 and 4, when no reader uses the replaced segments; return what `remove_files` may remove.
+
+    May be tried again if it fails.
+    """
     for segment in replaced:
         for suffix in (LOG, INDEX, TIME_INDEX):
             path = segment.path(suffix)
@@ -240,7 +243,7 @@ def swap(files: Files, directory: str, replaced: Sequence[Segment], cleaned: Seg
 
 
 def finish_swaps(files: Files, directory: str) -> None:
-    """On opening: what a crash has interrupted is done, or undone where step 2 had not ended."""
+    """Finish the swaps of a log that a crash has interrupted, or undo them if step 2 had not ended."""
     names = files.names(directory)
     bases = offsets_of(names, LOG + SWAP)
     for base in bases:
@@ -255,7 +258,7 @@ def finish_swaps(files: Files, directory: str) -> None:
 def _finish(files: Files, directory: str, base: int, others: Sequence[int]) -> None:
     end = _end_of(files, join(directory, named(base, LOG + SWAP)), base)
     if end is None and base in others:
-        return  # not what was written: the segments it stands for are still there, and better
+        return  # it is not what was written: the segments that it should replace are still there
     for other in others:
         if end is not None and base < other < end:
             for suffix in (LOG, INDEX, TIME_INDEX):
@@ -266,11 +269,11 @@ def _finish(files: Files, directory: str, base: int, others: Sequence[int]) -> N
         if files.exists(path + SWAP):
             files.rename(path + SWAP, path)
         else:
-            files.delete(path)  # of the old log
+            files.delete(path)  # an index of the old segment
 
 
 def _end_of(files: Files, path: str, base: int) -> int | None:
-    """Where the last batch of a segment ends; None if its headers make no sense."""
+    """Return where the last batch of a segment ends; None if a header is invalid."""
     file = files.open(path)
     end = base
     try:

@@ -1,13 +1,13 @@
-"""Compacting a log: read its uncompacted part for the last offset of each key, then write each group of segments again.
+"""Compaction of a log: find the last offset of each key in its dirty part, then rewrite each group of segments.
 
     work = Compaction(files, log.path, plan, log.config, ...)
-    for _ in work.look_through(): ...              # long, on any thread, in steps of well under a millisecond
+    for _ in work.read_keys(): ...                 # long, on any thread, in steps of well under a millisecond
     for group in work.groups:
         for _ in work.compact(group): ...          # the same
-        if work.cleaned is not None: ...           # `swapping.py`, where nobody else changes the directory
+        if work.cleaned is not None: ...           # swap it in (`cleanup.py`), as a change of the directory
 
-Only closed segments are read, and nothing they have is changed: whoever stops in between has lost some time. What may
-be compacted is decided in `compaction.py`, what is left of a batch in `survivors.py`.
+Only closed segments are read, and none is changed: an interrupted compaction costs only time. `cleanup.py` decides what
+may be compacted, `RecordRetention` what is left of a batch.
 """
 
 from __future__ import annotations
@@ -32,24 +32,15 @@ from coterie.storage.log_config import LogConfig
 from coterie.storage.segment import Segment
 from coterie.storage.segment_files import CLEANED, LOG, contents
 
-__all__ = ["KEY_BYTES", "Compaction", "Fate", "LastOfProducer", "LatestOffsets", "Survivors", "name_of"]
-
-
-# Where the last record of each key is, in the part of a log that was not compacted yet.
-#
-# Records of a transaction count when it is committed, by their own place. Of one that has not ended yet nothing is known:
-# compaction leaves its batches alone, and comes back to them.
-#
-# Memory is bounded by the number of keys: a long one is known by its digest, so each takes less than `KEY_BYTES`. When
-# it is full, the log is compacted as far as that, and the rest is for another time.
+__all__ = ["KEY_BYTES", "Compaction", "Fate", "LastOfProducer", "LatestOffsets", "RecordRetention", "name_of"]
 
 KEY_BYTES = 256
-"""What one key takes at most: its bytes or digest, its offset, and its share of the table."""
+"""The most memory one key takes: its bytes or digest, its offset, and its share of the table."""
 _LONG = 64
 
 
 class Fate(Enum):
-    """Of a transaction."""
+    """How a transaction ended."""
 
     COMMITTED = auto()
     ABORTED = auto()
@@ -57,19 +48,28 @@ class Fate(Enum):
 
 
 def name_of(key: bytes) -> bytes:
-    """What stands for a key: no short one is as long as what stands for a long one."""
+    """Return a key, or its digest if it is long: a digest is longer than any key that is not long."""
     return key if len(key) <= _LONG else b"#" + blake2b(key).digest()
 
 
 class LatestOffsets:
+    """Where the last record of each key is, in the part of a log that was not compacted yet.
+
+    Records of a transaction count when it is committed, by their own offset. Of one that has not ended yet nothing is
+    known: compaction leaves its batches alone, and comes back to them.
+
+    Memory is bounded by the number of keys: a long one is replaced by its digest, so each takes less than `KEY_BYTES`.
+    When it is full, the log is compacted so far, and the rest at another time.
+    """
+
     def __init__(self, start: int, capacity: int) -> None:
         """`start` is where the uncompacted part begins, `capacity` how many keys there may be."""
         self.start = self.end = start
-        """Between these everything is known."""
+        """The offsets between these were read."""
         self.of: dict[bytes, int] = {}
-        """By `name_of` a key."""
+        """The last offset of each key, by `name_of` the key."""
         self.unread: set[int] = set()
-        """Where batches begin whose records cannot be read."""
+        """The base offsets of batches whose records cannot be read."""
         self._capacity = max(capacity, 1)
         self._pending: dict[int, tuple[int, dict[bytes, int]]] = {}
         self._pending_count = 0
@@ -81,13 +81,11 @@ class LatestOffsets:
 
     @property
     def known_to(self) -> int:
-        """From here on it must be looked at again: the end, or where the oldest open transaction began."""
+        """Where the next compaction must read from: the end, or where the oldest open transaction began."""
         return min([self.end, *(start for start, _ in self._pending.values())])
 
-    # --- reading the log ----------------------------------------------------------------------------------------------
-
     def skip(self, header: BatchHeader) -> None:
-        """A batch that cannot be read."""
+        """Note a batch that cannot be read."""
         self.unread.add(header.base_offset)
         self.end = header.next_offset
 
@@ -102,7 +100,7 @@ class LatestOffsets:
         self.end = header.next_offset
 
     def end_transaction(self, header: BatchHeader, marker: EndMarker | None) -> None:
-        """`marker` is that of a control batch; None if it has none any more, or is of another kind."""
+        """Note a control batch with its marker; None if it has none any more, or is of another kind."""
         self.end = header.next_offset
         if marker is None or header.producer_id not in self._pending:
             return
@@ -115,10 +113,8 @@ class LatestOffsets:
             if offset > self.of.get(name, -1):
                 self.of[name] = offset
 
-    # --- what was found -----------------------------------------------------------------------------------------------
-
     def fate_of(self, header: BatchHeader) -> Fate:
-        """How the transaction ended that a batch belongs to. Those that ended before `start` were dealt with then."""
+        """Return how the transaction of a batch ended; batches aborted before `start` are removed already."""
         offset = header.base_offset
         if offset >= self.end:
             return Fate.OPEN
@@ -137,29 +133,31 @@ def _put(offsets: dict[bytes, int], records: Iterable[Record]) -> None:
             offsets[key if len(key) <= _LONG else name_of(key)] = record.offset
 
 
-# Which records outlive compaction, Kafka's rules: batches in, in the order of the log, and what is left of them out.
-#
-# - Of each key the last record stays. What lies beyond the part that was looked through stays as it is.
-# - A tombstone stays for `delete.retention.ms` after compaction first met it, so that who reads the log from its
-#   beginning until then hears of it; the batch remembers the time, its delete horizon.
-# - What was aborted goes. The marker of a transaction stays as long as a batch of it, and then as long as a tombstone.
-# - Two batches stay even with no records in them: the last one of each producer, which has its sequence number, and the
-#   last one of what is compacted, which says how far the log goes.
-# - A batch whose records cannot be read stays, and so does one of a transaction that has not ended.
-
 _LAST_MS = 2**63 - 1
 _NOTHING = b""
 
 
 class LastOfProducer(NamedTuple):
-    """What the log has last of a producer that may come back."""
+    """The last batch in the log of a producer that may write again."""
 
     epoch: int
     offset: int | None
-    """Where its last batch with a sequence number ends; None if there is none, only markers."""
+    """The last offset of its last batch with a sequence number; None if it has only markers."""
 
 
-class Survivors:
+class RecordRetention:
+    """Decides which records stay, by Kafka's rules: it is given the batches in the order of the log.
+
+    - Of each key the last record stays. What is beyond the part that was read stays as it is.
+    - A tombstone stays for `delete.retention.ms` after compaction first met it, so that a consumer that reads the log
+      from its beginning until then sees it; the batch keeps the time, its delete horizon.
+    - Aborted records are removed. A transaction marker stays as long as a batch of the transaction, and then as long as
+      a tombstone.
+    - Two batches stay even without records: the last one of each producer, which has its sequence number, and the last
+      one of what is compacted, which says where the log ends.
+    - A batch whose records cannot be read stays, and so does one of a transaction that has not ended.
+    """
+
     def __init__(
         self,
         latest: LatestOffsets,
@@ -178,14 +176,14 @@ class Survivors:
         self._limit = limit
         self._now_ms = now_ms
         self._has_batches: set[int] = set()
-        """Producers of whose transaction a batch was met."""
+        """Producers with a batch of their current transaction in the compacted part."""
         self._staying: array[int] | None = None
         self._next_staying = 0
 
     def is_gone(self, header: BatchHeader) -> bool:
-        """Whether nothing is left of a batch, if that is clear without opening it; to be asked in order.
+        """Return whether nothing is left of a batch, if that is clear without reading its records; call it in order.
 
-        Most of a log that was never compacted is gone: its records are known, and where those are that stay.
+        This is so for most of a log that was never compacted: the offsets of the records that stay are known.
         """
         if header.is_transactional or header.is_control or header.base_offset < self._latest.start:
             return False
@@ -200,7 +198,7 @@ class Survivors:
         return not self._is_needed(header)
 
     def left_of(self, data: bytes, at: int, header: BatchHeader) -> Buffer:
-        """The bytes as they are if the batch stays as it is, none if nothing is left."""
+        """Return what is left of a batch: the same bytes if it stays as it is, none if nothing is left."""
         whole = memoryview(data)[at : at + header.size]
         if header.is_control:
             return self._left_of_marker(whole, header)
@@ -241,7 +239,7 @@ class Survivors:
 
     def _left_of_marker(self, whole: memoryview, header: BatchHeader) -> Buffer:
         if not header.is_transactional:
-            return whole  # of a kind that we do not write
+            return whole  # a control batch of another kind
         has_batches = header.producer_id in self._has_batches
         self._has_batches.discard(header.producer_id)
         if has_batches or not header.record_count:
@@ -261,7 +259,7 @@ class Survivors:
         return emptied(header) if header.record_count else whole
 
     def _is_needed(self, header: BatchHeader) -> bool:
-        """Even without records."""
+        """Return whether a batch stays even without records."""
         if header.next_offset == self._bound:
             return True
         last = self._producers.get(header.producer_id) if header.has_producer else None
@@ -275,11 +273,11 @@ class Survivors:
 _STEP = 8 * 1024
 _WRITE = 256 * 1024
 _SYNC = 4 * 1024 * 1024
-"""Synced bit by bit: one large sync would hold up those of others."""
+"""What is synced at a time: one large sync would delay those of other logs."""
 
 
 class Compaction:
-    """One round of one log. `producers` are those that may come back, `buffer_bytes` what the keys may take."""
+    """One compaction of one log; `producers` may write again, and keys may take `buffer_bytes` of memory."""
 
     def __init__(
         self,
@@ -296,7 +294,7 @@ class Compaction:
         self._plan = plan
         self._config = config
         self._latest = LatestOffsets(plan.first_dirty, buffer_bytes // KEY_BYTES)
-        self._survivors = Survivors(
+        self._retention = RecordRetention(
             self._latest,
             producers,
             bound=plan.bound,
@@ -306,30 +304,29 @@ class Compaction:
         )
         self._since_step = 0
         self.cleaned: Segment | None = None
-        """What the last group has become, open; None if it need not change."""
+        """The segment that replaces the last group, open; None if the group need not change."""
 
     @property
     def compacted_to(self) -> int:
-        """Where the next round begins, when all groups were compacted."""
+        """Where the next compaction begins, when all groups were compacted."""
         return self._latest.known_to
 
     @property
     def groups(self) -> list[list[Segment]]:
-        """What there is to compact: all segments from the log's beginning to where the looking ended."""
+        """The groups to compact: all segments from the log's beginning to where `read_keys` ended."""
         end = self._latest.end
         return grouped(list(takewhile(lambda segment: segment.base_offset < end, self._plan.segments)), self._config)
 
     def _is_step(self, header: BatchHeader) -> bool:
-        """Whether enough was done for others to have their turn."""
+        """Return whether enough was done to let other work run."""
         self._since_step += header.size
         if self._since_step < _STEP:
             return False
         self._since_step = 0
         return True
 
-    # --- looking ------------------------------------------------------------------------------------------------------
-
-    def look_through(self) -> Iterator[None]:
+    def read_keys(self) -> Iterator[None]:
+        """Read the dirty part of the log for the last offset of each key, until it ends or memory is full."""
         latest = self._latest
         for segment in self._plan.segments:
             if segment.next_offset <= self._plan.first_dirty:
@@ -358,9 +355,8 @@ class Compaction:
         with closing(self._files.open(segment.path(LOG))) as file:
             yield from contents(file, segment.size)
 
-    # --- writing ------------------------------------------------------------------------------------------------------
-
     def compact(self, group: Sequence[Segment]) -> Iterator[None]:
+        """Write what is left of a group to one new segment, which is `cleaned` afterwards."""
         self.cleaned = None
         cleaned = Segment.create(
             self._files, self._path, group[0].base_offset, self._config.index_interval_bytes, ending=CLEANED
@@ -368,12 +364,12 @@ class Compaction:
         is_done = False
         try:
             is_other = len(group) > 1
-            writer = _Writer(cleaned)
+            writer = _SegmentWriter(cleaned)
             for segment in group:
                 for data, at, header in self._batches(segment):
                     left = self._left_of(data, at, header)
                     if not left and header.next_offset == group[-1].next_offset:
-                        # It stays without records: a segment ends where the next one begins, or it was damaged.
+                        # It stays without records: a segment that ends before the next one begins is damaged.
                         whole = memoryview(data)[at : at + header.size]
                         left = emptied(header._replace(max_timestamp=NO_TIMESTAMP)) if header.record_count else whole
                     is_same = isinstance(left, memoryview)
@@ -392,13 +388,13 @@ class Compaction:
                     cleaned.delete()
 
     def _left_of(self, data: bytes, at: int, header: BatchHeader) -> Buffer:
-        if self._survivors.is_gone(header):
+        if self._retention.is_gone(header):
             return b""
         check_sum(data, header, at)
-        return self._survivors.left_of(data, at, header)
+        return self._retention.left_of(data, at, header)
 
 
-class _Writer:
+class _SegmentWriter:
     """Gathers batches and writes many at once."""
 
     def __init__(self, segment: Segment) -> None:
@@ -424,7 +420,7 @@ class _Writer:
             self._synced = segment.size
 
     def finish(self, last: Segment) -> None:
-        """All of it is on disk, and reaches to where the last of those it replaces does."""
+        """Write and sync the rest; the segment ends where `last` does, the last one that it replaces."""
         segment = self._segment
         self._write()
         segment.next_offset = last.next_offset

@@ -1,8 +1,8 @@
-"""Damage: what is missing or wrong though it was durable. Pure rules, in a table.
+"""Damage: what is missing or wrong though it was durable, and the rules that find it.
 
 A crash tears what was being written, which is beyond what is known to be durable (`durable_ends.py`). Anything else
-that is not there, or not as it was, was lost by the disk or by a person: nothing is cut or recreated in its place, and
-the broker does not start. `repair.py` is for what to do then.
+that is missing or changed was lost by the disk or by a person: nothing is cut or recreated in its place, and the broker
+does not start. `repair.py` repairs it.
 """
 
 from __future__ import annotations
@@ -55,25 +55,29 @@ class DamageError(DirectoryError):
 
 
 class SegmentFound(NamedTuple):
+    """A segment as it was found on disk."""
+
     path: str
     base: int
     size: int
     end: int | None = None
-    """Where its last batch ends; None if that is not known, because it was not looked at or makes no sense."""
+    """Where its last batch ends; None if that is not known, because it was not read or is invalid."""
     wrong: str = ""
-    """Why it makes no sense."""
+    """Why it is invalid."""
 
 
 class LogFound(NamedTuple):
+    """A log as it was found on disk."""
+
     log: str
     segments: Sequence[SegmentFound]
-    """Those that took no more batches, and the last one if the stop was clean."""
+    """The sealed segments, and the last one after a clean shutdown."""
     next_base: int
-    """Where the segment begins that follows them; the end of the log if there is none."""
+    """The base offset of the segment that follows them; the end of the log if there is none."""
     is_clean: bool
 
     def with_next(self) -> Iterator[tuple[SegmentFound, int]]:
-        """Each segment, and where the next one begins."""
+        """Yield each segment, and where the next one begins."""
         for slot, segment in enumerate(self.segments, 1):
             yield segment, self.segments[slot].base if slot < len(self.segments) else self.next_base
 
@@ -86,7 +90,7 @@ def missing_directory(log: str, known: LogState) -> Damage:
 
 
 def _ends_with_a_batch(_known: LogState, found: LogFound) -> Iterable[Damage]:
-    """A segment that took no more batches is whole to its end."""
+    """A sealed segment is whole to its end."""
     for segment, after in found.with_next():
         if segment.wrong:
             yield Damage(segment.path, segment.wrong, found.log, (segment.base, after))
@@ -111,7 +115,7 @@ def _has_no_holes(known: LogState, found: LogFound) -> Iterable[Damage]:
 
 
 def _has_its_segments(known: LogState, found: LogFound) -> Iterable[Damage]:
-    """After a clean stop all segments are there, with the size they had."""
+    """After a clean shutdown all segments are there, with the size they had."""
     if not found.is_clean or not known.segments:
         return
     sizes = {segment.base: segment for segment in found.segments}
@@ -132,12 +136,12 @@ RULES: tuple[Rule, ...] = (_has_its_segments, _ends_with_a_batch, _starts_where_
 
 
 def damages_of(known: LogState, found: LogFound) -> list[Damage]:
-    """One for each file: the first rule that it breaks says what is wrong."""
+    """Return one damage for each file: the first rule that it breaks says what is wrong."""
     damages: dict[str, Damage] = {}
     for rule in RULES:
         for damage in rule(known, found):
             if damage.lost is not None and damage.lost[1] <= known.start:
-                continue  # deleted: a crash may bring back some of the files
+                continue  # it was deleted: a crash may bring back some of the files
             covered = any(one.lost and damage.lost and _covers(one.lost, damage.lost) for one in damages.values())
             if damage.path not in damages and not covered:
                 damages[damage.path] = damage

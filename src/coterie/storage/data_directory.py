@@ -2,15 +2,14 @@
 
     directory = DataDirectory.open(DiskFiles(path), now_ms, cluster_id="...", node_id=1)
     change = directory.create_topic(Topic("orders", topic_id, 3), now_ms)
-    change.run()                                 # on any thread; see `disk_changes.py`
+    change.run()                                 # on any thread; see `DiskChange`
     change.done()
     directory.logs["orders", 0].append(batch, now_ms)
     directory.close()
 
 It looks like one of Kafka's: a directory a partition, `meta.properties`, checkpoints of log starts and recovery points,
-a marker of a clean stop. What Kafka's controllers keep elsewhere, topics and their configs, is in a file of ours. So is
-what the checkpoints say, with a checksum (`durable_ends.py`): Kafka's are written beside, and read if ours is not
-there.
+a marker of a clean shutdown. Topics and their configs, which Kafka's controllers keep elsewhere, are in
+`coterie-topics.json` (`metadata_files.py`).
 """
 
 from __future__ import annotations
@@ -64,21 +63,23 @@ LOCK_FILE = ".lock"
 _META_VERSION = "1"
 
 SLICE = 64
-"""Partitions that are created at a time; flushes wait for no more than these."""
+"""The number of partitions that are created at a time; flushes wait no longer than that takes."""
 
 
 @dataclass(slots=True)
 class Opening:
-    """How the directory was found."""
+    """How the directory was found when it was opened."""
 
     was_clean: bool
     knew_ends: bool = True
-    """False for a directory of an earlier release: how far its logs were durable was not written down."""
+    """False for a directory of an earlier release, which did not save how far its logs were durable."""
     strays: list[str] = field(default_factory=list)
-    """Directories of topics that do not exist: set aside under these names, for somebody to look at and delete."""
+    """New names of directories that belonged to no topic; the operator may delete them."""
 
 
 class DataDirectory:
+    """All logs of a broker, and its topics."""
+
     def __init__(self, files: Files, config_of: Callable[[Topic], LogConfig], *, journaled: bool) -> None:
         self._files = files
         self._config_of = config_of
@@ -86,7 +87,7 @@ class DataDirectory:
         self.meta: dict[str, str] = {}
         self.topics: dict[str, Topic] = {}
         self._deleted: dict[UUID, str] = {}
-        """Topics that are gone, and whose directories may still have their names."""
+        """Deleted topics whose directories may still have their names."""
         self.logs: dict[Partition, PartitionLog] = {}
         self.journal = Journal(files) if journaled else None
         self.ends = DurableEnds(files)
@@ -104,9 +105,9 @@ class DataDirectory:
         config_of: Callable[[Topic], LogConfig] = lambda _topic: LogConfig(),
         journaled: bool = False,
     ) -> DataDirectory:
-        """Open or create; `cluster_id` is for a new one, an old one has its own (`meta`).
+        """Open or create a directory; `cluster_id` is for a new one, an old one has its own (`meta`).
 
-        `journaled`: flushes may go to the `journal`. What an earlier owner left in one is taken in any case.
+        `journaled`: flushes may go to the `journal`. What an earlier process left in one is used in any case.
         """
         directory = cls(files, config_of, journaled=journaled)
         directory._take_lock()
@@ -154,7 +155,7 @@ class DataDirectory:
         remove_journal(self._files)
 
     def _open_logs(self, checkpoint: DirectoryCheckpoint | None, now_ms: int, *, was_clean: bool) -> None:
-        """All logs; `DamageError` names all that is damaged."""
+        """Open all logs; `DamageError` lists all damage."""
         journaled = {} if was_clean else read_journal(self._files)
         ends = self.ends.read()
         damages: list[Damage] = []
@@ -260,7 +261,7 @@ class DataDirectory:
         if self.journal is not None:
             log.journal = self.journal.part(journal_key(topic.id, partition))
         if not self._files.exists(f"{path}/{PARTITION_FILE}"):
-            # Not synced: which topic the directory belongs to follows from the topics' file as well.
+            # It is not synced: the topics file also says which topic the directory belongs to.
             replace_file(self._files, f"{path}/{PARTITION_FILE}", encode_partition_metadata(topic.id), sync=False)
         return log
 
@@ -275,7 +276,7 @@ class DataDirectory:
     # --- topics -------------------------------------------------------------------------------------------------------
 
     def create_topic(self, topic: Topic, now_ms: int) -> DiskChange[None]:
-        """The topic with its empty logs."""
+        """Create a topic with empty logs."""
         if not is_legal_name(topic.name):
             raise DirectoryError(
                 f"{topic.name!r} is not a topic name: it may have at most 249 letters, digits, '.', '_' and '-'"
@@ -285,13 +286,13 @@ class DataDirectory:
         return self._with(topic, range(topic.partitions), f"cannot create {topic.name!r}", now_ms)
 
     def create(self, topics: Sequence[Topic], now_ms: int) -> Creation:
-        """Topics, or the new partitions of those that exist, a slice at a time and durable all at once."""
+        """Create topics, or new partitions of topics that exist, some at a time, and make all durable at once."""
         known = self.topics
         news = [(one, range(known[one.name].partitions if one.name in known else 0, one.partitions)) for one in topics]
         return Creation(self, news, now_ms)
 
     def add_partitions(self, name: str, partitions: int, now_ms: int) -> DiskChange[None]:
-        """The topic with as many partitions; never fewer than before."""
+        """Raise the number of partitions of a topic; it cannot be lowered."""
         topic = self.topics[name]
         if partitions < topic.partitions:
             raise DirectoryError(f"topic {name!r} has {topic.partitions} partitions and cannot have {partitions}")
@@ -303,11 +304,11 @@ class DataDirectory:
         return self._with(topic, range(0), f"cannot keep the configs of {name!r}", now_ms)
 
     def _with(self, topic: Topic, new: range, failing: str, now_ms: int) -> DiskChange[None]:
-        """`topic` instead of the one of its name, with logs for its `new` partitions."""
+        """Replace the topic of the same name by `topic`, with logs for its `new` partitions."""
         return Creation(self, [(topic, new)], now_ms, failing).at_once()
 
     def make_logs(self, topic: Topic, new: Sequence[int], now_ms: int) -> dict[Partition, PartitionLog]:
-        """New empty logs; on any thread. If it fails there are none."""
+        """Make empty logs, or none if it fails; on any thread."""
         logs: dict[Partition, PartitionLog] = {}
         try:
             self._make_way(topic.name, new)
@@ -324,7 +325,7 @@ class DataDirectory:
 
     def keep_topics(self, topics: Sequence[Topic], logs: Mapping[Partition, PartitionLog]) -> None:
         """Write the topics file with these topics added, or in place of those with the same name; on any thread."""
-        if logs:  # a topic that is named has its directories: who finds none has lost them
+        if logs:  # a topic in the file has its directories: if one is missing, it was lost
             self._files.sync_directory()
         self._write_topics({**self.topics, **{topic.name: topic for topic in topics}}, self._deleted)
 
@@ -337,7 +338,7 @@ class DataDirectory:
                 self.logs[topic.name, partition].config = config
 
     def _make_way(self, name: str, new: Sequence[int]) -> None:
-        """What was kept of a topic of this name that is gone must not become part of the new one."""
+        """Set aside what is left of a deleted topic of this name, so that it does not become part of the new one."""
         for partition in new:
             path = partition_path(name, partition)
             if self._files.exists(path):
@@ -348,11 +349,11 @@ class DataDirectory:
         """Remove logs that belong to no topic; on any thread."""
         for log in logs.values():
             log.release()
-            with suppress(OSError):  # then it is in the way of the next one, which sets it aside
+            with suppress(OSError):  # then the next creation sets it aside
                 remove_directory(self._files, log.path)
 
     def delete_topic(self, name: str) -> DiskChange[list[PartitionLog]]:
-        """The topic is gone when this is done; its logs are for `clear_away`."""
+        """Delete a topic; `done` returns its logs, for `clear_away`."""
         topic = self.topics[name]
         left = {other: kept for other, kept in self.topics.items() if other != name}
         deleted = {**self._deleted, topic.id: name}
@@ -371,10 +372,10 @@ class DataDirectory:
         return DiskChange(work, take)
 
     def clear_away(self, topic: Topic, logs: list[PartitionLog]) -> DiskChange[list[str]]:
-        """Free the name of a topic that is gone; its directories, under new names, are for `remove_directory`."""
+        """Rename the directories of a deleted topic; `done` returns the new names, for `remove_directory`."""
 
         def work() -> list[str]:
-            # Not by the topic's name: with it the new one could be longer than file systems allow.
+            # The new names have the topic's id, because with its name they could be longer than file systems allow.
             paths = [f"{id_text(topic.id)}-{partition}{DELETE}" for partition in range(len(logs))]
             try:
                 for log, path in zip(logs, paths, strict=True):
@@ -392,9 +393,9 @@ class DataDirectory:
         return DiskChange(work, take)
 
     def remove_segments(self, deleted: list[DeletedSegment]) -> DiskChange[list[DeletedSegment]]:
-        """Take segments that logs have dropped out of the directory; what is renamed is for `remove_files`.
+        """Rename the files of deleted segments; `done` returns them, for `remove_files`.
 
-        Where the logs start is kept first: a segment that is missing after that start was lost.
+        The logs' starts are saved first: a segment that is missing after the start of its log was lost.
         """
         checkpoint = self.checkpoints.write()
 
@@ -408,7 +409,7 @@ class DataDirectory:
     # --- closing ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Everything durable, and a marker that says so; if a log cannot be closed, the next opening checks all."""
+        """Close all logs and mark the shutdown as clean; if a log cannot be closed, the next opening checks all."""
         failed: LogError | None = None
         try:
             for log in self.logs.values():
@@ -427,7 +428,7 @@ class DataDirectory:
             self.release()
 
     def release(self) -> None:
-        """Let go of everything as it is, as if the process had ended."""
+        """Close all files as they are, as if the process had ended."""
         for log in self.logs.values():
             log.release()
         if self.journal is not None:
@@ -439,9 +440,9 @@ class DataDirectory:
 
 
 class Creation:
-    """Topics and partitions that are being created: some logs with each change, and all of it counts with the last.
+    """Creates topics and partitions: some logs with each change, and all of them exist with the last.
 
-    The disk has other things to do in between. If a change fails, or `undo` was run, nothing is left of it.
+    Between two changes other work can use the disk. If a change fails, or `undo` was run, nothing is left.
     """
 
     def __init__(
@@ -468,7 +469,7 @@ class Creation:
         return DiskChange(work, self._take)
 
     def undo(self) -> DiskChange[None]:
-        """Instead of what is still to be done."""
+        """Remove what was created so far."""
         return DiskChange(lambda: self._directory.unmake_logs(self._logs), lambda _: None)
 
     def _slice(self) -> None:

@@ -1,12 +1,12 @@
-"""What is known to be durable, so that damage is told from what a crash has torn.
+"""What is known to be durable, to distinguish damage from what a crash has torn.
 
-`coterie-checkpoint.json` has what was on the disk when it was written, for each log: where it starts, how far it is
-synced, its leader epochs, its segments and their sizes. It is written from time to time, before segments are deleted,
-and at a clean stop. `coterie-durable-ends` is appended to after each flush: how far a log is durable since. It is not
-synced: that survives the process, and when the power goes it only says less, never too much.
+`coterie-checkpoint.json` has what was on disk when it was written, for each log: where it starts, how far it is synced,
+its leader epochs, its segments and their sizes. It is written from time to time, before segments are deleted, and at a
+clean shutdown. After each flush the ends of the flushed logs are appended to `coterie-durable-ends`. That file is not
+synced: it survives the process, and after a power failure it says less, never too much.
 
-Each entry of the ends has a checksum; reading stops at the first that is not whole. Its first line has the number of
-the checkpoint it follows, so that a checkpoint that was replaced by an older copy is noticed.
+Each entry of the ends has a checksum; reading stops at the first that is not whole. The first line has the number of
+the checkpoint that the ends follow, so a checkpoint that was replaced by an older copy is noticed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from crc32c import crc32c
 from coterie.errors import MalformedError
 from coterie.storage.files import File, Files, read_file
 from coterie.storage.log_errors import DamagedFileError
-from coterie.storage.metadata_files import OwnFile, id_text, parse_id
+from coterie.storage.metadata_files import ChecksummedFile, id_text, parse_id
 
 __all__ = [
     "CHECKPOINT",
@@ -41,7 +41,7 @@ __all__ = [
     "write_checkpoint",
 ]
 
-CHECKPOINT = OwnFile(
+CHECKPOINT = ChecksummedFile(
     "coterie-checkpoint.json",
     1,
     "how far each log was on the disk, and where it starts",
@@ -59,7 +59,7 @@ WITHIN_SEGMENTS = -1
 
 TopicPartition = tuple[UUID, int]
 PRODUCER_IDS_END: TopicPartition = UUID(int=0), -1
-"""Up to where producer ids were given out is kept beside the ends of logs: if their file is lost, none is repeated."""
+"""The key of the end of assigned producer ids: if the file of producer ids is lost, none is assigned again."""
 
 
 class SegmentState(NamedTuple):
@@ -70,18 +70,18 @@ class SegmentState(NamedTuple):
 
 
 class LogState(NamedTuple):
-    """What is known of one log."""
+    """What a checkpoint has of one log."""
 
     start: int = 0
     end: int = 0
-    """Everything before it is durable."""
+    """All offsets before it are durable."""
     compacted: int = 0
-    """Up to where it was compacted."""
+    """The end of its compacted part."""
     gaps_below: int = 0
-    """Before this offset an earlier release has compacted it, and left gaps between segments; -1: only within them."""
+    """An earlier release compacted it up to here and left gaps between segments; -1: gaps only within segments."""
     epochs: tuple[tuple[int, int], ...] = ()
     segments: tuple[SegmentState, ...] = ()
-    """The segments that took no more batches, in order; after a clean stop these are all."""
+    """The sealed segments in order; after a clean shutdown these are all."""
 
 
 class DirectoryCheckpoint(NamedTuple):
@@ -96,7 +96,7 @@ def write_checkpoint(files: Files, checkpoint: DirectoryCheckpoint) -> None:
 
 
 def read_checkpoint(files: Files) -> DirectoryCheckpoint | None:
-    """None if the directory was written by an earlier release, which had none."""
+    """Read the checkpoint; None if the directory is of an earlier release, which had none."""
     follows = _number_in(_content(files))
     if not files.exists(CHECKPOINT.path) and follows is None:
         return None
@@ -112,7 +112,7 @@ def read_checkpoint(files: Files) -> DirectoryCheckpoint | None:
 
 
 def number_followed(files: Files) -> int:
-    """The number of the last checkpoint that the ends know of; 0 if they know of none."""
+    """Return the number of the checkpoint that the ends follow; 0 if there is none."""
     return _number_in(_content(files)) or 0
 
 
@@ -134,7 +134,7 @@ def _state_of(row: list[Any]) -> tuple[TopicPartition, LogState]:
 
 
 class DurableEnds:
-    """The ends since the last checkpoint. Used by the thread that waits for the disk, and by that one alone."""
+    """The ends of logs since the last checkpoint, used only by the thread that waits for the disk."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -143,7 +143,7 @@ class DurableEnds:
         self._ends: dict[TopicPartition, int] = {}
 
     def read(self) -> Mapping[TopicPartition, int]:
-        """How far each log is known to be durable."""
+        """Read up to where each log is known to be durable."""
         data = _content(self._files)
         self._ends = {}
         if _number_in(data) is not None:
@@ -161,7 +161,7 @@ class DurableEnds:
         return self._ends.get(key, 0)
 
     def follow(self, checkpoint: DirectoryCheckpoint) -> None:
-        """The checkpoint is on the disk: only what goes beyond it is kept."""
+        """Keep only ends beyond a checkpoint that is on disk."""
         self._number = checkpoint.number
         known = checkpoint.logs
         self._ends = {
@@ -172,7 +172,7 @@ class DurableEnds:
         self._start_over()
 
     def add(self, ends: Iterable[tuple[TopicPartition, int]]) -> None:
-        """These logs are durable so far; that this cannot be written harms nobody."""
+        """Append the new ends of logs; if that fails, nothing is lost but this knowledge."""
         if self._file is None:
             return
         added = dict(ends)
@@ -219,7 +219,7 @@ def _content(files: Files) -> bytes:
 
 
 def _number_in(data: bytes) -> int | None:
-    """Which checkpoint the ends follow; None if their first line is not whole, as after a power cut."""
+    """Return which checkpoint the ends follow; None if their first line is not whole, as after a power failure."""
     found = _FIRST_LINE.match(data)
     if found is None or crc32c(b"coterie-durable-ends 1 follows " + found[1]) != int(found[2], 16):
         return None

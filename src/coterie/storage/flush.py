@@ -1,10 +1,22 @@
-"""How far a log is durable, and what must be synced for it to be more so.
+"""Making appends durable: by a sync of the log's own files, or by writing them to the journal.
 
-After a sync that failed, the system may have dropped the pages and will not say so again. So nothing more is called
-durable, until the log was cut back to what is.
+**Flush of one log.** Syncing is slow and done on another thread: what there is to sync is captured in one step, synced
+while appends go on, and reported back. So is what a segment needs when it takes no more batches. After a sync that
+failed, the system may have dropped the pages and will not report it again. So nothing more is called durable until the
+log was cut back to what is.
 
-Syncing is slow and done elsewhere: what there is to sync is captured in one step, synced on another thread while
-appends go on, and reported back. So is what a segment needs when it takes no more batches.
+**The journal** makes small writes to many logs durable by one sync of one file. A sync costs about the same whatever
+its size, so a flush of fifty logs would cost fifty times one. Instead the batches are written a second time, all
+together, to `coterie-journal`. The segments have them in the system's cache, where readers find them, and are synced
+when the journal is dropped: when it has grown, from time to time, and at shutdown.
+
+    journal.write([(key, [batch, batch]), ...])    # one write, one sync; then they are durable
+    journal.drop()                                 # when the segments themselves were synced
+
+After a crash `read_journal` returns what was written; `recovery.py` appends what continues a log. The last write may be
+torn: it was not acknowledged, and is left out. An incomplete write with a whole one behind it is damage, since nothing
+is written behind a write that failed. Logs are identified by topic id and partition, so a new topic of the same name
+gets nothing of an old one.
 """
 
 from __future__ import annotations
@@ -23,8 +35,8 @@ from coterie.storage.segment import Segment
 
 __all__ = [
     "JOURNAL_FILE",
+    "FlushState",
     "FlushTarget",
-    "Flushing",
     "Journal",
     "JournalKey",
     "JournalPart",
@@ -37,15 +49,15 @@ __all__ = [
 
 
 SMALL = 64 * 1024
-"""A sync in place costs as much as writing about this much once more: a log with more to flush is not for the journal.
-It also bounds what is kept in memory of a log that nobody flushes."""
+"""A log with more bytes to flush is synced in place: that costs no more than writing them to the journal.
+It also bounds what is kept in memory of a log that is not flushed."""
 
 
 class Sealing:
-    """A segment that takes no more batches: its indexes are to be written, and the producers as of its end.
+    """Writes the indexes of a segment that takes no more batches, and a snapshot of the producers as of its end.
 
-    They spare the next opening some reading and can be made again. So a disk that refuses them harms nobody: they stay
-    in memory until the next flush.
+    They save the next opening some reading, and can be derived from the log. So if the disk refuses them, they stay in
+    memory until the next flush.
     """
 
     def __init__(self, segment: Segment, write_snapshot: Callable[[], None]) -> None:
@@ -54,14 +66,14 @@ class Sealing:
         self.is_done = False
 
     def run(self) -> None:
-        """On any thread."""
+        """Write both; on any thread."""
         self._write_snapshot()
         self.segment.write_indexes()
         self.is_done = True
 
 
 class FlushTarget:
-    """What must be synced for the log to be durable up to `end`. `run` may be called on any thread, once."""
+    """The syncs that make a log durable up to `end`. `run` may be called on any thread, once."""
 
     __slots__ = ("_files", "_syncs", "directories", "end", "sealings")
 
@@ -75,7 +87,7 @@ class FlushTarget:
         self.end = end
 
     def run(self) -> None:
-        """In order of the log, so that what is durable is always a beginning of it."""
+        """Sync in order of the log, so that what is durable is always its beginning."""
         try:
             for sync in self._syncs:
                 sync.run()
@@ -89,7 +101,7 @@ class FlushTarget:
 
 
 class JournalTarget:
-    """What the journal must have for the log to be durable up to `end`."""
+    """The batches that the journal must have for a log to be durable up to `end`."""
 
     __slots__ = ("batches", "end")
 
@@ -108,8 +120,8 @@ class _Refused:
         raise self._error
 
 
-class Flushing:
-    """Of one log at `path`; `is_new` if its directory has just been made, and its name is not durable either."""
+class FlushState:
+    """How far the log at `path` is durable; `is_new` if its directory was just made, so its name is not durable."""
 
     def __init__(self, files: Files, path: str, *, is_new: bool) -> None:
         self._files = files
@@ -121,21 +133,21 @@ class Flushing:
         self._fresh: list[Buffer] = []
         self._fresh_size = 0
         self.durable_end = 0
-        """How far the segments or the journal have it on disk."""
+        """The end of what is on disk in segments or in the journal."""
         self.synced_end = 0
-        """How far the segments alone have it: from here on they are checked after a crash."""
+        """The end of what is on disk in segments: from here on they are checked after a crash."""
 
     @property
     def is_sealing(self) -> bool:
         return bool(self._sealings)
 
     def rolled(self, sealing: Sealing) -> None:
-        """A segment takes no more batches, and another was made."""
+        """Note that a segment takes no more batches, and another was made."""
         self._sealings.append(sealing)
         self._has_new_names = True
 
     def appended(self, buffer: Buffer) -> None:
-        """Remember it for the journal, as long as there is little to remember."""
+        """Remember appended batches for the journal, as long as they are small."""
         self._fresh_size += len(buffer)
         if self._fresh_size <= SMALL:
             self._fresh.append(buffer)
@@ -144,7 +156,7 @@ class Flushing:
 
     @property
     def is_small(self) -> bool:
-        """Whether the journal can have it: what it cannot hold are names of files, and much data."""
+        """Whether what is to be flushed can go to the journal: it cannot hold names of files, or much data."""
         return 0 < self._fresh_size <= SMALL and not self._sealings and not self._has_new_names
 
     def _forget_fresh(self) -> list[Buffer]:
@@ -165,7 +177,7 @@ class Flushing:
         return not self._has_failed
 
     def target(self, active: Segment) -> FlushTarget:
-        """`active` is the segment that is being written."""
+        """Return what to sync; `active` is the segment that is being written."""
         self._check_idle()
         self._forget_fresh()
         sealings = list(self._sealings)
@@ -185,7 +197,7 @@ class Flushing:
     def ended(self, target: FlushTarget | JournalTarget, *, well: bool) -> None:
         assert target is self._under_way, "a flush that this log did not ask for"
         self._under_way = None
-        # After a failure a later sync may end well and still not have what was lost: then nothing is believed any more.
+        # After a failure a later sync may succeed without what was lost: then no sync is believed any more.
         self._has_failed |= not well
         if not self._has_failed:
             self.durable_end = max(self.durable_end, target.end)
@@ -197,7 +209,7 @@ class Flushing:
         self._sealed()
 
     def seal(self) -> None:
-        """What is left of it, for those who may wait."""
+        """Run all sealings that are left, and wait for them."""
         for sealing in self._sealings:
             sealing.run()
         self._sealed()
@@ -209,20 +221,20 @@ class Flushing:
         self._sealings = [sealing for sealing in self._sealings if not sealing.is_done]
 
     def sync_new_names(self) -> None:
-        """Of a log that was made and never flushed: who opens it after a clean stop takes them for durable."""
+        """Sync the names of files that were never synced: an opening after a clean shutdown takes them for durable."""
         if self._has_new_names:
             self.sync_names()
 
     def sync_names(self) -> None:
-        """The names of the files, as their content, survive the next crash."""
+        """Make the names of the files durable."""
         self._files.sync_directory(self._path)
         self._files.sync_directory(parent_of(self._path))
         self._has_new_names = False
 
     def start_over(self, durable_end: int, *, names_are_durable: bool = True) -> None:
-        """The log was opened, or opened again, and all of it is on disk.
+        """Start again with a log that was opened, or opened again, and is all on disk.
 
-        After a crash the names of its files may not be: the last owner may not have come to it.
+        After a crash the names of its files may not be durable.
         """
         self.forget()
         self._has_new_names |= not names_are_durable
@@ -230,35 +242,21 @@ class Flushing:
         self.durable_end = self.synced_end = durable_end
 
     def forget(self) -> None:
-        """The log lets go of its files."""
+        """Forget what was to be done, because the log has closed its files."""
         self._sealings = []
         self._under_way = None
         self._forget_fresh()
 
-
-# The journal: small writes to many logs, made durable by one sync of one file.
-#
-# A sync costs about the same whatever it is of, so a flush of fifty logs would cost fifty times one. Instead the batches
-# are written a second time, all together, to `coterie-journal`; the segments have them in the system's cache, where
-# readers find them, and are synced when the journal is dropped: when it has grown, from time to time, and at a stop.
-#
-#     journal.write([(key, [batch, batch]), ...])    # one write, one sync; then they are durable
-#     journal.drop()                                 # when the segments themselves were synced
-#
-# After a crash `read_journal` gives back what was written; `recovery.py` appends what continues a log. The last write may
-# be torn: it was acknowledged to nobody, and is left out. One that is not whole and has whole ones behind it is damage:
-# nothing is written behind a write that failed. Logs are known by the topic's id and the partition's number, so that
-# a topic of the same name made later gets nothing of it.
 
 JOURNAL_FILE = "coterie-journal"
 _FORMAT = b"coterie-journal 2\n"
 _MARK = b"\xf5cj\xf6"
 """Begins every write, so that one is found behind another that is damaged."""
 _WRITE = Struct(">4sII")
-"""The mark, the size of what one `write` wrote, and the checksum of that, of its size and of its place in the file."""
+"""The mark, the size of one write's content, and the checksum of the content, its size and its place in the file."""
 _FORMAT_1 = b"coterie-journal 1\n"
 _WRITE_1 = Struct(">II")
-"""Of an earlier release: the size, and the checksum of what was written."""
+"""The head of a write in format 1, of an earlier release: size and checksum of the content."""
 _KEY = Struct(">16si")
 _SIZE = Struct(">I")
 _AT = Struct(">QI")
@@ -271,17 +269,17 @@ def journal_key(topic_id: UUID, partition: int) -> JournalKey:
 
 
 class Journal:
-    """Of one data directory. After `open` it is used by the thread that waits for the disk, and by that one alone."""
+    """The journal of one data directory, used only by the thread that waits for the disk."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
         self._file: File | None = None
         self.size = 0
         self.is_sound = True
-        """False after a write that failed: what the file has then is not known, and it takes no more until dropped."""
+        """False after a write that failed: the file takes no more writes until it was dropped."""
 
     def write(self, entries: Iterable[tuple[JournalKey, Sequence[Buffer]]]) -> None:
-        """All of it is durable, or `OSError`."""
+        """Write all entries and make them durable, or raise `OSError`."""
         content = bytearray(_WRITE.size)
         for key, batches in entries:
             content += key
@@ -296,7 +294,7 @@ class Journal:
             file.append(content)
             file.sync()
         except OSError:
-            with suppress(OSError):  # then the next opening may find it: written, though nobody was told so
+            with suppress(OSError):  # then the next opening may find it, though it was not acknowledged
                 file.truncate(self.size)
             raise
         self.is_sound = True
@@ -305,7 +303,7 @@ class Journal:
     def _create(self) -> File:
         file = self._files.open(JOURNAL_FILE, create=True)
         try:
-            file.truncate(0)  # of an attempt that failed
+            file.truncate(0)  # an earlier attempt may have failed
             file.append(_FORMAT)
             self._files.sync_directory()
         except OSError:
@@ -316,7 +314,7 @@ class Journal:
         return file
 
     def drop(self) -> None:
-        """The segments have it all: start again. If that fails the old entries stay, which does no harm."""
+        """Empty the journal, because all segments are synced. If that fails the old entries stay, which is harmless."""
         if self._file is not None:
             self.is_sound = False
             self._file.truncate(len(_FORMAT))
@@ -327,14 +325,14 @@ class Journal:
         return JournalPart(self._files, key)
 
     def release(self) -> None:
-        """Let go of the file as it is."""
+        """Close the file as it is."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
 
 class JournalPart:
-    """What a journal has of one log."""
+    """The entries of one log in a journal."""
 
     __slots__ = ("_files", "key")
 
@@ -347,7 +345,7 @@ class JournalPart:
 
 
 def read_journal(files: Files) -> dict[JournalKey, list[bytes]]:
-    """What was written for each log, in order; each entry is whole batches. `DamagedFileError` if some is not whole."""
+    """Return what was written for each log, in order; each entry is whole batches. May raise `DamagedFileError`."""
     found: dict[JournalKey, list[bytes]] = {}
     if files.exists(JOURNAL_FILE):
         data = read_file(files, JOURNAL_FILE)
@@ -359,9 +357,9 @@ def read_journal(files: Files) -> dict[JournalKey, list[bytes]]:
 
 
 def _whole_writes(data: bytes) -> Iterator[memoryview]:
-    """Up to the first that is not whole: it was under way in the crash, and nothing can follow it.
+    """Yield writes up to the first that is not whole: it was interrupted by the crash, and nothing can follow it.
 
-    So was the file itself, if it does not begin as it should: it is synced with the first write.
+    If the file does not begin as it should, its creation was interrupted: it is synced with the first write.
     """
     at = len(_FORMAT)
     content = _write_at(data, at) if data.startswith(_FORMAT) else None
@@ -419,7 +417,7 @@ def _entries(content: memoryview) -> Iterator[tuple[JournalKey, bytes]]:
 
 
 def remove_journal(files: Files) -> None:
-    """All logs are durable without it."""
+    """Delete the journal, because all logs are durable without it."""
     if files.exists(JOURNAL_FILE):
         files.delete(JOURNAL_FILE)
         files.sync_directory()

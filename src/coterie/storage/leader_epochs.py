@@ -1,6 +1,6 @@
-"""Leader epochs: which leadership began at which offset, kept in `leader-epoch-checkpoint`.
+"""Leader epochs: at which offset each leader epoch began, saved in `leader-epoch-checkpoint`.
 
-A client that was away asks where its epoch ended, and learns so whether what it has read is still in the log (KIP-320).
+A consumer asks where its epoch ended, and so finds out whether what it has read is still in the log (KIP-320).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class LeaderEpochs:
     def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
         self.entries = entries or []
         self._kept = tuple(self.entries)
-        """What the file says."""
+        """The entries in the file."""
 
     @classmethod
     def load(cls, files: Files, directory: str) -> LeaderEpochs | None:
-        """None if there is no such file, or it is empty or makes no sense: it is not synced, and the log knows."""
+        """Read the file; None if it is missing, empty or invalid. It is not synced: the batches have the epochs too."""
         try:
             content = read_file(files, join(directory, _FILE))
             entries = decode_epochs(content)
@@ -43,16 +43,16 @@ class LeaderEpochs:
         return cls(entries) if rising else None
 
     def saving(self, files: Files, directory: str) -> Callable[[], None]:
-        """What is to be done for the file to say what is known now; nothing, if it does."""
+        """Return a function that writes the current entries to the file, if it does not have them."""
         if self._kept == tuple(self.entries):
             return _nothing
         self._kept = tuple(self.entries)
         content = encode_epochs(self.entries)
-        # Every batch has its epoch in its header: if a crash of the machine costs us the file, we read it there.
+        # It is not synced: every batch has its epoch in its header, so it can be derived after a crash.
         return lambda: replace_file(files, join(directory, _FILE), content, sync=False)
 
     def at(self, offset: int) -> int:
-        """The epoch in which a record was written."""
+        """Return the epoch in which a record was written."""
         before = bisect_right(self.entries, offset, key=itemgetter(1))
         return self.entries[before - 1][0] if before else NO_EPOCH
 
@@ -61,7 +61,7 @@ class LeaderEpochs:
         return self.entries[-1][0] if self.entries else NO_EPOCH
 
     def assign(self, epoch: int, start: int) -> bool:
-        """A leadership that begins at `start`; True if that is news. One in which nothing was written is dropped."""
+        """Note that an epoch begins at `start`; return whether it is new. Epochs without records are dropped."""
         if epoch <= self.latest:
             return False
         while self.entries and self.entries[-1][1] >= start:
@@ -70,20 +70,20 @@ class LeaderEpochs:
         return True
 
     def cut_end(self, log_end: int) -> bool:
-        """Forget the epochs that begin at or after the new end of the log; True if there were any."""
+        """Drop the epochs that begin at or after the new end of the log; return whether there were any."""
         before = len(self.entries)
         self.entries = [entry for entry in self.entries if entry[1] < log_end]
         return len(self.entries) != before
 
     def cut_start(self, log_start: int) -> bool:
-        """Forget the epochs that ended before the new start; the one it falls into now begins there."""
+        """Drop the epochs that ended before the new log start; the one that has it now begins there."""
         first = max(bisect_right(self.entries, log_start, key=itemgetter(1)) - 1, 0)
         kept = [(epoch, max(start, log_start)) for epoch, start in self.entries[first:]]
         changed, self.entries = kept != self.entries, kept
         return changed
 
     def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """The largest known epoch up to `epoch`, and where it ended; (-1, -1) if there is none."""
+        """Return the largest known epoch up to `epoch` and where it ended; (-1, -1) if there is none."""
         if epoch < 0 or not self.entries or epoch > self.latest:
             return NO_EPOCH, -1
         after = bisect_right(self.entries, epoch, key=itemgetter(0))
@@ -95,4 +95,4 @@ class LeaderEpochs:
 
 
 def _nothing() -> None:
-    """The file is as it should be."""
+    """Do nothing, because the file is up to date."""

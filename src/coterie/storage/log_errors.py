@@ -1,4 +1,4 @@
-"""What can go wrong with a log, by whose fault: `code` is what a client is told."""
+"""The errors of logs and data directories; `code` is what a client gets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 class LogError(CoterieError):
-    """Base of the errors of this room."""
+    """Base of the errors of this package."""
 
     code = ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -37,13 +37,13 @@ class RefusedError(LogError):
 
 
 class OffsetOutOfRangeError(LogError):
-    """Asked for an offset that the log does not have yet, or has no more."""
+    """The log does not have this offset yet, or no longer."""
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 class DiskError(LogError):
-    """The disk refused: full, broken, gone."""
+    """The disk refused: it is full, broken or missing."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -57,21 +57,21 @@ class DiskError(LogError):
 
 
 class LogWriteError(DiskError):
-    """Nothing was taken: the log was cut back to its last good end and can be tried again when the disk is well."""
+    """Nothing was written: the log was cut back to its last valid end, and the write can be tried again later."""
 
 
 class LogReadError(DiskError):
-    """What is in the log cannot be read now."""
+    """The log cannot be read now."""
 
 
 class DirectoryError(LogError):
-    """The data directory is not ours to use: locked, written by something else, or by a later version."""
+    """The data directory cannot be used: locked, written by another program, or by a later version."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class LaterFormatError(DirectoryError):
-    """Written by a later version of this package."""
+    """The file was written by a later version of this package."""
 
 
 class DamagedFileError(DirectoryError):
@@ -88,7 +88,7 @@ class DamagedFileError(DirectoryError):
 
 @contextmanager
 def writing(doing: str) -> Iterator[None]:
-    """What the disk refuses is an error that says what for."""
+    """Turn an `OSError` into a `LogWriteError` that says what was being done."""
     try:
         yield
     except OSError as error:

@@ -38,16 +38,16 @@ _MAGIC_AT = 16
 
 @dataclass(slots=True)
 class LogFinding:
-    """A log that is not what it should be."""
+    """What is wrong with a log, and what its segments have to become."""
 
     topic: Topic
     partition: int
     wrong: list[str] = field(default_factory=list)
     """What is wrong, with the names of the files."""
     lost: list[tuple[int, int]] = field(default_factory=list)
-    """Offsets from, and until before; those of which nothing is left."""
+    """Ranges of lost offsets: the first, and the one after the last."""
     rewritten: dict[int, list[bytes]] = field(default_factory=dict)
-    """Segments to be written, by base offset: their batches."""
+    """The batches of each segment that has to be written, by its base offset."""
     start: int = 0
     end: int = 0
     is_compacted: bool = False
@@ -110,7 +110,7 @@ class LogInspection:
         for slot, base in enumerate(bases):
             after = bases[slot + 1] if slot + 1 < len(bases) else None
             if after is not None and after <= self._start:
-                continue  # deleted: a crash may bring back some of the files
+                continue  # it was deleted: a crash may bring back some of the files
             offset = self._look_at(base, max(offset, base), after)
         found.end = offset
         found.start = min(found.start, found.end)
@@ -125,12 +125,12 @@ class LogInspection:
         try:
             topic_id = decode_partition_metadata(read_file(self._files, f"{path}/{PARTITION_FILE}"))
         except (FileNotFoundError, MalformedError):
-            return  # created again by an opening
+            return  # an opening creates it again
         if topic_id != self._found.topic.id:
             self._found.wrong.append(f"{path}/{PARTITION_FILE} names another topic")
 
     def _look_at(self, base: int, offset: int, after: int | None) -> int:
-        """A segment; where it ends now. `after` is where the next one begins, None if there is none."""
+        """Inspect a segment; return where it ends now. `after` is where the next one begins, None if there is none."""
         found, known = self._found, self._known or LogState()
         name = join(found.path, named(base, LOG))
         data = read_file(self._files, name)
@@ -142,7 +142,7 @@ class LogInspection:
         for position, header, why in _walk(data, offset, is_compacted=found.is_compacted, after=after):
             if header is None:
                 if after is None and offset >= known.end and position == len(data):
-                    break  # what a crash has torn: an opening cuts it
+                    break  # it was torn by a crash: an opening cuts it
                 wrong.append(f"{name} is damaged at byte {at}: {why}")
                 at = position
                 continue
@@ -180,7 +180,10 @@ class LogInspection:
 def _walk(
     data: bytes, offset: int, *, is_compacted: bool, after: int | None
 ) -> Iterator[tuple[int, BatchHeader | None, str]]:
-    """Each whole batch that continues the log; and where it goes on, None and a reason, behind one that does not."""
+    """Yield position and header of each whole batch that continues the log.
+
+    At one that does not, yield where the next whole one begins, None and the reason.
+    """
     at = 0
     last = after if after is not None else 2**62
     while at < len(data):
@@ -213,7 +216,7 @@ def _batch_at(data: bytes, at: int, first: int, last: int) -> tuple[BatchHeader 
 
 
 def _next_batch(data: bytes, at: int, first: int, last: int) -> int:
-    """Where the next whole batch begins; the end if there is none."""
+    """Return where the next whole batch begins; the end if there is none."""
     at = data.find(2, at + _MAGIC_AT)
     while at >= 0:
         if len(data) - at + _MAGIC_AT >= HEADER_SIZE and _batch_at(data, at - _MAGIC_AT, first, last)[0] is not None:
@@ -223,7 +226,7 @@ def _next_batch(data: bytes, at: int, first: int, last: int) -> int:
 
 
 def _filled(first: int, after: int, epoch: int) -> Iterator[bytes]:
-    """Batches without records that stand for offsets whose records are lost."""
+    """Yield batches without records for offsets whose records are lost."""
     while first < after:
         count = min(after - first, MOST_FILLED)
         header = BatchHeader(
@@ -246,7 +249,7 @@ def _filled(first: int, after: int, epoch: int) -> Iterator[bytes]:
 
 
 def batches_left(files: Files, log: LogFinding) -> Iterator[bytes]:
-    """The whole batches of a damaged log."""
+    """Yield the whole batches of a damaged log."""
     if files.exists(log.path):
         for base in offsets_of(files.names(log.path), LOG):
             if base not in log.rewritten:

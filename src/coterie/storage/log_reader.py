@@ -1,4 +1,4 @@
-"""What is in the segments of a log, by offset and by time."""
+"""Reading from the segments of a log, by offset and by time."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["find_timestamp", "read_batches", "slot_of"]
 
 
 def slot_of(segments: Sequence[Segment], offset: int) -> int:
-    """Which of them holds the offset, or would."""
+    """Return the index of the segment that has the offset, or would have it."""
     return max(bisect_right(segments, offset, key=attrgetter("base_offset")) - 1, 0)
 
 
 def read_batches(
     segments: Sequence[Segment], path: str, from_offset: int, max_bytes: int, up_to: int, *, gapless: bool
 ) -> bytes:
-    """Whole batches from one segment, as `PartitionLog.read` says; `from_offset` is one of the log's."""
+    """Return whole batches from one segment, as `PartitionLog.read` does; the log has `from_offset`."""
     segment = segments[0]
     try:
         for slot in range(slot_of(segments, from_offset), len(segments)):
@@ -49,7 +49,7 @@ def read_batches(
 def find_timestamp(
     segments: Sequence[Segment], path: str, config: LogConfig, timestamp: int, log_start: int
 ) -> TimestampedOffset | None:
-    """The first record at or after `log_start` that is not older than `timestamp`."""
+    """Return the first record at or after `log_start` that is not older than `timestamp`."""
     limit = min(config.max_decompressed_bytes, OPENED_AT_ONCE)
     try:
         for segment in segments:
@@ -59,6 +59,6 @@ def find_timestamp(
                     return found
     except OSError as error:
         raise LogReadError.of(f"cannot look for a timestamp in {path}", error) from error
-    except MalformedError as error:  # records are not opened on append: a producer may have sent nonsense
+    except MalformedError as error:  # records are not read on append, so a producer may have sent invalid ones
         raise RefusedError(ErrorCode.CORRUPT_MESSAGE, f"{path} has a batch without sense: {error}") from None
     return None

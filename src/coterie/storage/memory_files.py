@@ -16,7 +16,7 @@ def _error(kind: type[OSError], number: int, path: str) -> OSError:
 
 
 class _Nothing:
-    """The sync of what needs none."""
+    """A sync that does nothing."""
 
     def run(self) -> None:
         pass
@@ -26,7 +26,7 @@ _NOTHING = _Nothing()
 
 
 class _MemoryFile:
-    """A handle; the content outlives it, as on a disk, and is shared with other handles of the same file."""
+    """An open file; its content outlives it, as on a disk, and is shared with other handles of the same file."""
 
     def __init__(self, content: bytearray) -> None:
         self._content = content
@@ -65,7 +65,7 @@ class _MemoryLock:
 
 
 class MemoryFiles:
-    """Directories are a set of paths, files a dict from path to content: all costs are those of dict lookups."""
+    """Directories and files as dicts by path, so that every operation costs a dict lookup."""
 
     def __init__(self) -> None:
         self._directories: dict[str, set[str]] = {"": set()}

@@ -1,14 +1,23 @@
-"""Small files of ours in a data directory: a first line with a checksum, then text or JSON.
+"""The small files of a data directory: Kafka's, and those that only Coterie has.
+
+**Kafka's text files.** `leader-epoch-checkpoint`, `recovery-point-offset-checkpoint`, `cleaner-offset-checkpoint` and
+`log-start-offset-checkpoint` have a version, a count and one entry a line. `partition.metadata` and `meta.properties`
+have names and values.
+
+**Files with a checksum** have a first line with it, then text or JSON:
 
     # coterie-topics.json version 2 crc32c 1c291ca3
     {"topics": ...}
 
-The checksum is of the first line up to it and of all that follows, so a file that was changed, cut or put in another's
-place is told from one that we wrote. The line is a comment in Kafka's `.properties` files. Files of an earlier release
-have no such line; they are read as version 1, and get one when they are written again.
+The checksum covers the first line before it and all that follows, so a file that was changed, cut or copied over
+another one is noticed. The line is a comment in Kafka's `.properties` files. Files of an earlier release have no such
+line; they are read as version 1, and get it when they are written again. A write is a new file that is synced and
+renamed, then its directory is synced: there is always the old content or the new. So a file that is not as it was
+written is damaged, and nothing is concluded from it: `DamagedFileError`.
 
-A write is a new file that is synced, renamed and has its directory synced: there is always the old content or the new.
-So a file that is not as we wrote it was damaged, and nothing is concluded from it: `DamagedFileError`.
+**`coterie-topics.json`** says which topics exist: a topic exists from the moment it is written there, and no longer
+than it is. A deleted topic is named as such until its directories have other names, so a directory of a topic that the
+file does not name at all was not left by a deletion.
 """
 
 from __future__ import annotations
@@ -28,13 +37,13 @@ from coterie.storage.files import Files, read_file, replace_file
 from coterie.storage.log_errors import DamagedFileError, LaterFormatError
 
 __all__ = [
+    "CHECKSUMMED_FILES",
     "LEADERS",
     "META",
-    "OWN_FILES",
     "PRODUCER_IDS",
     "TOPICS",
+    "ChecksummedFile",
     "Content",
-    "OwnFile",
     "Topic",
     "Topics",
     "decode_entries",
@@ -57,7 +66,7 @@ __all__ = [
 
 
 FIRST = 1
-"""The version of files without a first line of ours."""
+"""The version of files without a first line with a checksum."""
 _HEAD = re.compile(rb"(# (\S+) version ([0-9]+)) crc32c ([0-9a-f]{8})\n")
 
 
@@ -66,10 +75,12 @@ class Content(NamedTuple):
     payload: bytes
 
 
-class OwnFile(NamedTuple):
+class ChecksummedFile(NamedTuple):
+    """A small file that begins with its checksum."""
+
     path: str
     version: int
-    """The one we write, and the latest we read."""
+    """The version that is written, and the latest that is read."""
     holds: str
     """What is in it, for the message about damage: "which topics there are"."""
     repairs: str
@@ -106,7 +117,7 @@ class OwnFile(NamedTuple):
         return Content(version, payload)
 
     def read(self, files: Files) -> Content:
-        """`DamagedFileError` if it is missing or not as it was written, `LaterFormatError` if it is too new."""
+        """Read it. `DamagedFileError` if it is missing or damaged, `LaterFormatError` if it is of a later version."""
         try:
             data = read_file(files, self.path)
         except FileNotFoundError:
@@ -114,11 +125,11 @@ class OwnFile(NamedTuple):
         return self.decode(data)
 
     def write(self, files: Files, payload: bytes) -> None:
-        """When this returns, the file and its name are durable."""
+        """Write it; when this returns, the file and its name are durable."""
         replace_file(files, self.path, self.encode(payload))
 
     def renew(self, files: Files, content: Content) -> None:
-        """Give a file of an earlier release, which made sense, its checksum."""
+        """Write a file of an earlier release again, with its checksum."""
         if content.version < self.version:
             self.write(files, content.payload)
 
@@ -126,44 +137,39 @@ class OwnFile(NamedTuple):
         return DamagedFileError(self.path, wrong, self.holds, self.repairs)
 
 
-TOPICS = OwnFile(
+TOPICS = ChecksummedFile(
     "coterie-topics.json",
     2,
     "which topics there are, with their ids, partitions and configs",
     "it finds topics, ids and partitions in the partitions' directories; configs are lost",
 )
-META = OwnFile(
+META = ChecksummedFile(
     "meta.properties",
     2,
     "the ids of the cluster and of the node that the directory belongs to",
     "it writes the file with ids that it is given",
 )
-LEADERS = OwnFile(
+LEADERS = ChecksummedFile(
     "coterie-leaders.json",
     2,
     "which node leads which partition, and how often that has changed",
     "it has every partition led where it was created, with the epochs that the logs have",
 )
-PRODUCER_IDS = OwnFile(
+PRODUCER_IDS = ChecksummedFile(
     "coterie-producer-ids.properties",
     2,
     "up to where producer ids were given out; none may be given out twice",
     "it goes on behind the highest that the logs have",
 )
-OWN_FILES = (TOPICS, META, LEADERS, PRODUCER_IDS)
-"""All of them; `coterie-journal` has its own checksums (`journal.py`), and so have Kafka's files that have any."""
+CHECKSUMMED_FILES = (TOPICS, META, LEADERS, PRODUCER_IDS)
+"""All files of this kind but `coterie-checkpoint.json` (`durable_ends.py`); the journal has checksums of its own."""
 
-
-# Kafka's small text files: bytes to values and back.
-#
-# `leader-epoch-checkpoint`, `recovery-point-offset-checkpoint` and `log-start-offset-checkpoint` have a version, a count
-# and one entry a line; `partition.metadata` and `meta.properties` have names and values.
 
 _VERSION = 0
 
 
 def id_text(topic_id: UUID) -> str:
-    """As Kafka writes ids: base64 for addresses, without padding."""
+    """Return an id as Kafka writes it: URL-safe base64 without padding."""
     return urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
@@ -182,7 +188,7 @@ def _encode_entries(entries: Sequence[str]) -> bytes:
 
 
 def decode_entries(data: bytes, fields: int, what: str) -> list[list[str]]:
-    """The entries, each split into its fields; an empty file has none, as in Kafka."""
+    """Return the entries, each split into its fields; an empty file has none, as in Kafka."""
     try:
         lines = data.decode().splitlines()
     except UnicodeDecodeError:
@@ -232,7 +238,7 @@ def encode_partition_metadata(topic_id: UUID) -> bytes:
 
 
 def decode_partition_metadata(data: bytes) -> UUID:
-    """Decode it. A file without a checksum was written by Kafka or by an earlier release."""
+    """Return the topic id. A file without a checksum was written by Kafka or by an earlier release."""
     values = _names_and_values(data, ":", "partition.metadata")
     if values.get("version") != str(_VERSION) or "topic_id" not in values:
         raise MalformedError(f"partition.metadata: version {_VERSION} and a topic_id are expected, found {values}")
@@ -265,12 +271,6 @@ def _names_and_values(data: bytes, separator: str, what: str) -> dict[str, str]:
     return values
 
 
-# `coterie-topics.json`: which topics there are.
-#
-# It is the truth: a topic exists from the moment it is written there, and is gone from the moment it is not. A topic that
-# is deleted is named as such until its directories have other names: a directory of a topic that is not named at all was
-# not left by a deletion.
-
 _MAX_NAME = 249
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
@@ -285,15 +285,15 @@ class Topic:
 
 @dataclass(slots=True)
 class Topics:
-    """What the file says."""
+    """The content of `coterie-topics.json`."""
 
     topics: dict[str, Topic] = field(default_factory=dict)
     deleted: dict[UUID, str] = field(default_factory=dict)
-    """Topics whose directories may still have the topic's name."""
+    """Deleted topics whose directories may still have the topic's name."""
 
 
 def is_legal_name(name: str) -> bool:
-    """Kafka's rule; it also keeps a name from leading out of the directory."""
+    """Return whether Kafka allows the name of a topic; no such name leads out of the directory."""
     return 0 < len(name) <= _MAX_NAME and name not in {".", ".."} and _LEGAL.issuperset(name)
 
 
@@ -312,7 +312,7 @@ def read_topics(files: Files) -> Topics:
 
 
 def encode_topics(topics: Iterable[Topic], deleted: Mapping[UUID, str]) -> bytes:
-    """JSON with a topic a line: with an indent for every level it would take ten times as long to write."""
+    """Return JSON with one topic a line; indenting every level would take ten times as long."""
     rows = [
         json.dumps(
             {"name": topic.name, "id": id_text(topic.id), "partitions": topic.partitions, "configs": topic.configs}

@@ -7,8 +7,8 @@
     log.flushed(target)                            # `durable_end` has moved
     log.read(taken.base_offset, 1 << 20, up_to=log.durable_end)
 
-`log_end` is where the next batch goes, `durable_end` is how far the disk has it. Which of the two consumers may read
-up to is the caller's choice (`--flush os` or `sync`).
+`log_end` is the offset of the next batch, `durable_end` the end of what is on disk. The caller chooses which of the two
+consumers may read up to (`--flush os` or `sync`).
 """
 
 from __future__ import annotations
@@ -31,20 +31,22 @@ from coterie.storage.cleanup import (
 from coterie.storage.compaction import LastOfProducer
 from coterie.storage.durable_ends import LogState, SegmentState, TopicPartition
 from coterie.storage.files import DiskChange, Files
-from coterie.storage.flush import Flushing, FlushTarget, JournalPart, JournalTarget, Sealing
+from coterie.storage.flush import FlushState, FlushTarget, JournalPart, JournalTarget, Sealing
 from coterie.storage.log_config import LogConfig
 from coterie.storage.log_errors import LogReadError, LogWriteError, OffsetOutOfRangeError, writing
 from coterie.storage.log_reader import find_timestamp, read_batches, slot_of
 from coterie.storage.producer_state import snapshot_later
-from coterie.storage.recovery import Loaded, Recovery, is_gapless, load, load_cut
+from coterie.storage.recovery import LoadedLog, Recovery, is_gapless, load, load_cut
 from coterie.storage.segment import Segment, TimestampedOffset
 from coterie.storage.segment_files import LOG
-from coterie.storage.validation import Appended, Origin, check_batches, place, too_large
+from coterie.storage.validation import LogAppendInfo, Origin, assign_offsets, check_batches, too_large
 
 __all__ = ["PartitionLog"]
 
 
 class PartitionLog:
+    """The log of one partition."""
+
     def __init__(self, files: Files, path: str, config: LogConfig, now_ms: int) -> None:
         self._files = files
         self.path = path
@@ -52,17 +54,17 @@ class PartitionLog:
         self.log_start = 0
         self._active_since_ms = now_ms
         self._is_new = not files.exists(path)
-        """It was made by us, and nothing was ever written to it."""
-        self._flushing = Flushing(files, path, is_new=self._is_new)
+        """Whether this process made it, and wrote nothing to it."""
+        self._flushing = FlushState(files, path, is_new=self._is_new)
         self._has_torn_tail = False
         self._cut_to: int | None = None
         self._is_untouched = False
         self._is_gapless = False
-        """Each batch begins where the one before ends, as far as is known."""
+        """Whether each batch begins where the one before ends, as far as is known."""
         self.key: TopicPartition | None = None
         """The key of this log in `durable_ends.py`."""
         self.journal: JournalPart | None = None
-        """Where small writes are made durable, if they are not synced in place."""
+        """The journal for small writes, if they are not always synced in place."""
         self.leader_epoch = -1
 
     @classmethod
@@ -79,9 +81,9 @@ class PartitionLog:
         journaled: Sequence[bytes] = (),
         known: LogState | None = None,
     ) -> Self:
-        """Open or create. `clean`: the last owner closed it, so nothing is torn; see `recovery.py`.
+        """Open or create a log. `clean`: it was closed, so nothing is torn; see `recovery.py`.
 
-        `known`: what must be there, or `DamageError`.
+        `known` is what must be there, or else `DamageError`.
         """
         log = cls(files, path, config, now_ms)
         files.mkdir(path)
@@ -114,17 +116,17 @@ class PartitionLog:
         self._take(loaded, log_start, now_ms)
         self._is_gapless = is_gapless(self.config, known)
         self._is_untouched = clean
-        self._is_new = not self.log_end  # closed without a sync: its names are not durable, whoever closed it
+        self._is_new = not self.log_end  # an empty log was closed without a sync: its names are not durable
         self._flushing.start_over(self.log_end, names_are_durable=clean and not self._is_new)
 
-    def _take(self, loaded: Loaded, log_start: int, now_ms: int) -> None:
+    def _take(self, loaded: LoadedLog, log_start: int, now_ms: int) -> None:
         self._segments = loaded.segments
         self._epochs = loaded.epochs
         self.leader_epoch = max(self.leader_epoch, self._epochs.latest)
         self._producers = loaded.producers
         self.recovery: Recovery = loaded.recovery
         self.log_start = max(log_start, self._segments[0].base_offset)
-        self._epochs.cut_start(self.log_start)  # not kept when it happens: here it is again
+        self._epochs.cut_start(self.log_start)  # it is not saved when the log start moves
         for segment in self._segments:
             segment.quiet_since_ms = now_ms
 
@@ -144,7 +146,7 @@ class PartitionLog:
 
     @property
     def synced_end(self) -> int:
-        """How far it is durable without the journal."""
+        """The end of what is durable without the journal."""
         return self._flushing.synced_end
 
     @property
@@ -153,7 +155,7 @@ class PartitionLog:
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """As they are now: `has` says later whether they still are."""
+        """The segments as they are now: `has` says later whether they still are."""
         return tuple(self._segments)
 
     @property
@@ -165,13 +167,13 @@ class PartitionLog:
         return len(self._producers)
 
     def last_stable(self, up_to: int) -> int:
-        """How far a reader of committed transactions may go, if one of everything may go to `up_to`."""
+        """Return the last stable offset, if `up_to` is the high watermark."""
         unstable = self._producers.first_unstable_offset
         return up_to if unstable is None else max(self.log_start, min(unstable, up_to))
 
     @property
     def believes_syncs(self) -> bool:
-        """False after a sync that failed: nothing more is called durable until the log was opened again."""
+        """Whether syncs are believed: after one that failed, not until the log was opened again."""
         return self._flushing.believes_syncs
 
     def state(self, known: LogState) -> LogState:
@@ -192,7 +194,7 @@ class PartitionLog:
     # --- leadership ---------------------------------------------------------------------------------------------------
 
     def lead(self, epoch: int) -> Callable[[], None]:
-        """From here on batches are written under this leader epoch; the caller has it kept, on any thread."""
+        """Append with this leader epoch from now on; the caller runs the result, which saves it, on any thread."""
         self.leader_epoch = epoch
         self._epochs.assign(epoch, self.log_end)
         return self._epochs.saving(self._files, self.path)
@@ -205,10 +207,11 @@ class PartitionLog:
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
-    def append(self, data: Buffer, now_ms: int, origin: Origin = Origin.CLIENT) -> Appended:
-        """Store batches as received, with offsets of ours; a writable buffer is changed in place.
+    def append(self, data: Buffer, now_ms: int, origin: Origin = Origin.CLIENT) -> LogAppendInfo:
+        """Store batches as received, with offsets assigned; a writable buffer is changed in place.
 
-        `BatchError` and `RefusedError`: not taken, the sender's fault. `LogWriteError`: not taken, the disk's fault.
+        Nothing is stored if it raises: `BatchError` and `RefusedError` are the sender's fault, `LogWriteError` the
+        disk's.
         """
         self._check_uncut()
         incoming = check_batches(data, self.config, origin, now_ms)
@@ -221,15 +224,18 @@ class PartitionLog:
                 if each.header.has_producer:
                     self._producers.check_coordinator(each.header, each.marker)
         buffer = writable(data)
-        placed = place(buffer, incoming, self.config, self.log_end, max(self.leader_epoch, 0), now_ms)
+        placed = assign_offsets(buffer, incoming, self.config, self.log_end, max(self.leader_epoch, 0), now_ms)
         self._store(buffer, placed, now_ms)
         for header, each in zip(placed, incoming, strict=True):
             self._producers.note(header, each.marker)
         append_time = now_ms if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
-        return Appended(placed[0].base_offset, placed[-1].last_offset, append_time, self.log_start)
+        return LogAppendInfo(placed[0].base_offset, placed[-1].last_offset, append_time, self.log_start)
 
     def append_own(self, pairs: Sequence[tuple[bytes, bytes | None]], now_ms: int) -> int:
-        """Keys and values of ours, in no transaction; the offset of the first. There is nothing to check in them."""
+        """Append keys and values of the broker itself, outside of transactions; return the offset of the first.
+
+        They need no validation.
+        """
         self._check_uncut()
         data, header = build_placed_batch(pairs, now_ms, self.log_end, max(self.leader_epoch, 0))
         if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -249,10 +255,10 @@ class PartitionLog:
                 self._flushing.appended(buffer)
         except OSError as error:
             raise LogWriteError.of(f"cannot write to {self._active.path(LOG)}", error) from error
-        if self._epochs.latest < self.leader_epoch:  # what it began with was cut off
+        if self._epochs.latest < self.leader_epoch:  # the start of this epoch was cut off
             self._epochs.assign(self.leader_epoch, placed[0].base_offset)
 
-    def _check_producer(self, header: BatchHeader) -> Appended | None:
+    def _check_producer(self, header: BatchHeader) -> LogAppendInfo | None:
         if not header.has_producer:
             return None
         stored = self._producers.duplicate_of(header)
@@ -262,7 +268,7 @@ class PartitionLog:
         append_time = (
             stored.timestamp if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
         )
-        return Appended(stored.first_offset, stored.last_offset, append_time, self.log_start, is_duplicate=True)
+        return LogAppendInfo(stored.first_offset, stored.last_offset, append_time, self.log_start, is_duplicate=True)
 
     def _write(self, buffer: Buffer, placed: list[BatchHeader]) -> None:
         self._cut_torn_tail()
@@ -297,8 +303,8 @@ class PartitionLog:
             self._roll(now_ms)
 
     def _roll(self, now_ms: int) -> None:
-        """Start another segment; what the old one needs is done with the next flush."""
-        self._cut_torn_tail()  # a segment that takes no more is read to the end of its file
+        """Start another segment; the next flush writes the indexes of the old one."""
+        self._cut_torn_tail()  # a sealed segment is read to the end of its file
         created = Segment.create(self._files, self.path, self.log_end, self.config.index_interval_bytes)
         self._active.end()
         self._flushing.rolled(Sealing(self._active, self._snapshot()))
@@ -312,9 +318,9 @@ class PartitionLog:
     # --- making durable -----------------------------------------------------------------------------------------------
 
     def flush_target(self, *, in_place: bool = False) -> FlushTarget | None:
-        """What must be synced for all that was appended to be durable; None if it is. One at a time.
+        """Return what must be synced for all appends to be durable, or None if they are; one at a time.
 
-        `in_place`: what only the journal has is not enough.
+        `in_place`: what only the journal has counts as not durable.
         """
         if self._flushing.is_done(self.log_end, in_place=in_place):
             return None
@@ -322,37 +328,37 @@ class PartitionLog:
 
     @property
     def is_small_flush(self) -> bool:
-        """Whether all that a flush would make durable can be written to the journal instead."""
+        """Whether all that is to be flushed can be written to the journal instead."""
         return self._flushing.is_small
 
     def journal_target(self) -> JournalTarget:
-        """What the journal must have for all that was appended to be durable."""
+        """Return what must be written to the journal for all appends to be durable."""
         return self._flushing.journal_target(self.log_end)
 
     @property
     def is_sealing(self) -> bool:
-        """A segment waits for a flush to write its indexes."""
+        """Whether a segment waits for a flush to write its indexes."""
         return self._flushing.is_sealing
 
     def flushed(self, target: FlushTarget | JournalTarget) -> None:
-        """The target's `run` has ended well."""
+        """Note that the target's `run` has succeeded."""
         self._flushing.ended(target, well=True)
 
     def flush_failed(self, target: FlushTarget | JournalTarget) -> None:
-        """The target's `run` has failed: go back to what is known to be durable.
+        """Cut back to what is known to be durable, after the target's `run` has failed.
 
-        Whoever waits for what was beyond must be told that it is lost. Where batches are answered before they are
-        durable, take `flush_refused` instead, which cuts nothing.
+        The caller answers those that wait for what was beyond with an error. Where batches are acknowledged before
+        they are durable, call `flush_refused` instead, which cuts nothing.
         """
         self._flushing.ended(target, well=False)
         self.cut_back(self.durable_end)
 
     def flush_refused(self, target: FlushTarget | JournalTarget) -> None:
-        """The target's `run` has failed: nothing more is called durable, until the log is opened again."""
+        """Note that the target's `run` has failed: nothing more is called durable until the log is opened again."""
         self._flushing.ended(target, well=False)
 
     def flush(self) -> None:
-        """All at once, for those who may wait; if it fails, nothing is cut."""
+        """Flush, and wait for it; if it fails, nothing is cut."""
         target = self.flush_target(in_place=True)
         if target is not None:
             well = False
@@ -363,7 +369,7 @@ class PartitionLog:
                 self._flushing.ended(target, well=well)
 
     def cut_back(self, end: int) -> None:
-        """Let the log end with the last whole batch before `end`; nothing is read or written until it is repaired."""
+        """End the log with the last whole batch before `end`; nothing is read or written until `repair` has done it."""
         self._cut_to = end
         self._flushing.durable_end = min(self.durable_end, end)
         self._flushing.synced_end = min(self.synced_end, end)
@@ -373,11 +379,11 @@ class PartitionLog:
         return self._cut_to is None
 
     def repair(self, now_ms: int) -> DiskChange[None]:
-        """Finish what `cut_back` began, with what is on the disk; producers and epochs are as they were then."""
+        """Finish what `cut_back` began: load the log again from disk, with producers and epochs as of its new end."""
         end = self._cut_to
         assert end is not None, "a log in order needs no repairing"
 
-        def work() -> Loaded:
+        def work() -> LoadedLog:
             with writing(f"cannot cut {self.path} back to offset {end}"):
                 self.release()
                 return load_cut(
@@ -391,7 +397,7 @@ class PartitionLog:
                     journaled=self.journal.entries() if self.journal is not None else (),
                 )
 
-        def take(loaded: Loaded) -> None:
+        def take(loaded: LoadedLog) -> None:
             self._take(loaded, self.log_start, now_ms)
             self._flushing.start_over(self.log_end, names_are_durable=False)
             self._cut_to = None
@@ -401,10 +407,10 @@ class PartitionLog:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def read(self, from_offset: int, max_bytes: int, up_to: int) -> bytes:
-        """Whole batches as stored, from the one that holds `from_offset`, all before `up_to`, from one segment.
+        """Return whole batches as stored, from the one with `from_offset`, all before `up_to`, from one segment.
 
-        At most `max_bytes`, but for the first batch, which comes whatever its size, so that no reader gets stuck. It
-        may begin before `from_offset`; clients skip what they did not ask for.
+        They have at most `max_bytes`, except that the first batch is returned whatever its size, so that no reader gets
+        stuck. It may begin before `from_offset`; clients skip records that they did not ask for.
         """
         self._check_order()
         if not self.log_start <= from_offset <= self.log_end:
@@ -419,13 +425,13 @@ class PartitionLog:
             raise LogReadError(f"{self.path} cannot be read until it is cut back to offset {self._cut_to}", None)
 
     def offset_for_timestamp(self, timestamp: int, up_to: int) -> TimestampedOffset | None:
-        """The first record that is not older than `timestamp` and lies before `up_to`."""
+        """Return the first record before `up_to` that is not older than `timestamp`."""
         self._check_order()
         found = find_timestamp(self._segments, self.path, self.config, timestamp, self.log_start)
         return found if found is not None and found.offset < up_to else None
 
     def offset_of_latest_timestamp(self, up_to: int) -> TimestampedOffset | None:
-        """The first record with the latest timestamp of the log."""
+        """Return the first record with the latest timestamp of the log."""
         self._check_order()
         latest = max((segment.max_timestamp for segment in self._segments), default=NO_TIMESTAMP)
         return None if latest == NO_TIMESTAMP else self.offset_for_timestamp(latest, up_to)
@@ -433,14 +439,14 @@ class PartitionLog:
     # --- deleting -----------------------------------------------------------------------------------------------------
 
     def check_start(self, offset: int, up_to: int) -> None:
-        """Whether the log may start at `offset`, if it can be read to `up_to` (the high watermark)."""
+        """Raise `OffsetOutOfRangeError` unless the log may start at `offset`; `up_to` is the high watermark."""
         if not 0 <= offset <= up_to:
             raise OffsetOutOfRangeError(f"cannot delete to offset {offset}: {self.path} can be read to {up_to}")
 
     def delete_records(self, before: int, up_to: int) -> int:
-        """Let the log start at `before`, unless it starts later already; its start. `retain` frees the space.
+        """Let the log start at `before`, unless it starts later already; return its start. `retain` frees the space.
 
-        The caller keeps the new start (`log-start-offset-checkpoint`) and gives it to `open`.
+        The caller saves the new start (`checkpoints.py`) and gives it to `open`.
         """
         self.check_start(before, up_to)
         self._start_at(before)
@@ -452,9 +458,9 @@ class PartitionLog:
             self._epochs.cut_start(offset)
 
     def retain(self, now_ms: int, up_to: int) -> list[DeletedSegment]:
-        """Take the segments out of the log that it need not keep; none that reaches beyond `up_to`.
+        """Remove the segments from the log that retention does not keep; none that reaches beyond `up_to`.
 
-        Their files are still there: for `rename_files`, and then `remove_files`.
+        Their files still exist, for `rename_files` and then `remove_files`.
         """
         if not self.is_in_order:
             return []
@@ -474,12 +480,12 @@ class PartitionLog:
     # --- compacting ---------------------------------------------------------------------------------------------------
 
     def compactable(self, compacted_to: int, now_ms: int) -> Compactable | None:
-        """What could be compacted, if it was already up to `compacted_to`. Rolls first where that makes it worth it."""
+        """Return what can be compacted, if it was already up to `compacted_to`; rolls first if that is worth it."""
         if not (self.config.compacts and self.is_in_order):
             return None
         first_dirty = first_dirty_offset(compacted_to, self.log_start, self.log_end)
         rolls = is_worth_rolling(self._segments, self.config, first_dirty)
-        if not rolls and len(self._segments) == 1:  # nothing but what is written to, as in most logs
+        if not rolls and len(self._segments) == 1:  # nothing but the active segment, as in most logs
             return None
         with writing(f"cannot look for what to compact in {self.path}"):
             if rolls:
@@ -496,12 +502,12 @@ class PartitionLog:
         return self._producers.last_ones()
 
     def has(self, segments: Sequence[Segment]) -> bool:
-        """Whether these are still part of it, one after the other, and it can be changed."""
+        """Return whether these segments are still part of the log, one after the other, and it can be changed."""
         slot = slot_of(self._segments, segments[0].base_offset)
         return self.is_in_order and self._segments[slot : slot + len(segments)] == list(segments)
 
     def replace(self, segments: Sequence[Segment], cleaned: Segment) -> None:
-        """Read `cleaned` from now on, instead of segments that it has."""
+        """Read `cleaned` from now on, instead of these segments of the log."""
         self._is_gapless = False
         slot = slot_of(self._segments, segments[0].base_offset)
         self._segments[slot : slot + len(segments)] = [cleaned]
@@ -512,8 +518,8 @@ class PartitionLog:
     # --- closing ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Leave the log so that opening it `clean` reads next to nothing."""
-        if self._is_new:  # an opening makes what it misses, and takes no name for durable
+        """Flush and close the log, so that opening it `clean` reads next to nothing."""
+        if self._is_new:  # an opening makes what is missing, and takes no name for durable
             self.release()
             return
         if self._is_untouched:
@@ -537,7 +543,7 @@ class PartitionLog:
             raise LogWriteError(f"{self.path} is still to be cut back to offset {self._cut_to}", None)
 
     def release(self) -> None:
-        """Let go of the files as they are, as if the process had ended."""
+        """Close the files as they are, as if the process had ended."""
         for segment in self._segments:
             segment.close()
         self._flushing.forget()

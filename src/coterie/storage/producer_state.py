@@ -1,9 +1,12 @@
-"""What a partition remembers of idempotent producers, so that a batch sent twice is stored once (rule D1).
+"""The state of idempotent producers in one partition, so that a batch sent twice is stored once (rule D1).
 
-For each producer its epoch and its last five batches: a producer has at most five requests on the way, so whatever it
-repeats is among them. Open transactions are remembered by their first offset, which is where stable reading ends.
+For each producer it has the epoch and the last five batches: a producer has at most five requests in flight, so what it
+repeats is among them. Of open transactions it has the first offset, before which the last stable offset stays.
 
-The state follows from the log: `note` is told of every batch, on append and when the log is read back on opening.
+The state follows from the log: `note` is called with every batch, on append and when the log is read on opening. It is
+saved in Kafka's `.snapshot` files. Kafka writes one row per producer and takes the last if there are several. Here
+there is a row for each of the last five batches, oldest first: Kafka's tools can read the file, and after a restart a
+repeated batch is still recognized.
 """
 
 from __future__ import annotations
@@ -24,14 +27,22 @@ from coterie.storage.files import Files, replace_file
 from coterie.storage.log_errors import RefusedError
 from coterie.storage.segment_files import SNAPSHOT, join, named, offsets_of
 
-__all__ = ["REMEMBERED", "Producer", "Producers", "Stored", "decode_snapshot", "encode_snapshot", "snapshot_later"]
+__all__ = [
+    "REMEMBERED",
+    "BatchMetadata",
+    "ProducerStateEntry",
+    "ProducerStateManager",
+    "decode_snapshot",
+    "encode_snapshot",
+    "snapshot_later",
+]
 
 
 REMEMBERED = 5
 
 
-class Stored(NamedTuple):
-    """A batch that is in the log."""
+class BatchMetadata(NamedTuple):
+    """A batch of a producer that is in the log."""
 
     first_sequence: int
     last_sequence: int
@@ -41,11 +52,13 @@ class Stored(NamedTuple):
 
 
 @dataclass(slots=True)
-class Producer:
+class ProducerStateEntry:
+    """What is known of one producer."""
+
     epoch: int = NO_PRODUCER_EPOCH
     coordinator_epoch: int = -1
     last_timestamp: int = NO_TIMESTAMP
-    stored: deque[Stored] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    stored: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
     @property
     def last_sequence(self) -> int:
@@ -57,17 +70,19 @@ class Producer:
             self.stored.clear()
 
 
-class Producers:
+class ProducerStateManager:
+    """The producers of one partition, at most `max_producers`."""
+
     def __init__(self, max_producers: int, expiration_ms: int) -> None:
         self._max_producers = max_producers
         self._expiration_ms = expiration_ms
-        self._by_id: dict[int, Producer] = {}  # the least recently used first
+        self._by_id: dict[int, ProducerStateEntry] = {}  # the least recently used first
         self._open_since: dict[int, int] = {}  # producer id -> first offset, the lowest first
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def __iter__(self) -> Iterator[tuple[int, Producer]]:
+    def __iter__(self) -> Iterator[tuple[int, ProducerStateEntry]]:
         return iter(self._by_id.items())
 
     @property
@@ -79,7 +94,7 @@ class Producers:
         return self._open_since.get(producer_id)
 
     def last_ones(self) -> dict[int, LastOfProducer]:
-        """Which batch must stay, that what is remembered of each producer follows from the log."""
+        """Return the batch of each producer that compaction must keep, so that its state still follows from the log."""
         return {
             producer_id: LastOfProducer(producer.epoch, producer.stored[-1].last_offset if producer.stored else None)
             for producer_id, producer in self._by_id.items()
@@ -87,8 +102,8 @@ class Producers:
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
-    def duplicate_of(self, header: BatchHeader) -> Stored | None:
-        """The same batch, if it is among the producer's last five."""
+    def duplicate_of(self, header: BatchHeader) -> BatchMetadata | None:
+        """Return the same batch, if it is among the producer's last five."""
         producer = self._by_id.get(header.producer_id)
         if producer is None or producer.epoch != header.producer_epoch:
             return None
@@ -99,7 +114,7 @@ class Producers:
         return None
 
     def check_client(self, header: BatchHeader) -> None:
-        """Refuse a batch that does not follow the producer's last one; one that is new here may start anywhere."""
+        """Refuse a batch that does not follow the producer's last one; a new producer may start anywhere."""
         producer = self._by_id.get(header.producer_id)
         if producer is None:
             return
@@ -119,7 +134,7 @@ class Producers:
             )
 
     def check_coordinator(self, header: BatchHeader, marker: EndMarker | None) -> None:
-        """What a coordinator writes in a producer's name has no sequence; epochs hold all the same."""
+        """Check a batch that a coordinator writes for a producer: it has no sequence, but an epoch."""
         producer = self._by_id.get(header.producer_id)
         if producer is None:
             return
@@ -131,7 +146,7 @@ class Producers:
             )
 
     @staticmethod
-    def _check_epoch(header: BatchHeader, producer: Producer) -> None:
+    def _check_epoch(header: BatchHeader, producer: ProducerStateEntry) -> None:
         if header.producer_epoch < producer.epoch:
             raise RefusedError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -142,11 +157,11 @@ class Producers:
     # --- following the log --------------------------------------------------------------------------------------------
 
     def note(self, header: BatchHeader, marker: EndMarker | None = None) -> None:
-        """A batch with its final offset is in the log."""
+        """Note a batch that is in the log, with its final offset."""
         if not header.has_producer:
             return
         producer_id = header.producer_id
-        producer = self._by_id.pop(producer_id, None) or Producer()
+        producer = self._by_id.pop(producer_id, None) or ProducerStateEntry()
         self._by_id[producer_id] = producer
         producer.take_epoch(header.producer_epoch)
         producer.last_timestamp = header.max_timestamp
@@ -156,7 +171,7 @@ class Producers:
                 self._open_since.pop(producer_id, None)
         else:
             if header.base_sequence != NO_SEQUENCE:
-                stored = Stored(
+                stored = BatchMetadata(
                     header.base_sequence,
                     header.last_sequence,
                     header.base_offset,
@@ -169,8 +184,8 @@ class Producers:
         if len(self._by_id) > self._max_producers:
             self._forget_one()
 
-    def restore(self, rows: Iterable[tuple[int, Producer, int | None]]) -> None:
-        """Producers from a snapshot, with where their transaction began; a producer's rows come oldest first."""
+    def restore(self, rows: Iterable[tuple[int, ProducerStateEntry, int | None]]) -> None:
+        """Restore producers of a snapshot, with where their transaction began; rows of one producer in order."""
         for producer_id, producer, open_since in rows:
             known = self._by_id.setdefault(producer_id, producer)
             if known is not producer:
@@ -185,7 +200,10 @@ class Producers:
             self._forget_one()
 
     def expire(self, now_ms: int) -> list[int]:
-        """Forget who has not written for `producer.id.expiration.ms` and has no transaction open; who that was."""
+        """Forget producers without an open transaction that have not written for `producer.id.expiration.ms`.
+
+        Returns their ids.
+        """
         gone = [
             producer_id
             for producer_id, producer in self._by_id.items()
@@ -196,7 +214,7 @@ class Producers:
         return gone
 
     def _forget_one(self) -> None:
-        """The least recently used without an open transaction; those with one go to the end, out of the way."""
+        """Forget the least recently used producer without an open transaction; those with one move to the end."""
         for _ in range(len(self._by_id)):
             producer_id, producer = next(iter(self._by_id.items()))
             del self._by_id[producer_id]
@@ -205,13 +223,8 @@ class Producers:
             self._by_id[producer_id] = producer
 
 
-# Producer state as of an offset, in the format of Kafka's `.snapshot` files.
-#
-# Kafka writes one row per producer and takes the last if there are several. We write a row for each of the last five
-# batches, oldest first: Kafka's tools read the file, and after a restart a repeated batch is still known as one.
-
 _KEPT = 10
-"""Files, of a log."""
+"""The number of snapshot files that are kept of a log."""
 
 _HEAD = Struct(">hIi")  # version, checksum of all that follows it, number of rows
 _ROWS_AT = 6
@@ -220,11 +233,13 @@ _VERSION = 1
 _NONE = -1
 
 
-def encode_snapshot(producers: Producers) -> bytes:
+def encode_snapshot(producers: ProducerStateManager) -> bytes:
     rows = []
     for producer_id, producer in producers:
         open_since = producers.open_since(producer_id)
-        for stored in producer.stored or [Stored(NO_SEQUENCE, NO_SEQUENCE, _NONE, _NONE, producer.last_timestamp)]:
+        for stored in producer.stored or [
+            BatchMetadata(NO_SEQUENCE, NO_SEQUENCE, _NONE, _NONE, producer.last_timestamp)
+        ]:
             row = _ROW.pack(
                 producer_id,
                 producer.epoch,
@@ -241,8 +256,8 @@ def encode_snapshot(producers: Producers) -> bytes:
     return _HEAD.pack(_VERSION, crc32c(count + body), len(rows)) + body
 
 
-def snapshot_later(files: Files, directory: str, offset: int, producers: Producers) -> Callable[[], None]:
-    """The producers as they are now, to be written later: it spares the next opening from reading the log."""
+def snapshot_later(files: Files, directory: str, offset: int, producers: ProducerStateManager) -> Callable[[], None]:
+    """Encode the producers now; the result writes them to a file. It saves the next opening from reading the log."""
     path, content = join(directory, named(offset, SNAPSHOT)), encode_snapshot(producers)
 
     def write() -> None:
@@ -253,8 +268,8 @@ def snapshot_later(files: Files, directory: str, offset: int, producers: Produce
     return write
 
 
-def decode_snapshot(data: bytes, producers: Producers) -> None:
-    """Restore all rows of a snapshot into `producers`; `MalformedError` before anything is restored."""
+def decode_snapshot(data: bytes, producers: ProducerStateManager) -> None:
+    """Restore all rows of a snapshot into `producers`; if it raises `MalformedError`, nothing was restored."""
     if len(data) < _HEAD.size:
         raise MalformedError(f"a producer snapshot of {len(data)} bytes; its head alone has {_HEAD.size}")
     version, checksum, count = _HEAD.unpack_from(data)
@@ -263,10 +278,14 @@ def decode_snapshot(data: bytes, producers: Producers) -> None:
     producers.restore(map(_producer_of, _ROW.iter_unpack(data[_HEAD.size :])))
 
 
-def _producer_of(row: tuple[int, ...]) -> tuple[int, Producer, int | None]:
+def _producer_of(row: tuple[int, ...]) -> tuple[int, ProducerStateEntry, int | None]:
     producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, open_since = row
-    stored: deque[Stored] = deque(maxlen=REMEMBERED)
+    stored: deque[BatchMetadata] = deque(maxlen=REMEMBERED)
     if last_offset >= 0 and last_sequence >= 0:
         first_sequence = (last_sequence - delta) & MAX_SEQUENCE
-        stored.append(Stored(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp))
-    return producer_id, Producer(epoch, coordinator_epoch, timestamp, stored), open_since if open_since >= 0 else None
+        stored.append(BatchMetadata(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp))
+    return (
+        producer_id,
+        ProducerStateEntry(epoch, coordinator_epoch, timestamp, stored),
+        open_since if open_since >= 0 else None,
+    )

@@ -1,12 +1,13 @@
-"""Opening a log: what is on disk becomes segments, epochs and producers, reading only what must be read.
+"""Opening a log: load segments, leader epochs and producers from disk, reading only what must be read.
 
-After a clean stop everything is trusted: the last rows of indexes are looked at, the end of the last segment is walked
-through, producers come from the last snapshot. After an unclean one every batch beyond the recovery point is checked
-with its checksum, and the log ends where the first one fails: a write that was torn by the crash. What is cut is in
-`Recovery.cuts`, which `coterie serve` prints; if whole batches can be found behind the tear (a disk that lost some
-other page), the bytes are kept in a file beside. Only what is beyond the known durable end (`durable_ends.py`) is cut:
+After a clean shutdown the files are trusted: the last rows of indexes are checked, the end of the last segment is read,
+producers come from the last snapshot. After an unclean one every batch beyond the recovery point is checked with its
+checksum, and the log ends where the first one fails: a write that was torn by the crash. What is cut is in
+`Recovery.cuts`, which `coterie serve` prints; if whole batches are found behind the tear (the disk lost some other
+page), the bytes are saved in a file beside. Only what is beyond the known durable end (`durable_ends.py`) is cut:
 anything missing or wrong before it is damage (`damage.py`), and then nothing is changed.
-Then batches of the journal that continue the log are appended, as they were: those it has already are skipped.
+
+Then batches of the journal that continue the log are appended unchanged; those that the log has already are skipped.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from coterie.storage.durable_ends import LogState, SegmentState
 from coterie.storage.files import File, Files, read_file
 from coterie.storage.leader_epochs import LeaderEpochs
 from coterie.storage.log_config import LogConfig
-from coterie.storage.producer_state import Producers, decode_snapshot
+from coterie.storage.producer_state import ProducerStateManager, decode_snapshot
 from coterie.storage.segment import Segment
 from coterie.storage.segment_files import (
     CHUNK,
@@ -41,7 +42,7 @@ from coterie.storage.segment_files import (
     whole_batches,
 )
 
-__all__ = ["Cut", "Loaded", "Recovery", "is_gapless", "load", "load_cut"]
+__all__ = ["Cut", "LoadedLog", "Recovery", "is_gapless", "load", "load_cut"]
 
 CUT = ".cut"
 
@@ -54,10 +55,10 @@ class Cut:
     position: int
     size: int
     offset: int
-    """The log ends before this offset now."""
+    """The end of the log now."""
     why: str
     kept_as: str | None = None
-    """Where the bytes are, if whole batches are among them."""
+    """The file that has the bytes, if whole batches are among them."""
 
 
 @dataclass(slots=True)
@@ -68,14 +69,16 @@ class Recovery:
     cuts: list[Cut] = field(default_factory=list)
     indexes_rebuilt: list[str] = field(default_factory=list)
     restored: int = 0
-    """Batches that the journal had and the log had not."""
+    """The number of batches that only the journal had."""
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadedLog:
+    """A log as it was loaded from disk."""
+
     segments: list[Segment]
     epochs: LeaderEpochs
-    producers: Producers
+    producers: ProducerStateManager
     recovery: Recovery
     damages: list[Damage] = field(default_factory=list)
 
@@ -84,28 +87,28 @@ class Loaded:
         return self.segments[-1].next_offset
 
     def note(self, found: BatchInFile, *, is_news: bool = True) -> None:
-        """A batch of the log, for what follows from batches; no news is one that the producers' snapshot has seen."""
+        """Update producers and epochs with a batch; `is_news` is False if the producers' snapshot has it."""
         if is_news:
             self.producers.note(found.header, found.marker)
         self.epochs.assign(found.header.leader_epoch, found.header.base_offset)
 
 
 class _Journaled:
-    """What the journal has of a log, in order; beyond `end` it is not wanted."""
+    """The entries of a log in the journal, in order; batches beyond `end` are not used."""
 
     def __init__(self, entries: Sequence[bytes], end: int | None) -> None:
         self._entries = entries
         self._end = end
 
     def reach(self, end: int) -> int:
-        """How far a log that ends at `end` goes with what the journal has."""
+        """Return where a log that ends at `end` will end with what the journal has."""
         for header in self._headers():
             if header.base_offset == end and (self._end is None or header.next_offset <= self._end):
                 end = header.next_offset
         return end
 
     def first_beyond(self, end: int) -> int | None:
-        """The first offset after a hole that begins at `end`; None if there is no hole."""
+        """Return the first offset after a hole that begins at `end`; None if there is no hole."""
         if self._end is not None:
             return None
         return min((header.base_offset for header in self._headers() if header.base_offset > end), default=None)
@@ -113,10 +116,10 @@ class _Journaled:
     def _headers(self) -> Iterator[BatchHeader]:
         return (header for data in self._entries for _, header in batches(data))
 
-    def continue_segment(self, loaded: Loaded, slot: int) -> bool:
-        """Append to a segment what continues it; whether there was any.
+    def continue_segment(self, loaded: LoadedLog, slot: int) -> bool:
+        """Append to a segment what continues it; return whether there was any.
 
-        Not only to the last one: it may have lost its end in the crash, while the next was there already.
+        It need not be the last segment: one may have lost its end in the crash, while the next exists already.
         """
         segment = loaded.segments[slot]
         limits = [after.base_offset for after in loaded.segments[slot + 1 : slot + 2]]
@@ -129,7 +132,7 @@ class _Journaled:
                 fits = all(header.next_offset <= limit for limit in limits)
                 if header.base_offset == segment.next_offset and fits:
                     if previous and previous != segment.read(segment.next_offset - 1, 1, segment.next_offset):
-                        break  # of a write that failed: since then the log has gone on differently
+                        break  # it is of a write that failed, after which other batches were appended
                     segment.append(batch, [header])
                     loaded.note(BatchInFile(at, header, marker_of(data, header, at) if header.is_control else None))
                     loaded.recovery.restored += 1
@@ -149,10 +152,10 @@ def load(
     journaled: Sequence[bytes] = (),
     end: int | None = None,
     known: LogState | None = None,
-) -> Loaded:
-    """`journaled` is what the journal has of this log; beyond `end` it is not wanted.
+) -> LoadedLog:
+    """Load a log. `journaled` is what the journal has of it; batches beyond `end` are not used.
 
-    `known` is what is known to be durable: `DamageError` if it is not there. Without it nothing is claimed.
+    `known` is what is known to be durable: `DamageError` if it is not there.
     """
     segments = _find_segments(files, directory, config, log_start, known)
     try:
@@ -177,14 +180,14 @@ def load_cut(
     end: int,
     now_ms: int,
     journaled: Sequence[bytes] = (),
-) -> Loaded:
-    """As `load` after a crash, of a log that is to end with the last whole batch before `end`.
+) -> LoadedLog:
+    """Load a log as after a crash, and end it with the last whole batch before `end`.
 
-    What only the journal made durable is rewritten: after a sync that failed, the system shows what it had in its
-    cache, takes it for written, and no later sync would bring it to the disk.
+    What only the journal made durable is rewritten: after a sync that failed, the system still shows what it has in
+    its cache, takes it for written, and no later sync would write it to the disk.
     """
 
-    def loaded(journaled: Sequence[bytes]) -> Loaded:
+    def loaded(journaled: Sequence[bytes]) -> LoadedLog:
         return load(
             files,
             directory,
@@ -222,12 +225,12 @@ def _load(
     *,
     clean: bool,
     known: LogState | None,
-) -> Loaded:
+) -> LoadedLog:
     epochs = LeaderEpochs.load(files, directory)
     if known is not None:
         epochs = epochs_known(epochs, known.epochs, clean=clean)
-    producers = Producers(config.max_producers, config.producer_id_expiration_ms)
-    loaded = Loaded(segments, epochs or LeaderEpochs(), producers, Recovery())
+    producers = ProducerStateManager(config.max_producers, config.producer_id_expiration_ms)
+    loaded = LoadedLog(segments, epochs or LeaderEpochs(), producers, Recovery())
     states = {state.base_offset: state for state in known.segments} if known is not None else {}
     if (clean or segments[-1].is_open) and _is_whole(files, segments[-1], states):
         first_unsure = len(segments)
@@ -261,18 +264,21 @@ def _load(
 
 
 def epochs_known(found: LeaderEpochs | None, known: Sequence[tuple[int, int]], *, clean: bool) -> LeaderEpochs | None:
-    """The file has no checksum, so it must agree with the checkpoint; None if it does not: then the log knows."""
+    """Return the leader epochs if their file agrees with the checkpoint, else None: then they are read from the log.
+
+    The file has no checksum.
+    """
     if clean:
         return LeaderEpochs(list(known))
     if found is None or not found.entries:
         return found if not known else None
-    # Of both, the first may have been moved or dropped since: the log starts later.
+    # The log may start later now, so that first entries were moved or dropped.
     first = found.entries[0][1]
     return found if {entry for entry in known if entry[1] > first} <= set(found.entries) else None
 
 
 def is_gapless(config: LogConfig, known: LogState | None) -> bool:
-    """Whether each batch begins where the one before ends: what was never compacted has no gaps."""
+    """Return whether each batch must begin where the one before ends: a log that was never compacted has no gaps."""
     return known is not None and not config.compacts and not known.compacted and not known.gaps_below
 
 
@@ -280,17 +286,17 @@ def _settle(
     files: Files,
     directory: str,
     config: LogConfig,
-    loaded: Loaded,
+    loaded: LoadedLog,
     log_start: int,
     now_ms: int,
     known: LogState | None,
 ) -> None:
     segments, producers = loaded.segments, loaded.producers
     if log_start > loaded.log_end:
-        if known is None:  # there is no checksum that says that it is true
+        if known is None:  # the log start has no checksum that confirms it
             wrong = f"says that {directory} starts at offset {log_start}, and the log ends at {loaded.log_end}"
             raise DamageError([Damage(LOG_STARTS, wrong, directory, (segments[0].base_offset, loaded.log_end))])
-        for segment in segments:  # all was deleted, and what was never durable was lost
+        for segment in segments:  # all of it was deleted, and the rest, which was never durable, is lost
             segment.delete()
         segments[:] = [Segment.create(files, directory, log_start, config.index_interval_bytes)]
     producers.expire(now_ms)
@@ -315,12 +321,12 @@ def _find_segments(
         if known is not None and known.end > known.start:
             raise DamageError([Damage(directory, "has no segments", directory, (known.start, known.end))])
         return [Segment.create(files, directory, max(log_start, known.end if known else 0), interval)]
-    nexts = [*bases[1:], bases[-1]]  # where the last one ends is found by looking into it
+    nexts = [*bases[1:], bases[-1]]  # where the last one ends is found by reading it
     return [Segment.sealed(files, directory, base, after, interval) for base, after in zip(bases, nexts, strict=True)]
 
 
 def _is_whole(files: Files, active: Segment, states: Mapping[int, SegmentState]) -> bool:
-    """Open the last segment after a clean stop; False if it is not what a clean stop leaves."""
+    """Open the last segment after a clean shutdown; return False if it is not what that leaves."""
     try:
         if not active.is_open:
             active.activate()
@@ -341,7 +347,7 @@ def _first_beyond(segments: list[Segment], recovery_point: int) -> int:
 
 
 def _found(segment: Segment, states: Mapping[int, SegmentState], recovery: Recovery) -> SegmentFound:
-    """Look at the end of a segment that took no more batches; indexes that are no use are built again."""
+    """Check the end of a sealed segment; indexes that do not fit it are built again."""
     state = states.get(segment.base_offset)
     sizes = (state.index_size, state.time_index_size) if state is not None and state.size == segment.size else None
     end, wrong = None, ""
@@ -359,8 +365,8 @@ def _damaged(error: BatchError) -> str:
     return f"is damaged, though it was whole when it was closed: {error}"
 
 
-def _read_producers(files: Files, directory: str, producers: Producers, up_to: int) -> int:
-    """Fill `producers` from the newest good snapshot that is not beyond `up_to`; its offset, 0 if there is none."""
+def _read_producers(files: Files, directory: str, producers: ProducerStateManager, up_to: int) -> int:
+    """Fill `producers` from the newest valid snapshot up to `up_to`; return its offset, 0 if there is none."""
     for offset in reversed(offsets_of(files.names(directory), SNAPSHOT)):
         if offset <= up_to:
             path = join(directory, named(offset, SNAPSHOT))
@@ -373,8 +379,10 @@ def _read_producers(files: Files, directory: str, producers: Producers, up_to: i
     return 0
 
 
-def _replay(directory: str, loaded: Loaded, segments: list[Segment], snapshot_at: int, *, epochs_known: bool) -> None:
-    """Read back, from headers alone, what the snapshot and the epochs' file do not know."""
+def _replay(
+    directory: str, loaded: LoadedLog, segments: list[Segment], snapshot_at: int, *, epochs_known: bool
+) -> None:
+    """Read from headers alone what the snapshot and the file of epochs do not have."""
     start = snapshot_at if epochs_known else 0
     for segment in segments:
         if segment.next_offset > start:
@@ -389,7 +397,7 @@ def _replay(directory: str, loaded: Loaded, segments: list[Segment], snapshot_at
 def _recover(
     files: Files,
     directory: str,
-    loaded: Loaded,
+    loaded: LoadedLog,
     first_unsure: int,
     journaled: _Journaled,
     known: LogState | None,
@@ -397,9 +405,9 @@ def _recover(
     clean: bool,
     gapless: bool,
 ) -> None:
-    """Check every batch from `first_unsure` on. Where there is damage nothing is cut or written.
+    """Check every batch from `first_unsure` on. If there is damage nothing is cut or written.
 
-    After a clean stop nothing is torn: whatever is not whole is damage, even if all offsets are there.
+    After a clean shutdown nothing is torn: what is not whole is damage, even if all offsets are there.
     """
     segments, damages = loaded.segments, loaded.damages
     durable_end, gaps_below = (known.end, known.gaps_below) if known is not None else (0, 0)
@@ -429,7 +437,7 @@ def _recover(
             del segments[slot + 1 :]
         restored = journaled.continue_segment(loaded, slot)
         slot += 1
-        if slot < len(segments) or stored or restored:  # what survived the process may not have reached the disk
+        if slot < len(segments) or stored or restored:  # it may only be in the system's cache
             for sync in segment.seal() if slot < len(segments) else [segment.later()]:
                 sync.run()
     beyond = journaled.first_beyond(loaded.log_end)
@@ -442,7 +450,7 @@ def _recover(
 
 
 def _cut(files: Files, segment: Segment, stored: int, why: str, later: list[Segment]) -> Iterator[Cut]:
-    """End the log with the valid part of `segment`; what is beyond goes, with the segments after it."""
+    """End the log with the valid part of `segment`; cut what is beyond, and the segments after it."""
     path = segment.path(LOG)
     kept_as = _keep_tail(files, path, segment.size)
     segment.cut_tail()
@@ -457,7 +465,7 @@ def _cut(files: Files, segment: Segment, stored: int, why: str, later: list[Segm
 
 
 def _keep_tail(files: Files, path: str, position: int) -> str | None:
-    """Copy what is to be cut into a file of its own, if there is a whole batch in it; that file's path."""
+    """Copy what is to be cut into a file of its own, if there is a whole batch in it; return that file's path."""
     source = files.open(path)
     try:
         if not _holds_whole_batch(source, position):
@@ -478,7 +486,7 @@ def _keep_tail(files: Files, path: str, position: int) -> str | None:
 
 
 def _holds_whole_batch(file: File, position: int) -> bool:
-    """Whether the batch at `position` is whole (and out of order), or the one where that one says it ends."""
+    """Return whether the batch at `position` is whole (and out of order), or the one behind it."""
     try:
         _, failed = next(headers(file, position, file.size))
     except (BatchError, StopIteration):

@@ -1,12 +1,12 @@
-"""Repair of a damaged data directory: find all that is wrong, save what is whole, write down what is lost.
+"""Repair of a damaged data directory: find all that is wrong, keep what is whole, report what is lost.
 
     found = inspect(files)                        # reads all logs whole; changes nothing
-    carry_out(files, found, aside="damaged-...")  # after which the directory can be opened
+    carry_out(files, found, aside="damaged-...")  # then the directory can be opened
 
 Every file that is changed is first copied into the directory `aside`. A segment is rewritten with all whole batches
 of the old one; offsets whose records are lost are filled with a batch without records, so that the log ends where it
-did, no offset is given away again, and the loss is never taken for more damage. Any step may be interrupted and the
-whole begun again.
+did, no offset is assigned again, and the loss is never taken for more damage. A repair that was interrupted can be
+started again.
 """
 
 from __future__ import annotations
@@ -60,20 +60,20 @@ _NEEDED = {META.path: {"cluster.id", "node.id"}, LEADERS.path: {"nodes", "topics
 
 @dataclass(slots=True)
 class FileFinding:
-    """A small file that is not what it should be."""
+    """What is wrong with a small file."""
 
     path: str
     wrong: str
     remedy: str
     content: Callable[[], bytes] | None = None
-    """What it is replaced by; None if it is only set aside."""
+    """The content that replaces it; None if it is only set aside."""
 
 
 @dataclass(slots=True)
 class Findings:
     files: list[FileFinding] = field(default_factory=list)
     logs: list[LogFinding] = field(default_factory=list)
-    """All of them, damaged or not."""
+    """All logs, damaged or not."""
     number: int = 0
     """The number of the checkpoint."""
     states: Mapping[tuple[UUID, int], LogState] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class Findings:
 
 
 def inspect(files: Files, *, cluster_id: str, node_id: int = 1) -> Findings:
-    """Read everything; the ids are for a directory that has lost its own."""
+    """Read the whole directory; the ids are for one that has lost its own."""
     if not any(name.startswith("coterie-") or name == META.path for name in files.names()):
         raise DirectoryError("this is not a data directory of coterie: none of its files is here")
     findings = Findings()
@@ -126,7 +126,7 @@ def inspect(files: Files, *, cluster_id: str, node_id: int = 1) -> Findings:
 
 
 def _states_of_kafkas_files(files: Files, topics: Sequence[Topic]) -> dict[tuple[UUID, int], LogState]:
-    """Kafka's own checkpoint files have log starts and compacted offsets too, without a checksum."""
+    """Return log starts and compacted offsets from Kafka's own checkpoint files, which have no checksum."""
     kept: dict[str, dict[tuple[str, int], int]] = {}
     for path in (LOG_STARTS, COMPACTED):
         try:
@@ -182,7 +182,7 @@ def _topics_in_directories(files: Files) -> list[Topic]:
 
 
 def _has_records(files: Files, topic: Topic) -> bool:
-    """A directory without records was left by a creation that a crash interrupted: an opening sets it aside."""
+    """Return whether a topic has records; without any it was being created, and an opening sets it aside."""
     paths = (partition_path(topic.name, partition) for partition in range(topic.partitions))
     return any(files.exists(path) and has_records(files, path) for path in paths)
 
@@ -208,7 +208,7 @@ def _small_files(files: Files, findings: Findings, cluster_id: str, node_id: int
 
 
 def _journal(files: Files, findings: Findings) -> dict[tuple[UUID, int], list[bytes]]:
-    """The batches that the journal has of each log."""
+    """Return the batches that the journal has of each log."""
     try:
         entries = read_journal(files)
     except DamagedFileError as error:
@@ -226,7 +226,7 @@ def _journal(files: Files, findings: Findings) -> dict[tuple[UUID, int], list[by
 
 
 def carry_out(files: Files, findings: Findings, aside: str, report: bytes) -> None:
-    """Set aside what is damaged, save what is whole, and keep the report beside it."""
+    """Copy damaged files and the report to `aside`, then write what is whole in their place."""
     files.mkdir(aside)
     replace_file(files, f"{aside}/report.txt", report)
     for finding in findings.files:
@@ -255,7 +255,7 @@ def _repair_log(files: Files, log: LogFinding, aside: str) -> None:
         replace_file(files, join(path, named(base, LOG)), b"".join(pieces))
         for suffix in (INDEX, TIME_INDEX):
             files.delete(join(path, named(base, suffix)))
-    for name in files.names(path):  # they follow from the batches, which are not what they were
+    for name in files.names(path):  # they are derived from the batches, which have changed
         if name.endswith(SNAPSHOT) or name == "leader-epoch-checkpoint":
             _copy_aside(files, join(path, name), aside)
             files.delete(join(path, name))
@@ -288,7 +288,7 @@ def _write_states(files: Files, findings: Findings) -> None:
 
 
 def _copy_aside(files: Files, path: str, aside: str) -> None:
-    """Unless it is there already: of a repair that was interrupted."""
+    """Copy a file into `aside`, unless an interrupted repair has done so."""
     target = f"{aside}/{path}"
     if files.exists(path) and not files.exists(target):
         if parent_of(path):

@@ -1,8 +1,8 @@
 """One segment of a log: `.log` with whole batches one after the other, and its two sparse indexes.
 
-The last segment of a log is active: it is appended to and has its indexes in memory. When it takes no more batches,
-they are written, by whoever may wait for it, and then nothing is left open: a sealed segment is opened for each read.
-Indexes are only ever a shortcut; one that is missing or points elsewhere than to a batch is built again from the log.
+The last segment of a log is active: it is appended to and has its indexes in memory. When it takes no more batches, the
+indexes are written, on any thread, and it is sealed: its files are opened for each read. Indexes only speed up a
+search; one that is missing or does not fit the log is built again from it.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class TimestampedOffset(NamedTuple):
 
 
 class Segment:
+    """One segment of a log."""
+
     def __init__(self, files: Files, directory: str, base_offset: int, index_interval: int) -> None:
         self._files = files
         self._directory = directory
@@ -53,16 +55,16 @@ class Segment:
         self.next_offset = base_offset
         self.size = 0
         self.first_timestamp: int | None = None
-        """The latest of the first batch: from it on the segment's age counts (`segment.ms`)."""
+        """The latest timestamp of the first batch: the segment's age counts from it (`segment.ms`)."""
         self.quiet_since_ms = 0
-        """When it was last written, as far as this process knows: its age, if its batches have no timestamps."""
+        """When it was last written, as far as this process knows: its age counts from it without timestamps."""
         self._file: File | None = None
         self.index_sizes = (0, 0)
-        """Bytes of its index and of its time index on disk."""
+        """The sizes of its index and of its time index on disk."""
         self._old_size = 0
-        """So much of it was written by an earlier process, and was not checked by this one but for `_checked`."""
+        """The size that an earlier process wrote; this one has checked only `_checked` of it."""
         self._checked: tuple[int, int, int] | None = None
-        """Positions from and until, and the offset at which the next batch should begin."""
+        """The positions between which it was checked, and the offset at which the next batch should begin."""
         self._reset_indexes()
 
     def _reset_indexes(self) -> None:
@@ -73,7 +75,7 @@ class Segment:
         self._max_timestamp_at = self.base_offset
         self._trusts_rows = True
         self._last_found = (self.base_offset, 0)
-        """Offset and position at which the batch begins that was found last: who follows a log asks for the next."""
+        """Offset and position of the batch that was found last: a consumer that follows the log reads the next."""
 
     # --- opening and closing ------------------------------------------------------------------------------------------
 
@@ -81,7 +83,7 @@ class Segment:
     def create(
         cls, files: Files, directory: str, base_offset: int, index_interval: int, *, ending: str = ""
     ) -> Segment:
-        """`ending` is what follows the names of its files, as long as they are not part of the log."""
+        """Create an empty segment. The names of its files end in `ending` while they are not part of the log."""
         segment = cls(files, directory, base_offset, index_interval)
         segment._ending = ending
         segment._file = files.open(segment.path(LOG), create=True)
@@ -91,7 +93,7 @@ class Segment:
 
     @classmethod
     def sealed(cls, files: Files, directory: str, base_offset: int, next_offset: int, index_interval: int) -> Segment:
-        """A segment that ends before `next_offset`; `indexes_look_right` or `recover` finds its latest timestamp."""
+        """Return a sealed segment; `indexes_look_right` or `recover` finds its latest timestamp."""
         segment = cls(files, directory, base_offset, index_interval)
         segment.size = segment._old_size = files.size(segment.path(LOG))
         segment.next_offset = next_offset
@@ -99,7 +101,7 @@ class Segment:
         return segment
 
     def activate(self) -> None:
-        """Open for appending, with the indexes in memory; if they are no use, or the end is torn, `BatchError`."""
+        """Open for appending, with the indexes in memory; `BatchError` if they do not fit, or the end is torn."""
         self._file = self._files.open(self.path(LOG))
         self._reset_indexes()
         if self.size == 0:
@@ -119,7 +121,7 @@ class Segment:
         self.first_timestamp = next(headers(self._file, 0, self.size))[1].max_timestamp
 
     def seal(self) -> list[Sync]:
-        """Write the indexes and close; what must be synced for the segment to be durable."""
+        """Write the indexes and close; return what must be synced for the segment to be durable."""
         assert self._file is not None, "sealed already"
         self.end()
         syncs = [self._file.later(), *self._write_indexes()]
@@ -127,17 +129,17 @@ class Segment:
         return syncs
 
     def end(self) -> None:
-        """It takes no more batches: in memory the indexes are what `write_indexes` writes."""
+        """Complete the indexes in memory for `write_indexes`: the segment takes no more batches."""
         self._add_time_row()
 
     def write_indexes(self) -> None:
-        """On any thread, after `end`, while it is read; not if it has been dropped meanwhile."""
+        """Write the indexes after `end`, on any thread, while it is read; do nothing if it was closed meanwhile."""
         if self._file is not None:
             for sync in self._write_indexes():
                 sync.run()
 
     def let_go(self) -> None:
-        """The indexes are on disk, and from now on they are read there."""
+        """Close the files: from now on the indexes are read from disk."""
         self.close()
         self._offsets, self._times = MemoryRows(OFFSET_ROW), MemoryRows(TIME_ROW)
 
@@ -155,7 +157,7 @@ class Segment:
         return syncs
 
     def close(self) -> None:
-        """Let go without writing anything."""
+        """Close the file without writing anything."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -168,7 +170,7 @@ class Segment:
         return join(self._directory, named(self.base_offset, suffix)) + self._ending
 
     def rename(self, ending: str) -> None:
-        """Give its files another ending: the indexes first, so that where the log is, they are. May be tried again."""
+        """Give its files another ending, the `.log` file last, so that it has its indexes. May be tried again."""
         for suffix in (TIME_INDEX, INDEX, LOG):
             old, new = self.path(suffix), join(self._directory, named(self.base_offset, suffix)) + ending
             if self._files.exists(old):
@@ -187,19 +189,19 @@ class Segment:
     # --- appending ----------------------------------------------------------------------------------------------------
 
     def append(self, data: Buffer, batch_headers: Iterable[BatchHeader]) -> None:
-        """Whole batches with their offsets; on `OSError` nothing has changed but the file's tail: see `cut_tail`."""
+        """Append whole batches that have their offsets. If it raises `OSError`, `cut_tail` undoes it."""
         assert self._file is not None, "a sealed segment takes no batches"
         self._file.append(data)
         for header in batch_headers:
             self._note(header)
 
     def cut_tail(self) -> None:
-        """Take away what a failed append may have left."""
+        """Remove what a failed append may have left."""
         assert self._file is not None, "a sealed segment has no unfinished append"
         self._file.truncate(self.size)
 
     def cut_at(self, offset: int) -> None:
-        """Keep the batches that end before `offset`; good for nothing but to be opened again then."""
+        """Keep the batches that end before `offset`; then the segment must be loaded again."""
         with self._opened() as file:
             found = self._find(file, offset)[1]
             if found is not None:
@@ -233,19 +235,19 @@ class Segment:
             self._times.append(self._max_timestamp, self._max_timestamp_at - self.base_offset)
 
     def can_take(self, last_offset: int, index_bytes: int) -> bool:
-        """Whether a batch that ends with `last_offset` still fits into the indexes."""
+        """Return whether a batch that ends with `last_offset` still fits into the indexes."""
         largest = max(self._offsets.encoded_size, self._times.encoded_size + TIME_ROW.size)  # sealing adds one more
         return last_offset - self.base_offset <= MAX_RELATIVE and largest + TIME_ROW.size <= index_bytes
 
     # --- recovering ---------------------------------------------------------------------------------------------------
 
     def recover(self, expected_offset: int, *, gapless: bool = False) -> Iterator[BatchInFile]:
-        """Walk through all batches with their checksums, building the indexes again; `size` and `next_offset` follow.
+        """Read all batches, check their checksums and build the indexes, `size` and `next_offset` again.
 
         `gapless`: each batch must begin where the one before ends.
 
-        Raises `BatchError` where the valid part ends; what was walked through is then the segment, and `cut_tail`
-        removes the rest.
+        Raises `BatchError` where the valid part ends; the segment is then what was read, and `cut_tail` removes the
+        rest.
         """
         if self._file is None:
             self._file = self._files.open(self.path(LOG))
@@ -264,9 +266,9 @@ class Segment:
             yield found
 
     def indexes_look_right(self, sizes: tuple[int, int] | None = None) -> bool:
-        """Whether both are there and their last rows are true; the rows between are checked when they are used.
+        """Return whether both exist and their last rows are right; other rows are checked when they are used.
 
-        `sizes` are what they had, if it is known: an older copy has true rows, and fewer.
+        `sizes` are the sizes they had, if known: an older copy has right rows, and fewer.
         """
         try:
             with self._opened() as file, self._rows(INDEX) as offsets, self._rows(TIME_INDEX) as times:
@@ -281,7 +283,7 @@ class Segment:
         return True
 
     def last_end(self) -> int:
-        """Where the last batch of a sealed segment ends; `BatchError` if no batch ends where the file does."""
+        """Return where the last batch of a sealed segment ends; `BatchError` if no batch ends where the file does."""
         end = self.base_offset
         with self._opened() as file, self._rows(INDEX) as rows:
             start = rows.row(len(rows) - 1)[1] if len(rows) else 0
@@ -315,7 +317,7 @@ class Segment:
         return False
 
     def rebuild_indexes(self) -> None:
-        """From the headers alone; of a sealed segment they are written at once."""
+        """Build both indexes from the headers alone; those of a sealed segment are written at once."""
         size, next_offset = self.size, self.next_offset
         self._reset_indexes()
         self.size, self.next_offset = 0, self.base_offset
@@ -347,17 +349,17 @@ class Segment:
         return self._max_timestamp
 
     def first_stamp(self) -> int:
-        """The latest timestamp of the first batch, read if need be; -1 if there is none."""
+        """Return the latest timestamp of the first batch, read from disk if necessary; -1 if there is none."""
         if self.first_timestamp is None and self.size:
             with self._opened() as file:
                 self.first_timestamp = next(headers(file, 0, self.size, HEADER_SIZE))[1].max_timestamp
         return NO_TIMESTAMP if self.first_timestamp is None else self.first_timestamp
 
     def read(self, from_offset: int, max_bytes: int, up_to: int, *, gapless: bool = False) -> bytes:
-        """Whole batches from the one that holds `from_offset`, all before `up_to`; the first one whatever its size.
+        """Return whole batches from the one with `from_offset`, all before `up_to`; the first one whatever its size.
 
-        `BatchError` if the first one is not as it was written; before a later one like that it ends. `gapless`: each
-        batch must begin where the one before ends.
+        `BatchError` if the first one is damaged; the result ends before a later one that is. `gapless`: each batch
+        must begin where the one before ends.
         """
         with self._opened() as file:
             walked_from, found = self._find(file, from_offset)
@@ -376,9 +378,9 @@ class Segment:
             return file.pread(end - start, start)
 
     def _check_old(self, file: File, walked_from: int, start: int, end: int, *, gapless: bool) -> int:
-        """Check what an earlier process has written, the first time it is read; how far it can be given to a reader.
+        """Check what an earlier process wrote, the first time it is read; return up to where it is valid.
 
-        `BatchError` if that is not beyond `start`, or if it is all that was asked for.
+        `BatchError` if that is not beyond `start`.
         """
         at, until = walked_from, min(end, self._old_size)
         first, expected = at, self.base_offset if at == 0 else -1
@@ -401,7 +403,7 @@ class Segment:
         return end
 
     def _find(self, file: File, offset: int) -> tuple[int, tuple[int, BatchHeader] | None]:
-        """The first batch that ends with `offset` or later, and from where on it was looked for."""
+        """Return from where the search began, and the first batch that ends with `offset` or later."""
         start = self._position_before(file, offset)
         found_offset, found_at = self._last_found
         if found_offset <= offset:  # nothing before it ends so late
@@ -413,7 +415,7 @@ class Segment:
         return start, None
 
     def _position_before(self, file: File, offset: int) -> int:
-        """Where to start walking towards `offset`."""
+        """Return a position at or before the batch with `offset`, by the index."""
         with self._rows(INDEX) as rows:
             slot = rows.first_at_most(offset - self.base_offset)
             if slot < 0:
@@ -425,7 +427,7 @@ class Segment:
         return self._position_before(file, offset)
 
     def _end(self, file: File, start: int, first_end: int, max_bytes: int, up_to: int) -> int:
-        """Where the last whole batch ends that is within `max_bytes` of `start` and before `up_to`."""
+        """Return where the last whole batch ends that is within `max_bytes` of `start` and before `up_to`."""
         limit = min(self.size, start + max_bytes)
         if limit == self.size and up_to >= self.next_offset:
             return self.size
@@ -448,7 +450,7 @@ class Segment:
         return 2 * self._index_interval + 1024
 
     def find_timestamp(self, timestamp: int, from_offset: int, limit: int) -> TimestampedOffset | None:
-        """The first record at or after `from_offset` that is not older than `timestamp`."""
+        """Return the first record at or after `from_offset` that is not older than `timestamp`."""
         with self._rows(TIME_INDEX) as times:
             slot = times.first_at_most(timestamp)
             latest, relative = times.row(slot) if slot >= 0 else (NO_TIMESTAMP, 0)
@@ -466,12 +468,12 @@ class Segment:
         return None
 
     def _has_batch(self, file: File, last_offset: int, max_timestamp: int) -> bool:
-        """Whether a row of the time index is true."""
+        """Return whether a row of the time index is right."""
         found = self._find(file, last_offset)[1]
         return found is not None and (found[1].last_offset, found[1].max_timestamp) == (last_offset, max_timestamp)
 
     def replay(self, from_offset: int) -> Iterator[BatchInFile]:
-        """The batches from the one that holds `from_offset`, headers and markers only."""
+        """Yield the batches from the one with `from_offset`, headers and markers only."""
         with self._opened() as file:
             yield from whole_batches(file, self._position_before(file, from_offset), self.size, verify=False)
 

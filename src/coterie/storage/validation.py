@@ -1,7 +1,7 @@
-"""What a log demands of a batch before it takes it; Kafka's order of checks, Kafka's codes.
+"""Validation of batches that are appended to a log, and their offsets: Kafka's checks in Kafka's order.
 
-Checked are headers and checksums. The records are opened only where a rule needs them: a compacted topic wants a key
-in each.
+Headers and checksums are checked. Records are read only where a rule needs them: a compacted topic requires a key in
+each. Then a batch gets its offset, its leader epoch and, if the topic uses append time, its time.
 """
 
 from __future__ import annotations
@@ -31,13 +31,10 @@ from coterie.protocol.records import Columns, EndMarker, marker_of
 from coterie.storage.log_config import LogConfig
 from coterie.storage.log_errors import RefusedError
 
-__all__ = ["OPENED_AT_ONCE", "Appended", "Incoming", "Origin", "check_batches", "place", "too_large"]
+__all__ = ["OPENED_AT_ONCE", "Incoming", "LogAppendInfo", "Origin", "assign_offsets", "check_batches", "too_large"]
 
 
-# The result of an append.
-
-
-class Appended(NamedTuple):
+class LogAppendInfo(NamedTuple):
     """Where a batch is in the log, or was before if it is a duplicate."""
 
     base_offset: int
@@ -49,21 +46,23 @@ class Appended(NamedTuple):
 
 
 OPENED_AT_ONCE = 16 << 20
-"""Bytes that a batch may unpack to where everybody else waits meanwhile: 50 ms of the slowest codec."""
+"""The most bytes that a batch may decompress to while all other requests wait: 50 ms of the slowest codec."""
 _ANY_OFFSET = (1 << 63) - 1
 MOST_NAMED = 1_000
-"""Records without a key that are named one by one."""
+"""The most records without a key that an error lists."""
 
 
 class Origin(Enum):
-    """Whose batch it is."""
+    """Who wrote a batch."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
-    """Ours: several batches at once, transaction markers, and no sequence numbers."""
+    """The group coordinator: several batches at once, transaction markers, and no sequence numbers."""
 
 
 class Incoming(NamedTuple):
+    """A valid batch: where it begins, its header, and its marker if it is a control batch."""
+
     at: int
     header: BatchHeader
     marker: EndMarker | None
@@ -74,7 +73,7 @@ def too_large(size: int, limit: int) -> RefusedError:
 
 
 def check_batches(data: Buffer, config: LogConfig, origin: Origin, now_ms: int) -> list[Incoming]:
-    """The batches in `data`, all of them good, or an error that says why not."""
+    """Return the batches in `data`; raise `BatchError` or `RefusedError` if one of them is not valid."""
     found = []
     for at, header in batches(data):
         if header.size > config.max_message_bytes:
@@ -111,7 +110,7 @@ def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> No
 
 
 def _check_keys(data: Buffer, at: int, header: BatchHeader, limit: int) -> None:
-    """As columns: a batch of a million records, which is easily sent, must not hold up everybody for a second."""
+    """Check that all records have a key. They are read as columns: a million objects would take a second."""
     columns = Columns(with_headers=False)
     try:
         plain = decompress(header.compression, memoryview(data)[at + HEADER_SIZE : at + header.size], limit)
@@ -128,13 +127,10 @@ def _check_keys(data: Buffer, at: int, header: BatchHeader, limit: int) -> None:
         raise refusal
 
 
-# A batch that comes in gets its place in the log: offset, leader epoch and, if the topic wants that, the time.
-
-
-def place(
+def assign_offsets(
     buffer: MutableBuffer, incoming: Sequence[Incoming], config: LogConfig, offset: int, epoch: int, now_ms: int
 ) -> list[BatchHeader]:
-    """Batches that follow each other from `offset` on; the headers as they are now."""
+    """Write offsets from `offset` on, leader epoch and append time into batches; return their new headers."""
     placed = []
     for at, header, _ in incoming:
         assign(buffer, at, offset, epoch)

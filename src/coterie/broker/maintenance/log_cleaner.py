@@ -146,7 +146,7 @@ class Cleaner:
         wall_ms = self._wall.surely(now_ms)
         work = Compaction(self._files, log.path, plan, log.config, log.last_of_producers(), buffer_bytes, wall_ms)
         self._cleaning = _Cleaning(key, log, plan, work)
-        return self._in_background(work.look_through(), self._looked_through)
+        return self._in_background(work.read_keys(), self._looked_through)
 
     # --- the long part ------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,13 @@ from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.batch import MAX_SEQUENCE, BatchHeader, parse_header
 from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker
 from coterie.storage.log_errors import RefusedError
-from coterie.storage.producer_state import REMEMBERED, Producers, Stored, decode_snapshot, encode_snapshot
+from coterie.storage.producer_state import (
+    REMEMBERED,
+    BatchMetadata,
+    ProducerStateManager,
+    decode_snapshot,
+    encode_snapshot,
+)
 
 DAY_MS = 86_400_000
 
@@ -41,11 +47,11 @@ def marker_header(producer_id: int = 1, epoch: int = 0, offset: int = 0) -> Batc
     return parse_header(batch)._replace(base_offset=offset)
 
 
-def producers(max_producers: int = 100) -> Producers:
-    return Producers(max_producers, DAY_MS)
+def producers(max_producers: int = 100) -> ProducerStateManager:
+    return ProducerStateManager(max_producers, DAY_MS)
 
 
-def refused(state: Producers, batch: BatchHeader) -> ErrorCode:
+def refused(state: ProducerStateManager, batch: BatchHeader) -> ErrorCode:
     with pytest.raises(RefusedError) as error:
         state.check_client(batch)
     return error.value.code
@@ -75,7 +81,9 @@ def test_each_of_the_last_five_batches_is_known_by_its_first_offset() -> None:
     assert state.duplicate_of(sent[0]) is None
     assert refused(state, sent[0]) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     for n, each in enumerate(sent[1:], start=1):
-        assert state.duplicate_of(each._replace(base_offset=0)) == Stored(2 * n, 2 * n + 1, 100 + 2 * n, 101 + 2 * n, 0)
+        assert state.duplicate_of(each._replace(base_offset=0)) == BatchMetadata(
+            2 * n, 2 * n + 1, 100 + 2 * n, 101 + 2 * n, 0
+        )
 
 
 def test_the_same_start_with_another_end_is_no_duplicate() -> None:
@@ -103,7 +111,7 @@ def test_after_the_largest_sequence_comes_zero() -> None:
     across = header(sequence=MAX_SEQUENCE - 1, count=4, offset=9)
     state = producers()
     state.note(across)
-    assert state.duplicate_of(across) == Stored(MAX_SEQUENCE - 1, 1, 9, 12, 0)
+    assert state.duplicate_of(across) == BatchMetadata(MAX_SEQUENCE - 1, 1, 9, 12, 0)
     state.check_client(header(sequence=2))
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from coterie.storage import Files, MemoryFiles
 from coterie.storage.files import read_file, replace_file
 from coterie.storage.log_errors import DamagedFileError, LaterFormatError
-from coterie.storage.metadata_files import OwnFile
+from coterie.storage.metadata_files import ChecksummedFile
 
-FILE = OwnFile("coterie-topics.json", 2, "which topics there are", "it looks for them")
+FILE = ChecksummedFile("coterie-topics.json", 2, "which topics there are", "it looks for them")
 
 
 def test_what_was_written_is_read(files: Files) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from coterie.protocol.batch import HEADER_SIZE, BatchHeader, assign, pack_header, parse_header
 from coterie.protocol.records import BatchRecord, EndMarker, build_batch, build_marker, marker_of, records
-from coterie.storage.compaction import LastOfProducer, LatestOffsets, Survivors
+from coterie.storage.compaction import LastOfProducer, LatestOffsets, RecordRetention
 
 NOW = 10_000
 KEPT_MS = 1_000
@@ -50,7 +50,7 @@ def compacted(
             latest.end_transaction(header, marker_of(batch, header))
         else:
             latest.add(header, records(batch, header))  # type: ignore[arg-type]
-    survivors = Survivors(
+    survivors = RecordRetention(
         latest, producers or {}, bound=bound, delete_retention_ms=KEPT_MS, limit=1 << 20, now_ms=now_ms
     )
     left = []
@@ -204,7 +204,7 @@ def test_records_that_cannot_be_read_stay() -> None:
     broken[61] = 200
     latest = LatestOffsets(0, 10)
     latest.skip(parse_header(broken))
-    survivors = Survivors(latest, {}, bound=9, delete_retention_ms=1, limit=1 << 20, now_ms=NOW)
+    survivors = RecordRetention(latest, {}, bound=9, delete_retention_ms=1, limit=1 << 20, now_ms=NOW)
     assert not survivors.is_gone(parse_header(broken))
     assert survivors.left_of(bytes(broken), 0, parse_header(broken)) == broken
 
