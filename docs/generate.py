@@ -256,8 +256,8 @@ lost connection and a missing answer."""
 
 
 def _life() -> str:
-    stages = member_states.Stage
-    apis = member_states.Api
+    stages = member_states.MemberState
+    apis = member_states.ApiName
     codes = sorted({code for table in member_states.ON_ERROR.values() for code in table}, key=lambda code: code.name)
     lines = [
         "| state | the member | next states |",
@@ -279,12 +279,12 @@ def _life() -> str:
         "",
         "| word | meaning |",
         "|---|---|",
-        *(f"| {_do(what)} | {what.value} |" for what in member_states.Do),
+        *(f"| {_do(what)} | {what.value} |" for what in member_states.ErrorAction),
     ]
     return "\n".join(lines)
 
 
-def _do(what: member_states.Do) -> str:
+def _do(what: member_states.ErrorAction) -> str:
     return what.name.lower().replace("_", " ")
 
 

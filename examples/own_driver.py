@@ -75,7 +75,7 @@ class Driver:
 
     def perform(self, effect: Any) -> None:
         match effect:
-            case effects.Send(to, request, timeout_ms, then, lane):
+            case effects.SendRequest(to, request, timeout_ms, then, lane):
                 self.answer(then, self.send((to, lane), request, timeout_ms))
             case effects.FindCoordinator(then):
                 self.answer(then, self.find())
@@ -84,11 +84,11 @@ class Driver:
             case effects.Disconnect(node):
                 for key in [key for key in self.lanes if key[0] == node]:
                     self.disconnect(key)
-            case effects.Arm(key, at_ms, then):
-                self.perform(effects.Disarm(key))
+            case effects.StartTimer(key, at_ms, then):
+                self.perform(effects.StopTimer(key))
                 delay_s = max(at_ms - self.now_ms(), 0) / 1000
                 self.timers[key] = asyncio.get_running_loop().call_later(delay_s, self.handle, then)
-            case effects.Disarm(key):
+            case effects.StopTimer(key):
                 if key in self.timers:
                     self.timers.pop(key).cancel()
             case effects.CallListener(kind, partitions, then):
@@ -158,7 +158,7 @@ class Driver:
         return {topic.name: Topic(len(topic.partitions)) for topic in answer.topics if not topic.error}
 
     async def until(self, number: int) -> None:
-        while len(self.assigned) != number or self.member.stage != "Stable":
+        while len(self.assigned) != number or self.member.state != "Stable":
             self.changed.clear()
             await self.changed.wait()
 

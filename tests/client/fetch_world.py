@@ -15,9 +15,9 @@ from coterie.client.consumer.fetch_requests import (
     FetchEffect,
     FetchSettings,
     Found,
-    Leader,
     LogTruncated,
-    RefreshMetadata,
+    PartitionLeader,
+    RefreshLeaders,
 )
 from coterie.client.consumer.fetcher import Fetcher
 from coterie.client.types import OffsetAndMetadata, TopicPartition
@@ -64,7 +64,7 @@ class World:
     epochs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """Of each log, its leader epochs and where they begin; the last one is the leader's."""
     topic_id: UUID = TOPIC_ID
-    known: dict[int, Leader] = field(default_factory=dict)
+    known: dict[int, PartitionLeader] = field(default_factory=dict)
     """What the reader's metadata says of the leaders."""
     told: list[LogTruncated] = field(default_factory=list)
 
@@ -79,12 +79,12 @@ class World:
         self.known[number] = self.leader(number)
         return partition(number)
 
-    def leader_of(self, _topic: str, number: int) -> Leader | None:
+    def leader_of(self, _topic: str, number: int) -> PartitionLeader | None:
         return self.known.get(number)
 
-    def leader(self, number: int) -> Leader:
+    def leader(self, number: int) -> PartitionLeader:
         """The leader that metadata would name now."""
-        return Leader(self.leaders[number], self.epochs[number][-1][0], self.topic_id)
+        return PartitionLeader(self.leaders[number], self.epochs[number][-1][0], self.topic_id)
 
     def elect(self, number: int, node_id: int, end: int | None = None) -> None:
         """Another leader, whose log ends at `end`: an unclean election truncates the log."""
@@ -134,7 +134,7 @@ class World:
                 self.reader.offsets_found(effect, found, self.now_ms)
             case AskEpochEnds():
                 self.reader.epoch_ends_found(effect, self.epoch_ends(effect.node_id, effect.request), self.now_ms)
-            case RefreshMetadata():
+            case RefreshLeaders():
                 self.known = {number: self.leader(number) for number in self.leaders}
                 self.reader.refreshed(self.now_ms)
             case LogTruncated():
@@ -156,7 +156,7 @@ class World:
                 self.reader.epoch_ends_failed(effect, error, self.now_ms)
             case LogTruncated():
                 self.told.append(effect)
-            case RefreshMetadata():
+            case RefreshLeaders():
                 self.reader.refreshed(self.now_ms)
 
     def committed_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:

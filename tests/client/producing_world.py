@@ -14,20 +14,20 @@ from random import Random  # noqa: TID251  seeded
 
 from coterie.client.producer.batching import Batching, BatchingRules
 from coterie.client.producer.batching_events import (
-    Answer,
     Answered,
-    Arm,
     AskLeaders,
     AskProducerId,
     Event,
-    FlushEnded,
+    FlushDone,
     LeadersFailed,
     LeadersFound,
+    PartitionAnswer,
     ProducerIdFailed,
     ProducerIdGiven,
-    Send,
+    SendBatches,
     Settled,
     Unanswered,
+    WakeAt,
     Woke,
 )
 from coterie.client.producer.partition_queue import Batch, Identity
@@ -76,7 +76,7 @@ class World:
         }
         self.leaders = dict.fromkeys(range(self.partitions), NODES[0])
         self.asked: list[AskLeaders | AskProducerId] = []
-        self.wire: dict[int, deque[Send]] = {node: deque() for node in NODES}
+        self.wire: dict[int, deque[SendBatches]] = {node: deque() for node in NODES}
         self.answers: dict[int, deque[Event]] = {node: deque() for node in NODES}
         self.alarm_ms: int | None = None
         self.sent: list[Sent] = []
@@ -90,19 +90,19 @@ class World:
     def handle(self, event: Event) -> None:
         for effect in self.machine.handle(event, self.now_ms):
             match effect:
-                case Send(node_id):
+                case SendBatches(node_id):
                     for batch in effect.batches:
                         assert batch.is_on_the_way and not batch.is_settled
                     self.wire[node_id].append(effect)
                 case AskLeaders() | AskProducerId():
                     self.asked.append(effect)
-                case Arm(at_ms):
+                case WakeAt(at_ms):
                     assert at_ms is None or at_ms > self.now_ms
                     self.alarm_ms = at_ms
                 case Settled(batch):
                     assert batch not in self.settled
                     self.settled.append(batch)
-                case FlushEnded(token):
+                case FlushDone(token):
                     self.flushes_ended.append(token)
         on_the_way = {node: len(self.wire[node]) + len(self.answers[node]) for node in NODES}
         assert all(count <= self.rules.max_in_flight for count in on_the_way.values())
@@ -126,17 +126,17 @@ class World:
             answers = {batch.where: self._append(node, batch, fault()) for batch in sent.batches}
             self.answers[node].append(Answered(sent, answers))
 
-    def _append(self, node: int, batch: Batch, fault: ErrorCode | None) -> Answer:
+    def _append(self, node: int, batch: Batch, fault: ErrorCode | None) -> PartitionAnswer:
         if fault in BEFORE_THE_LOG or fault in FOR_GOOD:
             assert fault is not None
-            return Answer(fault)
+            return PartitionAnswer(fault)
         if self.leaders[batch.where.partition] != node:
-            return Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return PartitionAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         try:
             appended = self.logs[batch.where].append(memoryview(bytearray(batch.encode())), self.now_ms)
         except (LogError, BatchError) as error:
-            return Answer(error.code, message=str(error))
-        return Answer(fault) if fault else Answer(base_offset=appended.base_offset)
+            return PartitionAnswer(error.code, message=str(error))
+        return PartitionAnswer(fault) if fault else PartitionAnswer(base_offset=appended.base_offset)
 
     def answer_arrives(self, node: int) -> None:
         if self.answers[node]:

@@ -7,15 +7,15 @@ import pytest
 from client.producing_world import NODES, TOPIC, World, rules
 from coterie.client.producer.batching import CONSEQUENCES, Consequence
 from coterie.client.producer.batching_events import (
-    Answer,
     Answered,
     Closing,
     FlushAsked,
     GaveUp,
     LeadersFound,
+    PartitionAnswer,
     ProducerIdFailed,
     ProducerIdGiven,
-    Send,
+    SendBatches,
     Unanswered,
     Woke,
 )
@@ -35,14 +35,14 @@ def world(**changed: object) -> World:
     return made
 
 
-def sends(made: World) -> list[Send]:
+def sends(made: World) -> list[SendBatches]:
     return list(made.wire[NODE])
 
 
 def answer(made: World, **fields: object) -> None:
     """The oldest request, the same for each partition."""
     sent = made.wire[NODE].popleft()
-    said = Answer(**fields)  # type: ignore[arg-type]
+    said = PartitionAnswer(**fields)  # type: ignore[arg-type]
     made.handle(Answered(sent, {batch.where: said for batch in sent.batches}))
 
 

@@ -10,11 +10,11 @@ from client.fetch_world import TOPIC_ID, World, batch_at, offsets, partition
 from coterie.client.consumer.fetch_errors import (
     ON_ERROR,
     CorruptRecordError,
-    Do,
+    FetchErrorAction,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
 )
-from coterie.client.consumer.fetch_requests import AskCommitted, AskOffsets, Fetch, FetchSettings, RefreshMetadata
+from coterie.client.consumer.fetch_requests import AskCommitted, AskOffsets, Fetch, FetchSettings, RefreshLeaders
 from coterie.client.consumer.fetcher import NotAssignedError
 from coterie.client.consumer.offset_resets import EARLIEST, LATEST, NO_RESET, parse_reset
 from coterie.client.types import OffsetAndMetadata, TopicPartition
@@ -283,13 +283,13 @@ def test_asking_about_a_partition_of_somebody_else_says_what_is_assigned() -> No
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("code", [code for code, do in ON_ERROR.items() if do is Do.REFRESH])
+@pytest.mark.parametrize("code", [code for code, do in ON_ERROR.items() if do is FetchErrorAction.REFRESH])
 def test_after_these_errors_leaders_are_asked_for_and_reading_goes_on(code: ErrorCode) -> None:
     world = reading()
     world.error = lambda _partition, _offset: code
     world.answer(world.effect()[0])
     (refresh,) = world.effect()
-    assert isinstance(refresh, RefreshMetadata) and list(refresh.topics) == ["t"]
+    assert isinstance(refresh, RefreshLeaders) and list(refresh.topics) == ["t"]
     world.error = lambda _partition, _offset: ErrorCode.NONE
     world.answer(refresh)
     world.pass_ms(100)
@@ -366,7 +366,7 @@ def test_a_lost_connection_backs_off_and_asks_who_leads() -> None:
     world = reading()
     world.lose(world.effect()[0])
     (refresh,) = world.effect()
-    assert isinstance(refresh, RefreshMetadata)
+    assert isinstance(refresh, RefreshLeaders)
     assert world.reader.due_ms == world.now_ms + 100
     world.answer(refresh)
     assert world.effect() == []

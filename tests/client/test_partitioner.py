@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.client.producer.accumulator import Sticky, draw_partition, partition_for_key
+from coterie.client.producer.accumulator import StickyPartitioner, draw_partition, partition_for_key
 from coterie.protocol.records import murmur2
 
 VECTORS = [json.loads(line) for line in (Path(__file__).parent / "data" / "murmur2.jsonl").read_text().splitlines()]
@@ -30,7 +30,7 @@ def test_every_key_has_a_partition_that_exists(key: bytes, partitions: int) -> N
 def test_the_sticky_partition_changes_between_batches() -> None:
     """KIP-480: all of a batch goes to one partition; KIP-794: enough bytes for a batch, then another."""
     draws = iter([2, 0, 1])
-    sticky = Sticky(100, lambda: next(draws))
+    sticky = StickyPartitioner(100, lambda: next(draws))
     sticky.note(60, batch_is_full=False)
     assert sticky.partition == 2
     sticky.note(39, batch_is_full=True)
@@ -44,7 +44,7 @@ def test_the_sticky_partition_changes_between_batches() -> None:
 def test_the_sticky_partition_changes_after_twice_the_size_in_any_case() -> None:
     """KIP-794: keyed records may keep a batch from ever being full at the right moment."""
     draws = iter([2, 0])
-    sticky = Sticky(100, lambda: next(draws))
+    sticky = StickyPartitioner(100, lambda: next(draws))
     sticky.note(199, batch_is_full=False)
     assert sticky.partition == 2
     sticky.note(1, batch_is_full=False)

@@ -15,10 +15,10 @@ from client.peers import HANG_UP, Asked, Run, answer_to
 from client.peers import Peer as FakeBroker
 from coterie.client.consumer.async_consumer import AsyncConsumer
 from coterie.client.consumer.fetch_errors import LogTruncationError, OffsetOutOfRangeError
-from coterie.client.consumer.fetch_requests import AskEpochEnds, AskOffsets, Fetch, FetchSettings, RefreshMetadata
+from coterie.client.consumer.fetch_requests import AskEpochEnds, AskOffsets, Fetch, FetchSettings, RefreshLeaders
 from coterie.client.consumer.fetcher import MOST_STALE_EPOCHS
 from coterie.client.consumer.offset_resets import EARLIEST, LATEST, NO_RESET, Reset
-from coterie.client.consumer.partition_state import Leader
+from coterie.client.consumer.partition_state import PartitionLeader
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import AuthorizationError, ErrorCode, UnsupportedVersionError
 from coterie.protocol.api import by_key
@@ -149,7 +149,7 @@ def test_when_the_leader_cannot_say_leaders_are_asked_for_and_it_is_asked_again(
     refused = epoch_api.TopicEnds(topic="t", partitions=[epoch_api.EpochEnd(partition=0, error=code)])
     world.reader.epoch_ends_found(asked, epoch_api.Response(topics=[refused]), world.now_ms)
     (refresh,) = world.effect()
-    assert isinstance(refresh, RefreshMetadata)
+    assert isinstance(refresh, RefreshLeaders)
     heal(world)
     assert world.reader.state(HERE).position == 6
 
@@ -260,7 +260,7 @@ def test_metadata_older_than_the_committed_epoch_is_refreshed_and_not_believed()
     world = committed(EPOCH + 1, at=12)
     stale = world.known[0]
     world.elect(0, 2)
-    assert [type(one) for one in world.effect()] == [RefreshMetadata]
+    assert [type(one) for one in world.effect()] == [RefreshLeaders]
     assert world.known[0] == stale
     heal(world)
     assert offsets(world.reader.take(1)) == [(0, 12)] and world.told == []
@@ -303,7 +303,7 @@ def test_with_a_leader_that_does_not_know_the_epoch_the_policy_decides() -> None
         world = reading(reset)
         world.epochs[0] = [(EPOCH - 1, 0)]
         world.reader.state(HERE).stale_epochs = MOST_STALE_EPOCHS
-        world.known[0] = Leader(1, EPOCH - 1, world.topic_id)
+        world.known[0] = PartitionLeader(1, EPOCH - 1, world.topic_id)
         heal(world)
         assert [at for _, at in offsets(world.reader.take(1))] == ([] if first is None else [first])
         assert world.reader.state(HERE).position == (10 if first is None else 1)

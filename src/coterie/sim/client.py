@@ -12,8 +12,8 @@ from coterie.client.network.connection import Connection
 from coterie.client.network.runtime import Runtime
 from coterie.protocol.api import Api
 from coterie.settings.client_settings import Address, AdminSettings, ClientSettings
-from coterie.sim.event_loop import EventLoop
-from coterie.sim.host import Clock, Host
+from coterie.sim.event_loop import VirtualEventLoop
+from coterie.sim.host import Host, HostClock
 from coterie.sim.network import Wire
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class _Connection(Connection):
 
     def __init__(self, address: Address, settings: ClientSettings) -> None:
         super().__init__(address, settings)
-        self._client = cast("EventLoop", self._loop).client
+        self._client = cast("VirtualEventLoop", self._loop).client
 
     @property
     def waits_for(self) -> list[str]:
@@ -64,14 +64,14 @@ class _Connection(Connection):
 
 
 class Client(Host):
-    def __init__(self, world: World, name: str, clock: Clock, versions: dict[str, int] | None = None) -> None:
+    def __init__(self, world: World, name: str, clock: HostClock, versions: dict[str, int] | None = None) -> None:
         super().__init__(world, name, clock)
         self.versions = versions or {}
         """The newest it speaks, by the name of the API; others as new as we have them."""
         self.is_alive = True
         self.group_id = ""
         self.tag = name.encode()
-        self.loop = EventLoop(self)  # type: ignore[abstract]  # what clients do not use, asyncio refuses
+        self.loop = VirtualEventLoop(self)  # type: ignore[abstract]  # what clients do not use, asyncio refuses
         self._rng = world.rng.of(f"{name}/choices")
         self.runtime = Runtime(self._time_ms, self._time_ms, world.rng.of(f"{name}/jitter"), _Connection)
         self._tasks: dict[asyncio.Task[None], None] = {}

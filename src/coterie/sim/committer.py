@@ -10,7 +10,7 @@ from coterie.errors import ErrorCode, KafkaError
 from coterie.protocol.apis import offset_commit, offset_fetch
 from coterie.protocol.messages import CommitPartition, OffsetCommit, OffsetFetch, OffsetsCommitted
 from coterie.sim.client import Client
-from coterie.sim.host import Clock
+from coterie.sim.host import HostClock
 
 if TYPE_CHECKING:
     from coterie.sim.world import World
@@ -20,7 +20,7 @@ __all__ = ["Committer"]
 
 class Committer(Client):
     def __init__(
-        self, world: World, name: str, clock: Clock, group_id: str, topic: str, partitions: int, every_ms: int
+        self, world: World, name: str, clock: HostClock, group_id: str, topic: str, partitions: int, every_ms: int
     ) -> None:
         super().__init__(world, name, clock)
         self.group_id = group_id

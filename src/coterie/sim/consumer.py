@@ -13,13 +13,13 @@ from coterie.client.consumer.async_consumer import AsyncConsumer
 from coterie.client.consumer.engine import Engine, WakeupError
 from coterie.client.consumer.fetcher import Fetcher
 from coterie.client.member import Membership, effects
-from coterie.client.member.states import Stage
+from coterie.client.member.states import MemberState
 from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError
 from coterie.protocol.messages import OffsetCommit
 from coterie.settings.client_settings import ConsumerSettings
 from coterie.sim.client import Client
-from coterie.sim.host import Clock
+from coterie.sim.host import HostClock
 
 if TYPE_CHECKING:
     from coterie.sim.world import World
@@ -68,7 +68,7 @@ class Habits:
     versions: dict[str, int] = field(default_factory=dict)
 
 
-class _Member(Membership):
+class _ObservedMember(Membership):
     """The shipped member. The world hears of what it decides before it is done."""
 
     def __init__(self, process: Consumer, member: Membership) -> None:
@@ -85,7 +85,7 @@ class _Member(Membership):
                     process.world.held(process, effect.partitions)  # type: ignore[union-attr]
                 elif kind is effects.SetAssignment:
                     process.world.assigned(process, effect)  # type: ignore[arg-type]
-                elif kind is effects.Send and type(effect.request) is OffsetCommit:  # type: ignore[union-attr]
+                elif kind is effects.SendRequest and type(effect.request) is OffsetCommit:  # type: ignore[union-attr]
                     process.world.commit_sent(process, effect.request)  # type: ignore[union-attr]
             if self.assigned is not process.owned:
                 process.owned = self.assigned
@@ -93,14 +93,14 @@ class _Member(Membership):
         return wanted
 
 
-class _Client(AsyncConsumer):
+class _ShippedConsumer(AsyncConsumer):
     """The shipped consumer, with a clock, chance and connections of the world."""
 
     def __init__(self, process: Consumer, settings: dict[str, object]) -> None:
         self._runtime = process.runtime
         super().__init__(settings)
         assert self.engine.member is not None
-        self.engine.member = _Member(process, self.engine.member)
+        self.engine.member = _ObservedMember(process, self.engine.member)
 
     @property
     def engine(self) -> Engine:
@@ -108,7 +108,7 @@ class _Client(AsyncConsumer):
 
 
 class Consumer(Client):
-    def __init__(self, world: World, name: str, clock: Clock, habits: Habits) -> None:
+    def __init__(self, world: World, name: str, clock: HostClock, habits: Habits) -> None:
         super().__init__(world, name, clock, habits.versions)
         self.habits = habits
         self.group_id = habits.group_id
@@ -125,7 +125,7 @@ class Consumer(Client):
 
     def _make(self) -> None:
         habits = self.habits
-        self._client = _Client(
+        self._client = _ShippedConsumer(
             self,
             self.settings(
                 group_id=habits.group_id,
@@ -166,7 +166,7 @@ class Consumer(Client):
             except WakeupError:
                 continue
             except CoterieError as error:
-                if self.member.stage is Stage.FENCED:
+                if self.member.state is MemberState.FENCED:
                     self.later(0, lambda _: self.world.fenced(self), None)
                     return
                 await self._failed(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coterie.client.member.states import Stage
+from coterie.client.member.states import MemberState
 from coterie.client.types import TopicPartition
 from coterie.coordinator.classic import State
 from coterie.sim.consumer import Consumer
@@ -75,7 +75,7 @@ class Converged:
     def _missing_in(self, group_id: str, consumers: list[Consumer]) -> str:
         world = self._world
         limit = world.machine.settings.group_max_size
-        well = [one for one in consumers if one.member.stage is Stage.STABLE and one.member.rejoin_reason is None]
+        well = [one for one in consumers if one.member.state is MemberState.STABLE and one.member.rejoin_reason is None]
         if len(well) < min(len(consumers), limit):
             others = [one for one in consumers if one not in well]
             return f"{len(others)} of {len(consumers)} are not stable: {others[0].member.explain(others[0].now_ms)}"

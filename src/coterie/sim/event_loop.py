@@ -21,7 +21,7 @@ from coterie.sim.network import Wire
 if TYPE_CHECKING:
     from coterie.sim.client import Client
 
-__all__ = ["EventLoop", "Transport"]
+__all__ = ["Transport", "VirtualEventLoop"]
 
 T = TypeVar("T")
 MOST_STEPS = 100_000
@@ -34,7 +34,7 @@ ROUNDING_MS = 0.01
 """Times are seconds in floating point here, and milliseconds everywhere else."""
 
 
-class EventLoop(asyncio.AbstractEventLoop):
+class VirtualEventLoop(asyncio.AbstractEventLoop):
     def __init__(self, client: Client) -> None:
         self.client = client
         self._ready: deque[asyncio.Handle] = deque()
@@ -191,7 +191,7 @@ class EventLoop(asyncio.AbstractEventLoop):
 class Transport(asyncio.Transport):
     """A process's end of a wire."""
 
-    def __init__(self, loop: EventLoop, wire: Wire) -> None:
+    def __init__(self, loop: VirtualEventLoop, wire: Wire) -> None:
         super().__init__()
         self._loop = loop
         self._wire = wire

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from coterie.sim.world import World
 
-__all__ = ["Clock", "Host"]
+__all__ = ["Host", "HostClock"]
 
 _MILLION = 1_000_000
 
 
-class Clock:
+class HostClock:
     """Says another time than its neighbours' and runs a little faster or slower, but never back."""
 
     __slots__ = ("ahead_ms", "ppm")
@@ -49,7 +49,7 @@ class Host:
         "world",
     )
 
-    def __init__(self, world: World, name: str, clock: Clock) -> None:
+    def __init__(self, world: World, name: str, clock: HostClock) -> None:
         self.world = world
         self.name = name
         self.clock = clock

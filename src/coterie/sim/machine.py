@@ -40,7 +40,7 @@ from coterie.errors import CoterieError, MalformedError
 from coterie.protocol.frames import FrameCutter
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.sim.disk import Disk, PowerCut
-from coterie.sim.host import Clock, Host
+from coterie.sim.host import Host, HostClock
 from coterie.sim.network import Wire
 from coterie.sim.nodes import Nodes
 from coterie.sim.rng import fresh_ids
@@ -76,7 +76,7 @@ class Link:
 
 
 class Machine(Host):
-    def __init__(self, world: World, settings: BrokerSettings, clock: Clock, nodes: int) -> None:
+    def __init__(self, world: World, settings: BrokerSettings, clock: HostClock, nodes: int) -> None:
         super().__init__(world, "b1", clock)
         self.settings = settings
         self.numbers = range(settings.node_id, settings.node_id + nodes)

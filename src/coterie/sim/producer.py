@@ -16,7 +16,7 @@ from coterie.client.producer.producer import AsyncProducer
 from coterie.client.types import TopicPartition
 from coterie.errors import KafkaError
 from coterie.sim.client import Client
-from coterie.sim.host import Clock
+from coterie.sim.host import HostClock
 
 if TYPE_CHECKING:
     from coterie.sim.world import World
@@ -30,7 +30,7 @@ BURST = 10
 AFTER_AN_ERROR_S = 0.2
 
 
-class _Client(AsyncProducer):
+class _ShippedProducer(AsyncProducer):
     """The shipped producer, with a clock, chance and connections of the world."""
 
     def __init__(self, process: Producer, settings: dict[str, object]) -> None:
@@ -43,14 +43,14 @@ class _Client(AsyncProducer):
 
 
 class Producer(Client):
-    def __init__(self, world: World, name: str, clock: Clock, topics: Sequence[str], every_ms: int) -> None:
+    def __init__(self, world: World, name: str, clock: HostClock, topics: Sequence[str], every_ms: int) -> None:
         super().__init__(world, name, clock)
         self.topics = list(topics)
         self.every_ms = every_ms
         self.sent = 0
         self.is_sending = True
         patience_ms = world.rng.of(f"{name}/patience").choice(PATIENCE_MS)
-        self._client = _Client(
+        self._client = _ShippedProducer(
             self,
             self.settings(
                 buffer_memory=1 << 22,

@@ -17,8 +17,8 @@ __all__ = [
     "Come",
     "Commit",
     "CreateTopic",
-    "DeleteGroup",
     "Fault",
+    "GroupDeletion",
     "GrowTopic",
     "Leave",
     "MoveCoordinator",
@@ -155,7 +155,7 @@ class GrowTopic(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeleteGroup(Step):
+class GroupDeletion(Step):
     group_id: str
 
     @property

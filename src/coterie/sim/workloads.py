@@ -17,7 +17,7 @@ from coterie.sim.steps import (
     Come,
     Commit,
     CreateTopic,
-    DeleteGroup,
+    GroupDeletion,
     GrowTopic,
     Leave,
     MoveCoordinator,
@@ -222,9 +222,9 @@ def expiring_offsets(scene: Scene) -> None:
     for slot in slots:
         scene.leave(slot, at_ms + scene.rng.randint(0, 3_000))
         scene.come(slot, at_ms + scene.rng.choice((20_000, 150_000)) + scene.rng.randint(0, 5_000))
-    scene.steps += [DeleteGroup(at_ms=at_ms + offset, group_id="g") for offset in (500, 6_000, 9_000)]
+    scene.steps += [GroupDeletion(at_ms=at_ms + offset, group_id="g") for offset in (500, 6_000, 9_000)]
     scene.steps.append(Commit(at_ms=FIRST_MS, group_id="simple", topic="t", partitions=4, every_ms=800))
-    scene.steps += [DeleteGroup(at_ms=scene.time(), group_id="simple") for _ in range(10)]
+    scene.steps += [GroupDeletion(at_ms=scene.time(), group_id="simple") for _ in range(10)]
 
 
 def moving_coordinators(scene: Scene) -> None:

@@ -19,7 +19,7 @@ from coterie.sim.admin import Admin
 from coterie.sim.client import Client
 from coterie.sim.committer import Committer
 from coterie.sim.consumer import Consumer, Habits
-from coterie.sim.host import Clock
+from coterie.sim.host import HostClock
 from coterie.sim.machine import Machine
 from coterie.sim.network import Network, Wire
 from coterie.sim.observer import HOOKS, Broken, Observer
@@ -85,10 +85,10 @@ class World:
         )
         """Those that are called for every packet; who has it calls them."""
 
-    def _clock(self, name: str) -> Clock:
+    def _clock(self, name: str) -> HostClock:
         rng = self.rng.of(f"clock/{name}")
         skew_ms, ppm = self._skew_ms, self._drift_ppm
-        return Clock(
+        return HostClock(
             self._began_ms + (rng.randint(-skew_ms, skew_ms) if skew_ms else 0), rng.randint(-ppm, ppm) if ppm else 0
         )
 

@@ -11,7 +11,7 @@ from coterie.errors import KafkaError
 from coterie.protocol.apis import heartbeat, offset_commit, sync_group
 from coterie.protocol.messages import CommitPartition, Heartbeat, OffsetCommit, SyncGroup
 from coterie.sim.client import Client
-from coterie.sim.host import Clock
+from coterie.sim.host import HostClock
 
 if TYPE_CHECKING:
     from coterie.sim.consumer import Consumer
@@ -23,7 +23,7 @@ WITHOUT_PROTOCOL = 4
 
 
 class Zombie(Client):
-    def __init__(self, world: World, name: str, clock: Clock, of: Consumer) -> None:
+    def __init__(self, world: World, name: str, clock: HostClock, of: Consumer) -> None:
         """What `of` is now, it will think it is."""
         super().__init__(world, name, clock)
         self.group_id = of.group_id

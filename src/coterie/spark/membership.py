@@ -13,7 +13,7 @@ from coterie.client.consumer.engine import Engine
 from coterie.client.consumer.rebalance_listener import listener_of
 from coterie.client.member import events
 from coterie.client.member.membership import Membership
-from coterie.client.member.states import Stage
+from coterie.client.member.states import MemberState
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, RebalanceInProgressError
 from coterie.protocol.apis import offset_commit
@@ -209,7 +209,7 @@ class QueryMember:
 
     @property
     def is_settled(self) -> bool:
-        return self._member.stage is Stage.STABLE
+        return self._member.state is MemberState.STABLE
 
     @property
     def is_leaving(self) -> bool:
@@ -242,7 +242,7 @@ class QueryMember:
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         member = self._member
-        if member.stage is Stage.JOINING and member.has_generation and member.coordinator is not None:
+        if member.state is MemberState.JOINING and member.has_generation and member.coordinator is not None:
             await self._commit_while_joining(member, offsets)
         else:
             await self.engine.commit(offsets, self.engine.clock_ms() + self._options.client.request_timeout_ms)

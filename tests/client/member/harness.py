@@ -16,7 +16,7 @@ from typing import Any
 
 from coterie.assignors import Topic
 from coterie.client.member import MemberSettings, Membership, effects, events
-from coterie.client.member.states import Stage
+from coterie.client.member.states import MemberState
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.coordinator.runtime import Timers
 from coterie.coordinator.runtime.coordinator import REFUSALS
@@ -44,8 +44,8 @@ class Connection:
     """From one party, on one lane, to one node."""
 
     node: int
-    waiting: deque[effects.Send] = field(default_factory=deque)
-    serving: effects.Send | None = None
+    waiting: deque[effects.SendRequest] = field(default_factory=deque)
+    serving: effects.SendRequest | None = None
     closed: bool = False
     answers_not_before_ms: int = 0
     arrives_not_before_ms: int = 0
@@ -65,7 +65,7 @@ class Party:
     fetched: dict[Any, effects.CommittedEnded] = field(default_factory=dict)
     ended: list[effects.Ended] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
-    sent: list[tuple[int, effects.Send]] = field(default_factory=list)
+    sent: list[tuple[int, effects.SendRequest]] = field(default_factory=list)
     assigned: list[TopicPartition] = field(default_factory=list)
     held: list[TopicPartition] = field(default_factory=list)
     owns: set[TopicPartition] = field(default_factory=set)
@@ -134,8 +134,8 @@ class Party:
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    def is_in(self, stage: Stage) -> bool:
-        return self.member.stage is stage
+    def is_in(self, stage: MemberState) -> bool:
+        return self.member.state is stage
 
     def told(self, kind: str) -> list[TopicPartition]:
         return [one for said, partitions in self.calls if said == kind for one in partitions]
@@ -161,7 +161,7 @@ class Party:
                 PERFORM[type(effect)](self, effect)
             self.events.popleft()
 
-    def _send(self, effect: effects.Send) -> None:
+    def _send(self, effect: effects.SendRequest) -> None:
         self.sent.append((self.harness.now_ms, effect))
         self.harness.send(self, effect)
 
@@ -244,11 +244,11 @@ class Party:
 
 
 PERFORM: Mapping[type, Callable[[Party, Any], None]] = {
-    effects.Send: Party._send,
+    effects.SendRequest: Party._send,
     effects.FindCoordinator: Party._find,
     effects.Disconnect: Party._disconnect,
-    effects.Arm: lambda party, effect: party.timers.arm(effect.key, effect.at_ms, effect.then),
-    effects.Disarm: lambda party, effect: party.timers.disarm(effect.key),
+    effects.StartTimer: lambda party, effect: party.timers.arm(effect.key, effect.at_ms, effect.then),
+    effects.StopTimer: lambda party, effect: party.timers.disarm(effect.key),
     effects.CallListener: Party._call,
     effects.HoldPartitions: Party._hold,
     effects.SetAssignment: Party._set,
@@ -259,7 +259,7 @@ PERFORM: Mapping[type, Callable[[Party, Any], None]] = {
     effects.CommittedEnded: Party._committed,
     effects.Fail: lambda party, effect: party.errors.append(effect.error),
     effects.Ended: lambda party, effect: party.ended.append(effect),
-    effects.Tell: lambda party, effect: party.facts.append(effect.fact),
+    effects.Emit: lambda party, effect: party.facts.append(effect.fact),
 }
 
 
@@ -279,7 +279,7 @@ class Harness:
         self.is_deaf = False
         """Nothing that is sent arrives."""
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
-        self._asked: dict[int, tuple[Party, Connection, effects.Send]] = {}
+        self._asked: dict[int, tuple[Party, Connection, effects.SendRequest]] = {}
         self._delivered = 0
 
     @property
@@ -307,7 +307,7 @@ class Harness:
     @property
     def is_settled(self) -> bool:
         return all(
-            party.is_in(Stage.STABLE) and party.member.reason_to_rejoin is None
+            party.is_in(MemberState.STABLE) and party.member.reason_to_rejoin is None
             for party in self.parties.values()
             if party.polls
         )
@@ -367,7 +367,7 @@ class Harness:
 
     # --- the link -----------------------------------------------------------------------------------------------------
 
-    def send(self, party: Party, send: effects.Send) -> None:
+    def send(self, party: Party, send: effects.SendRequest) -> None:
         connection = party.connections.get(send.lane)
         if connection is None or connection.closed or connection.node != send.to:
             if connection is not None and not connection.closed:
@@ -409,7 +409,7 @@ class Harness:
             party, connection, send = self._asked.pop(token)
             self._answer(party, connection, send, answer)
 
-    def _answer(self, party: Party, connection: Connection, send: effects.Send, answer: Any) -> None:
+    def _answer(self, party: Party, connection: Connection, send: effects.SendRequest, answer: Any) -> None:
         at_ms = max(self.now_ms + self.delay_ms(), connection.answers_not_before_ms)
         connection.answers_not_before_ms = at_ms
 
@@ -423,13 +423,13 @@ class Harness:
 
         self.later(at_ms - self.now_ms, arrive)
 
-    def _time_out(self, party: Party, connection: Connection, send: effects.Send) -> None:
+    def _time_out(self, party: Party, connection: Connection, send: effects.SendRequest) -> None:
         under_way = connection.serving is send or any(one is send for one in connection.waiting)
         if under_way and not connection.closed and not self._was_reused(connection, send):
             self._close(party, connection, RequestTimedOutError("nothing was heard"))
 
     @staticmethod
-    def _was_reused(connection: Connection, send: effects.Send) -> bool:
+    def _was_reused(connection: Connection, send: effects.SendRequest) -> bool:
         """A heartbeat is one object for its whole generation: this alarm may belong to an earlier one."""
         return send.then.__class__ is events.HeartbeatAnswered and connection.serving is not send
 
@@ -447,7 +447,7 @@ class Harness:
         connection.waiting.clear()
         for send in lost:
 
-            def arrive(send: effects.Send = send) -> None:
+            def arrive(send: effects.SendRequest = send) -> None:
                 send.then.error = error
                 party.handle(send.then)
 
@@ -459,7 +459,7 @@ class Harness:
         for connection in party.connections.values():
             connection.closed = True
             connection.waiting.clear()
-        party.member.stage = Stage.CLOSED  # whatever still comes in is nobody's
+        party.member.state = MemberState.CLOSED  # whatever still comes in is nobody's
 
     def move_coordinator(self) -> None:
         """Another node reads the log and coordinates; the old one refuses."""

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from client.member.harness import GROUP, Harness, Party, tps
 from coterie.assignors import Assignor, CooperativeSticky, Range, RoundRobin, Sticky
-from coterie.client.member.states import Stage
+from coterie.client.member.states import MemberState
 from coterie.client.types import TopicPartition
 from coterie.errors import ConnectionLostError, ErrorCode
 from coterie.protocol.messages import Heartbeat, JoinGroup, OffsetCommit, SyncGroup
@@ -231,7 +231,7 @@ class MemberMachine(RuleBasedStateMachine):
         settled = [
             party.member
             for party in self.harness.parties.values()
-            if party.is_in(Stage.STABLE) and party.member.has_generation
+            if party.is_in(MemberState.STABLE) and party.member.has_generation
         ]
         for one, other in combinations(settled, 2):
             if one.generation_id == other.generation_id and one.member_id != other.member_id:
@@ -241,7 +241,7 @@ class MemberMachine(RuleBasedStateMachine):
     @invariant()
     def the_listener_knows_what_is_owned(self) -> None:
         for party in self.harness.parties.values():
-            if party.waiting_call is None and not party.is_in(Stage.CLOSED):
+            if party.waiting_call is None and not party.is_in(MemberState.CLOSED):
                 assert party.owns == set(party.assigned) == set(party.member.assigned)
 
     @invariant()
@@ -289,13 +289,13 @@ class MemberMachine(RuleBasedStateMachine):
                 party.ends_poll().begins_poll()
 
     def has_healed(self, alive: list[Party], *, are_all_owned: bool) -> bool:
-        well = [party for party in alive if not party.is_in(Stage.FENCED)]
+        well = [party for party in alive if not party.is_in(MemberState.FENCED)]
         owned = sorted(one for party in well for one in party.assigned)
         everything = tps(f"t:0-{self.harness.topics['t'].partitions - 1}")
         return (
-            all(party.is_in(Stage.STABLE) and party.member.reason_to_rejoin is None for party in well)
+            all(party.is_in(MemberState.STABLE) and party.member.reason_to_rejoin is None for party in well)
             and len({party.member.generation_id for party in well}) <= 1
             and (owned == everything or not well or not are_all_owned)
-            and all(party.is_in(Stage.CLOSED) for party in self.harness.parties.values() if party not in alive)
+            and all(party.is_in(MemberState.CLOSED) for party in self.harness.parties.values() if party not in alive)
             and all(token in party.commits for party, token in self.asked)
         )

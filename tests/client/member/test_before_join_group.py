@@ -9,7 +9,7 @@ from typing import Any
 from client.member.harness import GROUP, Harness, Party, tps
 from coterie.assignors import CooperativeSticky, Sticky
 from coterie.client.member.facts import AutoCommitFailed, CommitLeftOut, PreparationCutShort
-from coterie.client.member.states import Stage
+from coterie.client.member.states import MemberState
 from coterie.errors import ErrorCode, KafkaError
 from coterie.protocol.messages import JoinedGroup, JoinGroup, OffsetCommit, OffsetsCommitted
 from coterie.protocol.subscription import read_subscription
@@ -103,7 +103,7 @@ def test_a_commit_before_the_join_has_the_rebalance_timeout_and_no_more(harness:
     harness.refusals.extend((OffsetCommit, refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)) for _ in range(1_000))
     a.wants_rebalance()
     harness.advance(19_000)
-    assert a.is_in(Stage.PREPARING) and "the commit before the join" in a.member.explain(harness.now_ms)
+    assert a.is_in(MemberState.PREPARING) and "the commit before the join" in a.member.explain(harness.now_ms)
     harness.advance(2_000)
     harness.refusals.clear()
     harness.settle()
@@ -174,7 +174,7 @@ def test_what_a_lost_member_owned_is_lost_and_not_revoked(harness: Harness) -> N
     harness.world.log.clear()
     harness.world.crash()
     harness.advance(4_000)
-    assert a.is_in(Stage.UNJOINED) and not a.member.member_id
+    assert a.is_in(MemberState.UNJOINED) and not a.member.member_id
     assert a.told("lost") == [], "the user is not here to be told"
     a.begins_poll()
     harness.settle()
@@ -199,7 +199,7 @@ def test_an_error_for_the_caller_of_poll_does_not_make_it_prepare_again(harness:
     harness.refusals.append((JoinGroup, lambda request: joined(ErrorCode.GROUP_MAX_SIZE_REACHED, request)))
     a.wants_rebalance()
     harness.advance(5_000)
-    assert a.is_in(Stage.UNJOINED) and len(a.errors) == 1, "one error, and no hammering at the coordinator"
+    assert a.is_in(MemberState.UNJOINED) and len(a.errors) == 1, "one error, and no hammering at the coordinator"
     a.ends_poll().begins_poll()
     harness.settle()
     assert [kind for kind, _ in a.calls] == ["assigned", "revoked", "assigned"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from client.member.harness import Harness, Party, tps
-from coterie.client.member.states import DOING, Stage
+from coterie.client.member.states import DOING, MemberState
 from coterie.errors import ErrorCode, KafkaError
 from coterie.protocol.messages import JoinGroup, OffsetCommit, SyncGroup
 
@@ -78,9 +78,9 @@ def test_a_listener_that_is_being_called_is_named(harness: Harness) -> None:
     assert "it waits for the rebalance listener to return (assigned)" in said(a)
 
 
-@pytest.mark.parametrize("stage", Stage)
-def test_every_stage_has_words(stage: Stage, harness: Harness) -> None:
+@pytest.mark.parametrize("stage", MemberState)
+def test_every_stage_has_words(stage: MemberState, harness: Harness) -> None:
     """So that nobody has to look up a name."""
     a = harness.party("a")
-    a.member.stage = stage
+    a.member.state = stage
     assert DOING[stage] in said(a)

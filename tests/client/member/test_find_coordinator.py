@@ -8,7 +8,7 @@ from client.member.harness import Harness
 from coterie.client.member import effects, events
 from coterie.client.member.effects import COORDINATOR_LANE, LEAVING_LANE
 from coterie.client.member.facts import CoordinatorFound, CoordinatorLost
-from coterie.client.member.states import Stage
+from coterie.client.member.states import MemberState
 from coterie.errors import ErrorCode, KafkaError
 from coterie.protocol.messages import Heartbeat, JoinGroup
 
@@ -87,10 +87,10 @@ def test_a_leave_does_not_queue_behind_a_parked_join(harness: Harness) -> None:
     harness.stable("a")
     b = harness.party("b").joins("t")
     harness.advance(50)
-    assert b.is_in(Stage.JOINING)
+    assert b.is_in(MemberState.JOINING)
     b.closes()
     harness.advance(50)
-    assert b.is_in(Stage.CLOSED)
+    assert b.is_in(MemberState.CLOSED)
     assert b.sent[-1][1].lane == LEAVING_LANE
 
 
@@ -113,7 +113,7 @@ def test_a_connection_that_is_lost_during_the_join_is_tried_again(harness: Harne
     b = harness.party("b").joins("t")
     harness.advance(20)
     member_id = b.member.member_id
-    assert b.is_in(Stage.JOINING) and member_id
+    assert b.is_in(MemberState.JOINING) and member_id
     harness.disconnect(b)
     harness.settle()
     assert b.member.member_id == member_id

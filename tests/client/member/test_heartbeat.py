@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from client.member.harness import Harness, tps
 from coterie.client.member.facts import CoordinatorLost, GroupLeft, IdentityDropped, PollIntervalExceeded
-from coterie.client.member.states import Stage
+from coterie.client.member.states import MemberState
 from coterie.errors import AuthorizationError, ConnectionLostError, ErrorCode
 from coterie.facts import MemberExpired, MemberLeft
 from coterie.protocol.messages import Heartbeat, JoinGroup, LeaveGroup
@@ -23,7 +23,7 @@ def test_a_heartbeat_goes_out_every_interval_whether_anybody_polls_or_not(harnes
     harness.advance(30_000)
     sent = beats(harness)
     assert [later - earlier for earlier, later in pairwise(sent)] == [3_000] * 9
-    assert a.is_in(Stage.STABLE)
+    assert a.is_in(MemberState.STABLE)
 
 
 def test_an_idle_heartbeat_costs_two_events_and_two_effects(harness: Harness) -> None:
@@ -43,7 +43,9 @@ def test_a_rebalance_that_is_announced_is_joined_by_a_settled_member_alone(harne
     harness.party("c").joins("t")
     harness.advance(8_000)
     assert (
-        a.is_in(Stage.JOINING) and b.is_in(Stage.STABLE) and b.member.reason_to_rejoin == "group is already rebalancing"
+        a.is_in(MemberState.JOINING)
+        and b.is_in(MemberState.STABLE)
+        and b.member.reason_to_rejoin == "group is already rebalancing"
     )
     harness.advance(11_000)
     assert b.member.has_generation and len(beats(harness, "b")) >= 6, "the session lives on"
@@ -58,9 +60,9 @@ def test_a_user_that_does_not_poll_makes_the_member_leave_and_say_why(harness: H
     a, b = harness.stable("a", "b", max_poll_interval_ms=20_000)
     a.ends_poll()
     harness.advance(19_000)
-    assert a.is_in(Stage.STABLE)
+    assert a.is_in(MemberState.STABLE)
     harness.advance(1_100)
-    assert a.is_in(Stage.UNJOINED) and not a.member.member_id
+    assert a.is_in(MemberState.UNJOINED) and not a.member.member_id
     (leave,) = a.requests(LeaveGroup)
     assert leave.members[0].reason == "consumer poll timeout has expired"
     left = [fact for fact in harness.world.facts if isinstance(fact, MemberLeft)]
@@ -81,7 +83,7 @@ def test_a_static_member_whose_user_does_not_poll_only_falls_silent(harness: Har
     (a,) = harness.stable("a", group_instance_id="i", max_poll_interval_ms=20_000)
     a.ends_poll()
     harness.advance(21_000)
-    assert a.is_in(Stage.UNJOINED) and not a.requests(LeaveGroup)
+    assert a.is_in(MemberState.UNJOINED) and not a.requests(LeaveGroup)
     assert not a.fact(PollIntervalExceeded).left
     sent = len(beats(harness))
     harness.advance(30_000)
@@ -93,7 +95,7 @@ def test_a_long_poll_is_not_a_missing_one(harness: Harness) -> None:
     """M8: who waits inside poll for records is there."""
     (a,) = harness.stable("a", max_poll_interval_ms=20_000)
     harness.advance(300_000)
-    assert a.is_in(Stage.STABLE) and a.member.generation_id == 1
+    assert a.is_in(MemberState.STABLE) and a.member.generation_id == 1
 
 
 def test_a_listener_that_does_not_return_counts_as_not_polling(harness: Harness) -> None:
@@ -102,9 +104,9 @@ def test_a_listener_that_does_not_return_counts_as_not_polling(harness: Harness)
     a.holds_listener = True
     a.joins("t")
     harness.advance(19_000)
-    assert a.is_in(Stage.COMPLETING)
+    assert a.is_in(MemberState.COMPLETING)
     harness.advance(4_000)
-    assert a.fact(PollIntervalExceeded) and a.is_in(Stage.UNJOINED)
+    assert a.fact(PollIntervalExceeded) and a.is_in(MemberState.UNJOINED)
     a.holds_listener = False
     a.listener_returns()
     harness.settle()
@@ -117,9 +119,9 @@ def test_a_member_that_missed_its_poll_before_the_assignment_was_taken_leaves(ha
     harness.advance(2)
     a.ends_poll()
     harness.advance(19_000)
-    assert a.is_in(Stage.COMPLETING)
+    assert a.is_in(MemberState.COMPLETING)
     harness.advance(3_000)
-    assert a.is_in(Stage.UNJOINED) and not a.calls
+    assert a.is_in(MemberState.UNJOINED) and not a.calls
 
 
 def test_a_coordinator_that_does_not_answer_for_a_session_is_looked_up_again(harness: Harness) -> None:
@@ -141,7 +143,7 @@ def test_a_heartbeat_that_fails_is_repeated_after_a_back_off(harness: Harness) -
     harness.advance(7_000)
     sent = beats(harness)
     assert [later - earlier for earlier, later in pairwise(sent)][:3] == [102, 202, 402]
-    assert a.is_in(Stage.STABLE) and not a.errors
+    assert a.is_in(MemberState.STABLE) and not a.errors
 
 
 def test_a_heartbeat_that_is_not_allowed_reaches_the_caller_of_poll(harness: Harness) -> None:
@@ -166,7 +168,7 @@ def test_news_of_an_older_generation_resets_nothing(harness: Harness) -> None:
     for code in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
         old.then.reply, old.then.error = code, None
         a.handle(old.then)
-    assert a.is_in(Stage.STABLE) and a.member.generation_id == generation
+    assert a.is_in(MemberState.STABLE) and a.member.generation_id == generation
 
 
 def test_a_generation_the_coordinator_does_not_know_is_dropped_and_the_id_kept(harness: Harness) -> None:

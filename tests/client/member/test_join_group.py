@@ -5,7 +5,7 @@ from __future__ import annotations
 from client.member.harness import Harness, tps
 from coterie.assignors import CooperativeSticky, Range, RoundRobin
 from coterie.client.member.facts import Fenced, GroupJoined, IdentityDropped
-from coterie.client.member.states import Stage
+from coterie.client.member.states import MemberState
 from coterie.errors import ErrorCode, FencedInstanceError, KafkaError
 from coterie.protocol.messages import Heartbeat, JoinedGroup, JoinGroup, SyncGroup
 from coterie.protocol.subscription import read_subscription
@@ -96,13 +96,13 @@ def test_an_answer_that_comes_after_the_user_has_left_is_ignored(harness: Harnes
     harness.stable("a")
     b = harness.party("b").joins("t")
     harness.advance(20)
-    assert b.is_in(Stage.JOINING)
+    assert b.is_in(MemberState.JOINING)
     (join,) = [send for _, send in b.sent if isinstance(send.request, JoinGroup) and send.request.member_id]
     b.unsubscribes()
     harness.advance(5)
     join.then.reply = JoinedGroup(ErrorCode.NONE, "b", 7, "consumer", "range", "b")
     b.handle(join.then)
-    assert b.is_in(Stage.UNJOINED) and b.member.generation_id == -1 and not b.requests(SyncGroup)
+    assert b.is_in(MemberState.UNJOINED) and b.member.generation_id == -1 and not b.requests(SyncGroup)
 
 
 def test_heartbeats_pause_from_the_join_to_its_answer_and_go_on_before_the_sync(harness: Harness) -> None:
@@ -111,10 +111,10 @@ def test_heartbeats_pause_from_the_join_to_its_answer_and_go_on_before_the_sync(
     b.ends_poll()  # it will not rejoin, so a's join is parked
     a.wants_rebalance()
     harness.advance(20)
-    assert a.is_in(Stage.JOINING)
+    assert a.is_in(MemberState.JOINING)
     sent = len(a.requests(Heartbeat))
     harness.advance(20_000)
-    assert a.is_in(Stage.JOINING) and len(a.requests(Heartbeat)) == sent
+    assert a.is_in(MemberState.JOINING) and len(a.requests(Heartbeat)) == sent
     assert "is Joining for 20" in a.member.explain(harness.now_ms)
     harness.refusals.extend([(SyncGroup, None)] * 2)
     b.begins_poll()
@@ -132,7 +132,7 @@ def test_heartbeats_pause_also_when_the_join_has_to_be_repeated_elsewhere(harnes
     sent = len(a.requests(Heartbeat))
     harness.disconnect(a)
     harness.advance(20_000)
-    assert a.is_in(Stage.JOINING) and len(a.requests(JoinGroup)) == 4 and len(a.requests(Heartbeat)) == sent
+    assert a.is_in(MemberState.JOINING) and len(a.requests(JoinGroup)) == 4 and len(a.requests(Heartbeat)) == sent
 
 
 def test_an_answer_of_another_protocol_type_is_refused(harness: Harness) -> None:
@@ -143,7 +143,7 @@ def test_an_answer_of_another_protocol_type_is_refused(harness: Harness) -> None
     (error,) = a.errors
     assert isinstance(error, KafkaError) and error.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert '"connect"' in str(error) and '"consumer"' in str(error)
-    assert a.is_in(Stage.UNJOINED)
+    assert a.is_in(MemberState.UNJOINED)
 
 
 def test_a_voted_assignor_the_member_does_not_have_is_refused(harness: Harness) -> None:
@@ -161,7 +161,7 @@ def test_members_without_a_common_assignor_are_told_so(harness: Harness) -> None
     b = harness.party("b", assignors=(RoundRobin(),)).joins("t")
     harness.advance(1_000)
     assert "all members must share an assignor" in str(b.errors[0])
-    assert harness.parties["a"].is_in(Stage.STABLE)
+    assert harness.parties["a"].is_in(MemberState.STABLE)
 
 
 def test_a_fenced_member_is_out_for_good(harness: Harness) -> None:
@@ -169,18 +169,18 @@ def test_a_fenced_member_is_out_for_good(harness: Harness) -> None:
     (a,) = harness.stable("a", group_instance_id="i")
     (b,) = harness.stable("b", group_instance_id="i")
     harness.advance(10_000)
-    assert a.is_in(Stage.FENCED) and a.fact(Fenced).instance_id == "i"
+    assert a.is_in(MemberState.FENCED) and a.fact(Fenced).instance_id == "i"
     assert a.told("lost") == tps("t:0-3")
     assert [type(error) for error in a.errors] == [FencedInstanceError]
     for _ in range(3):
         a.ends_poll().begins_poll()
         harness.advance(1_000)
     assert [type(error) for error in a.errors] == [FencedInstanceError] * 4, "every poll says it"
-    assert b.is_in(Stage.STABLE) and b.member.assigned == frozenset(tps("t:0-3"))
+    assert b.is_in(MemberState.STABLE) and b.member.assigned == frozenset(tps("t:0-3"))
     assert "another consumer uses its group.instance.id" in a.member.explain(harness.now_ms)
     a.closes()
     harness.advance(100)
-    assert a.is_in(Stage.CLOSED) and b.is_in(Stage.STABLE)
+    assert a.is_in(MemberState.CLOSED) and b.is_in(MemberState.STABLE)
 
 
 def test_a_static_member_comes_back_without_a_rebalance(harness: Harness) -> None:
@@ -191,7 +191,7 @@ def test_a_static_member_comes_back_without_a_rebalance(harness: Harness) -> Non
     before, generation = s.member.assigned, s.member.generation_id
     s.closes()
     harness.advance(100)
-    assert s.is_in(Stage.CLOSED)
+    assert s.is_in(MemberState.CLOSED)
     (s2,) = harness.stable("s2", group_instance_id="s")
     harness.advance(10_000)
     assert s2.member.assigned == before and s2.member.generation_id == generation

@@ -10,7 +10,7 @@ import pytest
 
 from client.member.harness import Harness, tps
 from coterie.assignors import Assignment, Assignor, CooperativeSticky, Member, Range, Topic
-from coterie.client.member.states import Stage
+from coterie.client.member.states import MemberState
 from coterie.client.member.user_errors import AssignorError
 from coterie.errors import ErrorCode, KafkaError
 from coterie.protocol.messages import JoinedGroup, JoinedMember, JoinGroup, SyncedGroup, SyncGroup
@@ -138,7 +138,7 @@ def test_metadata_the_leader_cannot_get_is_asked_for_again(harness: Harness) -> 
     harness.metadata_error = KafkaError("no", ErrorCode.NETWORK_EXCEPTION)
     a = harness.party("a").joins("t")
     harness.advance(2_000)
-    assert a.is_in(Stage.LEADING) and not a.errors
+    assert a.is_in(MemberState.LEADING) and not a.errors
     assert "back-off" in a.member.explain(harness.now_ms)
     harness.metadata_error = None
     harness.settle()
@@ -150,7 +150,7 @@ def test_metadata_the_leader_may_not_have_is_the_callers_error(harness: Harness)
     harness.metadata_error = KafkaError("not allowed", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     a = harness.party("a").joins("t")
     harness.advance(2_000)
-    assert [str(error) for error in a.errors] == ["not allowed"] and a.is_in(Stage.UNJOINED)
+    assert [str(error) for error in a.errors] == ["not allowed"] and a.is_in(MemberState.UNJOINED)
 
 
 def assigned_by(answer: Callable[[Sequence[Member]], Any]) -> Harness:
@@ -190,7 +190,7 @@ def test_an_assignor_that_raises_or_answers_nonsense_is_the_callers_error(answer
     assert len(a.errors) == 2, "the next poll tries again, and says it again"
     a.closes()
     harness.advance(100)
-    assert a.is_in(Stage.CLOSED)
+    assert a.is_in(MemberState.CLOSED)
     (b,) = harness.stable("b", assignors=(Range(),))
     assert len(b.member.assigned) == 4, "the group is rid of it"
 
@@ -254,4 +254,4 @@ def test_what_an_assignor_raises_elsewhere_reaches_the_caller_of_poll(where: str
     harness.advance(2_000)
     (error,) = a.errors
     assert isinstance(error, AssignorError) and isinstance(error.__cause__, ValueError)
-    assert a.is_in(Stage.UNJOINED if where == "user_data" else Stage.STABLE)
+    assert a.is_in(MemberState.UNJOINED if where == "user_data" else MemberState.STABLE)

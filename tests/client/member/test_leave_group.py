@@ -8,7 +8,7 @@ from client.member.harness import GROUP, Harness, tps
 from coterie.client.member import events
 from coterie.client.member.effects import CommitEnded, CommittedEnded, Ended
 from coterie.client.member.facts import GroupLeft
-from coterie.client.member.states import Stage
+from coterie.client.member.states import MemberState
 from coterie.client.member.user_errors import ListenerError
 from coterie.errors import ConnectionLostError, ErrorCode
 from coterie.facts import MemberLeft
@@ -30,7 +30,7 @@ def test_closing_commits_tells_the_listener_and_leaves_with_a_reason(harness: Ha
     harness.advance(50)
     assert [type(send.request) for _, send in a.sent][-2:] == [OffsetCommit, LeaveGroup]
     assert a.calls[-1] == ("revoked", tps("t:0-3")) and a.assigned == []
-    assert a.is_in(Stage.CLOSED) and [ended.error for ended in a.ended] == [None]
+    assert a.is_in(MemberState.CLOSED) and [ended.error for ended in a.ended] == [None]
     assert [fact.reason for fact in harness.world.facts if isinstance(fact, MemberLeft)] == [
         "the consumer is being closed"
     ]
@@ -44,9 +44,9 @@ def test_unsubscribing_gives_up_and_leaves_without_waiting(harness: Harness) -> 
     """M9, M13."""
     (a,) = harness.stable("a")
     a.unsubscribes()
-    assert a.is_in(Stage.LEAVING)
+    assert a.is_in(MemberState.LEAVING)
     harness.advance(0)
-    assert a.is_in(Stage.UNJOINED) and len(a.ended) == 1, "done, whatever the coordinator will say"
+    assert a.is_in(MemberState.UNJOINED) and len(a.ended) == 1, "done, whatever the coordinator will say"
     assert a.calls[-1][0] == "revoked" and a.watched == frozenset()
     harness.advance(10)
     assert members(harness) == 0
@@ -69,7 +69,7 @@ def test_who_leaves_on_close(harness: Harness, instance: str | None, leave: bool
     a.closes(leave=leave)
     harness.advance(50)
     assert members(harness) == (0 if leaves else 1) and len(a.requests(LeaveGroup)) == leaves
-    assert a.is_in(Stage.CLOSED) and a.told("revoked") == tps("t:0-3")
+    assert a.is_in(MemberState.CLOSED) and a.told("revoked") == tps("t:0-3")
 
 
 def test_a_leave_that_is_refused_or_lost_ends_all_the_same(harness: Harness) -> None:
@@ -81,10 +81,10 @@ def test_a_leave_that_is_refused_or_lost_ends_all_the_same(harness: Harness) -> 
     harness.refusals.append((LeaveGroup, None))
     b.closes()
     harness.advance(5)
-    assert b.is_in(Stage.LEAVING) and "the answer to LeaveGroup" in b.member.explain(harness.now_ms)
+    assert b.is_in(MemberState.LEAVING) and "the answer to LeaveGroup" in b.member.explain(harness.now_ms)
     harness.disconnect(b)
     harness.advance(5)
-    assert a.is_in(Stage.CLOSED) and b.is_in(Stage.CLOSED)
+    assert a.is_in(MemberState.CLOSED) and b.is_in(MemberState.CLOSED)
 
 
 def test_who_owns_nothing_any_more_has_lost_it(harness: Harness) -> None:
@@ -94,7 +94,7 @@ def test_who_owns_nothing_any_more_has_lost_it(harness: Harness) -> None:
     harness.refusals.append((Heartbeat, ErrorCode.UNKNOWN_MEMBER_ID))
     harness.refusals.append((Heartbeat, ErrorCode.UNKNOWN_MEMBER_ID))
     harness.advance(3_100)
-    assert a.is_in(Stage.UNJOINED)
+    assert a.is_in(MemberState.UNJOINED)
     a.closes()
     harness.advance(50)
     assert [kind for kind, _ in a.calls] == ["assigned", "lost"]
@@ -107,7 +107,7 @@ def test_closing_waits_for_commits_that_were_asked_for(harness: Harness) -> None
     token = a.commits_offsets({T0: 7})
     a.closes()
     harness.advance(50)
-    assert a.commits == {token: None} and a.is_in(Stage.CLOSED)
+    assert a.commits == {token: None} and a.is_in(MemberState.CLOSED)
     assert [type(send.request) for _, send in a.sent][-2:] == [OffsetCommit, LeaveGroup]
 
 
@@ -128,9 +128,9 @@ def test_close_always_ends_when_its_time_is_up(harness: Harness, how: str) -> No
         pending = a.commits_offsets({T0: 9}, within_ms=60_000)
     a.closes(within_ms=5_000)
     harness.advance(4_999)
-    assert a.is_in(Stage.LEAVING)
+    assert a.is_in(MemberState.LEAVING)
     harness.advance(1)
-    assert a.is_in(Stage.CLOSED) and len(a.ended) == 1
+    assert a.is_in(MemberState.CLOSED) and len(a.ended) == 1
     if pending:
         assert "is closed" in str(a.commits[pending])
     if how != "unknown":
@@ -161,7 +161,7 @@ def test_close_and_unsubscribe_may_be_asked_for_at_any_time(harness: Harness) ->
     a.closes()
     a.closes()
     harness.advance(100)
-    assert a.is_in(Stage.CLOSED) and len(a.ended) == 4
+    assert a.is_in(MemberState.CLOSED) and len(a.ended) == 4
     a.closes()
     a.unsubscribes()
     assert len(a.ended) == 6
@@ -189,7 +189,7 @@ def test_a_subscription_made_while_leaving_counts_afterwards(harness: Harness) -
     a.holds_listener = True
     a.unsubscribes()
     a.subscribes("u")
-    assert a.is_in(Stage.LEAVING)
+    assert a.is_in(MemberState.LEAVING)
     a.holds_listener = False
     a.listener_returns()
     harness.settle()

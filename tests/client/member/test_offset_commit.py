@@ -9,7 +9,7 @@ import pytest
 
 from client.member.harness import GROUP, Harness, Party, tps
 from coterie.client.member.facts import AutoCommitFailed, CommitLeftOut
-from coterie.client.member.states import Stage
+from coterie.client.member.states import MemberState
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import (
     AuthorizationError,
@@ -90,7 +90,7 @@ def test_a_commit_of_a_member_that_is_out_fails_and_resets(code: ErrorCode, harn
     token = a.commits_offsets({T0: 3}, within_ms=5_000)
     harness.advance(50)
     assert isinstance(a.commits[token], CommitFailedError) and "max.poll.interval.ms" in str(a.commits[token])
-    assert a.is_in(Stage.UNJOINED) and bool(a.member.member_id) is (code is ErrorCode.ILLEGAL_GENERATION)
+    assert a.is_in(MemberState.UNJOINED) and bool(a.member.member_id) is (code is ErrorCode.ILLEGAL_GENERATION)
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,11 @@ def test_a_refusal_that_comes_when_a_newer_rebalance_is_under_way_resets_nothing
     b.ends_poll()
     a.wants_rebalance()
     harness.advance(20)
-    assert a.is_in(Stage.JOINING)
+    assert a.is_in(MemberState.JOINING)
     commit.then.reply = refuse(code)(commit.request)  # type: ignore[arg-type]
     a.handle(commit.then)
     assert isinstance(a.commits[token], RebalanceInProgressError)
-    assert a.is_in(Stage.JOINING) and a.member.member_id
+    assert a.is_in(MemberState.JOINING) and a.member.member_id
 
 
 def test_a_refusal_of_an_older_generation_leaves_the_newer_one_alone(harness: Harness) -> None:
@@ -131,7 +131,7 @@ def test_a_refusal_of_an_older_generation_leaves_the_newer_one_alone(harness: Ha
     commit.then.reply = refuse(ErrorCode.ILLEGAL_GENERATION)(commit.request)  # type: ignore[arg-type]
     a.handle(commit.then)
     assert isinstance(a.commits[token], CommitFailedError)
-    assert a.is_in(Stage.STABLE) and a.member.generation_id == 2
+    assert a.is_in(MemberState.STABLE) and a.member.generation_id == 2
 
 
 def test_nothing_can_be_committed_between_the_join_and_the_assignment(harness: Harness) -> None:
@@ -225,7 +225,7 @@ def test_a_static_member_that_polled_too_late_commits_nothing_more_though_the_co
     token = a.commits_offsets({T0: 3}, within_ms=30_000)
     harness.advance(10_000)
     group = harness.world.group(GROUP)
-    assert a.is_in(Stage.UNJOINED) and group is not None and group.generation_id == 1 and len(group.members) == 1
+    assert a.is_in(MemberState.UNJOINED) and group is not None and group.generation_id == 1 and len(group.members) == 1
     harness.refusals.clear()
     harness.advance(5_000)
     assert isinstance(a.commits[token], CommitFailedError) and committed(harness) == {}
@@ -272,7 +272,7 @@ def test_a_commit_of_a_fenced_member_ends_it(harness: Harness) -> None:
     harness.refusals.append((OffsetCommit, refuse(ErrorCode.FENCED_INSTANCE_ID)))
     token = a.commits_offsets({T0: 3})
     harness.advance(5)
-    assert isinstance(a.commits[token], FencedInstanceError) and a.is_in(Stage.FENCED)
+    assert isinstance(a.commits[token], FencedInstanceError) and a.is_in(MemberState.FENCED)
     again = a.commits_offsets({T0: 3})
     assert isinstance(a.commits[again], FencedInstanceError)
 

@@ -12,7 +12,17 @@ import pytest
 
 from client.member.harness import Harness, Party, tps
 from coterie.client.member.facts import CoordinatorLost, IdentityDropped
-from coterie.client.member.states import DOING, NEXT, ON_ERROR, OTHERWISE, Api, Do, Stage, enter, on_error
+from coterie.client.member.states import (
+    DOING,
+    NEXT,
+    ON_ERROR,
+    OTHERWISE,
+    ApiName,
+    ErrorAction,
+    MemberState,
+    enter,
+    on_error,
+)
 from coterie.errors import (
     CommitFailedError,
     ConnectionLostError,
@@ -28,63 +38,63 @@ from coterie.protocol.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCo
 CODES = [code for code in ErrorCode if code]
 T0 = tps("t:0")[0]
 
-REQUEST: Mapping[Api, type[Any]] = {
-    Api.JOIN_GROUP: JoinGroup,
-    Api.SYNC_GROUP: SyncGroup,
-    Api.HEARTBEAT: Heartbeat,
-    Api.OFFSET_COMMIT: OffsetCommit,
-    Api.OFFSET_FETCH: OffsetFetch,
-    Api.LEAVE_GROUP: LeaveGroup,
+REQUEST: Mapping[ApiName, type[Any]] = {
+    ApiName.JOIN_GROUP: JoinGroup,
+    ApiName.SYNC_GROUP: SyncGroup,
+    ApiName.HEARTBEAT: Heartbeat,
+    ApiName.OFFSET_COMMIT: OffsetCommit,
+    ApiName.OFFSET_FETCH: OffsetFetch,
+    ApiName.LEAVE_GROUP: LeaveGroup,
 }
 """All but FindCoordinator, whose answer is the driver's to read."""
 
 
 def test_the_tables_name_every_stage_and_every_request() -> None:
     """Every stage can be reached, says what it is doing, and leads somewhere until the end."""
-    assert set(DOING) == set(NEXT) == set(Stage)
-    assert set(ON_ERROR) == set(OTHERWISE) == set(Api)
-    reached, grown = {Stage.UNJOINED}, True
+    assert set(DOING) == set(NEXT) == set(MemberState)
+    assert set(ON_ERROR) == set(OTHERWISE) == set(ApiName)
+    reached, grown = {MemberState.UNJOINED}, True
     while grown:
         more = {following for stage in reached for following in NEXT[stage]}
         grown = not more <= reached
         reached |= more
-    assert reached == set(Stage) and [stage for stage in Stage if not NEXT[stage]] == [Stage.CLOSED]
+    assert reached == set(MemberState) and [stage for stage in MemberState if not NEXT[stage]] == [MemberState.CLOSED]
 
 
-@pytest.mark.parametrize("stage", Stage)
-@pytest.mark.parametrize("following", Stage)
-def test_a_member_moves_along_the_arrows_alone(stage: Stage, following: Stage, harness: Harness) -> None:
+@pytest.mark.parametrize("stage", MemberState)
+@pytest.mark.parametrize("following", MemberState)
+def test_a_member_moves_along_the_arrows_alone(stage: MemberState, following: MemberState, harness: Harness) -> None:
     """M4: states.py alone assigns the stage."""
     member = harness.party("a").member
-    member.stage = stage
+    member.state = stage
     if following in NEXT[stage]:
         enter(member, following, 5)
-        assert (member.stage, member.stage_since_ms) == (following, 5)
+        assert (member.state, member.state_since_ms) == (following, 5)
     else:
         with pytest.raises(IllegalTransitionError, match="can be reached"):
             enter(member, following, 5)
-        assert member.stage is stage
+        assert member.state is stage
 
 
-def ask(api: Api, harness: Harness) -> tuple[Party, str]:
+def ask(api: ApiName, harness: Harness) -> tuple[Party, str]:
     """A member that is about to send this request, and the token of its pending, if it is one."""
     token = ""
-    if api in {Api.JOIN_GROUP, Api.SYNC_GROUP}:
+    if api in {ApiName.JOIN_GROUP, ApiName.SYNC_GROUP}:
         a = harness.party("a", group_instance_id="i", enable_auto_commit=False).joins("t")
     else:
         (a,) = harness.stable("a", group_instance_id="i", enable_auto_commit=False)
-    if api is Api.OFFSET_COMMIT:
+    if api is ApiName.OFFSET_COMMIT:
         token = a.commits_offsets({T0: 3}, within_ms=2_000)
-    elif api is Api.OFFSET_FETCH:
+    elif api is ApiName.OFFSET_FETCH:
         token = a.asks_committed([T0], within_ms=2_000)
-    elif api is Api.LEAVE_GROUP:
+    elif api is ApiName.LEAVE_GROUP:
         a.closes(leave=True)
     return a, token
 
 
 @pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
 @pytest.mark.parametrize("api", REQUEST, ids=str)
-def test_what_is_done_about_an_error(api: Api, code: ErrorCode) -> None:
+def test_what_is_done_about_an_error(api: ApiName, code: ErrorCode) -> None:
     """M4, M7, M8, M13: the table is what happens, and afterwards the member works, or says why it does not."""
     harness = Harness()
     harness.refusals.append((REQUEST[api], lambda request: harness.refusal(request, code)))
@@ -93,7 +103,7 @@ def test_what_is_done_about_an_error(api: Api, code: ErrorCode) -> None:
     harness.advance(3_500)
     assert not harness.refusals, "the request was sent"
     FOLLOWS[on_error(api, code)](a, api, code, token, before)
-    if not a.is_in(Stage.FENCED) and not a.is_in(Stage.CLOSED):
+    if not a.is_in(MemberState.FENCED) and not a.is_in(MemberState.CLOSED):
         a.ends_poll().begins_poll()
         harness.settle()
 
@@ -102,59 +112,59 @@ def errand_error(party: Party, token: str) -> Exception | None:
     return party.commits[token] if token in party.commits else party.fetched[token].error
 
 
-def retried(party: Party, api: Api, code: ErrorCode, token: str, _before: str) -> None:
+def retried(party: Party, api: ApiName, code: ErrorCode, token: str, _before: str) -> None:
     assert not party.errors
     assert len(party.requests(REQUEST[api])) >= 2
     if token:
         assert errand_error(party, token) is None
-    if on_error(api, code) is Do.FIND:
+    if on_error(api, code) is ErrorAction.FIND:
         assert party.fact(CoordinatorLost)
 
 
-def rejoined(party: Party, api: Api, _code: ErrorCode, token: str, _before: str) -> None:
+def rejoined(party: Party, api: ApiName, _code: ErrorCode, token: str, _before: str) -> None:
     assert not party.errors and party.told("lost") == [] and len(party.requests(JoinGroup)) >= 2
     if token:
         assert isinstance(errand_error(party, token), RebalanceInProgressError)
 
 
-def dropped(party: Party, api: Api, code: ErrorCode, token: str, before: str) -> None:
+def dropped(party: Party, api: ApiName, code: ErrorCode, token: str, before: str) -> None:
     assert not party.errors
     assert code.name in party.fact(IdentityDropped).why
     if token:
         assert isinstance(errand_error(party, token), CommitFailedError)
-    if api in {Api.HEARTBEAT, Api.OFFSET_COMMIT}:
+    if api in {ApiName.HEARTBEAT, ApiName.OFFSET_COMMIT}:
         assert party.told("lost") == tps("t:0-3")
-        if on_error(api, code) is Do.DROP_GENERATION:
+        if on_error(api, code) is ErrorAction.DROP_GENERATION:
             assert party.member.member_id == before
 
 
-def fenced(party: Party, _api: Api, _code: ErrorCode, token: str, _before: str) -> None:
-    assert party.is_in(Stage.FENCED) and isinstance(party.errors[-1], FencedInstanceError)
+def fenced(party: Party, _api: ApiName, _code: ErrorCode, token: str, _before: str) -> None:
+    assert party.is_in(MemberState.FENCED) and isinstance(party.errors[-1], FencedInstanceError)
     if token:
         assert isinstance(errand_error(party, token), FencedInstanceError)
 
 
-def failed(party: Party, api: Api, code: ErrorCode, token: str, _before: str) -> None:
+def failed(party: Party, api: ApiName, code: ErrorCode, token: str, _before: str) -> None:
     error = errand_error(party, token) if token else party.errors[0]
     assert isinstance(error, KafkaError) and error.code is code and code.name in str(error)
     assert 'group "readers"' in str(error) and api.value in str(error)
     assert token or len(party.errors) == 1, "said once a poll"
 
 
-def ignored(party: Party, _api: Api, _code: ErrorCode, _token: str, _before: str) -> None:
-    assert party.is_in(Stage.CLOSED) and not party.errors and not party.ended[0].error
+def ignored(party: Party, _api: ApiName, _code: ErrorCode, _token: str, _before: str) -> None:
+    assert party.is_in(MemberState.CLOSED) and not party.errors and not party.ended[0].error
 
 
-FOLLOWS: Mapping[Do, Callable[[Party, Api, ErrorCode, str, str], None]] = {
-    Do.RETRY: retried,
-    Do.FIND: retried,
-    Do.TAKE_ID: retried,
-    Do.REJOIN: rejoined,
-    Do.DROP_GENERATION: dropped,
-    Do.DROP_IDENTITY: dropped,
-    Do.GIVE_UP: fenced,
-    Do.FAIL: failed,
-    Do.IGNORE: ignored,
+FOLLOWS: Mapping[ErrorAction, Callable[[Party, ApiName, ErrorCode, str, str], None]] = {
+    ErrorAction.RETRY: retried,
+    ErrorAction.FIND: retried,
+    ErrorAction.TAKE_ID: retried,
+    ErrorAction.REJOIN: rejoined,
+    ErrorAction.DROP_GENERATION: dropped,
+    ErrorAction.DROP_IDENTITY: dropped,
+    ErrorAction.GIVE_UP: fenced,
+    ErrorAction.FAIL: failed,
+    ErrorAction.IGNORE: ignored,
 }
 
 
@@ -165,10 +175,10 @@ def test_what_is_done_about_a_lookup_that_fails(code: ErrorCode) -> None:
     harness.lookup_error = KafkaError("no", code)
     a = harness.party("a").joins("t")
     harness.advance(3_000)
-    if on_error(Api.FIND_COORDINATOR, code) is Do.RETRY:
+    if on_error(ApiName.FIND_COORDINATOR, code) is ErrorAction.RETRY:
         assert not a.errors and a.member.find_failures > 3
     else:
-        failed(a, Api.FIND_COORDINATOR, code, "", "")
+        failed(a, ApiName.FIND_COORDINATOR, code, "", "")
         a.ends_poll().begins_poll()
     harness.lookup_error = None
     harness.settle()
@@ -176,7 +186,7 @@ def test_what_is_done_about_a_lookup_that_fails(code: ErrorCode) -> None:
 
 @pytest.mark.parametrize("error", [ConnectionLostError("gone"), RequestTimedOutError("silence")], ids=["lost", "late"])
 @pytest.mark.parametrize("api", REQUEST, ids=str)
-def test_a_connection_that_is_lost_is_no_answer(api: Api, error: KafkaError) -> None:
+def test_a_connection_that_is_lost_is_no_answer(api: ApiName, error: KafkaError) -> None:
     """M4: the coordinator is looked up again, and what was asked is asked again."""
     harness = Harness()
     harness.refusals.append((REQUEST[api], None))
@@ -189,16 +199,18 @@ def test_a_connection_that_is_lost_is_no_answer(api: Api, error: KafkaError) -> 
     send = next(send for _, send in reversed(a.sent) if isinstance(send.request, REQUEST[api]))
     send.then.error = error
     a.handle(send.then)
-    if api is Api.LEAVE_GROUP:
-        assert a.is_in(Stage.CLOSED)
+    if api is ApiName.LEAVE_GROUP:
+        assert a.is_in(MemberState.CLOSED)
         return
     harness.advance(1_500)
     retried(a, api, error.code, token, "")
     harness.settle()
 
 
-@pytest.mark.parametrize("api", [Api.JOIN_GROUP, Api.SYNC_GROUP, Api.OFFSET_COMMIT, Api.OFFSET_FETCH], ids=str)
-def test_an_error_that_is_not_kafkas_reaches_whoever_asked_as_it_is(api: Api) -> None:
+@pytest.mark.parametrize(
+    "api", [ApiName.JOIN_GROUP, ApiName.SYNC_GROUP, ApiName.OFFSET_COMMIT, ApiName.OFFSET_FETCH], ids=str
+)
+def test_an_error_that_is_not_kafkas_reaches_whoever_asked_as_it_is(api: ApiName) -> None:
     """M4: a defect, or a version that does not fit: said, not swallowed."""
     harness = Harness()
     harness.refusals.append((REQUEST[api], None))

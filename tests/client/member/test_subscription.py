@@ -8,7 +8,7 @@ from client.member.harness import Harness, tps
 from coterie.assignors import CooperativeSticky
 from coterie.client.member.events import ListenerAnswered
 from coterie.client.member.facts import ListenerFailed
-from coterie.client.member.states import Stage
+from coterie.client.member.states import MemberState
 from coterie.client.member.user_errors import ListenerError
 
 
@@ -31,7 +31,7 @@ def test_a_listener_that_raises_does_not_lose_the_assignment(harness: Harness, k
     (error,) = a.errors
     assert isinstance(error, ListenerError) and "disk full" in str(error) and isinstance(error.__cause__, RuntimeError)
     assert a.fact(ListenerFailed).kind == kind
-    assert a.is_in(Stage.STABLE) and a.assigned == tps("t:0-3")
+    assert a.is_in(MemberState.STABLE) and a.assigned == tps("t:0-3")
 
 
 def test_a_cooperative_listener_that_raises_does_not_stop_the_second_rebalance(harness: Harness) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from client.member.harness import Harness, Party, tps
 from coterie.assignors import CooperativeSticky
 from coterie.client.member.facts import AssignmentTaken
-from coterie.client.member.states import Stage
+from coterie.client.member.states import MemberState
 from coterie.errors import ErrorCode
 from coterie.protocol.messages import Heartbeat, JoinGroup, SyncedGroup, SyncGroup
 from coterie.protocol.subscription import Assignment, write_assignment
@@ -76,7 +76,7 @@ def test_a_subscription_that_changes_while_it_joins_is_joined_for_again(harness:
     harness.stable("a")
     b = harness.party("b").joins("t")
     harness.advance(20)
-    assert b.is_in(Stage.JOINING)
+    assert b.is_in(MemberState.JOINING)
     b.subscribes("u")
     harness.advance(5_000)
     harness.settle()
@@ -92,7 +92,7 @@ def test_a_pattern_member_obeys_a_leader_that_has_seen_more(harness: Harness) ->
     harness.tell_topics()
     harness.advance(20)
     assert set(a.member.assigned) == set(tps("t:0", "tea:1")) and "tea" in a.member.topics
-    assert a.is_in(Stage.STABLE) and a.member.reason_to_rejoin is None
+    assert a.is_in(MemberState.STABLE) and a.member.reason_to_rejoin is None
 
 
 def polled_away(harness: Harness) -> Party:
@@ -102,7 +102,7 @@ def polled_away(harness: Harness) -> Party:
     harness.advance(20)
     b.ends_poll()
     harness.advance(4_000)
-    assert b.is_in(Stage.COMPLETING) and not b.calls and a.is_in(Stage.STABLE)
+    assert b.is_in(MemberState.COMPLETING) and not b.calls and a.is_in(MemberState.STABLE)
     return b
 
 
@@ -121,7 +121,7 @@ def test_an_assignment_whose_generation_is_lost_before_the_callback_is_forgotten
     harness.refusals.append((Heartbeat, ErrorCode.UNKNOWN_MEMBER_ID))
     harness.refusals.append((Heartbeat, ErrorCode.UNKNOWN_MEMBER_ID))
     harness.advance(4_000)
-    assert b.is_in(Stage.UNJOINED)
+    assert b.is_in(MemberState.UNJOINED)
     harness.refusals.clear()
     b.begins_poll()
     harness.advance(8_000)
@@ -134,17 +134,17 @@ def test_a_generation_that_is_lost_while_it_syncs_is_not_taken(harness: Harness)
     a = harness.party("a").joins("t")
     harness.refusals.append((SyncGroup, None))
     harness.advance(4_000)
-    assert a.is_in(Stage.SYNCING)
+    assert a.is_in(MemberState.SYNCING)
     beat, sync = a.sent[-1][1], a.sent[-2][1]
     assert isinstance(beat.request, Heartbeat) and isinstance(sync.request, SyncGroup)
     a.ends_poll()
     beat.then.reply = ErrorCode.ILLEGAL_GENERATION
     a.handle(beat.then)
-    assert a.is_in(Stage.UNJOINED) and a.member.member_id and a.member.generation_id == -1
+    assert a.is_in(MemberState.UNJOINED) and a.member.member_id and a.member.generation_id == -1
     sync.then.reply = assignment_of(t=[0, 1, 2, 3])
     a.handle(sync.then)
     a.begins_poll()
-    assert not a.calls and a.is_in(Stage.JOINING)
+    assert not a.calls and a.is_in(MemberState.JOINING)
 
 
 def test_each_partition_has_at_most_one_owner_in_a_generation(harness: Harness) -> None:

@@ -24,7 +24,7 @@ from coterie.client.admin.admin_types import (
 from coterie.client.admin.results import FOR_PARTITIONS, FOR_TOPICS, by_node, by_topic, each, failure
 from coterie.client.arguments import ByPartition, all_of, by_partition, name_of, names_of, offsets_of, time_of
 from coterie.client.network.cluster import Cluster
-from coterie.client.network.metadata import Node, Topic
+from coterie.client.network.metadata import Node, TopicMetadata
 from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode, IllegalArgumentError, KafkaError
 from coterie.protocol.api_values import READ_COMMITTED, READ_UNCOMMITTED
@@ -446,7 +446,7 @@ def _new_topic(topic: NewTopic) -> create_topics.NewTopic:
     )
 
 
-def _described(topic: Topic, nodes: Mapping[int, Node]) -> TopicDescription | KafkaError:
+def _described(topic: TopicMetadata, nodes: Mapping[int, Node]) -> TopicDescription | KafkaError:
     if topic.error:
         return KafkaError.of(topic.error, f'topic "{topic.name}"')
     partitions = [

@@ -121,7 +121,7 @@ class AsyncConsumer:
         if member is None or self._is_manual:
             return f"{group}, {partitions} assigned by hand"
         generation = f" in generation {member.generation_id}" if member.has_generation else ""
-        return f"{group}, {member.stage}{generation}, {partitions}"
+        return f"{group}, {member.state}{generation}, {partitions}"
 
     @property
     def _engine(self) -> Engine:

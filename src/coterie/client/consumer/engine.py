@@ -180,11 +180,11 @@ class Engine:
         self._endings: dict[int, asyncio.Future[Any]] = {}
         self._last_token = 0
         self._perform: Mapping[type, Callable[[Any], None]] = {
-            effects.Send: lambda effect: self.tasks.start(self._send(effect)),
+            effects.SendRequest: lambda effect: self.tasks.start(self._send(effect)),
             effects.FindCoordinator: lambda effect: self.tasks.start(self._find_coordinator(effect)),
             effects.Disconnect: self._disconnect,
-            effects.Arm: lambda effect: self.tasks.arm(effect.key, effect.at_ms, lambda: self.tell(effect.then)),
-            effects.Disarm: lambda effect: self.tasks.disarm(effect.key),
+            effects.StartTimer: lambda effect: self.tasks.arm(effect.key, effect.at_ms, lambda: self.tell(effect.then)),
+            effects.StopTimer: lambda effect: self.tasks.disarm(effect.key),
             effects.CallListener: self._call_listener,
             effects.HoldPartitions: self._hold,
             effects.SetAssignment: lambda effect: self.assign(sorted(effect.partitions)) if fetches else None,
@@ -195,7 +195,7 @@ class Engine:
             effects.CommittedEnded: lambda effect: self._end(effect.token, effect.offsets, effect.error),
             effects.Fail: lambda effect: self.fail(effect.error),
             effects.Ended: lambda effect: self._end(id(effect.asked), None, effect.error),
-            effects.Tell: self._told,
+            effects.Emit: self._told,
         }
 
     # --- the member ---------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class Engine:
             then.reply, then.error = reply, error
             self.tell(then)
 
-    async def _send(self, effect: effects.Send) -> None:
+    async def _send(self, effect: effects.SendRequest) -> None:
         request: Any = effect.request
         is_fetch = isinstance(request, OffsetFetch)
         api = _APIS[type(request)]
@@ -283,7 +283,7 @@ class Engine:
         measured.connection_count = len(self.cluster.addresses)
         return snapshot(CONSUMER_ROWS, measured, now_ms) | partitions
 
-    def _told(self, effect: effects.Tell) -> None:
+    def _told(self, effect: effects.Emit) -> None:
         self.measured.told(effect.fact)
         self.log.write(effect.fact)
 

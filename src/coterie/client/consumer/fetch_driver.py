@@ -20,9 +20,9 @@ from coterie.client.consumer.fetch_requests import (
     FetchEffect,
     FetchSettings,
     Found,
-    Leader,
     LogTruncated,
-    RefreshMetadata,
+    PartitionLeader,
+    RefreshLeaders,
     list_offsets_answers,
     list_offsets_requests,
 )
@@ -78,7 +78,7 @@ class FetchDriver:
             AskOffsets: self._ask_offsets,
             AskEpochEnds: self._ask_epoch_ends,
             LogTruncated: self._tell_truncation,
-            RefreshMetadata: self._refresh_leaders,
+            RefreshLeaders: self._refresh_leaders,
         }
 
     def ask_more(self) -> None:
@@ -107,12 +107,12 @@ class FetchDriver:
         self.ask_more()
         self._on_news()
 
-    def _leader_of(self, topic: str, partition: int) -> Leader | None:
+    def _leader_of(self, topic: str, partition: int) -> PartitionLeader | None:
         known = self._cluster.metadata.topics.get(topic)
         found = known.partitions.get(partition) if known is not None else None
         if known is None or found is None or found.leader == NO_LEADER:
             return None
-        return Leader(found.leader, found.leader_epoch, known.id)
+        return PartitionLeader(found.leader, found.leader_epoch, known.id)
 
     # --- what is asked ------------------------------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class FetchDriver:
     async def _tell_truncation(self, effect: LogTruncated) -> None:
         self._log.write(effect)
 
-    async def _refresh_leaders(self, effect: RefreshMetadata) -> None:
+    async def _refresh_leaders(self, effect: RefreshLeaders) -> None:
         try:
             await self._cluster.refresh(effect.topics, timeout_ms=self._settings.request_timeout_ms)
         except KafkaError as error:

@@ -11,7 +11,7 @@ from coterie.errors import STALE_METADATA, ErrorCode, KafkaError
 __all__ = [
     "ON_ERROR",
     "CorruptRecordError",
-    "Do",
+    "FetchErrorAction",
     "LogTruncationError",
     "NoOffsetForPartitionError",
     "OffsetOutOfRangeError",
@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 
-class Do(Enum):
+class FetchErrorAction(Enum):
     REFRESH = "ask who leads the partition, and try again"
     RETRY = "try again a little later"
     RESET = "the position is not in the log: reset it as auto.offset.reset says, or raise"
@@ -27,25 +27,25 @@ class Do(Enum):
     RAISE = "tell the caller of poll, at every poll until it seeks elsewhere"
 
 
-ON_ERROR: dict[ErrorCode, Do] = {
-    **dict.fromkeys(STALE_METADATA, Do.REFRESH),
-    ErrorCode.OFFSET_NOT_AVAILABLE: Do.REFRESH,  # a new leader that does not know yet what is committed (KIP-207)
-    ErrorCode.BROKER_NOT_AVAILABLE: Do.REFRESH,
-    ErrorCode.FETCH_SESSION_ID_NOT_FOUND: Do.RETRY,
-    ErrorCode.INVALID_FETCH_SESSION_EPOCH: Do.RETRY,
-    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: Do.REFRESH,
-    ErrorCode.REQUEST_TIMED_OUT: Do.RETRY,
-    ErrorCode.THROTTLING_QUOTA_EXCEEDED: Do.RETRY,
-    ErrorCode.UNKNOWN_SERVER_ERROR: Do.RETRY,
-    ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE: Do.RETRY,
-    ErrorCode.UNSTABLE_OFFSET_COMMIT: Do.RETRY,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Do.RETRY,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Do.RETRY,
-    ErrorCode.NOT_COORDINATOR: Do.RETRY,
-    ErrorCode.OFFSET_OUT_OF_RANGE: Do.RESET,
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: Do.RAISE_AND_RETRY,
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: Do.RAISE_AND_RETRY,
-    ErrorCode.CORRUPT_MESSAGE: Do.RAISE,
+ON_ERROR: dict[ErrorCode, FetchErrorAction] = {
+    **dict.fromkeys(STALE_METADATA, FetchErrorAction.REFRESH),
+    ErrorCode.OFFSET_NOT_AVAILABLE: FetchErrorAction.REFRESH,  # a new leader that does not know it yet (KIP-207)
+    ErrorCode.BROKER_NOT_AVAILABLE: FetchErrorAction.REFRESH,
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND: FetchErrorAction.RETRY,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH: FetchErrorAction.RETRY,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: FetchErrorAction.REFRESH,
+    ErrorCode.REQUEST_TIMED_OUT: FetchErrorAction.RETRY,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: FetchErrorAction.RETRY,
+    ErrorCode.UNKNOWN_SERVER_ERROR: FetchErrorAction.RETRY,
+    ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE: FetchErrorAction.RETRY,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: FetchErrorAction.RETRY,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: FetchErrorAction.RETRY,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: FetchErrorAction.RETRY,
+    ErrorCode.NOT_COORDINATOR: FetchErrorAction.RETRY,
+    ErrorCode.OFFSET_OUT_OF_RANGE: FetchErrorAction.RESET,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: FetchErrorAction.RAISE_AND_RETRY,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: FetchErrorAction.RAISE_AND_RETRY,
+    ErrorCode.CORRUPT_MESSAGE: FetchErrorAction.RAISE,
 }
 """Any other code is raised: one we do not expect must not be retried for ever in silence."""
 

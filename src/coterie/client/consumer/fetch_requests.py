@@ -11,7 +11,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from coterie.client.consumer.offset_resets import Reset, parse_reset
-from coterie.client.consumer.partition_state import Leader, PartitionState
+from coterie.client.consumer.partition_state import PartitionLeader, PartitionState
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError
 from coterie.protocol.api_values import READ_COMMITTED, READ_UNCOMMITTED
@@ -27,10 +27,10 @@ __all__ = [
     "FetchEffect",
     "FetchSettings",
     "Found",
-    "Leader",
     "LeaderOf",
     "LogTruncated",
-    "RefreshMetadata",
+    "PartitionLeader",
+    "RefreshLeaders",
     "epoch_ends_from",
     "fetch_from",
     "list_offsets_answers",
@@ -61,7 +61,7 @@ class FetchSettings(NamedTuple):
     """Without a group there are no committed offsets to ask for."""
 
 
-LeaderOf = Callable[[str, int], Leader | None]
+LeaderOf = Callable[[str, int], PartitionLeader | None]
 
 
 class Found(NamedTuple):
@@ -82,7 +82,7 @@ class Fetch:
 
     node_id: int
     request: fetch.Request
-    states: Mapping[tuple[str, int], tuple[PartitionState, int, Leader]]
+    states: Mapping[tuple[str, int], tuple[PartitionState, int, PartitionLeader]]
     """For each partition: its state, the offset that was asked for, and the leader at that time."""
     names: Mapping[UUID, str]
 
@@ -125,19 +125,21 @@ class LogTruncated:
 
 
 @dataclass(slots=True, eq=False)
-class RefreshMetadata:
+class RefreshLeaders:
     """Comes back as `refreshed`."""
 
     topics: Sequence[str]
 
 
-FetchEffect = Fetch | AskCommitted | AskOffsets | AskEpochEnds | RefreshMetadata | LogTruncated
+FetchEffect = Fetch | AskCommitted | AskOffsets | AskEpochEnds | RefreshLeaders | LogTruncated
 
 
-def fetch_from(node_id: int, readers: Iterable[tuple[PartitionState, Leader]], settings: FetchSettings) -> Fetch:
+def fetch_from(
+    node_id: int, readers: Iterable[tuple[PartitionState, PartitionLeader]], settings: FetchSettings
+) -> Fetch:
     """One fetch for all that is read at a node."""
     topics: dict[str, fetch.Topic] = {}
-    states: dict[tuple[str, int], tuple[PartitionState, int, Leader]] = {}
+    states: dict[tuple[str, int], tuple[PartitionState, int, PartitionLeader]] = {}
     names: dict[UUID, str] = {}
     for state, leader in readers:
         name, partition = state.partition
@@ -168,7 +170,7 @@ def fetch_from(node_id: int, readers: Iterable[tuple[PartitionState, Leader]], s
     return Fetch(node_id, request, states, names)
 
 
-def epoch_ends_from(node_id: int, readers: Iterable[tuple[PartitionState, Leader]]) -> AskEpochEnds:
+def epoch_ends_from(node_id: int, readers: Iterable[tuple[PartitionState, PartitionLeader]]) -> AskEpochEnds:
     """One question for all positions that are to be validated at a node."""
     topics: dict[str, list[epoch_api.Partition]] = {}
     states: list[PartitionState] = []

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping
 
 from coterie.client.consumer.fetch_errors import (
     ON_ERROR,
-    Do,
+    FetchErrorAction,
     LogTruncationError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
@@ -39,12 +39,12 @@ from coterie.client.consumer.fetch_requests import (
     Found,
     LeaderOf,
     LogTruncated,
-    RefreshMetadata,
+    RefreshLeaders,
     epoch_ends_from,
     fetch_from,
 )
 from coterie.client.consumer.offset_resets import LATEST, NO_RESET, Reset
-from coterie.client.consumer.partition_state import NO_EPOCH, Chunk, Leader, Need, PartitionState
+from coterie.client.consumer.partition_state import NO_EPOCH, Chunk, Need, PartitionLeader, PartitionState
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError
 from coterie.protocol.apis import fetch
@@ -297,8 +297,8 @@ class Fetcher:
         found: list[FetchEffect] = []
         committed: list[PartitionState] = []
         offsets: dict[PartitionState, int] = {}
-        unvalidated: dict[int, list[tuple[PartitionState, Leader]]] = {}
-        by_node: dict[int, list[tuple[PartitionState, Leader]]] = {}
+        unvalidated: dict[int, list[tuple[PartitionState, PartitionLeader]]] = {}
+        by_node: dict[int, list[tuple[PartitionState, PartitionLeader]]] = {}
         waiting: dict[int, int] = {}
         for state in self._states.values():
             if state.asking is not None or (state.failure is not None and not state.failure_passes):
@@ -339,7 +339,7 @@ class Fetcher:
         self._truncations = []
         return found
 
-    def _follow(self, state: PartitionState, leader: Leader | None, now_ms: int) -> Leader | None:
+    def _follow(self, state: PartitionState, leader: PartitionLeader | None, now_ms: int) -> PartitionLeader | None:
         """The leader to ask about the state, if there is one. A new one must validate the position first."""
         before = state.leader
         if leader is None or leader == before:
@@ -375,7 +375,7 @@ class Fetcher:
         topics = sorted(self._stale)
         self._stale.clear()
         self._is_refreshing = True
-        return [RefreshMetadata(topics)]
+        return [RefreshLeaders(topics)]
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -424,16 +424,16 @@ class Fetcher:
             self._turn[state] = None
 
     def _handle_error(self, state: PartitionState, offset: int, code: ErrorCode, now_ms: int) -> None:
-        do = ON_ERROR.get(code, Do.RAISE)
-        if do is Do.REFRESH:
+        do = ON_ERROR.get(code, FetchErrorAction.RAISE)
+        if do is FetchErrorAction.REFRESH:
             self._stale.add(state.partition.topic)
         if state.replica is not None:
             state.replica = None  # back to the leader, whose word counts (KIP-392)
-        elif do is Do.RESET and not state.chunks:
+        elif do is FetchErrorAction.RESET and not state.chunks:
             self._reset_or_fail(state, offset)
             return
-        elif do in {Do.RAISE, Do.RAISE_AND_RETRY} and not state.chunks:
-            self._fail(state, self._error(state, offset, code), passes=do is Do.RAISE_AND_RETRY)
+        elif do in {FetchErrorAction.RAISE, FetchErrorAction.RAISE_AND_RETRY} and not state.chunks:
+            self._fail(state, self._error(state, offset, code), passes=do is FetchErrorAction.RAISE_AND_RETRY)
         self._back_off(state, now_ms)  # with chunks it is asked again when what lies before the error is taken
 
     def _error(self, state: PartitionState, offset: int, code: ErrorCode) -> KafkaError:

@@ -16,7 +16,7 @@ from coterie.protocol.buffer import Buffer
 from coterie.protocol.fetched import FetchedRecords, end_of
 from coterie.protocol.records import Record
 
-__all__ = ["NO_EPOCH", "Chunk", "Leader", "Need", "PartitionState"]
+__all__ = ["NO_EPOCH", "Chunk", "Need", "PartitionLeader", "PartitionState"]
 
 
 class Chunk(FetchedRecords):
@@ -63,14 +63,14 @@ class Chunk(FetchedRecords):
 NO_EPOCH = -1
 
 
-class Leader(NamedTuple):
+class PartitionLeader(NamedTuple):
     """Who serves a partition, as far as the metadata knows."""
 
     node_id: int
     epoch: int = NO_EPOCH
     topic_id: UUID | None = None
 
-    def is_of_another_topic(self, other: Leader) -> bool:
+    def is_of_another_topic(self, other: PartitionLeader) -> bool:
         """The topic was deleted and created again: offsets of the two have nothing in common."""
         return None not in (self.topic_id, other.topic_id) and self.topic_id != other.topic_id
 
@@ -121,7 +121,7 @@ class PartitionState:
         self.reset: Reset | None = None
         self.position: int | None = None
         self.epoch = NO_EPOCH
-        self.leader: Leader | None = None
+        self.leader: PartitionLeader | None = None
         self.stale_epochs = 0
         """How often the metadata was older than the epoch of the position."""
         self.done: OffsetAndMetadata | None = None
@@ -163,7 +163,7 @@ class PartitionState:
         self.failure_passes = False
         self.not_before_ms = 0
 
-    def wants(self, offset: int, leader: Leader) -> bool:
+    def wants(self, offset: int, leader: PartitionLeader) -> bool:
         """Whether the answer to a fetch from `offset`, asked while `leader` led, is still of use."""
         return self.need is Need.NOTHING and self.next_fetch == offset and self.leader == leader
 

@@ -9,7 +9,7 @@ from coterie.client.event_log import EventLog
 from coterie.client.member.facts import TopicFound, TopicMissing
 from coterie.client.network.background_tasks import BackgroundTasks
 from coterie.client.network.cluster import Cluster
-from coterie.client.network.metadata import Metadata, Topic
+from coterie.client.network.metadata import Metadata, TopicMetadata
 from coterie.errors import ErrorCode, KafkaError
 from coterie.settings.client_settings import ConsumerSettings
 
@@ -106,7 +106,7 @@ class TopicWatch:
             if name in known and known[name].partitions and not known[name].error
         }
 
-    def _racks(self, topic: Topic) -> list[list[str]] | None:
+    def _racks(self, topic: TopicMetadata) -> list[list[str]] | None:
         racks = {node.id: node.rack for node in self._cluster.metadata.nodes.values() if node.rack}
         if not racks:
             return None

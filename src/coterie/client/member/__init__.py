@@ -5,7 +5,7 @@ about every error), then `events.py` and `effects.py` (all a driver has to know)
 interested in: finding, preparing, joining, leading, syncing, heartbeat, committing, leaving.
 
 Names a driver uses: `Membership(MemberSettings(group_id=...))`, `.handle(event, now_ms) -> Effects`,
-`.explain(now_ms)`, `.stage`, `.member_id`, `.generation_id`, `.assigned`, `.subscribed`.
+`.explain(now_ms)`, `.state`, `.member_id`, `.generation_id`, `.assigned`, `.subscribed`.
 """
 
 from __future__ import annotations

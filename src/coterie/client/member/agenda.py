@@ -1,7 +1,7 @@
 """What a member can do now, whatever happened last.
 
 A rule changes data and answers its event. Afterwards the agenda is gone through: is there a step that can be taken in
-this stage? So no step has to be called from everywhere it could become possible, and none is forgotten.
+this state? So no step has to be called from everywhere it could become possible, and none is forgotten.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from coterie.client.member.join_group import begin, can_begin, can_give_up, can_
 from coterie.client.member.leave_group import can_go_on_leaving, go_on_leaving, start_leaving
 from coterie.client.member.member import Member
 from coterie.client.member.offset_commit import can_send, send_pending_requests
-from coterie.client.member.states import Stage
+from coterie.client.member.states import MemberState
 from coterie.client.member.subscription import call_listener
 from coterie.client.member.sync_group import ask_metadata, can_ask_metadata, can_complete, complete
 from coterie.errors import IllegalTransitionError
@@ -37,20 +37,20 @@ def _say_fenced(member: Member, now_ms: int) -> Effects:
     return [Fail(member.failure)]
 
 
-AGENDA: Mapping[Stage, tuple[Callable[[Member], bool], Step] | None] = {
-    Stage.UNJOINED: (can_begin, begin),
-    Stage.PREPARING: (can_give_up, give_up),
-    Stage.JOINING: (can_join, join),
-    Stage.LEADING: (can_ask_metadata, ask_metadata),
-    Stage.SYNCING: None,
-    Stage.COMPLETING: (can_complete, complete),
-    Stage.STABLE: (can_begin, begin),
-    Stage.LEAVING: (can_go_on_leaving, go_on_leaving),
-    Stage.FENCED: (_can_say_fenced, _say_fenced),
-    Stage.CLOSED: None,
+AGENDA: Mapping[MemberState, tuple[Callable[[Member], bool], Step] | None] = {
+    MemberState.UNJOINED: (can_begin, begin),
+    MemberState.PREPARING: (can_give_up, give_up),
+    MemberState.JOINING: (can_join, join),
+    MemberState.LEADING: (can_ask_metadata, ask_metadata),
+    MemberState.SYNCING: None,
+    MemberState.COMPLETING: (can_complete, complete),
+    MemberState.STABLE: (can_begin, begin),
+    MemberState.LEAVING: (can_go_on_leaving, go_on_leaving),
+    MemberState.FENCED: (_can_say_fenced, _say_fenced),
+    MemberState.CLOSED: None,
 }
 _MOST_STEPS = 50
-_ENDING_ALREADY = frozenset({Stage.LEAVING, Stage.CLOSED})
+_ENDING_ALREADY = frozenset({MemberState.LEAVING, MemberState.CLOSED})
 
 
 def go_on(member: Member, effects: Effects, now_ms: int) -> None:
@@ -59,7 +59,7 @@ def go_on(member: Member, effects: Effects, now_ms: int) -> None:
     while (step := _next(member)) is not None:
         steps += 1
         if steps > _MOST_STEPS:
-            raise IllegalTransitionError(f"a member goes round in circles in {member.stage}: a defect of ours")
+            raise IllegalTransitionError(f"a member goes round in circles in {member.state}: a defect of ours")
         effects += step(member, now_ms)
 
 
@@ -69,9 +69,9 @@ def _next(member: Member) -> Step | None:
             return find_coordinator
     elif member.unsent and can_send(member):
         return send_pending_requests
-    if member.ending is not None and member.stage not in _ENDING_ALREADY:
+    if member.ending is not None and member.state not in _ENDING_ALREADY:
         return start_leaving if member.calling is None else None
-    entry = AGENDA[member.stage]
+    entry = AGENDA[member.state]
     if entry is not None and entry[0](member):
         return entry[1]
     return None

@@ -30,24 +30,24 @@ from coterie.protocol.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCo
 __all__ = [
     "COORDINATOR_LANE",
     "LEAVING_LANE",
-    "Arm",
     "AskPositions",
     "CallListener",
     "CommitEnded",
     "CommittedEnded",
-    "Disarm",
     "Disconnect",
     "Effect",
     "Effects",
+    "Emit",
     "Ended",
     "Fail",
     "FindCoordinator",
     "HoldPartitions",
     "Listened",
     "RefreshMetadata",
-    "Send",
+    "SendRequest",
     "SetAssignment",
-    "Tell",
+    "StartTimer",
+    "StopTimer",
     "WatchTopics",
 ]
 
@@ -70,7 +70,7 @@ class Listened(StrEnum):
 
 
 @dataclass(slots=True)
-class Send:
+class SendRequest:
     """To the coordinator `to`, on the connection `lane`, in order. The requests' own `token` is None: not ours."""
 
     to: Any
@@ -95,7 +95,7 @@ class Disconnect:
 
 
 @dataclass(slots=True)
-class Arm:
+class StartTimer:
     """Hand `then` in at `at_ms`. A key that is armed again is replaced; coterie.coordinator.Timers does that."""
 
     key: str
@@ -104,7 +104,7 @@ class Arm:
 
 
 @dataclass(slots=True)
-class Disarm:
+class StopTimer:
     key: str
 
 
@@ -189,16 +189,16 @@ class Ended:
 
 
 @dataclass(slots=True)
-class Tell:
+class Emit:
     fact: Fact
 
 
 Effect = (
-    Send
+    SendRequest
     | FindCoordinator
     | Disconnect
-    | Arm
-    | Disarm
+    | StartTimer
+    | StopTimer
     | CallListener
     | HoldPartitions
     | SetAssignment
@@ -209,6 +209,6 @@ Effect = (
     | CommittedEnded
     | Fail
     | Ended
-    | Tell
+    | Emit
 )
 Effects = list[Effect]

@@ -138,7 +138,7 @@ class Answer:
 
 @dataclass(slots=True)
 class CoordinatorAnswered(Answer):
-    """`reply`: the node, as the driver wants it back in `Send.to`. Opaque here."""
+    """`reply`: the node, as the driver wants it back in `SendRequest.to`. Opaque here."""
 
 
 @dataclass(slots=True)

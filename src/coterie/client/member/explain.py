@@ -10,7 +10,7 @@ from coterie.client.member.events import (
     SyncAnswered,
 )
 from coterie.client.member.member import Member
-from coterie.client.member.states import DOING, Stage
+from coterie.client.member.states import DOING, MemberState
 
 __all__ = ["explain"]
 
@@ -27,8 +27,8 @@ def explain(member: Member, now_ms: int) -> str:
     who = f'member "{member.member_id}"' if member.member_id else "a consumer without a member id"
     if member.settings.group_instance_id is not None:
         who += f' (instance "{member.settings.group_instance_id}")'
-    since = f" for {_seconds(now_ms - member.stage_since_ms)}" if member.stage_since_ms else ""
-    sentences = [f'{who} of group "{member.settings.group_id}" is {member.stage}{since}: it {DOING[member.stage]}']
+    since = f" for {_seconds(now_ms - member.state_since_ms)}" if member.state_since_ms else ""
+    sentences = [f'{who} of group "{member.settings.group_id}" is {member.state}{since}: it {DOING[member.state]}']
     if member.has_generation:
         sentences.append(f"generation {member.generation_id}, {_count(len(member.assigned), 'partition')}")
     elif member.assigned:
@@ -37,7 +37,7 @@ def explain(member: Member, now_ms: int) -> str:
         sentences.append(str(member.failure))
     if waits := _waits_for(member, now_ms):
         sentences.append(f"it waits for {waits}")
-    if member.stage in {Stage.STABLE, Stage.UNJOINED} and member.subscribed and member.reason_to_rejoin:
+    if member.state in {MemberState.STABLE, MemberState.UNJOINED} and member.subscribed and member.reason_to_rejoin:
         sentences.append(f"it wants to rejoin: {member.reason_to_rejoin}")
     if member.pending_requests:
         kinds = sorted({pending.kind.value for pending in member.pending_requests.values()})
@@ -54,7 +54,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _waits_for(member: Member, now_ms: int) -> str | None:
-    if member.stage is Stage.CLOSED:
+    if member.state is MemberState.CLOSED:
         return None
     if member.calling is not None:
         return f"the rebalance listener to return ({member.calling.kind})"
@@ -66,13 +66,13 @@ def _waits_for(member: Member, now_ms: int) -> str | None:
         return "the answer to FindCoordinator"
     if member.is_backing_off:
         return f"the end of a back-off after {_count(member.failures, 'failed attempt')}"
-    if member.stage is Stage.PREPARING and not member.is_prepared:
+    if member.state is MemberState.PREPARING and not member.is_prepared:
         return "the commit before the join"
-    if member.stage is Stage.LEAVING and member.pending_requests:
+    if member.state is MemberState.LEAVING and member.pending_requests:
         return "the answers to its commits"
-    if member.stage is Stage.UNJOINED and not member.subscribed:
+    if member.state is MemberState.UNJOINED and not member.subscribed:
         return "a subscription"
-    if member.stage is Stage.STABLE and member.reason_to_rejoin is None:
+    if member.state is MemberState.STABLE and member.reason_to_rejoin is None:
         overdue_ms = now_ms - member.poll_deadline_ms + member.settings.max_poll_interval_ms
         return None if member.polling else f"the next poll (the last one ended {_seconds(overdue_ms)} ago)"
     return None if member.polling else "the next poll"

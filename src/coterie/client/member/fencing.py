@@ -6,12 +6,12 @@ A member that loses its generation has lost what it owned. Its listener is told 
 
 from __future__ import annotations
 
-from coterie.client.member.effects import Arm, Disarm, Effects, Fail, Tell
+from coterie.client.member.effects import Effects, Emit, Fail, StartTimer, StopTimer
 from coterie.client.member.events import RetryDue
 from coterie.client.member.facts import Fenced, IdentityDropped
 from coterie.client.member.find_coordinator import forget_coordinator
 from coterie.client.member.member import HEARTBEAT, JOIN_RETRY, Member
-from coterie.client.member.states import Api, Do, Stage, enter, on_error
+from coterie.client.member.states import ApiName, ErrorAction, MemberState, enter, on_error
 from coterie.client.member.user_errors import error_for, said
 from coterie.errors import ErrorCode, KafkaError
 from coterie.protocol.messages import NO_GENERATION
@@ -19,7 +19,7 @@ from coterie.protocol.messages import NO_GENERATION
 __all__ = ["DROPS", "back_off", "drop", "drop_for", "fail_rebalance", "fence", "rebalance_failed", "reset"]
 
 
-DROPS = frozenset({Do.DROP_IDENTITY, Do.DROP_GENERATION})
+DROPS = frozenset({ErrorAction.DROP_IDENTITY, ErrorAction.DROP_GENERATION})
 
 
 def reset(member: Member, *, keeps_id: bool = False) -> Effects:
@@ -30,67 +30,69 @@ def reset(member: Member, *, keeps_id: bool = False) -> Effects:
     member.is_settled = member.is_prepared = False
     member.heartbeat_in_flight = member.beat = None
     member.snapshot, member.is_stale = None, False
-    return [Disarm(HEARTBEAT)]
+    return [StopTimer(HEARTBEAT)]
 
 
 def drop(member: Member, why: str, now_ms: int, *, keeps_id: bool = False, code: ErrorCode = ErrorCode.NONE) -> Effects:
     """Whatever was under way belongs to a life that is over; the next poll begins a new one."""
     effects = reset(member, keeps_id=keeps_id)
     member.rejoin_reason = why
-    if member.stage is Stage.PREPARING:
+    if member.state is MemberState.PREPARING:
         member.is_prepared = True  # it goes on, and loses what it was about to give up
         member.waiting_for = None
-    elif member.stage not in {Stage.UNJOINED, Stage.LEAVING, Stage.FENCED}:
+    elif member.state not in {MemberState.UNJOINED, MemberState.LEAVING, MemberState.FENCED}:
         member.waiting_for = None
-        enter(member, Stage.UNJOINED, now_ms)
-    return [*effects, Tell(IdentityDropped(now_ms, member.settings.group_id, why, member.member_id, code))]
+        enter(member, MemberState.UNJOINED, now_ms)
+    return [*effects, Emit(IdentityDropped(now_ms, member.settings.group_id, why, member.member_id, code))]
 
 
-def drop_for(member: Member, api: Api, code: ErrorCode, what: Do, now_ms: int) -> Effects:
+def drop_for(member: Member, api: ApiName, code: ErrorCode, what: ErrorAction, now_ms: int) -> Effects:
     why = f"{code.name} in answer to {api}"
-    return drop(member, why, now_ms, keeps_id=what is Do.DROP_GENERATION, code=code)
+    return drop(member, why, now_ms, keeps_id=what is ErrorAction.DROP_GENERATION, code=code)
 
 
 def fence(member: Member, error: KafkaError, now_ms: int) -> Effects:
     """Joining again would throw the other one out, which would join again, and so on for ever."""
     effects = drop(member, "FENCED_INSTANCE_ID", now_ms)
-    if member.stage in {Stage.LEAVING, Stage.FENCED}:
+    if member.state in {MemberState.LEAVING, MemberState.FENCED}:
         return effects
     member.failure, member.waiting_for, member.stalled = error, None, False
-    enter(member, Stage.FENCED, now_ms)
-    return [*effects, Tell(Fenced(now_ms, member.settings.group_id, member.settings.group_instance_id or ""))]
+    enter(member, MemberState.FENCED, now_ms)
+    return [*effects, Emit(Fenced(now_ms, member.settings.group_id, member.settings.group_instance_id or ""))]
 
 
 # --- errors of a join or a sync ---------------------------------------------------------------------------------------
 
 
-def rebalance_failed(member: Member, api: Api, code: ErrorCode, now_ms: int, error: Exception | None = None) -> Effects:
+def rebalance_failed(
+    member: Member, api: ApiName, code: ErrorCode, now_ms: int, error: Exception | None = None
+) -> Effects:
     """A join or a sync was refused with `code`, or `error` kept it from being answered."""
     what = on_error(api, code)
     member.rejoin_reason = f"rebalance failed due to {code.name}"
-    if what is Do.GIVE_UP:
+    if what is ErrorAction.GIVE_UP:
         return fence(member, error_for(api, code, member.settings), now_ms)
-    if what is Do.FAIL:
+    if what is ErrorAction.FAIL:
         return fail_rebalance(member, error_for(api, code, member.settings) if error is None else error, now_ms, api)
     if what in DROPS:
         return [*drop_for(member, api, code, what, now_ms), *_soon(member, now_ms)]
-    if member.stage is not Stage.JOINING:
-        enter(member, Stage.JOINING, now_ms)
-    if what is Do.TAKE_ID:
+    if member.state is not MemberState.JOINING:
+        enter(member, MemberState.JOINING, now_ms)
+    if what is ErrorAction.TAKE_ID:
         member.rejoin_reason = f"need to re-join with the given member-id: {member.member_id}"
-    if what in {Do.TAKE_ID, Do.REJOIN}:
+    if what in {ErrorAction.TAKE_ID, ErrorAction.REJOIN}:
         return _soon(member, now_ms)
     effects = back_off(member, now_ms)
-    if what is Do.FIND:
+    if what is ErrorAction.FIND:
         effects += forget_coordinator(member, f"{code.name} in answer to {api}", now_ms)
     return effects
 
 
-def fail_rebalance(member: Member, error: Exception, now_ms: int, api: Api | None = None) -> Effects:
+def fail_rebalance(member: Member, error: Exception, now_ms: int, api: ApiName | None = None) -> Effects:
     """The caller of poll gets it; the next poll tries again, without preparing again (M10)."""
     member.waiting_for = None
-    if member.stage is not Stage.UNJOINED:
-        enter(member, Stage.UNJOINED, now_ms)
+    if member.state is not MemberState.UNJOINED:
+        enter(member, MemberState.UNJOINED, now_ms)
     member.rejoin_reason = member.rejoin_reason or "the previous attempt failed"
     member.stalled = True
     return [Fail(error if api is None else said(api, error, member.settings))]
@@ -100,7 +102,7 @@ def back_off(member: Member, now_ms: int) -> Effects:
     at_ms = now_ms + member.backoff_ms(member.failures)
     member.failures += 1
     member.is_backing_off = True
-    return [Arm(JOIN_RETRY, at_ms, RetryDue(JOIN_RETRY))]
+    return [StartTimer(JOIN_RETRY, at_ms, RetryDue(JOIN_RETRY))]
 
 
 def _soon(member: Member, now_ms: int) -> Effects:

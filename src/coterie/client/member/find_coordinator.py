@@ -6,16 +6,16 @@ long as somebody needs it.
 
 from __future__ import annotations
 
-from coterie.client.member.effects import Arm, Disconnect, Effects, Fail, FindCoordinator, Tell
+from coterie.client.member.effects import Disconnect, Effects, Emit, Fail, FindCoordinator, StartTimer
 from coterie.client.member.events import CoordinatorAnswered, RetryDue
 from coterie.client.member.facts import CoordinatorFound, CoordinatorLost
 from coterie.client.member.member import FIND_RETRY, Member, resume_heartbeats
-from coterie.client.member.states import Api, Do, Stage, on_error
+from coterie.client.member.states import ApiName, ErrorAction, MemberState, on_error
 from coterie.client.member.user_errors import code_of, said
 
 __all__ = ["can_find", "coordinator_answered", "find_coordinator", "forget_coordinator"]
 
-_WAITING_TO_JOIN = frozenset({Stage.UNJOINED, Stage.STABLE})
+_WAITING_TO_JOIN = frozenset({MemberState.UNJOINED, MemberState.STABLE})
 
 
 def can_find(member: Member) -> bool:
@@ -24,12 +24,12 @@ def can_find(member: Member) -> bool:
     return (
         member.has_generation
         or bool(member.pending_requests)
-        or member.stage is Stage.JOINING
+        or member.state is MemberState.JOINING
         or (
             member.polling
             and member.subscribed
             and not member.stalled
-            and member.stage in _WAITING_TO_JOIN
+            and member.state in _WAITING_TO_JOIN
             and member.reason_to_rejoin is not None
         )
     )
@@ -48,17 +48,17 @@ def coordinator_answered(member: Member, event: CoordinatorAnswered, now_ms: int
         member.coordinator = event.reply
         member.find_failures = 0
         member.beat = None
-        found = Tell(CoordinatorFound(now_ms, member.settings.group_id, str(event.reply)))
+        found = Emit(CoordinatorFound(now_ms, member.settings.group_id, str(event.reply)))
         return [found, *resume_heartbeats(member, now_ms)] if member.is_beating else [found]
     at_ms = now_ms + member.backoff_ms(member.find_failures)
     member.find_failures += 1
     member.is_finding_later = True
-    effects: Effects = [Arm(FIND_RETRY, at_ms, RetryDue(FIND_RETRY))]
-    if on_error(Api.FIND_COORDINATOR, code_of(event.error)) is Do.RETRY:
+    effects: Effects = [StartTimer(FIND_RETRY, at_ms, RetryDue(FIND_RETRY))]
+    if on_error(ApiName.FIND_COORDINATOR, code_of(event.error)) is ErrorAction.RETRY:
         return effects
     if member.subscribed and member.ending is None and not member.stalled:
         member.stalled = True
-        effects.append(Fail(said(Api.FIND_COORDINATOR, event.error, member.settings)))
+        effects.append(Fail(said(ApiName.FIND_COORDINATOR, event.error, member.settings)))
     return effects
 
 
@@ -68,4 +68,4 @@ def forget_coordinator(member: Member, cause: str, now_ms: int) -> Effects:
         return []
     node, member.coordinator = member.coordinator, None
     member.beat = member.heartbeat_in_flight = None
-    return [Disconnect(node), Tell(CoordinatorLost(now_ms, member.settings.group_id, str(node), cause))]
+    return [Disconnect(node), Emit(CoordinatorLost(now_ms, member.settings.group_id, str(node), cause))]

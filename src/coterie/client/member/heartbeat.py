@@ -6,14 +6,14 @@ was built when the generation began.
 
 from __future__ import annotations
 
-from coterie.client.member.effects import Arm, Effects, Fail, Send, Tell
+from coterie.client.member.effects import Effects, Emit, Fail, SendRequest, StartTimer
 from coterie.client.member.events import HeartbeatAnswered, HeartbeatDue
 from coterie.client.member.facts import PollIntervalExceeded
 from coterie.client.member.fencing import DROPS, drop, drop_for, fence
 from coterie.client.member.find_coordinator import forget_coordinator
 from coterie.client.member.leave_group import say_goodbye
 from coterie.client.member.member import DUE, HEARTBEAT, Member
-from coterie.client.member.states import Api, Do, on_error
+from coterie.client.member.states import ApiName, ErrorAction, on_error
 from coterie.client.member.user_errors import code_of, error_for
 from coterie.errors import ErrorCode
 from coterie.protocol.messages import Heartbeat
@@ -48,7 +48,7 @@ def _poll_counts(member: Member) -> bool:
     return (not member.polling or member.calling is not None) and member.ending is None
 
 
-def _look_again(member: Member, now_ms: int) -> Arm:
+def _look_again(member: Member, now_ms: int) -> StartTimer:
     at_ms = member.heartbeat_at_ms
     if at_ms <= now_ms:
         at_ms = now_ms + member.settings.heartbeat_interval_ms
@@ -56,14 +56,14 @@ def _look_again(member: Member, now_ms: int) -> Arm:
         at_ms = member.session_deadline_ms
     if now_ms < member.poll_deadline_ms < at_ms and _poll_counts(member):
         at_ms = member.poll_deadline_ms
-    return Arm(HEARTBEAT, at_ms, DUE)
+    return StartTimer(HEARTBEAT, at_ms, DUE)
 
 
-def _build(member: Member) -> Send:
+def _build(member: Member) -> SendRequest:
     settings = member.settings
     request = Heartbeat(None, settings.group_id, member.member_id, settings.group_instance_id, member.generation_id)
     then = HeartbeatAnswered(member.generation_id, member.member_id)
-    member.beat = Send(member.coordinator, request, settings.request_timeout_ms, then)
+    member.beat = SendRequest(member.coordinator, request, settings.request_timeout_ms, then)
     return member.beat
 
 
@@ -79,22 +79,22 @@ def heartbeat_answered(member: Member, event: HeartbeatAnswered, now_ms: int) ->
 
 
 def _refused(member: Member, code: ErrorCode, now_ms: int) -> Effects:
-    what = on_error(Api.HEARTBEAT, code)
-    if what is Do.REJOIN:
+    what = on_error(ApiName.HEARTBEAT, code)
+    if what is ErrorAction.REJOIN:
         member.session_deadline_ms = now_ms + member.settings.session_timeout_ms
         member.heartbeat_failures = 0
         if member.is_settled:  # else it is on its way already
             member.rejoin_reason = "group is already rebalancing"
         return []
-    if what is Do.GIVE_UP:
-        return fence(member, error_for(Api.HEARTBEAT, code, member.settings), now_ms)
+    if what is ErrorAction.GIVE_UP:
+        return fence(member, error_for(ApiName.HEARTBEAT, code, member.settings), now_ms)
     if what in DROPS:
-        return drop_for(member, Api.HEARTBEAT, code, what, now_ms)
+        return drop_for(member, ApiName.HEARTBEAT, code, what, now_ms)
     effects: Effects = []
-    if what is Do.FIND:
-        effects = forget_coordinator(member, f"{code.name} in answer to {Api.HEARTBEAT}", now_ms)
-    elif what is Do.FAIL and member.ending is None:
-        effects = [Fail(error_for(Api.HEARTBEAT, code, member.settings))]
+    if what is ErrorAction.FIND:
+        effects = forget_coordinator(member, f"{code.name} in answer to {ApiName.HEARTBEAT}", now_ms)
+    elif what is ErrorAction.FAIL and member.ending is None:
+        effects = [Fail(error_for(ApiName.HEARTBEAT, code, member.settings))]
     backoff_ms = min(member.backoff_ms(member.heartbeat_failures), member.settings.heartbeat_interval_ms)
     member.heartbeat_at_ms = now_ms + backoff_ms
     member.heartbeat_failures += 1
@@ -104,7 +104,7 @@ def _refused(member: Member, code: ErrorCode, now_ms: int) -> Effects:
 def _poll_is_late(member: Member, now_ms: int) -> Effects:
     settings = member.settings
     leaves = settings.group_instance_id is None
-    told = Tell(PollIntervalExceeded(now_ms, settings.group_id, settings.max_poll_interval_ms, leaves))
+    told = Emit(PollIntervalExceeded(now_ms, settings.group_id, settings.max_poll_interval_ms, leaves))
     member.poll_late_since_ms = member.poll_deadline_ms
     why = "consumer poll timeout has expired"
     effects = say_goodbye(member, why, now_ms) if leaves else []

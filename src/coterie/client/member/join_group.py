@@ -6,22 +6,22 @@ Before it, once a rebalance and during a poll, the pattern is matched, offsets a
 from __future__ import annotations
 
 from coterie.client.member.effects import (
-    Arm,
     AskPositions,
-    Disarm,
     Effects,
+    Emit,
     HoldPartitions,
     Listened,
     RefreshMetadata,
-    Send,
-    Tell,
+    SendRequest,
+    StartTimer,
+    StopTimer,
 )
 from coterie.client.member.events import JoinAnswered, MetadataAnswered, PositionsAnswered, PrepareDue
 from coterie.client.member.facts import GroupJoined, PreparationCutShort, RebalanceBegan
 from coterie.client.member.fencing import back_off, fail_rebalance, rebalance_failed
-from coterie.client.member.member import HEARTBEAT, PREPARE, Kind, Member, start_heartbeats
+from coterie.client.member.member import HEARTBEAT, PREPARE, Member, RequestKind, start_heartbeats
 from coterie.client.member.offset_commit import ask_commit
-from coterie.client.member.states import Api, Stage, enter
+from coterie.client.member.states import ApiName, MemberState, enter
 from coterie.client.member.subscription import call_listener, take_metadata, watch
 from coterie.client.member.sync_group import lead, sync
 from coterie.client.member.user_errors import AssignorError, code_of, error_for
@@ -59,10 +59,10 @@ def can_begin(member: Member) -> bool:
 def begin(member: Member, now_ms: int) -> Effects:
     reason = member.rejoin_reason = member.reason_to_rejoin or ""
     if member.is_prepared:
-        enter(member, Stage.JOINING, now_ms)
+        enter(member, MemberState.JOINING, now_ms)
         return []
-    enter(member, Stage.PREPARING, now_ms)
-    effects: Effects = [Tell(RebalanceBegan(now_ms, member.settings.group_id, reason))]
+    enter(member, MemberState.PREPARING, now_ms)
+    effects: Effects = [Emit(RebalanceBegan(now_ms, member.settings.group_id, reason))]
     if member.pattern is None:
         return [*effects, *_commit(member, now_ms)]
     # Everybody who joins now has seen the same topics: one new topic costs one rebalance, not one per member.
@@ -74,7 +74,7 @@ def metadata_for_pattern(member: Member, event: MetadataAnswered, now_ms: int) -
     if event.error is None:
         return [*take_metadata(member, event.reply), *_commit(member, now_ms)]
     if isinstance(event.error, KafkaError) and event.error.retriable:
-        enter(member, Stage.UNJOINED, now_ms)
+        enter(member, MemberState.UNJOINED, now_ms)
         return back_off(member, now_ms)
     return fail_rebalance(member, event.error, now_ms)
 
@@ -83,7 +83,7 @@ def _commit(member: Member, now_ms: int) -> Effects:
     if not (member.settings.enable_auto_commit and member.is_settled and member.assigned):
         member.is_prepared = True
         return []
-    effects: Effects = [Arm(PREPARE, now_ms + member.settings.max_poll_interval_ms, PrepareDue())]
+    effects: Effects = [StartTimer(PREPARE, now_ms + member.settings.max_poll_interval_ms, PrepareDue())]
     if not member.settings.is_cooperative:
         # Else a poll could return more records between the commit and the revocation, and the next owner again.
         effects.append(HoldPartitions(sorted(member.assigned)))
@@ -93,16 +93,16 @@ def _commit(member: Member, now_ms: int) -> Effects:
 
 def positions_before_join(member: Member, event: PositionsAnswered, now_ms: int) -> Effects:
     """Retriable errors are retried for the whole rebalance timeout; the join must not come later than that."""
-    until_ms = member.stage_since_ms + member.settings.max_poll_interval_ms
-    return ask_commit(member, Kind.COMMIT_BEFORE_JOIN, None, event.reply or {}, until_ms, now_ms)
+    until_ms = member.state_since_ms + member.settings.max_poll_interval_ms
+    return ask_commit(member, RequestKind.COMMIT_BEFORE_JOIN, None, event.reply or {}, until_ms, now_ms)
 
 
 def prepare_due(member: Member, _event: PrepareDue, now_ms: int) -> Effects:
-    if member.stage is not Stage.PREPARING or member.is_prepared:
+    if member.state is not MemberState.PREPARING or member.is_prepared:
         return []
     member.is_prepared = True
     member.waiting_for = None
-    return [Tell(PreparationCutShort(now_ms, member.settings.group_id, now_ms - member.stage_since_ms))]
+    return [Emit(PreparationCutShort(now_ms, member.settings.group_id, now_ms - member.state_since_ms))]
 
 
 def can_give_up(member: Member) -> bool:
@@ -115,8 +115,8 @@ def give_up(member: Member, now_ms: int) -> Effects:
         member.is_told = True
         return call_listener(member, *told, now_ms)
     member.is_told = False
-    enter(member, Stage.JOINING, now_ms)
-    return [Disarm(PREPARE)]
+    enter(member, MemberState.JOINING, now_ms)
+    return [StopTimer(PREPARE)]
 
 
 def _to_give_up(member: Member) -> tuple[Listened, frozenset[TopicPartition]] | None:
@@ -144,7 +144,7 @@ def join(member: Member, now_ms: int) -> Effects:
     settings = member.settings
     member.is_settled = False
     member.heartbeat_in_flight = None
-    effects: Effects = [Disarm(HEARTBEAT)]
+    effects: Effects = [StopTimer(HEARTBEAT)]
     try:
         protocols = _protocols(member)
     except Exception as raised:  # noqa: BLE001 an assignor is somebody else's code
@@ -167,7 +167,7 @@ def join(member: Member, now_ms: int) -> Effects:
     # The coordinator parks it for up to the rebalance timeout.
     timeout_ms = max(settings.request_timeout_ms, settings.max_poll_interval_ms + JOIN_TIMEOUT_LAPSE_MS)
     member.waiting_for = then = JoinAnswered(member.generation_id, member.member_id)
-    return [*effects, *watch(member), Send(member.coordinator, request, min(timeout_ms, MAX_TIMEOUT_MS), then)]
+    return [*effects, *watch(member), SendRequest(member.coordinator, request, min(timeout_ms, MAX_TIMEOUT_MS), then)]
 
 
 def _protocols(member: Member) -> list[Protocol]:
@@ -198,12 +198,12 @@ def join_answered(member: Member, event: JoinAnswered, now_ms: int) -> Effects:
         return []  # no longer joining: the user has unsubscribed, say (M10)
     member.waiting_for = None
     if event.error is not None:
-        return rebalance_failed(member, Api.JOIN_GROUP, code_of(event.error), now_ms, event.error)
+        return rebalance_failed(member, ApiName.JOIN_GROUP, code_of(event.error), now_ms, event.error)
     reply: JoinedGroup = event.reply
     if reply.error:
         if reply.error is ErrorCode.MEMBER_ID_REQUIRED:
             member.member_id, member.generation_id = reply.member_id, NO_GENERATION
-        return rebalance_failed(member, Api.JOIN_GROUP, reply.error, now_ms)
+        return rebalance_failed(member, ApiName.JOIN_GROUP, reply.error, now_ms)
     if reply.protocol_type not in {None, CONSUMER}:
         about = f'the group\'s protocol type is "{reply.protocol_type}", a consumer\'s is "{CONSUMER}"'
         return fail_rebalance(member, _inconsistent(member, about), now_ms)
@@ -213,7 +213,7 @@ def join_answered(member: Member, event: JoinAnswered, now_ms: int) -> Effects:
     member.beat = None
     member.subscribers = ()
     effects: Effects = [
-        Tell(GroupJoined(now_ms, member.settings.group_id, reply.member_id, reply.generation_id, name, leads)),
+        Emit(GroupJoined(now_ms, member.settings.group_id, reply.member_id, reply.generation_id, name, leads)),
         *start_heartbeats(member, now_ms),
     ]
     if not member.polling:
@@ -226,4 +226,4 @@ def join_answered(member: Member, event: JoinAnswered, now_ms: int) -> Effects:
 
 
 def _inconsistent(member: Member, about: str) -> KafkaError:
-    return error_for(Api.JOIN_GROUP, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member.settings, about)
+    return error_for(ApiName.JOIN_GROUP, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member.settings, about)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from coterie.client.member.effects import (
     COORDINATOR_LANE,
     LEAVING_LANE,
-    Arm,
     AskPositions,
-    Disarm,
     Effects,
+    Emit,
     Ended,
     Listened,
-    Send,
-    Tell,
+    SendRequest,
+    StartTimer,
+    StopTimer,
 )
 from coterie.client.member.events import (
     CloseAsked,
@@ -23,9 +23,9 @@ from coterie.client.member.events import (
 )
 from coterie.client.member.facts import GroupLeft
 from coterie.client.member.fencing import reset
-from coterie.client.member.member import AUTO_COMMIT, CLOSE, HEARTBEAT, JOIN_RETRY, PREPARE, Kind, Member
+from coterie.client.member.member import AUTO_COMMIT, CLOSE, HEARTBEAT, JOIN_RETRY, PREPARE, Member, RequestKind
 from coterie.client.member.offset_commit import ask_commit, end
-from coterie.client.member.states import IN_A_REBALANCE, Stage, enter
+from coterie.client.member.states import IN_A_REBALANCE, MemberState, enter
 from coterie.client.member.subscription import ENDING_REASON, call_listener, subscribe, watch
 from coterie.errors import KafkaError
 from coterie.protocol.messages import MAX_REASON, LeaveGroup, LeavingMember
@@ -58,20 +58,20 @@ def close_asked(member: Member, event: CloseAsked, _now_ms: int) -> Effects:
         effects.append(Ended(member.ending, member.ending_error))
         member.ending_error = None
     member.ending = event
-    return [*effects, Arm(CLOSE, event.until_ms, CloseDue())]
+    return [*effects, StartTimer(CLOSE, event.until_ms, CloseDue())]
 
 
 def start_leaving(member: Member, now_ms: int) -> Effects:
     """The rebalance it was in, if any, goes on without it: answers of it are no longer waited for."""
-    is_parked = member.stage in IN_A_REBALANCE and member.waiting_for is not None
+    is_parked = member.state in IN_A_REBALANCE and member.waiting_for is not None
     member.leaving_lane = LEAVING_LANE if is_parked else COORDINATOR_LANE
     member.waiting_for = None
     member.is_backing_off = False
     member.goodbye_is_said = False
-    enter(member, Stage.LEAVING, now_ms)
-    effects: Effects = [Disarm(JOIN_RETRY), Disarm(PREPARE), Disarm(AUTO_COMMIT)]
+    enter(member, MemberState.LEAVING, now_ms)
+    effects: Effects = [StopTimer(JOIN_RETRY), StopTimer(PREPARE), StopTimer(AUTO_COMMIT)]
     if member.is_closing:
-        for pending in [one for one in member.pending_requests.values() if one.kind is Kind.COMMITTED]:
+        for pending in [one for one in member.pending_requests.values() if one.kind is RequestKind.COMMITTED]:
             effects += end(member, pending, closed_error(member), now_ms)
         if member.settings.enable_auto_commit and (member.is_settled or not member.subscribed):
             member.waiting_for = then = PositionsAnswered()
@@ -81,7 +81,7 @@ def start_leaving(member: Member, now_ms: int) -> Effects:
 
 def positions_on_close(member: Member, event: PositionsAnswered, now_ms: int) -> Effects:
     assert isinstance(member.ending, CloseAsked)
-    return ask_commit(member, Kind.COMMIT_ON_CLOSE, None, event.reply or {}, member.ending.until_ms, now_ms)
+    return ask_commit(member, RequestKind.COMMIT_ON_CLOSE, None, event.reply or {}, member.ending.until_ms, now_ms)
 
 
 def can_go_on_leaving(member: Member) -> bool:
@@ -95,7 +95,7 @@ def go_on_leaving(member: Member, now_ms: int) -> Effects:
         return call_listener(member, kind, member.assigned, now_ms)
     if not member.goodbye_is_said:
         assert member.ending is not None
-        effects = [Disarm(HEARTBEAT), *_goodbye_if_wanted(member, now_ms), *reset(member)]
+        effects = [StopTimer(HEARTBEAT), *_goodbye_if_wanted(member, now_ms), *reset(member)]
         member.goodbye_is_said = True
         return effects
     return _finish(member, now_ms)
@@ -109,7 +109,7 @@ def _goodbye_if_wanted(member: Member, now_ms: int) -> Effects:
     if not leaves or asked is None:
         return []
     effects = say_goodbye(member, ENDING_REASON[type(asked)], now_ms, member.leaving_lane)
-    if member.is_closing and effects and isinstance(effects[0], Send):
+    if member.is_closing and effects and isinstance(effects[0], SendRequest):
         member.waiting_for = effects[0].then
     return effects
 
@@ -119,13 +119,13 @@ def say_goodbye(member: Member, reason: str, now_ms: int, lane: str = COORDINATO
     if not member.member_id:
         return []
     told = member.coordinator is not None
-    fact = Tell(GroupLeft(now_ms, member.settings.group_id, member.member_id, reason, told))
+    fact = Emit(GroupLeft(now_ms, member.settings.group_id, member.member_id, reason, told))
     if not told:
         return [fact]
     leaving = LeavingMember(member.member_id, member.settings.group_instance_id, reason[:MAX_REASON])
     request = LeaveGroup(None, member.settings.group_id, [leaving])
     then = LeaveAnswered(member.generation_id, member.member_id)
-    return [Send(member.coordinator, request, member.settings.request_timeout_ms, then, lane), fact]
+    return [SendRequest(member.coordinator, request, member.settings.request_timeout_ms, then, lane), fact]
 
 
 def leave_answered(member: Member, event: LeaveAnswered, _now_ms: int) -> Effects:
@@ -140,10 +140,10 @@ def close_due(member: Member, _event: CloseDue, now_ms: int) -> Effects:
     if not member.is_closing:
         return []
     effects: Effects = []
-    if member.stage is not Stage.LEAVING:
+    if member.state is not MemberState.LEAVING:
         effects = start_leaving(member, now_ms)
     if not member.goodbye_is_said:
-        effects += [Disarm(HEARTBEAT), *_goodbye_if_wanted(member, now_ms), *reset(member)]
+        effects += [StopTimer(HEARTBEAT), *_goodbye_if_wanted(member, now_ms), *reset(member)]
     return [*effects, *_finish(member, now_ms)]
 
 
@@ -157,14 +157,14 @@ def _finish(member: Member, now_ms: int) -> Effects:
     member.assigned, member.failures = frozenset(), 0
     effects = watch(member)
     if isinstance(asked, UnsubscribeAsked):
-        enter(member, Stage.UNJOINED, now_ms)
+        enter(member, MemberState.UNJOINED, now_ms)
         effects.append(Ended(asked, error))
         following, member.next_subscription = member.next_subscription, None
         return effects if following is None else [*effects, *subscribe(member, following, now_ms)]
     for pending in list(member.pending_requests.values()):
         effects += end(member, pending, closed_error(member), now_ms)
-    enter(member, Stage.CLOSED, now_ms)
-    return [*effects, Disarm(CLOSE), Ended(asked, error)]
+    enter(member, MemberState.CLOSED, now_ms)
+    return [*effects, StopTimer(CLOSE), Ended(asked, error)]
 
 
 def closed_error(member: Member) -> KafkaError:

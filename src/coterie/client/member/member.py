@@ -10,7 +10,7 @@ from typing import Any
 
 from coterie.assignors import Assignor, Topic
 from coterie.assignors import Member as Subscriber
-from coterie.client.member.effects import COORDINATOR_LANE, Arm, Effects, Send
+from coterie.client.member.effects import COORDINATOR_LANE, Effects, SendRequest, StartTimer
 from coterie.client.member.events import (
     Answer,
     CloseAsked,
@@ -24,7 +24,7 @@ from coterie.client.member.events import (
     UnsubscribeAsked,
 )
 from coterie.client.member.member_settings import MemberSettings
-from coterie.client.member.states import Stage
+from coterie.client.member.states import MemberState
 from coterie.client.network.backoff import backoff_ms
 from coterie.client.types import TopicPartition
 from coterie.protocol.messages import NO_GENERATION
@@ -37,15 +37,15 @@ __all__ = [
     "JOIN_RETRY",
     "PENDING_REQUEST",
     "PREPARE",
-    "Kind",
     "Member",
     "PendingRequest",
+    "RequestKind",
     "resume_heartbeats",
     "start_heartbeats",
 ]
 
 
-class Kind(StrEnum):
+class RequestKind(StrEnum):
     COMMIT = "commit"
     COMMIT_POSITIONS = "commit of all positions"
     AUTO_COMMIT = "auto-commit"
@@ -59,7 +59,7 @@ class PendingRequest:
     """A commit, or a question for committed offsets: who asked, until when it is tried, and where it stands."""
 
     number: int
-    kind: Kind
+    kind: RequestKind
     token: Hashable
     until_ms: int | None
     """None: sent once. Else retriable errors are retried until then."""
@@ -84,8 +84,8 @@ class PendingRequest:
 @dataclass(slots=True, eq=False)
 class Member:
     settings: MemberSettings
-    stage: Stage = Stage.UNJOINED
-    stage_since_ms: int = 0
+    state: MemberState = MemberState.UNJOINED
+    state_since_ms: int = 0
 
     # who it is
     member_id: str = ""
@@ -141,7 +141,7 @@ class Member:
     session_deadline_ms: int = 0
     heartbeat_in_flight: HeartbeatAnswered | None = None
     heartbeat_failures: int = 0
-    beat: Send | None = None
+    beat: SendRequest | None = None
     """The heartbeat of this generation, built once."""
 
     # leading
@@ -181,7 +181,7 @@ class Member:
     @property
     def is_beating(self) -> bool:
         """Heartbeats pause from a join to its answer (M3)."""
-        return self.has_generation and self.stage is not Stage.JOINING
+        return self.has_generation and self.state is not MemberState.JOINING
 
     @property
     def is_closing(self) -> bool:
@@ -231,11 +231,11 @@ def start_heartbeats(member: Member, now_ms: int) -> Effects:
     member.heartbeat_at_ms = now_ms + member.settings.heartbeat_interval_ms
     member.heartbeat_in_flight = None
     member.heartbeat_failures = 0
-    return [Arm(HEARTBEAT, member.heartbeat_at_ms, DUE)]
+    return [StartTimer(HEARTBEAT, member.heartbeat_at_ms, DUE)]
 
 
 def resume_heartbeats(member: Member, now_ms: int) -> Effects:
     """A coordinator was found again: its session has been running, so the next one goes out when it was due."""
     member.session_deadline_ms = now_ms + member.settings.session_timeout_ms
     member.heartbeat_at_ms = min(member.heartbeat_at_ms, now_ms + member.settings.heartbeat_interval_ms)
-    return [Arm(HEARTBEAT, max(member.heartbeat_at_ms, now_ms), DUE)]
+    return [StartTimer(HEARTBEAT, max(member.heartbeat_at_ms, now_ms), DUE)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from coterie.client.member import events
 from coterie.client.member.agenda import go_on
-from coterie.client.member.effects import CommitEnded, CommittedEnded, Effects, Ended, Tell
+from coterie.client.member.effects import CommitEnded, CommittedEnded, Effects, Emit, Ended
 from coterie.client.member.explain import explain
 from coterie.client.member.facts import PollResumed
 from coterie.client.member.find_coordinator import coordinator_answered
@@ -34,7 +34,7 @@ from coterie.client.member.offset_commit import (
     positions_for_auto_commit,
     topics_answered,
 )
-from coterie.client.member.states import Stage
+from coterie.client.member.states import MemberState
 from coterie.client.member.subscription import listener_answered, metadata_changed, rejoin_asked, subscribe
 from coterie.client.member.sync_group import group_metadata_there, sync_answered
 
@@ -48,7 +48,7 @@ def _poll_began(member: Member, _event: events.PollBegan, now_ms: int) -> Effect
     if late_since_ms is None:
         return auto_commit_if_due(member, now_ms)
     member.poll_late_since_ms = None
-    resumed = Tell(PollResumed(now_ms, member.settings.group_id, now_ms - late_since_ms))
+    resumed = Emit(PollResumed(now_ms, member.settings.group_id, now_ms - late_since_ms))
     return [resumed, *auto_commit_if_due(member, now_ms)]
 
 
@@ -76,7 +76,7 @@ def _metadata_answered(member: Member, event: events.MetadataAnswered, now_ms: i
     if event is not member.waiting_for:
         return []
     member.waiting_for = None
-    rule = group_metadata_there if member.stage is Stage.LEADING else metadata_for_pattern
+    rule = group_metadata_there if member.state is MemberState.LEADING else metadata_for_pattern
     return rule(member, event, now_ms)
 
 
@@ -87,7 +87,7 @@ def _positions_answered(member: Member, event: events.PositionsAnswered, now_ms:
     if event is not member.waiting_for:
         return []
     member.waiting_for = None
-    rule = positions_on_close if member.stage is Stage.LEAVING else positions_before_join
+    rule = positions_on_close if member.state is MemberState.LEAVING else positions_before_join
     return rule(member, event, now_ms)
 
 
@@ -131,7 +131,7 @@ class Membership(Member):
 
     def handle(self, event: Any, now_ms: int) -> Effects:
         """What follows from `event` at `now_ms`. Time may stand still, but never goes back."""
-        if self.stage is Stage.CLOSED:
+        if self.state is MemberState.CLOSED:
             return _when_closed(self, event)
         effects = RULES[type(event)](self, event, now_ms)
         go_on(self, effects, now_ms)

@@ -10,15 +10,15 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 
 from coterie.assignors import Topic
 from coterie.client.member.effects import (
-    Arm,
     AskPositions,
     CommitEnded,
     CommittedEnded,
-    Disarm,
     Effects,
+    Emit,
     RefreshMetadata,
-    Send,
-    Tell,
+    SendRequest,
+    StartTimer,
+    StopTimer,
 )
 from coterie.client.member.events import (
     AutoCommitDue,
@@ -35,8 +35,8 @@ from coterie.client.member.events import (
 from coterie.client.member.facts import AutoCommitFailed, CommitLeftOut
 from coterie.client.member.fencing import DROPS, drop_for, fence
 from coterie.client.member.find_coordinator import forget_coordinator
-from coterie.client.member.member import AUTO_COMMIT, PENDING_REQUEST, Kind, Member, PendingRequest
-from coterie.client.member.states import IN_A_REBALANCE, Api, Do, Stage, on_error
+from coterie.client.member.member import AUTO_COMMIT, PENDING_REQUEST, Member, PendingRequest, RequestKind
+from coterie.client.member.states import IN_A_REBALANCE, ApiName, ErrorAction, MemberState, on_error
 from coterie.client.member.user_errors import code_of, error_for, said
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import (
@@ -77,7 +77,7 @@ __all__ = [
 
 def add_request(
     member: Member,
-    kind: Kind,
+    kind: RequestKind,
     token: Hashable,
     until_ms: int | None,
     offsets: Offsets,
@@ -85,7 +85,7 @@ def add_request(
 ) -> Effects:
     """Add a pending request, of the generation the member is in now. It is sent as soon as the coordinator is known."""
     member.pending_requests_given += 1
-    belongs = kind is not Kind.COMMITTED and member.subscribed
+    belongs = kind is not RequestKind.COMMITTED and member.subscribed
     pending = PendingRequest(
         member.pending_requests_given,
         kind,
@@ -100,7 +100,7 @@ def add_request(
     member.unsent.append(pending)
     for partition in offsets:
         member.newest_commit[partition] = pending.number
-    return [] if until_ms is None else [Arm(pending.timer, until_ms, RetryDue(PENDING_REQUEST, pending.number))]
+    return [] if until_ms is None else [StartTimer(pending.timer, until_ms, RetryDue(PENDING_REQUEST, pending.number))]
 
 
 def can_send(member: Member) -> bool:
@@ -112,7 +112,7 @@ def send_pending_requests(member: Member, now_ms: int) -> Effects:
     unsent, member.unsent = member.unsent, []
     effects: Effects = []
     for pending in unsent:
-        if pending.kind is Kind.COMMITTED:
+        if pending.kind is RequestKind.COMMITTED:
             effects.append(_question(member, pending))
         elif pending.generation_id != NO_GENERATION and not _is_current(member, pending):
             effects += end(member, pending, not_a_member(member), now_ms)
@@ -137,17 +137,17 @@ def _to_commit(member: Member, pending: PendingRequest) -> list[CommitPartition]
     ]
 
 
-def _commit(member: Member, pending: PendingRequest, partitions: list[CommitPartition]) -> Send:
+def _commit(member: Member, pending: PendingRequest, partitions: list[CommitPartition]) -> SendRequest:
     settings = member.settings
     pending.in_flight, pending.sent_to = True, member.coordinator
     pending.waits_until_ms = None
     instance_id = settings.group_instance_id if pending.member_id else None
     request = OffsetCommit(None, settings.group_id, pending.member_id, instance_id, pending.generation_id, partitions)
     then = CommitAnswered(pending.generation_id, pending.member_id, pending.number)
-    return Send(member.coordinator, request, settings.request_timeout_ms, then)
+    return SendRequest(member.coordinator, request, settings.request_timeout_ms, then)
 
 
-def _question(member: Member, pending: PendingRequest) -> Send:
+def _question(member: Member, pending: PendingRequest) -> SendRequest:
     pending.in_flight, pending.sent_to = True, member.coordinator
     pending.waits_until_ms = None
     topics: dict[str, list[int]] = {}
@@ -155,20 +155,20 @@ def _question(member: Member, pending: PendingRequest) -> Send:
         topics.setdefault(topic, []).append(partition)
     request = OffsetFetch(None, member.settings.group_id, list(topics.items()), require_stable=True)
     then = CommittedAnswered(pending.number)
-    return Send(member.coordinator, request, member.settings.request_timeout_ms, then)
+    return SendRequest(member.coordinator, request, member.settings.request_timeout_ms, then)
 
 
-def try_later(member: Member, pending: PendingRequest, api: Api, error: KafkaError, now_ms: int) -> Effects:
+def try_later(member: Member, pending: PendingRequest, api: ApiName, error: KafkaError, now_ms: int) -> Effects:
     """A retriable error: once more after a back-off, if the request may be repeated and there is time."""
     effects: Effects = []
-    if on_error(api, error.code) is Do.FIND and pending.sent_to is member.coordinator:
+    if on_error(api, error.code) is ErrorAction.FIND and pending.sent_to is member.coordinator:
         effects = forget_coordinator(member, f"{error.code.name} in answer to {api}", now_ms)
     at_ms = now_ms + member.backoff_ms(pending.failures)
     pending.failures += 1
     if pending.until_ms is None or at_ms >= pending.until_ms:
         return [*effects, *end(member, pending, error, now_ms)]
     pending.waits_until_ms = at_ms
-    return [*effects, Arm(pending.timer, at_ms, RetryDue(PENDING_REQUEST, pending.number))]
+    return [*effects, StartTimer(pending.timer, at_ms, RetryDue(PENDING_REQUEST, pending.number))]
 
 
 def pending_request_due(member: Member, event: RetryDue, now_ms: int) -> Effects:
@@ -180,7 +180,7 @@ def pending_request_due(member: Member, event: RetryDue, now_ms: int) -> Effects
     if pending.waits_until_ms is not None:
         pending.waits_until_ms = None
         member.unsent.append(pending)
-    return [Arm(pending.timer, pending.until_ms, RetryDue(PENDING_REQUEST, pending.number))]
+    return [StartTimer(pending.timer, pending.until_ms, RetryDue(PENDING_REQUEST, pending.number))]
 
 
 def _too_late(member: Member, pending: PendingRequest) -> KafkaError:
@@ -196,18 +196,18 @@ def lookup_failed(member: Member, event: CoordinatorAnswered, now_ms: int) -> Ef
     error = event.error
     if error is None or member.coordinator is not None:
         return []
-    final = on_error(Api.FIND_COORDINATOR, code_of(error)) is not Do.RETRY
+    final = on_error(ApiName.FIND_COORDINATOR, code_of(error)) is not ErrorAction.RETRY
     waiting = [pending for pending in member.pending_requests.values() if not pending.in_flight]
     effects: Effects = []
     for pending in waiting:
         if final or pending.until_ms is None:
-            effects += end(member, pending, said(Api.FIND_COORDINATOR, error, member.settings), now_ms)
+            effects += end(member, pending, said(ApiName.FIND_COORDINATOR, error, member.settings), now_ms)
     return effects
 
 
 def not_a_member(member: Member) -> KafkaError:
     """M7: whether a poll alone will repair it, or the partitions belong to another member now."""
-    if member.stage in IN_A_REBALANCE:
+    if member.state in IN_A_REBALANCE:
         return RebalanceInProgressError(
             "the offsets were not committed: the group is rebalancing. Poll until it has ended, then commit again, "
             "if the partitions are still assigned",
@@ -232,8 +232,8 @@ def end(
         member.unsent.remove(pending)
     if not member.pending_requests:
         member.newest_commit.clear()
-    effects: Effects = [] if pending.until_ms is None else [Disarm(pending.timer)]
-    if pending.kind is Kind.COMMITTED:
+    effects: Effects = [] if pending.until_ms is None else [StopTimer(pending.timer)]
+    if pending.kind is RequestKind.COMMITTED:
         return [*effects, CommittedEnded(pending.token, offsets or {}, error)]
     return [*effects, *_ENDED[pending.kind](member, pending, error, now_ms)]
 
@@ -249,7 +249,7 @@ def _auto_commit_ended(member: Member, pending: PendingRequest, error: Exception
         return []
     if isinstance(error, KafkaError) and error.retriable:
         member.auto_commit_at_ms = now_ms + member.backoff_ms(0)
-        return [Arm(AUTO_COMMIT, member.auto_commit_at_ms, AutoCommitDue())]
+        return [StartTimer(AUTO_COMMIT, member.auto_commit_at_ms, AutoCommitDue())]
     return _told(member, error, now_ms)
 
 
@@ -257,7 +257,7 @@ def _commit_before_join_ended(
     member: Member, _pending_request: PendingRequest, error: Exception | None, now_ms: int
 ) -> Effects:
     """Whatever the result, the rebalance goes on (M3)."""
-    if member.stage is Stage.PREPARING:
+    if member.state is MemberState.PREPARING:
         member.is_prepared = True
     return _told(member, error, now_ms)
 
@@ -269,15 +269,15 @@ def _commit_on_close_ended(
 
 
 def _told(member: Member, error: Exception | None, now_ms: int) -> Effects:
-    return [] if error is None else [Tell(AutoCommitFailed(now_ms, member.settings.group_id, str(error)))]
+    return [] if error is None else [Emit(AutoCommitFailed(now_ms, member.settings.group_id, str(error)))]
 
 
-_ENDED: Mapping[Kind, Callable[[Member, PendingRequest, Exception | None, int], Effects]] = {
-    Kind.COMMIT: _commit_ended,
-    Kind.COMMIT_POSITIONS: _commit_ended,
-    Kind.AUTO_COMMIT: _auto_commit_ended,
-    Kind.COMMIT_BEFORE_JOIN: _commit_before_join_ended,
-    Kind.COMMIT_ON_CLOSE: _commit_on_close_ended,
+_ENDED: Mapping[RequestKind, Callable[[Member, PendingRequest, Exception | None, int], Effects]] = {
+    RequestKind.COMMIT: _commit_ended,
+    RequestKind.COMMIT_POSITIONS: _commit_ended,
+    RequestKind.AUTO_COMMIT: _auto_commit_ended,
+    RequestKind.COMMIT_BEFORE_JOIN: _commit_before_join_ended,
+    RequestKind.COMMIT_ON_CLOSE: _commit_on_close_ended,
 }
 
 
@@ -292,12 +292,12 @@ def commit_asked(member: Member, event: CommitAsked, now_ms: int) -> Effects:
         return [CommitEnded(event.token)]
     if member.subscribed and not member.is_settled:
         return [CommitEnded(event.token, member.failure or not_a_member(member))]
-    kind = Kind.COMMIT_POSITIONS if event.are_positions else Kind.COMMIT
+    kind = RequestKind.COMMIT_POSITIONS if event.are_positions else RequestKind.COMMIT
     return ask_commit(member, kind, event.token, event.offsets, event.until_ms, now_ms)
 
 
 def ask_commit(
-    member: Member, kind: Kind, token: Hashable, offsets: Offsets, until_ms: int | None, now_ms: int
+    member: Member, kind: RequestKind, token: Hashable, offsets: Offsets, until_ms: int | None, now_ms: int
 ) -> Effects:
     effects = add_request(member, kind, token, until_ms, dict(offsets), ())
     if not offsets:
@@ -311,20 +311,20 @@ def commit_answered(member: Member, event: CommitAnswered, now_ms: int) -> Effec
         return []  # nobody waits for it any more
     pending.in_flight = False
     if event.error is not None:
-        code, error = code_of(event.error), said(Api.OFFSET_COMMIT, event.error, member.settings)
+        code, error = code_of(event.error), said(ApiName.OFFSET_COMMIT, event.error, member.settings)
     else:
         code, about = _first_error(event.reply)
         if not code:
             return end(member, pending, None, now_ms)
-        error = error_for(Api.OFFSET_COMMIT, code, member.settings, about)
-    what = on_error(Api.OFFSET_COMMIT, code)
-    if what in {Do.RETRY, Do.FIND} and isinstance(error, KafkaError):
-        effects = try_later(member, pending, Api.OFFSET_COMMIT, error, now_ms)
+        error = error_for(ApiName.OFFSET_COMMIT, code, member.settings, about)
+    what = on_error(ApiName.OFFSET_COMMIT, code)
+    if what in {ErrorAction.RETRY, ErrorAction.FIND} and isinstance(error, KafkaError):
+        effects = try_later(member, pending, ApiName.OFFSET_COMMIT, error, now_ms)
         if code in NO_SUCH_TOPIC and pending.number in member.pending_requests:
             topics = frozenset(one.topic for one in pending.offsets)
             effects.append(RefreshMetadata(topics, TopicsAnswered(pending.number), may_create=False))
         return effects
-    if what is Do.FAIL:
+    if what is ErrorAction.FAIL:
         return end(member, pending, error, now_ms)
     return _not_taken(member, pending, code, what, now_ms)
 
@@ -338,13 +338,13 @@ def topics_answered(member: Member, event: TopicsAnswered, now_ms: int) -> Effec
     pending.times_missing = pending.times_missing + 1 if gone else 0
     if pending.times_missing < GONE_AFTER:
         return []
-    if pending.kind is Kind.COMMIT:
+    if pending.kind is RequestKind.COMMIT:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         named = ", ".join(str(one) for one in sorted(gone))
         about = f"{named}: the topic was deleted, or never was. Commit without it; the others are committed"
-        return end(member, pending, error_for(Api.OFFSET_COMMIT, code, member.settings, about), now_ms)
+        return end(member, pending, error_for(ApiName.OFFSET_COMMIT, code, member.settings, about), now_ms)
     pending.offsets = {one: at for one, at in pending.offsets.items() if one not in gone}
-    effects: Effects = [Tell(CommitLeftOut(now_ms, member.settings.group_id, gone))]
+    effects: Effects = [Emit(CommitLeftOut(now_ms, member.settings.group_id, gone))]
     return effects if pending.offsets else [*effects, *end(member, pending, None, now_ms)]
 
 
@@ -362,7 +362,7 @@ def _first_error(reply: OffsetsCommitted) -> tuple[ErrorCode, str]:
     return code, ", ".join(named)
 
 
-def _not_taken(member: Member, pending: PendingRequest, code: ErrorCode, what: Do, now_ms: int) -> Effects:
+def _not_taken(member: Member, pending: PendingRequest, code: ErrorCode, what: ErrorAction, now_ms: int) -> Effects:
     """The group does not take it from this member. Whose fault that is depends on what happened since it was sent."""
     if pending.generation_id == NO_GENERATION:
         error = CommitFailedError(
@@ -372,9 +372,9 @@ def _not_taken(member: Member, pending: PendingRequest, code: ErrorCode, what: D
         )
         return end(member, pending, error, now_ms)
     is_current = (pending.generation_id, pending.member_id) == (member.generation_id, member.member_id)
-    if member.stage in IN_A_REBALANCE or not is_current:
+    if member.state in IN_A_REBALANCE or not is_current:
         return end(member, pending, not_a_member(member), now_ms)  # news of an older life resets nothing (KAFKA-9823)
-    if what is Do.REJOIN:
+    if what is ErrorAction.REJOIN:
         member.rejoin_reason = "offset commit failed since group is already rebalancing"
         rebalancing = RebalanceInProgressError(
             "the offsets were not committed: the group has begun to rebalance. Poll until it has ended, then commit "
@@ -382,11 +382,11 @@ def _not_taken(member: Member, pending: PendingRequest, code: ErrorCode, what: D
             code,
         )
         return end(member, pending, rebalancing, now_ms)
-    if what is Do.GIVE_UP:
-        fenced = error_for(Api.OFFSET_COMMIT, code, member.settings)
+    if what is ErrorAction.GIVE_UP:
+        fenced = error_for(ApiName.OFFSET_COMMIT, code, member.settings)
         return [*fence(member, fenced, now_ms), *end(member, pending, fenced, now_ms)]
     assert what in DROPS
-    effects = drop_for(member, Api.OFFSET_COMMIT, code, what, now_ms)
+    effects = drop_for(member, ApiName.OFFSET_COMMIT, code, what, now_ms)
     return [*effects, *end(member, pending, not_a_member(member), now_ms)]
 
 
@@ -396,7 +396,7 @@ def _not_taken(member: Member, pending: PendingRequest, code: ErrorCode, what: D
 def committed_asked(member: Member, event: CommittedAsked, _now_ms: int) -> Effects:
     if not event.partitions:
         return [CommittedEnded(event.token, {})]
-    return add_request(member, Kind.COMMITTED, event.token, event.until_ms, {}, event.partitions)
+    return add_request(member, RequestKind.COMMITTED, event.token, event.until_ms, {}, event.partitions)
 
 
 def committed_answered(member: Member, event: CommittedAnswered, now_ms: int) -> Effects:
@@ -405,14 +405,14 @@ def committed_answered(member: Member, event: CommittedAnswered, now_ms: int) ->
         return []
     pending.in_flight = False
     if event.error is not None:
-        code, error = code_of(event.error), said(Api.OFFSET_FETCH, event.error, member.settings)
+        code, error = code_of(event.error), said(ApiName.OFFSET_FETCH, event.error, member.settings)
     else:
         code, about = _first_fetch_error(event.reply)
         if not code:
             return _found(member, pending, event.reply, now_ms)
-        error = error_for(Api.OFFSET_FETCH, code, member.settings, about)
-    if on_error(Api.OFFSET_FETCH, code) is not Do.FAIL and isinstance(error, KafkaError):
-        return try_later(member, pending, Api.OFFSET_FETCH, error, now_ms)
+        error = error_for(ApiName.OFFSET_FETCH, code, member.settings, about)
+    if on_error(ApiName.OFFSET_FETCH, code) is not ErrorAction.FAIL and isinstance(error, KafkaError):
+        return try_later(member, pending, ApiName.OFFSET_FETCH, error, now_ms)
     return end(member, pending, error, now_ms)
 
 
@@ -423,7 +423,7 @@ def _first_fetch_error(reply: OffsetsFetched) -> tuple[ErrorCode, str]:
     if not wrong:
         return ErrorCode.NONE, ""
     # What only takes time comes last: no use in waiting for it if something else is refused.
-    fatal = [one for one in wrong if on_error(Api.OFFSET_FETCH, one.error) is Do.FAIL]
+    fatal = [one for one in wrong if on_error(ApiName.OFFSET_FETCH, one.error) is ErrorAction.FAIL]
     first = (fatal or wrong)[0]
     return first.error, f"{first.topic}-{first.partition}"
 
@@ -446,7 +446,7 @@ def restart_auto_commit(member: Member, now_ms: int) -> Effects:
     if not member.settings.enable_auto_commit:
         return []
     member.auto_commit_at_ms = now_ms + member.settings.auto_commit_interval_ms
-    return [Arm(AUTO_COMMIT, member.auto_commit_at_ms, AutoCommitDue())]
+    return [StartTimer(AUTO_COMMIT, member.auto_commit_at_ms, AutoCommitDue())]
 
 
 def auto_commit_due(member: Member, _event: AutoCommitDue, now_ms: int) -> Effects:
@@ -454,7 +454,7 @@ def auto_commit_due(member: Member, _event: AutoCommitDue, now_ms: int) -> Effec
 
 
 def auto_commit_if_due(member: Member, now_ms: int) -> Effects:
-    if not member.settings.enable_auto_commit or (member.subscribed and member.stage is not Stage.STABLE):
+    if not member.settings.enable_auto_commit or (member.subscribed and member.state is not MemberState.STABLE):
         return []
     if member.auto_commit_at_ms is None:  # partitions assigned by hand: nothing else starts the clock
         return restart_auto_commit(member, now_ms)
@@ -465,7 +465,7 @@ def auto_commit_if_due(member: Member, now_ms: int) -> Effects:
     effects = restart_auto_commit(member, now_ms)
     if not (
         member.pending_requests
-        and any(pending.kind is Kind.AUTO_COMMIT for pending in member.pending_requests.values())
+        and any(pending.kind is RequestKind.AUTO_COMMIT for pending in member.pending_requests.values())
     ):
         member.auto_asked = then = PositionsAnswered()
         effects.append(AskPositions(then))
@@ -480,4 +480,4 @@ def positions_for_auto_commit(member: Member, event: PositionsAnswered, now_ms: 
     offsets = event.reply or {}
     if not offsets or (member.subscribed and (offsets == member.auto_committed or not member.is_settled)):
         return []
-    return ask_commit(member, Kind.AUTO_COMMIT, None, offsets, None, now_ms)
+    return ask_commit(member, RequestKind.AUTO_COMMIT, None, offsets, None, now_ms)

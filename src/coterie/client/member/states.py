@@ -1,6 +1,6 @@
 """What a member can be doing, which step may follow which, and what it does about every error.
 
-These tables are rules M4, M7, M8 and M13 of `docs/semantics.md`. Only this file assigns `member.stage`; the rules look
+These tables are rules M4, M7, M8 and M13 of `docs/semantics.md`. Only this file assigns `member.state`; the rules look
 up here what an error means, the generated tests walk every cell, and the tables of `docs/member.md` are printed from
 them.
 """
@@ -16,10 +16,10 @@ from coterie.errors import ErrorCode, IllegalTransitionError
 if TYPE_CHECKING:
     from coterie.client.member.member import Member
 
-__all__ = ["DOING", "NEXT", "ON_ERROR", "OTHERWISE", "Api", "Do", "Stage", "enter", "on_error"]
+__all__ = ["DOING", "NEXT", "ON_ERROR", "OTHERWISE", "ApiName", "ErrorAction", "MemberState", "enter", "on_error"]
 
 
-class Stage(StrEnum):
+class MemberState(StrEnum):
     UNJOINED = "Unjoined"
     PREPARING = "Preparing"
     JOINING = "Joining"
@@ -32,9 +32,9 @@ class Stage(StrEnum):
     CLOSED = "Closed"
 
 
-UNJOINED, PREPARING, JOINING, LEADING, SYNCING, COMPLETING, STABLE, LEAVING, FENCED, CLOSED = Stage
+UNJOINED, PREPARING, JOINING, LEADING, SYNCING, COMPLETING, STABLE, LEAVING, FENCED, CLOSED = MemberState
 
-DOING: Mapping[Stage, str] = {
+DOING: Mapping[MemberState, str] = {
     UNJOINED: "is not taking part in a rebalance",
     PREPARING: "commits and revokes partitions before it joins",
     JOINING: "sends JoinGroup and waits until all members have joined",
@@ -47,7 +47,7 @@ DOING: Mapping[Stage, str] = {
     CLOSED: "is closed",
 }
 
-NEXT: Mapping[Stage, frozenset[Stage]] = {
+NEXT: Mapping[MemberState, frozenset[MemberState]] = {
     UNJOINED: frozenset({PREPARING, JOINING, LEAVING, FENCED}),
     PREPARING: frozenset({JOINING, UNJOINED, LEAVING, FENCED}),
     JOINING: frozenset({LEADING, SYNCING, UNJOINED, LEAVING, FENCED}),
@@ -64,7 +64,7 @@ IN_A_REBALANCE = frozenset({JOINING, LEADING, SYNCING})
 """The old generation is over and the new one is not there yet: nothing can be committed."""
 
 
-class Api(StrEnum):
+class ApiName(StrEnum):
     FIND_COORDINATOR = "FindCoordinator"
     JOIN_GROUP = "JoinGroup"
     SYNC_GROUP = "SyncGroup"
@@ -74,7 +74,7 @@ class Api(StrEnum):
     LEAVE_GROUP = "LeaveGroup"
 
 
-class Do(Enum):
+class ErrorAction(Enum):
     """What a member does about an error."""
 
     RETRY = "back off, then try again"
@@ -89,101 +89,101 @@ class Do(Enum):
 
 
 _COORDINATOR = {
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Do.FIND,
-    ErrorCode.NOT_COORDINATOR: Do.FIND,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Do.RETRY,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorAction.FIND,
+    ErrorCode.NOT_COORDINATOR: ErrorAction.FIND,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorAction.RETRY,
     # Not said by coordinators: the connection was lost, or nothing was heard for the request timeout.
-    ErrorCode.NETWORK_EXCEPTION: Do.FIND,
-    ErrorCode.REQUEST_TIMED_OUT: Do.FIND,
+    ErrorCode.NETWORK_EXCEPTION: ErrorAction.FIND,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorAction.FIND,
 }
 
-ON_ERROR: Mapping[Api, Mapping[ErrorCode, Do]] = {
-    Api.FIND_COORDINATOR: {
-        ErrorCode.COORDINATOR_NOT_AVAILABLE: Do.RETRY,
-        ErrorCode.NOT_COORDINATOR: Do.RETRY,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Do.RETRY,
-        ErrorCode.NETWORK_EXCEPTION: Do.RETRY,
-        ErrorCode.REQUEST_TIMED_OUT: Do.RETRY,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED: Do.FAIL,
+ON_ERROR: Mapping[ApiName, Mapping[ErrorCode, ErrorAction]] = {
+    ApiName.FIND_COORDINATOR: {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorAction.RETRY,
+        ErrorCode.NOT_COORDINATOR: ErrorAction.RETRY,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorAction.RETRY,
+        ErrorCode.NETWORK_EXCEPTION: ErrorAction.RETRY,
+        ErrorCode.REQUEST_TIMED_OUT: ErrorAction.RETRY,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorAction.FAIL,
     },
-    Api.JOIN_GROUP: {
+    ApiName.JOIN_GROUP: {
         **_COORDINATOR,
-        ErrorCode.MEMBER_ID_REQUIRED: Do.TAKE_ID,
-        ErrorCode.UNKNOWN_MEMBER_ID: Do.DROP_IDENTITY,
-        ErrorCode.ILLEGAL_GENERATION: Do.DROP_GENERATION,
-        ErrorCode.REBALANCE_IN_PROGRESS: Do.REJOIN,
-        ErrorCode.FENCED_INSTANCE_ID: Do.GIVE_UP,
-        ErrorCode.INCONSISTENT_GROUP_PROTOCOL: Do.FAIL,
-        ErrorCode.INVALID_SESSION_TIMEOUT: Do.FAIL,
-        ErrorCode.INVALID_GROUP_ID: Do.FAIL,
-        ErrorCode.GROUP_MAX_SIZE_REACHED: Do.FAIL,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED: Do.FAIL,
-        ErrorCode.UNSUPPORTED_VERSION: Do.FAIL,
+        ErrorCode.MEMBER_ID_REQUIRED: ErrorAction.TAKE_ID,
+        ErrorCode.UNKNOWN_MEMBER_ID: ErrorAction.DROP_IDENTITY,
+        ErrorCode.ILLEGAL_GENERATION: ErrorAction.DROP_GENERATION,
+        ErrorCode.REBALANCE_IN_PROGRESS: ErrorAction.REJOIN,
+        ErrorCode.FENCED_INSTANCE_ID: ErrorAction.GIVE_UP,
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL: ErrorAction.FAIL,
+        ErrorCode.INVALID_SESSION_TIMEOUT: ErrorAction.FAIL,
+        ErrorCode.INVALID_GROUP_ID: ErrorAction.FAIL,
+        ErrorCode.GROUP_MAX_SIZE_REACHED: ErrorAction.FAIL,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorAction.FAIL,
+        ErrorCode.UNSUPPORTED_VERSION: ErrorAction.FAIL,
     },
-    Api.SYNC_GROUP: {
+    ApiName.SYNC_GROUP: {
         **_COORDINATOR,  # Kafka's client does not expect a coordinator that loads here, and raises; C3 says it happens
-        ErrorCode.REBALANCE_IN_PROGRESS: Do.REJOIN,
-        ErrorCode.UNKNOWN_MEMBER_ID: Do.DROP_IDENTITY,
-        ErrorCode.ILLEGAL_GENERATION: Do.DROP_GENERATION,
-        ErrorCode.FENCED_INSTANCE_ID: Do.GIVE_UP,
-        ErrorCode.INCONSISTENT_GROUP_PROTOCOL: Do.FAIL,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED: Do.FAIL,
+        ErrorCode.REBALANCE_IN_PROGRESS: ErrorAction.REJOIN,
+        ErrorCode.UNKNOWN_MEMBER_ID: ErrorAction.DROP_IDENTITY,
+        ErrorCode.ILLEGAL_GENERATION: ErrorAction.DROP_GENERATION,
+        ErrorCode.FENCED_INSTANCE_ID: ErrorAction.GIVE_UP,
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL: ErrorAction.FAIL,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorAction.FAIL,
     },
-    Api.HEARTBEAT: {
+    ApiName.HEARTBEAT: {
         **_COORDINATOR,
-        ErrorCode.REBALANCE_IN_PROGRESS: Do.REJOIN,  # a sign of life, too; ignored unless the member is settled (M8)
-        ErrorCode.UNKNOWN_MEMBER_ID: Do.DROP_IDENTITY,
-        ErrorCode.ILLEGAL_GENERATION: Do.DROP_GENERATION,
-        ErrorCode.FENCED_INSTANCE_ID: Do.GIVE_UP,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED: Do.FAIL,
+        ErrorCode.REBALANCE_IN_PROGRESS: ErrorAction.REJOIN,  # a sign of life; ignored unless settled (M8)
+        ErrorCode.UNKNOWN_MEMBER_ID: ErrorAction.DROP_IDENTITY,
+        ErrorCode.ILLEGAL_GENERATION: ErrorAction.DROP_GENERATION,
+        ErrorCode.FENCED_INSTANCE_ID: ErrorAction.GIVE_UP,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorAction.FAIL,
     },
-    Api.OFFSET_COMMIT: {
+    ApiName.OFFSET_COMMIT: {
         **_COORDINATOR,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Do.RETRY,
-        ErrorCode.UNKNOWN_TOPIC_ID: Do.RETRY,
-        ErrorCode.REBALANCE_IN_PROGRESS: Do.REJOIN,
-        ErrorCode.UNKNOWN_MEMBER_ID: Do.DROP_IDENTITY,
-        ErrorCode.ILLEGAL_GENERATION: Do.DROP_GENERATION,
-        ErrorCode.GROUP_ID_NOT_FOUND: Do.DROP_IDENTITY,  # version 9: the group is gone, and with it the member
-        ErrorCode.FENCED_INSTANCE_ID: Do.GIVE_UP,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED: Do.FAIL,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED: Do.FAIL,
-        ErrorCode.OFFSET_METADATA_TOO_LARGE: Do.FAIL,
-        ErrorCode.INVALID_COMMIT_OFFSET_SIZE: Do.FAIL,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorAction.RETRY,
+        ErrorCode.UNKNOWN_TOPIC_ID: ErrorAction.RETRY,
+        ErrorCode.REBALANCE_IN_PROGRESS: ErrorAction.REJOIN,
+        ErrorCode.UNKNOWN_MEMBER_ID: ErrorAction.DROP_IDENTITY,
+        ErrorCode.ILLEGAL_GENERATION: ErrorAction.DROP_GENERATION,
+        ErrorCode.GROUP_ID_NOT_FOUND: ErrorAction.DROP_IDENTITY,  # version 9: the group is gone, and with it the member
+        ErrorCode.FENCED_INSTANCE_ID: ErrorAction.GIVE_UP,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorAction.FAIL,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: ErrorAction.FAIL,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE: ErrorAction.FAIL,
+        ErrorCode.INVALID_COMMIT_OFFSET_SIZE: ErrorAction.FAIL,
     },
-    Api.OFFSET_FETCH: {
+    ApiName.OFFSET_FETCH: {
         **_COORDINATOR,
-        ErrorCode.UNSTABLE_OFFSET_COMMIT: Do.RETRY,  # a transaction is about to decide
-        ErrorCode.UNKNOWN_TOPIC_ID: Do.RETRY,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Do.FAIL,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED: Do.FAIL,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED: Do.FAIL,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT: ErrorAction.RETRY,  # a transaction is about to decide
+        ErrorCode.UNKNOWN_TOPIC_ID: ErrorAction.RETRY,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorAction.FAIL,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorAction.FAIL,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: ErrorAction.FAIL,
     },
-    Api.LEAVE_GROUP: {},
+    ApiName.LEAVE_GROUP: {},
 }
 
-OTHERWISE: Mapping[Api, Do] = {
-    Api.FIND_COORDINATOR: Do.FAIL,
-    Api.JOIN_GROUP: Do.FAIL,
-    Api.SYNC_GROUP: Do.FAIL,
-    Api.HEARTBEAT: Do.RETRY,
-    Api.OFFSET_COMMIT: Do.FAIL,
-    Api.OFFSET_FETCH: Do.FAIL,
-    Api.LEAVE_GROUP: Do.IGNORE,  # whatever the answer, it is gone (M13)
+OTHERWISE: Mapping[ApiName, ErrorAction] = {
+    ApiName.FIND_COORDINATOR: ErrorAction.FAIL,
+    ApiName.JOIN_GROUP: ErrorAction.FAIL,
+    ApiName.SYNC_GROUP: ErrorAction.FAIL,
+    ApiName.HEARTBEAT: ErrorAction.RETRY,
+    ApiName.OFFSET_COMMIT: ErrorAction.FAIL,
+    ApiName.OFFSET_FETCH: ErrorAction.FAIL,
+    ApiName.LEAVE_GROUP: ErrorAction.IGNORE,  # whatever the answer, it is gone (M13)
 }
 """For every error that is not named above."""
 
 
-def on_error(api: Api, code: ErrorCode) -> Do:
+def on_error(api: ApiName, code: ErrorCode) -> ErrorAction:
     return ON_ERROR[api].get(code, OTHERWISE[api])
 
 
-def enter(member: Member, stage: Stage, now_ms: int) -> None:
+def enter(member: Member, state: MemberState, now_ms: int) -> None:
     """Move `member` along an arrow of NEXT."""
-    if stage not in NEXT[member.stage]:
+    if state not in NEXT[member.state]:
         raise IllegalTransitionError(
-            f"a member cannot go from {member.stage} to {stage}: "
-            f"from {member.stage} only {', '.join(sorted(NEXT[member.stage])) or 'nothing'} can be reached"
+            f"a member cannot go from {member.state} to {state}: "
+            f"from {member.state} only {', '.join(sorted(NEXT[member.state])) or 'nothing'} can be reached"
         )
-    member.stage = stage
-    member.stage_since_ms = now_ms
+    member.state = state
+    member.state_since_ms = now_ms

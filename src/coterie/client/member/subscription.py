@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coterie.assignors import Topic
-from coterie.client.member.effects import CallListener, Effects, Fail, Listened, SetAssignment, Tell, WatchTopics
+from coterie.client.member.effects import CallListener, Effects, Emit, Fail, Listened, SetAssignment, WatchTopics
 from coterie.client.member.events import (
     CloseAsked,
     ListenerAnswered,
@@ -20,7 +20,7 @@ from coterie.client.member.events import (
 )
 from coterie.client.member.facts import ListenerFailed, PartitionsGivenUp
 from coterie.client.member.member import Member
-from coterie.client.member.states import Stage, enter
+from coterie.client.member.states import MemberState, enter
 from coterie.client.member.user_errors import ListenerError
 from coterie.client.types import TopicPartition
 
@@ -119,11 +119,11 @@ def listener_answered(member: Member, event: ListenerAnswered, now_ms: int) -> E
     if event.error is not None:
         effects += _failed(member, event, event.error, now_ms)
     if event.kind == Listened.ASSIGNED:
-        if member.stage is Stage.COMPLETING:
+        if member.state is MemberState.COMPLETING:
             member.is_prepared = False
-            enter(member, Stage.STABLE, now_ms)
+            enter(member, MemberState.STABLE, now_ms)
         return effects
-    if member.stage is Stage.COMPLETING:
+    if member.state is MemberState.COMPLETING:
         # Another member waits for what was revoked: the next rebalance assigns it (KIP-429).
         member.rejoin_reason = "need to revoke partitions and re-join"
     return [*effects, *_without(member, event, now_ms)]
@@ -135,7 +135,7 @@ def _failed(member: Member, event: ListenerAnswered, raised: Exception, now_ms: 
         "Catch the error in the listener, or treat it where poll is called"
     )
     error.__cause__ = raised
-    effects: Effects = [Tell(ListenerFailed(now_ms, member.settings.group_id, event.kind, repr(raised)))]
+    effects: Effects = [Emit(ListenerFailed(now_ms, member.settings.group_id, event.kind, repr(raised)))]
     if member.ending is None:
         return [*effects, Fail(error)]
     member.ending_error = member.ending_error or error
@@ -152,13 +152,13 @@ def _without(member: Member, event: ListenerAnswered, now_ms: int) -> Effects:
     why = _why(member, lost=lost)
     return [
         SetAssignment(sorted(member.assigned), ()),
-        Tell(PartitionsGivenUp(now_ms, member.settings.group_id, sorted(event.partitions), lost, why)),
+        Emit(PartitionsGivenUp(now_ms, member.settings.group_id, sorted(event.partitions), lost, why)),
     ]
 
 
 def _why(member: Member, *, lost: bool) -> str:
     if member.ending is not None and not lost:
         return ENDING_REASON[type(member.ending)]
-    if member.stage is Stage.COMPLETING:
+    if member.state is MemberState.COMPLETING:
         return f"generation {member.generation_id} does not assign them to this member"
     return member.rejoin_reason or ""

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 
 from coterie.assignors import Assignment, Assignor, Topic
 from coterie.assignors import Member as Subscriber
-from coterie.client.member.effects import Effects, Fail, Listened, RefreshMetadata, Send, SetAssignment, Tell
+from coterie.client.member.effects import Effects, Emit, Fail, Listened, RefreshMetadata, SendRequest, SetAssignment
 from coterie.client.member.events import MetadataAnswered, SyncAnswered
 from coterie.client.member.facts import AssignmentTaken
 from coterie.client.member.fencing import back_off, fail_rebalance, rebalance_failed
 from coterie.client.member.member import Member
 from coterie.client.member.offset_commit import restart_auto_commit
-from coterie.client.member.states import Api, Stage, enter
+from coterie.client.member.states import ApiName, MemberState, enter
 from coterie.client.member.subscription import call_listener, watch
 from coterie.client.member.user_errors import AssignorError, code_of, error_for
 from coterie.client.types import TopicPartition
@@ -38,9 +38,9 @@ __all__ = [
 
 
 def sync(member: Member, assignments: Sequence[tuple[str, bytes]], now_ms: int) -> Effects:
-    enter(member, Stage.SYNCING, now_ms)
+    enter(member, MemberState.SYNCING, now_ms)
     if member.coordinator is None:
-        return rebalance_failed(member, Api.SYNC_GROUP, ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms)
+        return rebalance_failed(member, ApiName.SYNC_GROUP, ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms)
     request = SyncGroup(
         token=None,
         group_id=member.settings.group_id,
@@ -52,7 +52,7 @@ def sync(member: Member, assignments: Sequence[tuple[str, bytes]], now_ms: int) 
         protocol_name=member.protocol_name,
     )
     member.waiting_for = then = SyncAnswered(member.generation_id, member.member_id)
-    return [Send(member.coordinator, request, member.settings.request_timeout_ms, then)]
+    return [SendRequest(member.coordinator, request, member.settings.request_timeout_ms, then)]
 
 
 def sync_answered(member: Member, event: SyncAnswered, now_ms: int) -> Effects:
@@ -62,11 +62,11 @@ def sync_answered(member: Member, event: SyncAnswered, now_ms: int) -> Effects:
     reply: SyncedGroup = event.reply
     code = code_of(event.error) if event.error is not None else reply.error
     if event.error is not None or code:
-        return rebalance_failed(member, Api.SYNC_GROUP, code, now_ms, event.error)
+        return rebalance_failed(member, ApiName.SYNC_GROUP, code, now_ms, event.error)
     if reply.protocol_type not in {None, CONSUMER} or reply.protocol_name not in {None, member.protocol_name}:
         about = f'the answer is of protocol "{reply.protocol_type}", "{reply.protocol_name}"; '
         about += f'joined was "{CONSUMER}", "{member.protocol_name}"'
-        error = error_for(Api.SYNC_GROUP, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member.settings, about)
+        error = error_for(ApiName.SYNC_GROUP, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member.settings, about)
         return fail_rebalance(member, error, now_ms)
     try:
         assignment = read_assignment(reply.assignment)
@@ -85,7 +85,7 @@ def sync_answered(member: Member, event: SyncAnswered, now_ms: int) -> Effects:
     member.is_settled = True
     member.rejoin_reason = None
     member.failures = 0
-    enter(member, Stage.COMPLETING, now_ms)
+    enter(member, MemberState.COMPLETING, now_ms)
     return []
 
 
@@ -102,7 +102,7 @@ def complete(member: Member, now_ms: int) -> Effects:
     if foreign:
         member.is_prepared = False
         member.rejoin_reason = "received assignment does not match the current subscription"
-        enter(member, Stage.STABLE, now_ms)
+        enter(member, MemberState.STABLE, now_ms)
         return []
     if member.pattern is not None and matching:
         # The leader has seen topics that match before this member has: it obeys.
@@ -139,7 +139,7 @@ def _take(member: Member, now_ms: int) -> Effects:
         *watch(member),
         *restart_auto_commit(member, now_ms),
         SetAssignment(sorted(member.assigned), sorted(added)),
-        Tell(
+        Emit(
             AssignmentTaken(
                 now_ms, member.settings.group_id, member.generation_id, sorted(member.assigned), sorted(added)
             )
@@ -170,7 +170,7 @@ def lead(member: Member, reply: JoinedGroup, now_ms: int) -> Effects:
     ]
     member.skips_assignment = reply.skip_assignment
     member.group_topics = frozenset().union(*(subscription.topics for subscription in subscriptions))
-    enter(member, Stage.LEADING, now_ms)
+    enter(member, MemberState.LEADING, now_ms)
     return watch(member)
 
 

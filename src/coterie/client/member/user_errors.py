@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coterie.client.member.member_settings import MemberSettings
-from coterie.client.member.states import Api
+from coterie.client.member.states import ApiName
 from coterie.errors import AuthorizationError, ErrorCode, FencedInstanceError, KafkaError
 
 __all__ = ["AssignorError", "ListenerError", "code_of", "error_for", "said"]
@@ -42,7 +42,7 @@ _ADVICE = {
 }
 
 
-def error_for(api: Api, code: ErrorCode, settings: MemberSettings, about: str = "") -> KafkaError:
+def error_for(api: ApiName, code: ErrorCode, settings: MemberSettings, about: str = "") -> KafkaError:
     advice = _ADVICE.get(code, "")
     message = f'{api} of group "{settings.group_id}" was refused with {code.name}' + (f" ({about})" if about else "")
     message += f": {advice}" if advice else ""
@@ -53,6 +53,6 @@ def error_for(api: Api, code: ErrorCode, settings: MemberSettings, about: str = 
     return KafkaError(message, code)
 
 
-def said(api: Api, error: Exception, settings: MemberSettings) -> Exception:
+def said(api: ApiName, error: Exception, settings: MemberSettings) -> Exception:
     """An error that came instead of an answer: one that only has a code is put into words."""
     return error_for(api, error.code, settings, str(error)) if type(error) is KafkaError else error

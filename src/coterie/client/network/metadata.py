@@ -10,7 +10,7 @@ from uuid import UUID
 from coterie.errors import ErrorCode, KafkaError
 from coterie.protocol.apis.metadata import DescribedPartition, DescribedTopic, Response
 
-__all__ = ["NO_LEADER", "Metadata", "Node", "Partition", "Topic", "learn"]
+__all__ = ["NO_LEADER", "Metadata", "Node", "PartitionMetadata", "TopicMetadata", "learn"]
 
 NO_LEADER = -1
 
@@ -35,7 +35,7 @@ class Node(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PartitionMetadata:
     leader: int
     """NO_LEADER while there is none."""
     leader_epoch: int = -1
@@ -46,10 +46,10 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicMetadata:
     name: str
     id: UUID | None = None
-    partitions: Mapping[int, Partition] = field(default_factory=dict)
+    partitions: Mapping[int, PartitionMetadata] = field(default_factory=dict)
     error: ErrorCode = ErrorCode.NONE
     is_internal: bool = False
 
@@ -57,7 +57,7 @@ class Topic:
 @dataclass(frozen=True, slots=True)
 class Metadata:
     nodes: Mapping[int, Node] = field(default_factory=dict)
-    topics: Mapping[str, Topic] = field(default_factory=dict)
+    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
     controller: int = NO_LEADER
     cluster_id: str | None = None
 
@@ -95,19 +95,19 @@ def learn(known: Metadata, news: Response, *, is_all: bool) -> Metadata:
     )
 
 
-def _topic(news: DescribedTopic, known: Topic | None) -> Topic:
+def _topic(news: DescribedTopic, known: TopicMetadata | None) -> TopicMetadata:
     assert news.name is not None
     is_same = known is not None and known.id == news.topic_id
     before = known.partitions if known is not None and is_same else {}
     partitions = {each.partition: _partition(each, before.get(each.partition)) for each in news.partitions}
-    return Topic(news.name, news.topic_id, dict(sorted(partitions.items())), news.error, news.is_internal)
+    return TopicMetadata(news.name, news.topic_id, dict(sorted(partitions.items())), news.error, news.is_internal)
 
 
-def _partition(news: DescribedPartition, known: Partition | None) -> Partition:
+def _partition(news: DescribedPartition, known: PartitionMetadata | None) -> PartitionMetadata:
     """News of an older leader epoch comes from a broker that has not heard yet, and is not believed (KIP-320)."""
     if known is not None and -1 < news.leader_epoch < known.leader_epoch:
         return known
-    return Partition(
+    return PartitionMetadata(
         news.leader_id,
         news.leader_epoch,
         tuple(news.replicas),

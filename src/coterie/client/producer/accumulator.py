@@ -22,8 +22,8 @@ __all__ = [
     "RECORD_OVERHEAD",
     "Accumulator",
     "BatchingRules",
-    "Sticky",
-    "Topic",
+    "ProducerTopic",
+    "StickyPartitioner",
     "draw_partition",
     "next_ratio",
     "partition_for_key",
@@ -56,7 +56,7 @@ def draw_partition(rng: int, available: Sequence[int], queued: Mapping[int, int]
     return available[bisect_right(up_to, rng % up_to[-1])]
 
 
-class Sticky:
+class StickyPartitioner:
     """The partition of one topic that records without a key go to at the moment."""
 
     __slots__ = ("_batch_size", "_draw", "partition", "produced")
@@ -113,7 +113,7 @@ def next_ratio(before: float, seen: float) -> float:
     return max(before + 0.05, seen) if seen > before else max(before - 0.005, seen)
 
 
-class Topic:
+class ProducerTopic:
     """What is known of a topic that records are sent to."""
 
     __slots__ = ("available", "name", "partitions", "queues", "ratio", "sticky", "used_ms")
@@ -123,7 +123,7 @@ class Topic:
         self.partitions = 0
         self.available: list[int] = []
         self.queues: dict[int, PartitionQueue] = {}
-        self.sticky: Sticky | None = None
+        self.sticky: StickyPartitioner | None = None
         self.ratio = 1.0
         """What compression leaves of its batches, as far as we have seen."""
         self.used_ms = 0
@@ -134,7 +134,7 @@ class Accumulator:
     def __init__(self, rules: BatchingRules, rng: Callable[[], int]) -> None:
         """`rng` returns a random number from 0 to 2^31 - 1."""
         self.rules = rules
-        self.topics: dict[str, Topic] = {}
+        self.topics: dict[str, ProducerTopic] = {}
         self.used = 0
         self.wants_attention = False
         self._rng = rng
@@ -145,7 +145,7 @@ class Accumulator:
 
     def learn(self, name: str, leaders: Mapping[int, int]) -> None:
         """Who leads each partition of a topic now, -1 for nobody. Queues outlive a topic: their batches wait for it."""
-        topic = self.topics.setdefault(name, Topic(name))
+        topic = self.topics.setdefault(name, ProducerTopic(name))
         topic.partitions = max(topic.partitions, len(leaders))
         topic.available = sorted(partition for partition, leader in leaders.items() if leader >= 0)
         for partition in leaders.keys() - topic.queues.keys():
@@ -176,7 +176,7 @@ class Accumulator:
             self._check_size(size)
             self._ask_for_room()
             return None
-        sticky: Sticky | None = None
+        sticky: StickyPartitioner | None = None
         if partition is None:
             if key is not None and not self.rules.ignores_keys:
                 partition = partition_for_key(key, topic.partitions)
@@ -238,11 +238,13 @@ class Accumulator:
         self._wants_room = True
         self.wants_attention = True
 
-    def _stick(self, topic: Topic) -> Sticky:
-        topic.sticky = Sticky(self.rules.batch_size, lambda: self.draw(topic.name))
+    def _stick(self, topic: ProducerTopic) -> StickyPartitioner:
+        topic.sticky = StickyPartitioner(self.rules.batch_size, lambda: self.draw(topic.name))
         return topic.sticky
 
-    def _append_to_new(self, topic: Topic, queue: PartitionQueue, size: int, now_ms: int, record: _Record) -> Batch:
+    def _append_to_new(
+        self, topic: ProducerTopic, queue: PartitionQueue, size: int, now_ms: int, record: _Record
+    ) -> Batch:
         """To a new batch, unless the sticky partition has changed and there is one with room."""
         if queue.waiting and queue.waiting[-1].builder.append(*record):
             return queue.waiting[-1]
@@ -251,7 +253,7 @@ class Accumulator:
         builder.append(*record)
         return self._line_up(topic, queue, builder, now_ms)
 
-    def _line_up(self, topic: Topic, queue: PartitionQueue, builder: BatchBuilder, now_ms: int) -> Batch:
+    def _line_up(self, topic: ProducerTopic, queue: PartitionQueue, builder: BatchBuilder, now_ms: int) -> Batch:
         batch = Batch(queue.where, now_ms, builder)
         queue.waiting.append(batch)
         topic.used_ms = now_ms

@@ -21,25 +21,25 @@ from types import MappingProxyType
 from coterie.client.network.backoff import backoff_ms
 from coterie.client.producer.accumulator import Accumulator, BatchingRules, next_ratio
 from coterie.client.producer.batching_events import (
-    Answer,
     Answered,
-    Arm,
     AskLeaders,
     AskProducerId,
     Closing,
     Effect,
     Event,
     FlushAsked,
-    FlushEnded,
+    FlushDone,
     GaveUp,
     LeadersFailed,
     LeadersFound,
+    PartitionAnswer,
     ProducerIdFailed,
     ProducerIdGiven,
     RoomMade,
-    Send,
+    SendBatches,
     Settled,
     Unanswered,
+    WakeAt,
     Woke,
 )
 from coterie.client.producer.partition_queue import NOBODY, Batch, Identity, PartitionQueue
@@ -101,7 +101,7 @@ class Batching(Accumulator):
             case Answered(sent, answers):
                 self._answered(sent, answers, now_ms, effects)
             case Unanswered(sent, error):
-                lost = Answer(error.code, message=str(error))
+                lost = PartitionAnswer(error.code, message=str(error))
                 self._answered(sent, dict.fromkeys((batch.where for batch in sent.batches), lost), now_ms, effects)
             case LeadersFound(leaders):
                 self._asks_leaders = False
@@ -156,7 +156,7 @@ class Batching(Accumulator):
         if batches:
             self._flushes[token] = batches
         else:
-            effects.append(FlushEnded(token))
+            effects.append(FlushDone(token))
 
     def _give_up(self, error: KafkaError, effects: list[Effect]) -> None:
         for queue in list(self._busy.values()):
@@ -166,15 +166,15 @@ class Batching(Accumulator):
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def _answered(
-        self, sent: Send, answers: Mapping[TopicPartition, Answer], now_ms: int, effects: list[Effect]
+        self, sent: SendBatches, answers: Mapping[TopicPartition, PartitionAnswer], now_ms: int, effects: list[Effect]
     ) -> None:
         self._on_the_way[sent.node_id] -= 1
-        missing = Answer(ErrorCode.NETWORK_EXCEPTION, message="the answer does not speak of this partition")
+        missing = PartitionAnswer(ErrorCode.NETWORK_EXCEPTION, message="the answer does not speak of this partition")
         for batch in sent.batches:
             if not batch.is_settled:  # otherwise it was given up while it was on its way
                 self._judge(batch, answers.get(batch.where, missing), now_ms, effects)
 
-    def _judge(self, batch: Batch, answer: Answer, now_ms: int, effects: list[Effect]) -> None:
+    def _judge(self, batch: Batch, answer: PartitionAnswer, now_ms: int, effects: list[Effect]) -> None:
         queue = self.topics[batch.where.topic].queues[batch.where.partition]
         if answer.error in STALE_METADATA:
             self._stale_topics.add(batch.where.topic)
@@ -240,7 +240,7 @@ class Batching(Accumulator):
             batches.discard(batch)
             if not batches:
                 del self._flushes[token]
-                effects.append(FlushEnded(token))
+                effects.append(FlushDone(token))
 
     def _expire(self, now_ms: int, effects: list[Effect]) -> None:
         created_before = now_ms - self.rules.delivery_timeout_ms
@@ -308,7 +308,7 @@ class Batching(Accumulator):
             or now_ms - batch.created_ms >= self.rules.linger_ms
         )
 
-    def _send(self, node_id: int, candidates: list[tuple[PartitionQueue, Batch]]) -> Send:
+    def _send(self, node_id: int, candidates: list[tuple[PartitionQueue, Batch]]) -> SendBatches:
         taken: list[Batch] = []
         room = self.rules.max_request_size
         for queue, batch in candidates:
@@ -320,7 +320,7 @@ class Batching(Accumulator):
             taken.append(batch)
             self._busy[queue.where] = self._busy.pop(queue.where)
         self._on_the_way[node_id] = self._on_the_way.get(node_id, 0) + 1
-        return Send(node_id, tuple(taken))
+        return SendBatches(node_id, tuple(taken))
 
     # --- what is missing ----------------------------------------------------------------------------------------------
 
@@ -358,4 +358,4 @@ class Batching(Accumulator):
         alarm_ms = max(now_ms + 1, ceil(min(times))) if times else None
         if alarm_ms != self._alarm_ms:
             self._alarm_ms = alarm_ms
-            effects.append(Arm(alarm_ms))
+            effects.append(WakeAt(alarm_ms))

@@ -14,25 +14,25 @@ from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode, KafkaError
 
 __all__ = [
-    "Answer",
     "Answered",
-    "Arm",
     "AskLeaders",
     "AskProducerId",
     "Closing",
     "Effect",
     "Event",
     "FlushAsked",
-    "FlushEnded",
+    "FlushDone",
     "GaveUp",
     "LeadersFailed",
     "LeadersFound",
+    "PartitionAnswer",
     "ProducerIdFailed",
     "ProducerIdGiven",
     "RoomMade",
-    "Send",
+    "SendBatches",
     "Settled",
     "Unanswered",
+    "WakeAt",
     "Woke",
 ]
 
@@ -41,7 +41,7 @@ __all__ = [
 
 
 @dataclass(slots=True, eq=False)
-class Send:
+class SendBatches:
     """One Produce request, a batch for each partition at most; back as `Answered` or `Unanswered`."""
 
     node_id: int
@@ -61,7 +61,7 @@ class AskLeaders:
 
 
 @dataclass(slots=True)
-class Arm:
+class WakeAt:
     """Call again with `Woke` at this time, and no more at the time that was asked for before; None: at no time."""
 
     at_ms: int | None
@@ -80,17 +80,17 @@ class RoomMade:
 
 
 @dataclass(slots=True)
-class FlushEnded:
+class FlushDone:
     token: int
 
 
-Effect = Send | AskProducerId | AskLeaders | Arm | Settled | RoomMade | FlushEnded
+Effect = SendBatches | AskProducerId | AskLeaders | WakeAt | Settled | RoomMade | FlushDone
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-class Answer(NamedTuple):
+class PartitionAnswer(NamedTuple):
     """What the leader said of one partition's batch."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -109,15 +109,15 @@ class Woke:
 class Answered:
     """With acks=0 there is no answer; that it was written is one then, with every batch taken."""
 
-    sent: Send
-    answers: Mapping[TopicPartition, Answer]
+    sent: SendBatches
+    answers: Mapping[TopicPartition, PartitionAnswer]
 
 
 @dataclass(slots=True)
 class Unanswered:
     """Connection lost, or no answer in time: whether the broker took the batches is unknown."""
 
-    sent: Send
+    sent: SendBatches
     error: KafkaError
 
 
@@ -145,7 +145,7 @@ class ProducerIdFailed:
 
 @dataclass(slots=True)
 class FlushAsked:
-    """Everything there is now is to be sent without lingering; ends as `FlushEnded` with the same token."""
+    """Everything there is now is to be sent without lingering; ends as `FlushDone` with the same token."""
 
     token: int
 

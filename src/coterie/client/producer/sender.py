@@ -26,25 +26,25 @@ from coterie.client.network.metadata import Metadata
 from coterie.client.network.runtime import Runtime
 from coterie.client.producer.batching import Batching, BatchingRules
 from coterie.client.producer.batching_events import (
-    Answer,
     Answered,
-    Arm,
     AskLeaders,
     AskProducerId,
     Closing,
     Effect,
     Event,
     FlushAsked,
-    FlushEnded,
+    FlushDone,
     GaveUp,
     LeadersFailed,
     LeadersFound,
+    PartitionAnswer,
     ProducerIdFailed,
     ProducerIdGiven,
     RoomMade,
-    Send,
+    SendBatches,
     Settled,
     Unanswered,
+    WakeAt,
     Woke,
 )
 from coterie.client.producer.partition_queue import Batch, Identity
@@ -190,13 +190,13 @@ class Sender:
         match effect:
             case Settled(batch):
                 self._tell(batch)
-            case Send():
+            case SendBatches():
                 self._begin(self._send(effect))
-            case Arm(at_ms):
+            case WakeAt(at_ms):
                 self._arm(at_ms)
             case RoomMade():
                 self._on_room()
-            case FlushEnded(token):
+            case FlushDone(token):
                 ended = self._flushes.pop(token)
                 if not ended.done():
                     ended.set_result(None)
@@ -229,7 +229,7 @@ class Sender:
 
     # --- asking the cluster -------------------------------------------------------------------------------------------
 
-    async def _send(self, sent: Send) -> None:
+    async def _send(self, sent: SendBatches) -> None:
         try:
             answers = await self._produce(sent)
         except KafkaError as error:
@@ -244,7 +244,7 @@ class Sender:
             self._handle(Answered(sent, answers))
             self._tell_retries(sent)
 
-    def _tell_retries(self, sent: Send) -> None:
+    def _tell_retries(self, sent: SendBatches) -> None:
         again = sum(len(batch) for batch in sent.batches if not batch.is_settled and batch.error is not None)
         if again:
             self._measured.retried.record(again, self._clock_ms())
@@ -256,7 +256,7 @@ class Sender:
                 self._retried.remove(batch.where)
                 self.log.write(ProduceResumed(batch.where))
 
-    async def _produce(self, sent: Send) -> dict[TopicPartition, Answer]:
+    async def _produce(self, sent: SendBatches) -> dict[TopicPartition, PartitionAnswer]:
         by_topic: dict[str, list[produce.Partition]] = {}
         measured, began_ms, records = self._measured, self._clock_ms(), 0
         for batch in sent.batches:
@@ -289,7 +289,7 @@ class Sender:
         now_ms = self._clock_ms()
         measured.request_latency.record(now_ms - began_ms, now_ms)
         if response is None:
-            return dict.fromkeys((batch.where for batch in sent.batches), Answer())
+            return dict.fromkeys((batch.where for batch in sent.batches), PartitionAnswer())
         names = {topic_id: name for name, topic_id in ids.items()}
         return {
             TopicPartition(names.get(topic.topic_id, topic.name) if topic.topic_id else topic.name, each.partition): (
@@ -340,6 +340,6 @@ def _leaders(metadata: Metadata, topics: Iterable[str]) -> dict[str, dict[int, i
     }
 
 
-def _answer(one: produce.ProducedPartition) -> Answer:
+def _answer(one: produce.ProducedPartition) -> PartitionAnswer:
     errors = {each.batch_index: each.message for each in one.record_errors}
-    return Answer(one.error, one.base_offset, one.log_append_time_ms, one.message, errors)
+    return PartitionAnswer(one.error, one.base_offset, one.log_append_time_ms, one.message, errors)

@@ -15,7 +15,7 @@ from coterie.sim.world import World
 __all__ = ["EveryRecordIsProcessed"]
 
 
-class Progress:
+class GroupProgress:
     """All before `done` are processed, and those in `beyond`."""
 
     __slots__ = ("beyond", "done")
@@ -39,7 +39,7 @@ class EveryRecordIsProcessed(Observer):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.progress: dict[tuple[str, str, int], Progress] = {}
+        self.progress: dict[tuple[str, str, int], GroupProgress] = {}
         self._groups: set[str] = set()
         self.count = 0
 
@@ -51,11 +51,11 @@ class EveryRecordIsProcessed(Observer):
         for record in records:
             self._of(consumer.group_id, record.topic, record.partition).add(record.offset)
 
-    def _of(self, group_id: str, topic: str, partition: int) -> Progress:
+    def _of(self, group_id: str, topic: str, partition: int) -> GroupProgress:
         key = (group_id, topic, partition)
         found = self.progress.get(key)
         if found is None:
-            found = self.progress[key] = Progress()
+            found = self.progress[key] = GroupProgress()
         return found
 
     def tell(self, _machine: Machine, fact: Fact) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from coterie.client.consumer.partition_state import PartitionState
 from coterie.client.member import effects
-from coterie.client.member.states import Stage
+from coterie.client.member.states import MemberState
 from coterie.client.types import TopicPartition
 from coterie.sim.consumer import Consumer
 from coterie.sim.observer import Observer
@@ -41,7 +41,11 @@ class CooperativeMembersKeepReading(Observer):
     def listened(self, consumer: Consumer, kind: effects.Listened, partitions: Collection[TopicPartition]) -> None:
         """What it has to give up it is told by the assignment; until then only what it does not read any more goes."""
         member = consumer.member
-        if kind is effects.Listened.REVOKED and member.stage is Stage.PREPARING and member.settings.is_cooperative:
+        if (
+            kind is effects.Listened.REVOKED
+            and member.state is MemberState.PREPARING
+            and member.settings.is_cooperative
+        ):
             early = [one for one in partitions if one.topic in member.topics]
             if early:
                 self.fails(f"{consumer.name} gives up {sorted(early)} before it joins, and nobody has asked for it")
