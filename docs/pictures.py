@@ -21,7 +21,7 @@ from typing import Any
 from coterie.ledger import intervals_of
 from coterie.stories.grid import read
 from coterie.web import picture
-from coterie.web.names import Names
+from coterie.web.picture import MemberNames
 from share_picture import share_picture
 from story_picture import story_picture
 
@@ -44,7 +44,7 @@ def _draw(title: str, language: str, block: str) -> str:
         return share_picture(left["shares"], title)
     story, told = left["story"], left["story"].world.facts
     intervals = [replace(one, ended_ms=one.ended_ms or story.world.now_ms) for one in intervals_of(told)]
-    return picture(intervals, story.rebalances, Names(told)) + "\n"
+    return picture(intervals, story.rebalances, MemberNames(told)) + "\n"
 
 
 PICTURES: Mapping[str, Callable[[], str]] = {

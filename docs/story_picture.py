@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from coterie.stories import PARKED, Step
+from coterie.stories import PARKED, StoryStep
 
 __all__ = ["story_picture"]
 
@@ -35,7 +35,7 @@ TO_ONE = re.compile(r"(\w+): (.*)")
 NO = re.compile(r"[A-Z_]{3,}")
 
 
-def story_picture(steps: Sequence[Step], title: str) -> str:
+def story_picture(steps: Sequence[StoryStep], title: str) -> str:
     names = list(dict.fromkeys(step.who for step in steps if step.who))
     apart = (GROUP_X - FIRST_X) // max(len(names), 1)
     lanes = {name: FIRST_X + apart * index for index, name in enumerate(names)}
@@ -75,7 +75,7 @@ def story_picture(steps: Sequence[Step], title: str) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _answers(step: Step) -> Iterator[tuple[str, str]]:
+def _answers(step: StoryStep) -> Iterator[tuple[str, str]]:
     """Who hears what of it; without a name it is whoever spoke."""
     for part in step.hears.split(", "):
         found = TO_ONE.fullmatch(part)

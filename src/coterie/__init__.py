@@ -1,4 +1,4 @@
-"""Kafka's consumer groups, whole, in Python."""
+"""Kafka's consumer groups in Python: broker, clients and tools."""
 
 from __future__ import annotations
 

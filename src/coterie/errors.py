@@ -1,4 +1,4 @@
-"""Kafka's error codes under their wire names, and our own exceptions.
+"""Kafka's error codes under their names in the protocol, and Coterie's exceptions.
 
 A client's mistake is an `ErrorCode` in a reply. Our own mistake is an exception and never becomes a code. In our own
 clients the code of a reply becomes a `KafkaError`, which says what happened in words.
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class ErrorCode(IntEnum):
-    """The codes of Kafka 4.3 that a broker of ours answers or a member of ours understands."""
+    """The error codes of Kafka 4.3 that Coterie's broker sends or its clients understand."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -172,19 +172,19 @@ class CoterieError(Exception):
 
 
 class IllegalTransitionError(CoterieError):
-    """A group changed its state in a way that NEXT in `classic/states.py` does not allow: a defect of ours."""
+    """A group changed its state in a way that NEXT in `classic/states.py` does not allow. This is a bug in Coterie."""
 
 
 class MalformedError(CoterieError, ValueError):
-    """Bytes that are not what they should be; the message says where reading stopped and what was expected."""
+    """Bytes are malformed. The message says where reading stopped and what was expected."""
 
 
 class IllegalArgumentError(CoterieError, TypeError, ValueError):
-    """A call was given what it cannot use. The message says what was given and what may be."""
+    """An argument is invalid. The message says what was given and what is allowed."""
 
 
 class IllegalStateError(CoterieError, RuntimeError):
-    """A call cannot be made now, with the arguments being right: without a group.id or an event loop for example."""
+    """A call is not possible now, for example without a group.id or an event loop."""
 
 
 class ClientClosedError(IllegalStateError):
@@ -239,7 +239,7 @@ RETRIABLE = frozenset(
 """The codes whose exception is a RetriableException in Java: the same request may succeed a little later."""
 
 NO_SUCH_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-"""By name, or by id. It may be a moment until a broker hears of a new one."""
+"""The codes of an unknown topic. A broker may need a moment to learn of a new one."""
 
 STALE_METADATA = frozenset(
     {
@@ -260,7 +260,7 @@ STALE_METADATA = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Of these, those after which a client asks again who leads what."""
+"""The retriable codes after which a client refreshes its metadata."""
 
 MEANING = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "the broker had an unexpected error; see its log",
@@ -309,25 +309,25 @@ class KafkaError(CoterieError):
 
     @property
     def retriable(self) -> bool:
-        """The same may succeed a little later."""
+        """Whether the same request may succeed a little later."""
         return self.code in RETRIABLE
 
     @classmethod
     def of(cls, code: ErrorCode, what: str, said: str | None = None) -> KafkaError:
-        """`what` could not be done; `said` is the broker's own explanation, where the API has one."""
+        """Make the error of a code. `said` is the broker's own message, if the API has one."""
         why = said or MEANING.get(code, "")
         kind = _BY_CODE.get(code, KafkaError)
         return kind(f"{what}: {why} ({code.name})" if why else f"{what}: the broker answered {code.name}", code)
 
 
 class ConnectionLostError(KafkaError):
-    """A broker cannot be reached, hung up, or said what is not Kafka's protocol. Whether it did its work is unknown."""
+    """A broker cannot be reached, disconnected or violated the protocol. Whether it did the request is unknown."""
 
     code = ErrorCode.NETWORK_EXCEPTION
 
 
 class RequestTimedOutError(KafkaError):
-    """No answer in time. Whether the broker did its work is unknown."""
+    """There was no answer in time. Whether the broker did the request is unknown."""
 
     code = ErrorCode.REQUEST_TIMED_OUT
 
@@ -349,15 +349,15 @@ class AuthorizationError(KafkaError):
 
 
 class CommitFailedError(KafkaError):
-    """The offsets were not taken, and will not be: the partitions belong to somebody else by now."""
+    """The commit was refused, and a retry will be, too: the partitions belong to other members by now."""
 
 
 class RebalanceInProgressError(KafkaError):
-    """The group is rebalancing: poll, so that it can end, then commit again."""
+    """The group is rebalancing. Poll, so that the rebalance can end, then commit again."""
 
 
 class FencedInstanceError(KafkaError):
-    """Another consumer uses the same group.instance.id, and it came later: this one is out for good."""
+    """Another consumer joined later with the same group.instance.id. This one cannot continue."""
 
 
 _BY_CODE: dict[ErrorCode, type[KafkaError]] = {

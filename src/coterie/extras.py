@@ -10,7 +10,7 @@ __all__ = ["how_to_install"]
 
 
 def how_to_install(extra: str) -> str:
-    """The command that adds `extra`. It names the clone or wheel we were installed from, if pip noted that."""
+    """Return the command that installs `extra`. It names the clone or wheel of this installation if pip recorded it."""
     source, is_editable = _source()
     if source is None:
         return f"pip install 'PATH[{extra}]', where PATH is a clone of Coterie or its wheel"
@@ -18,11 +18,11 @@ def how_to_install(extra: str) -> str:
 
 
 def _source() -> tuple[str | None, bool]:
-    """What pip wrote down when it installed us (PEP 610)."""
+    """Return what pip recorded about this installation (PEP 610)."""
     try:
-        written = json.loads(distribution("coterie").read_text("direct_url.json") or "{}")
-        url = urlsplit(written.get("url", ""))
-        is_editable = bool(written.get("dir_info", {}).get("editable", False))
+        recorded = json.loads(distribution("coterie").read_text("direct_url.json") or "{}")
+        url = urlsplit(recorded.get("url", ""))
+        is_editable = bool(recorded.get("dir_info", {}).get("editable", False))
     except (PackageNotFoundError, ValueError, AttributeError):
         return None, False
     return (unquote(url.path) if url.scheme == "file" else None), is_editable

@@ -1,7 +1,8 @@
-"""Everything that can happen to a group, typed, with its time.
+"""Facts: the events of groups.
 
-The group tells facts; the ledger folds them, logs print them, tests assert them. A fact says what happened, never what
-should be done about it.
+A fact is a typed value that says what has happened to a group and when: a member joined, a rebalance started, an
+assignment was stored. The coordinator emits facts. The broker stores them in `__coterie_facts`, the ledger folds them
+into rebalances, `coterie serve` logs them, and tests assert them. A fact never asks for anything to be done.
 """
 
 from __future__ import annotations
@@ -64,20 +65,22 @@ class Cause(StrEnum):
 
 @dataclass(slots=True)
 class Fact:
+    """An event of a group."""
+
     at_ms: int
     group_id: str
 
 
 @dataclass(slots=True)
 class GroupCreated(Fact):
-    """By a first join, or, `simple`, by a commit without membership."""
+    """A group was created by its first join or, if `simple`, by a commit without membership."""
 
     simple: bool
 
 
 @dataclass(slots=True)
 class GroupLoaded(Fact):
-    """Read back from the log, as C4 says."""
+    """A group was loaded from the log of its coordinator (rule C4)."""
 
     state: str
     generation_id: int
@@ -88,6 +91,8 @@ class GroupLoaded(Fact):
 
 @dataclass(slots=True)
 class GroupEmptied(Fact):
+    """The last member is gone; the group and its offsets stay."""
+
     generation_id: int
 
 
@@ -105,7 +110,7 @@ class GroupUnloaded(Fact):
 
 @dataclass(slots=True)
 class MemberIdGiven(Fact):
-    """KIP-394: a newcomer has its id and has to come back with it."""
+    """A new member got its member id and must join again with it (KIP-394)."""
 
     member_id: str
     client_id: str
@@ -114,11 +119,15 @@ class MemberIdGiven(Fact):
 
 @dataclass(slots=True)
 class MemberIdExpired(Fact):
+    """A new member did not join with the member id it got."""
+
     member_id: str
 
 
 @dataclass(slots=True)
 class MemberJoined(Fact):
+    """A new member has joined."""
+
     member_id: str
     instance_id: str | None
     client_id: str
@@ -127,7 +136,7 @@ class MemberJoined(Fact):
 
 @dataclass(slots=True)
 class MemberRejoined(Fact):
-    """A member that was already there has its join parked; `metadata` tells what it still owns."""
+    """An existing member has joined again and waits for the others; `metadata` has what it still owns."""
 
     member_id: str
     metadata: bytes
@@ -135,7 +144,7 @@ class MemberRejoined(Fact):
 
 @dataclass(slots=True)
 class MemberReplaced(Fact):
-    """A static member came back under a new id; the old one is fenced."""
+    """A static member came back with a new member id; the old one is fenced."""
 
     member_id: str
     old_member_id: str
@@ -144,6 +153,8 @@ class MemberReplaced(Fact):
 
 @dataclass(slots=True)
 class MemberLeft(Fact):
+    """A member has left with LeaveGroup, or was removed by an admin."""
+
     member_id: str
     instance_id: str | None
     reason: str | None
@@ -151,7 +162,7 @@ class MemberLeft(Fact):
 
 @dataclass(slots=True)
 class MemberExpired(Fact):
-    """No word for a session timeout, or, `never_heard`, none since the group was loaded."""
+    """A member sent nothing for its session timeout or, if `never_heard`, nothing since the group was loaded."""
 
     member_id: str
     session_timeout_ms: int
@@ -160,21 +171,21 @@ class MemberExpired(Fact):
 
 @dataclass(slots=True)
 class MemberMissedJoin(Fact):
-    """Did not rejoin within the rebalance timeout."""
+    """A member did not rejoin within the rebalance timeout."""
 
     member_id: str
 
 
 @dataclass(slots=True)
 class MemberMissedSync(Fact):
-    """Did not ask for its assignment within the rebalance timeout (KAFKA-12890)."""
+    """A member did not send SyncGroup within the rebalance timeout (KAFKA-12890)."""
 
     member_id: str
 
 
 @dataclass(slots=True)
 class MemberTurnedAway(Fact):
-    """The group is full (`group.max.size`), or its members have more metadata than they may (`why`)."""
+    """A member was refused: the group is full (`group.max.size`), or its metadata is too large (`why`)."""
 
     member_id: str
     why: str = ""
@@ -182,14 +193,17 @@ class MemberTurnedAway(Fact):
 
 @dataclass(slots=True)
 class RebalanceStarted(Fact):
+    """A rebalance has started."""
+
     cause: Cause
     member_id: str
-    """The member behind it; empty where there is none."""
+    """The member that caused it; empty if there is none."""
     reason: str | None
-    """The client's own words, if it gave any."""
+    """The reason that the client sent, if any."""
     generation_id: int
     """The generation that ends."""
     waits_for: Sequence[str]
+    """The members that must rejoin."""
 
 
 @dataclass(slots=True)
@@ -201,28 +215,34 @@ class JoinPhaseStuck(Fact):
 
 @dataclass(slots=True)
 class JoinPhaseCompleted(Fact):
+    """All members have joined, or the rebalance timeout is over; a new generation begins."""
+
     generation_id: int
     protocol_name: str
     leader_id: str
     joined_after_ms: Mapping[str, int]
-    """How long after the start each member's join came in. A static member kept without a join is absent."""
+    """How long after the start each member joined. A static member that was kept without a join is not listed."""
 
 
 @dataclass(slots=True)
 class AssignmentStored(Fact):
+    """The assignment of a generation is durable, and the group is Stable."""
+
     generation_id: int
     assignments: Mapping[str, bytes]
 
 
 @dataclass(slots=True)
 class AssignmentFailed(Fact):
+    """The assignment of a generation could not be written."""
+
     generation_id: int
     error: ErrorCode
 
 
 @dataclass(slots=True)
 class WriteFailed(Fact):
-    """A record could not be written; what was waiting for it was answered with the mapped error."""
+    """A record could not be written; requests that waited for it got an error."""
 
     what: str
     error: ErrorCode
@@ -230,25 +250,31 @@ class WriteFailed(Fact):
 
 @dataclass(slots=True)
 class OffsetsStored(Fact):
+    """Offsets were committed."""
+
     member_id: str
     offsets: Sequence[tuple[str, int, int]]
-    """Topic, partition, offset."""
+    """The topic, partition and offset of each commit."""
     transactional: bool
 
 
 @dataclass(slots=True)
 class OffsetsExpired(Fact):
+    """Committed offsets were deleted after their retention time."""
+
     partitions: Sequence[tuple[str, int]]
 
 
 @dataclass(slots=True)
 class OffsetsDeletedFact(Fact):
+    """Committed offsets were deleted on request."""
+
     partitions: Sequence[tuple[str, int]]
 
 
 @dataclass(slots=True)
 class Mistake(Fact):
-    """Something is wrong with us: an event that no rule of ours should have failed at. Please report it."""
+    """A bug in Coterie: a rule failed at an event. Please report it."""
 
     doing: str
     trace: str
@@ -256,9 +282,9 @@ class Mistake(Fact):
 
 @dataclass(slots=True)
 class ClockSet(Fact):
-    """The wall clock was set, or the machine slept: times from here on are this much later; `group_id` is empty.
+    """The wall clock was set, or the machine slept; later times are `by_ms` later. `group_id` is empty.
 
-    What began before and has not ended is measured by adding `by_ms` to when it began.
+    Add `by_ms` to the start of whatever has not ended yet to measure it.
     """
 
     by_ms: int
@@ -266,6 +292,6 @@ class ClockSet(Fact):
 
 @dataclass(slots=True)
 class RecordsSkipped(Fact):
-    """Records of unknown types in the log, counted by type; `group_id` is empty."""
+    """The log has records of unknown types, counted by type. `group_id` is empty."""
 
     counts: Mapping[int, int]

@@ -1,4 +1,4 @@
-"""Java, where Spark's own launcher looks for it: in JAVA_HOME if that is set, else on the PATH."""
+"""Find Java as Spark's launcher does: in JAVA_HOME if it is set, else on the PATH."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def find_java() -> str | None:
 
 
 def why_no_java(who: str, least: int = 0) -> str | None:
-    """Why `who`, which needs that version or a newer one, has no Java here; None if it has."""
+    """Return why `who`, which needs this version or a newer one, cannot use Java here, or None."""
     java, wanted = find_java(), f"Java {least} or newer" if least else "Java"
     if java is None:
         home = os.environ.get("JAVA_HOME")
@@ -23,8 +23,8 @@ def why_no_java(who: str, least: int = 0) -> str | None:
         return f"{who} needs {wanted}, and {where}"
     if not least:
         return None
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
-    version = said.partition('"')[2].partition('"')[0].partition(".")[0]
+    output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
+    version = output.partition('"')[2].partition('"')[0].partition(".")[0]
     if version.isdigit() and int(version) >= least:
         return None
     return f"{who} needs {wanted}, and {java} is {version or 'of an unknown version'}"

@@ -1,4 +1,4 @@
-"""The version."""
+"""The version of Coterie."""
 
 from __future__ import annotations
 

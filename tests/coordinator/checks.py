@@ -35,7 +35,7 @@ from coterie.facts import (
 from coterie.ledger import Ledger, Outcome
 from coterie.protocol.java_hash import capacity_for, spread
 from coterie.protocol.messages import Token
-from coterie.stories import World
+from coterie.stories import StoryWorld
 
 __all__ = [
     "check_bookkeeping",
@@ -308,6 +308,6 @@ def same_as_far_as_c4(live: Group, replayed: Group | None, *, record_lost: bool 
     assert durable_part(live) == durable_part(replayed)
 
 
-def replayed(world: World) -> dict[str, Group]:
+def replayed(world: StoryWorld) -> dict[str, Group]:
     """The groups as they would come back from the log right now."""
     return {group.group_id: group for group in world.replay().groups(world.settings, world.now_ms)}

@@ -39,7 +39,7 @@ from coterie.protocol.messages import (
 from coterie.protocol.offsets_topic import read_key
 from coterie.protocol.subscription import Assignment, Subscription, write_assignment, write_subscription
 from coterie.settings.broker_settings import GroupCoordinatorSettings
-from coterie.stories import World
+from coterie.stories import StoryWorld
 
 __all__ = ["SUBSCRIPTIONS", "Client", "Clients"]
 
@@ -131,8 +131,8 @@ class Clients:
         self.steps = 0
         self.ids = 0
 
-    def make_world(self, settings: GroupCoordinatorSettings) -> World:
-        return World(settings, now_ms=START_MS)
+    def make_world(self, settings: GroupCoordinatorSettings) -> StoryWorld:
+        return StoryWorld(settings, now_ms=START_MS)
 
     # --- what befalls the coordinator ---------------------------------------------------------------------------------
 

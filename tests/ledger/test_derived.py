@@ -5,7 +5,7 @@ from __future__ import annotations
 from coterie import facts
 from coterie.facts import Cause, Fact
 from coterie.ledger import Outcome, fold, intervals_of
-from coterie.ledger.derived import DerivedCause, Kind, Seen, compare, derived_facts
+from coterie.ledger.derived import ChangeKind, DerivedCause, Seen, compare, derived_facts
 from coterie.protocol.messages import GroupRecord, StoredGroup, StoredMember
 from coterie.protocol.subscription import Assignment, Subscription, write_assignment, write_subscription
 
@@ -69,7 +69,7 @@ def test_of_the_first_record_of_a_compacted_log_no_rebalance_is_made_up_and_its_
 
 def test_a_lower_generation_is_another_life_of_the_group() -> None:
     step = compare(Seen.of(stored(8, {"a": [0]})), stored(1, {"b": [0]}))
-    assert step.is_new_life and step.kind is Kind.REBALANCE and (step.came, step.left) == (["b"], [])
+    assert step.is_new_group and step.kind is ChangeKind.REBALANCE and (step.came, step.left) == (["b"], [])
     found = told(stored(8, {"a": [0]}), stored(1, {"b": [0]}))
     assert [(one.owner, one.ended_ms) for one in intervals_of(found)] == [("a", 10), ("b", None)]
     assert fold(found)[0].moves[0].old_owner == "", "who had it in another life counts for nothing"

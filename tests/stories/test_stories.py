@@ -49,7 +49,7 @@ def test_a_failed_expectation_prints_the_grid_too(group: Story) -> None:
         group.expect(state=State.EMPTY)
     with pytest.raises(AssertionError, match="a to hear UNKNOWN_MEMBER_ID"):
         group.actors["a"].beats(expect="UNKNOWN_MEMBER_ID")
-    with pytest.raises(AssertionError, match="nothing was told like AssertionError"):
+    with pytest.raises(AssertionError, match="no fact like AssertionError"):
         group.told(AssertionError)  # type: ignore[type-var]
 
 

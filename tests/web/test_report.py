@@ -12,7 +12,7 @@ from coterie.ledger import fold, intervals_of
 from coterie.ledger.derived import DerivedCause, MemberGone, RebalanceSeen
 from coterie.protocol.subscription import Assignment, write_assignment
 from coterie.web import picture, report
-from coterie.web.names import Names
+from coterie.web.picture import MemberNames
 from coterie.web.report import Section
 
 
@@ -74,7 +74,7 @@ def test_the_page_tells_cause_member_moves_and_cost_of_every_rebalance() -> None
 
 def test_the_picture_has_a_bar_for_each_interval_and_a_mark_for_each_rebalance() -> None:
     facts = story()
-    drawing = picture(intervals_of(facts), fold(facts), Names(facts))
+    drawing = picture(intervals_of(facts), fold(facts), MemberNames(facts))
     svg = ET.fromstring(drawing)
     classes = [element.get("class") for element in svg.iter()]
     assert classes.count("bar") == len(intervals_of(facts)) == 4
@@ -86,7 +86,7 @@ def test_the_picture_has_a_bar_for_each_interval_and_a_mark_for_each_rebalance()
 
 def test_a_gap_in_a_row_is_as_long_as_nobody_owned_it() -> None:
     facts = story()
-    svg = ET.fromstring(picture(intervals_of(facts), fold(facts), Names(facts)))
+    svg = ET.fromstring(picture(intervals_of(facts), fold(facts), MemberNames(facts)))
     first_row = min(float(element.get("y", 0)) for element in svg.iter() if element.get("class") == "bar")
     bars = sorted(
         (float(element.get("x", 0)), float(element.get("width", 0)))
@@ -106,10 +106,10 @@ def test_what_a_client_calls_itself_is_shown_and_never_run(odd: str) -> None:
 
 
 def test_members_of_the_same_name_are_told_apart_and_static_ones_go_by_their_instance() -> None:
-    names = Names([MemberJoined(0, "g", f"m{number}", None, "app", "h") for number in range(3)])
+    names = MemberNames([MemberJoined(0, "g", f"m{number}", None, "app", "h") for number in range(3)])
     assert [names.of(f"m{number}") for number in range(3)] == ["app", "app #2", "app #3"]
-    assert Names(story()).of("b-id") == "static-b"
-    assert Names().of("client-" + "0" * 36) == "client"
+    assert MemberNames(story()).of("b-id") == "static-b"
+    assert MemberNames().of("client-" + "0" * 36) == "client"
 
 
 def test_a_page_about_nothing_says_so() -> None:

@@ -1,7 +1,7 @@
-"""Our assignors in other people's consumers: `kafka_python` and `aiokafka`, each importing its library alone.
+"""Coterie's assignors in kafka-python and aiokafka consumers.
 
-Imports assignors and protocol alone. Read `member_slot.py` first: what a member must remember
-between two rebalances. Importing this package imports no client library.
+Each module imports its own library; importing this package imports neither. Read `member_slot.py` first: it has what a
+member must remember between two rebalances.
 """
 
 from __future__ import annotations

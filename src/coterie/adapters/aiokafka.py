@@ -1,12 +1,12 @@
-"""Any of our eager assignors as `partition_assignment_strategy` of aiokafka (0.12 and later).
+"""Use any eager Coterie assignor as `partition_assignment_strategy` of aiokafka (0.12 and later).
 
 from coterie.adapters.aiokafka import adapt
 
 AIOKafkaConsumer("orders", group_id="g", partition_assignment_strategy=[adapt("sticky")])
 
-aiokafka shows an assignor neither the generation nor more than topics and user data of the other members. So claims
-carry no generation (a partition claimed by two is then owned by nobody, which is safe), and there are no racks. Its
-consumers give up everything before they join, so a cooperative assignor cannot work there and is refused.
+aiokafka gives an assignor only the topics and user data of the other members, and no generation. So claims carry no
+generation (a partition that two members claim counts as unowned, which is safe), and there are no racks. Its consumers
+give up everything before they join, so a cooperative assignor cannot work and is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
-from coterie.adapters.member_slot import Slot, assign, resolve
+from coterie.adapters.member_slot import MemberSlot, assign, resolve
 from coterie.assignors import Assignor, Member, Topic
 from coterie.errors import CoterieError
 from coterie.protocol.messages import NO_GENERATION
@@ -30,30 +30,30 @@ class CooperativeNotSupportedError(CoterieError, TypeError):
 
 
 def adapt(assignor: Assignor | str) -> AbstractPartitionAssignor:
-    """For one consumer: call it again for the next."""
+    """Return an assignor for one consumer; each consumer needs its own."""
     chosen = resolve(assignor)
     if chosen.cooperative:
         raise CooperativeNotSupportedError(
             f'"{chosen.name}" is cooperative, and aiokafka knows only eager rebalancing: as its leader would not see '
             'what others own, two members would read the same partition. Use "sticky".'
         )
-    return _Adapter(chosen)
+    return _AiokafkaAssignor(chosen)
 
 
-class _Adapter(AbstractPartitionAssignor):  # type: ignore[misc]  # the library's methods are class methods
+class _AiokafkaAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # the library's methods are class methods
     name = ""
 
     def __init__(self, assignor: Assignor) -> None:
         self.name = assignor.name
-        self._slot = Slot(assignor)
+        self._slot = MemberSlot(assignor)
 
     def metadata(self, topics: Iterable[str]) -> bytes:
         return write_subscription(self._slot.subscription(frozenset(topics)))
 
     def assign(self, cluster: Any, members: Mapping[str, Any]) -> dict[str, bytes]:
         joined = [
-            Member(member_id, list(told.subscription), user_data=told.user_data or None)
-            for member_id, told in members.items()
+            Member(member_id, list(metadata.subscription), user_data=metadata.user_data or None)
+            for member_id, metadata in members.items()
         ]
         answer = assign(self._slot.assignor, joined, lambda name: _topic(cluster, name))
         return {member: write_assignment(Assignment(shares, b"")) for member, shares in answer.items()}

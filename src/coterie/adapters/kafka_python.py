@@ -1,4 +1,4 @@
-"""Any of our assignors as `partition_assignment_strategy` of kafka-python (3.0 and later).
+"""Use any Coterie assignor as `partition_assignment_strategy` of kafka-python (3.0 and later).
 
 from coterie.adapters.kafka_python import adapt
 
@@ -13,37 +13,37 @@ from typing import Any
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from coterie.adapters.member_slot import Slot, assign, resolve
+from coterie.adapters.member_slot import MemberSlot, assign, resolve
 from coterie.assignors import Assignor, Member, Topic
 
 __all__ = ["adapt"]
 
 
 def adapt(assignor: Assignor | str, rack: str | None = None) -> AbstractPartitionAssignor:
-    """For one consumer: call it again for the next. `rack` is told to the leader (KIP-881)."""
-    return _Adapter(resolve(assignor), rack)
+    """Return an assignor for one consumer; each consumer needs its own. The leader gets `rack` (KIP-881)."""
+    return _KafkaPythonAssignor(resolve(assignor), rack)
 
 
-class _Adapter(AbstractPartitionAssignor):  # type: ignore[misc]  # the library is not typed
+class _KafkaPythonAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # the library is not typed
     name = ""
 
     def __init__(self, assignor: Assignor, rack: str | None) -> None:
         self.name = assignor.name
-        self._slot = Slot(assignor, rack)
+        self._slot = MemberSlot(assignor, rack)
 
     def supported_protocols(self) -> list[RebalanceProtocol]:
         return [RebalanceProtocol.COOPERATIVE if self._slot.assignor.cooperative else RebalanceProtocol.EAGER]
 
     def metadata(self, topics: Collection[str]) -> ConsumerProtocolSubscription:
-        told = self._slot.subscription(topics)
+        subscription = self._slot.subscription(topics)
         owned = ConsumerProtocolSubscription.TopicPartition
         return ConsumerProtocolSubscription(
-            version=told.version,
-            topics=told.topics,
-            user_data=told.user_data,
-            owned_partitions=[owned(topic=topic, partitions=list(ids)) for topic, ids in told.owned.items()],
-            generation_id=told.generation_id,
-            rack_id=told.rack,
+            version=subscription.version,
+            topics=subscription.topics,
+            user_data=subscription.user_data,
+            owned_partitions=[owned(topic=topic, partitions=list(ids)) for topic, ids in subscription.owned.items()],
+            generation_id=subscription.generation_id,
+            rack_id=subscription.rack,
         )
 
     def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, ConsumerProtocolAssignment]:
@@ -60,15 +60,15 @@ class _Adapter(AbstractPartitionAssignor):  # type: ignore[misc]  # the library 
 
 
 def _member(joined: Any) -> Member:
-    told = joined.metadata
+    subscription = joined.metadata
     return Member(
         id=joined.member_id,
-        topics=list(told.topics),
+        topics=list(subscription.topics),
         instance_id=joined.group_instance_id,
-        rack=told.rack_id,
-        owned={run.topic: list(run.partitions) for run in told.owned_partitions or ()},
-        generation=told.generation_id,
-        user_data=bytes(told.user_data) if told.user_data is not None else None,
+        rack=subscription.rack_id,
+        owned={run.topic: list(run.partitions) for run in subscription.owned_partitions or ()},
+        generation=subscription.generation_id,
+        user_data=bytes(subscription.user_data) if subscription.user_data is not None else None,
     )
 
 

@@ -1,7 +1,7 @@
-"""A member's side of an assignor: what it says before it joins, and what it remembers of the last rebalance.
+"""The member's side of an assignor: the subscription it sends, and what it remembers of the last rebalance.
 
-An assignor keeps no state, so each consumer has a slot of its own. Two consumers on one slot would each claim what the
-other has.
+An assignor keeps no state, so each consumer has its own slot. Two consumers with one slot would each claim what the
+other owns.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from coterie.assignors import Assignment, Assignor, Member, Owned, Topic, assign
 from coterie.protocol.messages import NO_GENERATION
 from coterie.protocol.subscription import Subscription
 
-__all__ = ["Slot", "assign", "resolve"]
+__all__ = ["MemberSlot", "assign", "resolve"]
 
 
 def resolve(chosen: Assignor | str) -> Assignor:
+    """Return an assignor by its name, or the given one."""
     return assignor(chosen) if isinstance(chosen, str) else chosen
 
 
-class Slot:
+class MemberSlot:
     def __init__(self, chosen: Assignor, rack: str | None = None) -> None:
         self.assignor = chosen
         self._rack = rack
@@ -27,10 +28,10 @@ class Slot:
         self._generation = NO_GENERATION
 
     def subscription(self, topics: Collection[str]) -> Subscription:
-        """What this member sends with its join.
+        """Return the subscription that this member sends with JoinGroup.
 
-        Only a cooperative member still owns something then, and not what it no longer subscribes to: that it has given
-        up before. What an eager member had is for the assignor's user data to tell.
+        Only a cooperative member still owns partitions then, of the topics it still subscribes to. What an eager member
+        owned is in the assignor's user data.
         """
         owned = {topic: ids for topic, ids in self._owned.items() if topic in topics}
         return Subscription(
@@ -50,7 +51,7 @@ class Slot:
 
 
 def assign(chosen: Assignor, members: Collection[Member], topic: Callable[[str], Topic | None]) -> Assignment:
-    """The leader's part; `topic` looks a topic up in the client's metadata."""
+    """Assign partitions, as the leader does. `topic` looks up a topic in the client's metadata."""
     names = dict.fromkeys(name for member in members for name in member.topics)
     known = {name: found for name in names if (found := topic(name)) is not None}
     return chosen.assign(list(members), known)

@@ -60,8 +60,8 @@ def run_groups(
 def _why(error: BaseException) -> str:
     """Return the last line of Spark's message that names an error of Coterie, or else the first line."""
     lines = str(error).splitlines() or [type(error).__name__]
-    ours = [line for line in lines if line.startswith(("coterie.", "coterie: "))]
-    return ours[-1] if ours else lines[0]
+    own = [line for line in lines if line.startswith(("coterie.", "coterie: "))]
+    return own[-1] if own else lines[0]
 
 
 # --- show -------------------------------------------------------------------------------------------------------------

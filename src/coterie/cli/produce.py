@@ -170,7 +170,7 @@ class DeliveryCounts:
         return f"{text}; {missing:,} failed" if missing else text
 
 
-class Progress:
+class ProgressLine:
     """Show progress in one line on stderr, after a second, and only on a terminal."""
 
     def __init__(self, tally: DeliveryCounts, clock: Callable[[], float]) -> None:
@@ -263,7 +263,7 @@ def _send_all(
     settings: ProducerSettings,
 ) -> int:
     tally = DeliveryCounts()
-    progress = Progress(tally, time.perf_counter)  # noqa: TID251  the duration is part of the output
+    progress = ProgressLine(tally, time.perf_counter)  # noqa: TID251  the duration is part of the output
     problem: CoterieError | OSError | None = None
     interrupted = False
     producer = Producer(settings)

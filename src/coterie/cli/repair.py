@@ -1,4 +1,4 @@
-"""`coterie repair`: what is damaged in a data directory, what can be saved, and what is lost."""
+"""`coterie repair`: check a data directory for damage, list what is lost, and repair it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from coterie.storage.repair import Findings, carry_out, inspect
 
 __all__ = ["repair"]
 
-MOST_GROUPS = 50
+MAX_GROUPS = 50
 
 
 def repair(data: Path, *, accept_loss: bool, cluster_id: str | None, node_id: int) -> None:
-    """The exit status is 1 if something is damaged and was not repaired."""
+    """Check and repair a directory. The exit status is 1 if there is damage that was not repaired."""
     if not data.is_dir():
         raise CoterieError(f"{data} is not a directory: give the data directory of a broker")
     files = DiskFiles(data)
@@ -82,5 +82,5 @@ def _groups(files: Files, log: LogFinding) -> str:
                 if not isinstance(key, Skipped):
                     names.add(key.group_id)
     listed = sorted(names)
-    more = f", and {len(listed) - MOST_GROUPS} more" if len(listed) > MOST_GROUPS else ""
-    return (", ".join(listed[:MOST_GROUPS]) + more) or "no group found in the remaining records"
+    more = f", and {len(listed) - MAX_GROUPS} more" if len(listed) > MAX_GROUPS else ""
+    return (", ".join(listed[:MAX_GROUPS]) + more) or "no group found in the remaining records"

@@ -1,7 +1,7 @@
-"""`coterie report`: the page about rebalances, from a data directory, of ours or of Apache Kafka's.
+"""`coterie report`: write a report of rebalances from a data directory of Coterie or Apache Kafka.
 
-The directory is only read, and may be that of a running broker. Our own keeps facts (`__coterie_facts`); of any other
-only `__consumer_offsets` is there, and what can be concluded from it.
+The directory is only read, and the broker may be running. Coterie stores facts in `__coterie_facts`. For Apache Kafka
+they are derived from `__consumer_offsets`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from coterie.protocol.offsets_topic import OFFSETS_TOPIC, Skipped, read_key, rea
 from coterie.protocol.records import BatchRecord, records
 from coterie.web import picture
 from coterie.web import report as page_of
-from coterie.web.names import Names
+from coterie.web.picture import MemberNames
 
 __all__ = ["report"]
 
@@ -40,9 +40,9 @@ NEWER = {"consumer": "KIP-848", "share": "KIP-932", "streams": "KIP-1071"}
 
 
 def report(data: Path, out: Path | None, group: str | None) -> None:
-    told, note = _facts(data, group)
+    group_facts, note = _facts(data, group)
     is_picture = out is not None and out.suffix == ".svg"
-    page = _picture(told) if is_picture else page_of(f"Rebalances in {data.name}", told, note=note)
+    page = _picture(group_facts) if is_picture else page_of(f"Rebalances in {data.name}", group_facts, note=note)
     if out is None or str(out) == "-":
         typer.echo(page, nl=False)
     else:
@@ -50,33 +50,33 @@ def report(data: Path, out: Path | None, group: str | None) -> None:
         typer.echo(f"{out}", err=True)
 
 
-def _picture(told: list[Fact]) -> str:
-    """Of the group that had a rebalance first; name another with --group."""
-    rebalances = fold(told)
+def _picture(group_facts: list[Fact]) -> str:
+    """Draw the group that had a rebalance first; --group chooses another."""
+    rebalances = fold(group_facts)
     group = rebalances[0].group_id if rebalances else ""
     mine = [one for one in rebalances if one.group_id == group]
-    return picture([one for one in intervals_of(told) if one.group_id == group], mine, Names(told))
+    return picture([one for one in intervals_of(group_facts) if one.group_id == group], mine, MemberNames(group_facts))
 
 
 def _facts(data: Path, group: str | None) -> tuple[list[Fact], str]:
-    told, note = _all_facts(data)
+    group_facts, note = _all_facts(data)
     if group is not None:
-        told = [fact for fact in told if fact.group_id == group]
-        if not told:
+        group_facts = [fact for fact in group_facts if fact.group_id == group]
+        if not group_facts:
             others = _newer_groups(data, note)
             kind = next((kind for kind, names in others.items() if group in names), None)
             if kind is not None:
                 raise CoterieError(f"group {group!r} is a {kind} group ({NEWER[kind]}): this type is not supported yet")
             raise CoterieError(f"{data} has no events of a group {group!r}")
-        return told, note
+        return group_facts, note
     not_shown = _not_shown(_newer_groups(data, note))
     if not_shown:
         typer.echo(f"coterie: {not_shown}", err=True)
-    return told, f"{note} {not_shown}".rstrip()
+    return group_facts, f"{note} {not_shown}".rstrip()
 
 
 def _newer_groups(data: Path, note: str) -> dict[str, list[str]]:
-    """By type: groups of newer protocols, of which there are records in the log. Our own broker has none."""
+    """Return the groups of newer protocols in the log by type. Coterie's broker has none."""
     if note is OBSERVED:
         return {}
     found: dict[str, set[str]] = {}
@@ -112,8 +112,8 @@ def _all_facts(data: Path) -> tuple[list[Fact], str]:
         raise CoterieError(
             f"{data} is not a Coterie or Kafka data directory, or never had a group (no {OFFSETS_TOPIC} found)"
         )
-    told = [fact for partition in partitions for fact in derived_facts(_groups(partition))]
-    return sorted(told, key=lambda fact: fact.at_ms), DERIVED
+    group_facts = [fact for partition in partitions for fact in derived_facts(_groups(partition))]
+    return sorted(group_facts, key=lambda fact: fact.at_ms), DERIVED
 
 
 def _groups(partition: Path) -> Iterator[tuple[int, GroupRecord]]:
@@ -127,7 +127,7 @@ def _groups(partition: Path) -> Iterator[tuple[int, GroupRecord]]:
 
 
 def _records(partition: Path) -> Iterator[BatchRecord]:
-    """Of all segments; what is being written at this moment is left out."""
+    """Return the records of all segments, without a batch that is being written."""
     for segment in sorted(partition.glob("*.log")):
         data = segment.read_bytes()
         with suppress(MalformedError):

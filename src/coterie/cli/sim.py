@@ -1,4 +1,4 @@
-"""`coterie sim`: worlds from seeds, one after the other or side by side, and what came of them."""
+"""`coterie sim`: run simulations from seeds, in one process or several, and report failures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROGRESS_S = 5
 
 
 def parse_numbers(text: str) -> list[int]:
-    """`7`, `0-99`, `1,4,10-12`."""
+    """Parse a list of numbers: `7`, `0-99` or `1,4,10-12`."""
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -79,15 +79,15 @@ def sim(
 
 
 class _Tally:
-    """What came of the seeds so far, told now and then."""
+    """Counts the outcomes so far, and prints them now and then."""
 
     def __init__(self, wanted: int) -> None:
         self.failed: Outcome | None = None
-        """The first that has."""
+        """The first failure."""
         self._wanted = wanted
         self._failures = 0
         self._account = Account()
-        self._began = self._said = time.perf_counter()  # noqa: TID251  how long it took is no part of what is simulated
+        self._began = self._said = time.perf_counter()  # noqa: TID251  not part of the simulation
         self._cpu_s = sum(os.times()[:4])
 
     def add(self, outcome: Outcome) -> None:
@@ -121,7 +121,7 @@ def _outcomes(draw: partial[Plan], numbers: list[int], jobs: int, *, story: bool
     pool = ProcessPoolExecutor(jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
     try:
         yield from pool.map(run, numbers, chunksize=4)
-    finally:  # whoever interrupts waits for the seeds under way, and no others
+    finally:  # after Ctrl-C only the seeds that are running are finished
         pool.shutdown(cancel_futures=True)
 
 

@@ -27,7 +27,7 @@ __all__ = [
     "Create",
     "Delete",
     "DesignMachine",
-    "Disconnect",
+    "DisconnectMember",
     "Disconnected",
     "Effects",
     "Get",
@@ -134,7 +134,7 @@ class Disconnected:
 
 
 @dataclass(frozen=True, slots=True)
-class Disconnect:
+class DisconnectMember:
     to: str
 
 

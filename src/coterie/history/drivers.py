@@ -1,6 +1,6 @@
 """Drive the machines of designs 1 and 2 on real time, with a real ZooKeeper and real sockets.
 
-`EventLoop` handles the events of all machines on one thread; any thread may post one. `MachineDriver` performs what a
+`MachineLoop` handles the events of all machines on one thread; any thread may post one. `MachineDriver` performs what a
 machine asks for: `KazooSession` is its session with ZooKeeper. Under design 2, `MemberListener` and
 `CoordinatorConnection` are the two ends of the connection between a member and its coordinator.
 """
@@ -42,8 +42,8 @@ from coterie.history.design_types import (
     Create,
     Delete,
     DesignMachine,
-    Disconnect,
     Disconnected,
+    DisconnectMember,
     Get,
     MessageReceived,
     SendMessage,
@@ -60,7 +60,7 @@ from coterie.history.design_types import (
 )
 from coterie.history.server_side_member import MemberHello, Message, read_message, write_message
 
-__all__ = ["CoordinatorConnection", "EventLoop", "KazooSession", "MachineDriver", "MemberListener", "now_ms"]
+__all__ = ["CoordinatorConnection", "KazooSession", "MachineDriver", "MachineLoop", "MemberListener", "now_ms"]
 
 HOST = "127.0.0.1"
 MAX_MESSAGE_BYTES = 1 << 20
@@ -79,7 +79,7 @@ def now_ms() -> int:
 # --- the event loop ---------------------------------------------------------------------------------------------------
 
 
-class EventLoop:
+class MachineLoop:
     def __init__(self) -> None:
         self._events: SimpleQueue[tuple[MachineDriver, Any]] = SimpleQueue()
         self._timers: list[tuple[int, int, MachineDriver, Any]] = []
@@ -121,7 +121,7 @@ class MachineDriver:
 
     def __init__(
         self,
-        loop: EventLoop,
+        loop: MachineLoop,
         machine: DesignMachine,
         zookeeper: str,
         *,
@@ -380,7 +380,7 @@ class MemberListener:
         with self._lock, suppress(OSError, KeyError):
             self._peers[effect.to].sendall(write_message(effect.message))
 
-    def disconnect(self, effect: Disconnect) -> None:
+    def disconnect(self, effect: DisconnectMember) -> None:
         with self._lock:
             _shut_down(self._peers.get(effect.to))
 

@@ -18,13 +18,13 @@ from coterie.history.design_costs import Design
 from coterie.history.design_types import (
     Connect,
     DesignMachine,
-    Disconnect,
+    DisconnectMember,
     SendMessage,
     StartReading,
     Stopped,
     StopReading,
 )
-from coterie.history.drivers import CoordinatorConnection, EventLoop, MachineDriver, MemberListener
+from coterie.history.drivers import CoordinatorConnection, MachineDriver, MachineLoop, MemberListener
 from coterie.history.server_side_coordinator import RegisteredBroker
 from coterie.history.server_side_member import ServerSideMember
 from coterie.history.zookeeper_server import ZooKeeper
@@ -51,7 +51,7 @@ class ZooKeeperGroup:
         self._group_id = group_id
         self._is_watching = design is Design.WATCHERS
         self._topics = {"t": Topic(partitions)}
-        self._loop = EventLoop()
+        self._loop = MachineLoop()
         self._drivers: list[MachineDriver] = []
         self._opened = ExitStack()
 
@@ -88,7 +88,7 @@ class ZooKeeperGroup:
         listener = MemberListener()
         self._opened.callback(listener.close)
         broker = RegisteredBroker(f"{self._group_id}-{number}", listener.address, groups, self._topics, Range())
-        driver = self._driver(broker, {SendMessage: listener.send, Disconnect: listener.disconnect})
+        driver = self._driver(broker, {SendMessage: listener.send, DisconnectMember: listener.disconnect})
         listener.serve(driver.post)
 
     def _driver(self, machine: DesignMachine, performs: dict[type, Callable[[Any], None]]) -> MachineDriver:

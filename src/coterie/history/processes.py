@@ -30,14 +30,14 @@ from coterie.errors import CommitFailedError, KafkaError, RebalanceInProgressErr
 from coterie.history.design_types import (
     CommitDue,
     Connect,
-    Disconnect,
+    DisconnectMember,
     Partition,
     SendMessage,
     StartReading,
     Stopped,
     StopReading,
 )
-from coterie.history.drivers import CoordinatorConnection, EventLoop, MachineDriver, MemberListener, now_ms
+from coterie.history.drivers import CoordinatorConnection, MachineDriver, MachineLoop, MemberListener, now_ms
 from coterie.history.server_side_coordinator import RegisteredBroker
 from coterie.history.server_side_member import ServerSideMember
 from coterie.history.zookeeper_watchers import WatchingConsumer, WatchingSettings
@@ -142,7 +142,7 @@ class DesignProcess(ABC):
     @abstractmethod
     def _close(self) -> None: ...
 
-    def _driver_of(self, loop: EventLoop, machine: Any, performs: Mapping[type, Any]) -> MachineDriver:
+    def _driver_of(self, loop: MachineLoop, machine: Any, performs: Mapping[type, Any]) -> MachineDriver:
         address, timeout_ms = self._options["zookeeper"], self._options["session_timeout_ms"]
         return MachineDriver(loop, machine, address, session_timeout_ms=timeout_ms, performs=performs)
 
@@ -171,11 +171,11 @@ class ServerSideBrokerProcess(DesignProcess):
 
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__(options, f"broker-{options['broker']}")
-        self._loop = EventLoop()
+        self._loop = MachineLoop()
         self._listener = MemberListener()
         address, strategy = self._listener.address, load_assignor(options["strategy"])
         machine = RegisteredBroker(options["broker"], address, options["groups"], _topics(options), strategy)
-        performs = {SendMessage: self._listener.send, Disconnect: self._listener.disconnect}
+        performs = {SendMessage: self._listener.send, DisconnectMember: self._listener.disconnect}
         self._driver = self._driver_of(self._loop, machine, performs)
         self._counted: Counter[str] = Counter()
 
@@ -205,7 +205,7 @@ class ZooKeeperMemberProcess(DesignProcess):
         super().__init__(options, options["name"])
         self._consumer = self._consumer_of({})
         self._machine = self._new_machine()
-        self._loop = EventLoop()
+        self._loop = MachineLoop()
         self._connection = CoordinatorConnection(self._post)
         performs = {
             StartReading: self._start_reading,

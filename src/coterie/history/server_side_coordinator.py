@@ -27,8 +27,8 @@ from coterie.history.design_types import (
     ChildrenChanged,
     Create,
     Delete,
-    Disconnect,
     Disconnected,
+    DisconnectMember,
     Effects,
     Get,
     MessageReceived,
@@ -187,7 +187,7 @@ class ServerSideCoordinator:
     def end(self) -> Effects:
         """Give the group up: disconnect its members, so that they look for the new coordinator."""
         held, self.state = self.state is not CoordinatorState.CLAIMING, CoordinatorState.REPLACED
-        disconnect = [Disconnect(one) for one in sorted(self._connected)]
+        disconnect = [DisconnectMember(one) for one in sorted(self._connected)]
         return (
             [*disconnect, self._request(Delete(self._paths.coordinator), CoordinatorStep.RESIGN)]
             if held
@@ -410,7 +410,7 @@ class RegisteredBroker:
     def _session_ended(self, _event: SessionEnded, _now_ms: int) -> Effects:
         """Drop all coordinators: other brokers coordinate the groups now."""
         effects = [
-            effect for one in self.coordinators.values() for effect in one.end() if isinstance(effect, Disconnect)
+            effect for one in self.coordinators.values() for effect in one.end() if isinstance(effect, DisconnectMember)
         ]
         self._session = ANY_SESSION
         self.coordinators.clear()
@@ -459,7 +459,7 @@ class RegisteredBroker:
         if isinstance(event.message, MemberHello):
             self._groups_of[event.peer] = event.message.group_id
         one = self.coordinators.get(self._groups_of.get(event.peer, ""))
-        return one.handle(event, now_ms) if one is not None else [Disconnect(event.peer)]
+        return one.handle(event, now_ms) if one is not None else [DisconnectMember(event.peer)]
 
     def _to_all(self, event: Any, now_ms: int) -> Effects:
         return [effect for one in list(self.coordinators.values()) for effect in one.handle(event, now_ms)]

@@ -17,8 +17,8 @@ from coterie.history.design_types import (
     Connect,
     Connected,
     DesignMachine,
-    Disconnect,
     Disconnected,
+    DisconnectMember,
     MessageReceived,
     Partition,
     Paths,
@@ -80,7 +80,7 @@ class SimulatedProcess:
             StopReading: self._stop,
             Connect: self._connect,
             SendMessage: self._send,
-            Disconnect: lambda effect: world.disconnect(world.processes[effect.to]),
+            DisconnectMember: lambda effect: world.disconnect(world.processes[effect.to]),
         }
 
     @property

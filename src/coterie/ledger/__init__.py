@@ -1,15 +1,13 @@
-"""What happened, told back: facts are folded into rebalances with cause, culprit and cost.
+"""Fold facts into rebalances, each with its cause, the member behind it, and its cost.
 
-Knows facts and bytes, not groups: the same fold reads facts of our broker or of any other source. Read `rebalances.py`;
-`intervals.py` tells who held what when, `written_facts.py` how facts are kept.
+It reads the facts of a Coterie broker, or those that `derived.py` derives from any cluster's `__consumer_offsets`. Read
+`rebalances.py` first. `ownership.py` says who owned which partition when, and `written_facts.py` how facts are stored.
 """
 
 from __future__ import annotations
 
-from coterie.ledger.bookmarks import Bookmark
-from coterie.ledger.intervals import Interval, intervals_of
-from coterie.ledger.ownership import Move, Ownership
-from coterie.ledger.rebalances import Ledger, Outcome, Rebalance, fold
+from coterie.ledger.ownership import Interval, Move, Ownership, intervals_of
+from coterie.ledger.rebalances import Bookmark, Ledger, Outcome, Rebalance, fold
 from coterie.ledger.written_facts import field_names, plain, read_fact, write_fact
 
 __all__ = [

@@ -1,9 +1,9 @@
-"""What the records of `__consumer_offsets` let one conclude about a classic group, on any cluster.
+"""Derive facts about classic groups from the records of `__consumer_offsets`, on any cluster.
 
-Each record is the whole group, written when a rebalance has ended, so members and owners are certain, and a rebalance
-is the difference of two records. When it began, what it cost, and whether a member left or was thrown out, is not in
-the log. A generation may be missing: compacted away, or its rebalance was overtaken before the leader's sync. Nothing
-is made up for it: what is not known is called unknown.
+Each record is the whole group, written at the end of a rebalance. So members and owners are certain, and a rebalance is
+the difference between two records. The log does not say when it began, what it cost, or whether a member left or was
+removed. A generation may be missing because it was compacted, or because the next rebalance began before the leader's
+sync. What is not known is called unknown.
 """
 
 from __future__ import annotations
@@ -19,11 +19,20 @@ from coterie.facts import Cause, Fact
 from coterie.protocol.messages import GroupRecord, StoredGroup, StoredMember
 from coterie.protocol.subscription import read_subscription
 
-__all__ = ["DerivedCause", "Kind", "MemberGone", "RebalanceSeen", "Seen", "Step", "compare", "derived_facts"]
+__all__ = [
+    "ChangeKind",
+    "DerivedCause",
+    "MemberGone",
+    "RebalanceSeen",
+    "RecordChange",
+    "Seen",
+    "compare",
+    "derived_facts",
+]
 
 
 class DerivedCause(StrEnum):
-    """Causes of a rebalance that no broker gives: all that a log says of it."""
+    """Causes of a rebalance that only a derived one has."""
 
     MEMBER_GONE = "member disappeared"
     UNKNOWN = "unknown"
@@ -31,7 +40,7 @@ class DerivedCause(StrEnum):
 
 @dataclass(slots=True)
 class RebalanceSeen(Fact):
-    """A rebalance as two records of a group show it, told at its end."""
+    """A rebalance as two records of a group show it. Its time is that of its end."""
 
     cause: Cause | DerivedCause
     member_id: str
@@ -45,7 +54,7 @@ class RebalanceSeen(Fact):
 
 @dataclass(slots=True)
 class MemberGone(Fact):
-    """A member is not in the group's record any more. It left, crashed or expired: the log does not say."""
+    """A member is no longer in the group's record. It left, crashed or timed out; the log does not say which."""
 
     member_id: str
     instance_id: str | None
@@ -53,16 +62,16 @@ class MemberGone(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the next record of the group is compared with."""
+    """The parts of a record that the next record of the group is compared with."""
 
     generation_id: int
     protocol_name: str | None = None
     members: Mapping[str, tuple[str | None, str]] = field(default_factory=dict)
-    """Instance id of each, and what it subscribes to."""
+    """The instance id and the subscribed topics of each member."""
 
     @classmethod
     def of(cls, stored: StoredGroup) -> Seen:
-        members = {member.member_id: (member.instance_id, _wants(member)) for member in stored.members}
+        members = {member.member_id: (member.instance_id, _subscribed(member)) for member in stored.members}
         return cls(stored.generation_id, stored.protocol_name, members)
 
     def to_json(self) -> Any:
@@ -74,17 +83,17 @@ class Seen:
         return cls(generation_id, protocol_name, {name: (about[0], about[1]) for name, about in members.items()})
 
 
-def _wants(member: StoredMember) -> str:
-    """What it owns is part of a subscription's bytes, too; only what it wants counts as a change."""
+def _subscribed(member: StoredMember) -> str:
+    """Return the subscribed topics. The owned partitions, also in the bytes, do not count as a change."""
     try:
         return "\n".join(sorted(read_subscription(member.subscription).topics))
     except MalformedError:
         return member.subscription.hex()
 
 
-class Kind(Enum):
+class ChangeKind(Enum):
     FIRST = auto()
-    """Nothing to compare with: what was before is not in the log."""
+    """The first record of the group that is in the log."""
     REBALANCE = auto()
     REPLACED = auto()
     """The same generation with other ids: a static member came back without a rebalance (rule 19)."""
@@ -94,19 +103,19 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """From one record of a group to the next."""
+class RecordChange:
+    """The change from one record of a group to the next."""
 
-    kind: Kind
+    kind: ChangeKind
     last: Seen | None
-    """In the log before it, in the same life of the group."""
+    """The record before, since the group was created."""
     now: Seen | None
-    is_new_life: bool
-    """There was one before of a higher generation: the group was deleted and created again, its tombstone compacted."""
+    is_new_group: bool
+    """The record before has a higher generation: the group was deleted and created again."""
 
     @property
     def before(self) -> Seen:
-        """Where a rebalance began: a group of generation 1 began with nothing."""
+        """Return the state before the rebalance; before generation 1 there are no members."""
         return self.last if self.last is not None else Seen(0)
 
     @property
@@ -119,14 +128,14 @@ class Step:
 
     @property
     def returned(self) -> dict[str, str]:
-        """Static members that came back under another id: the new one, and the old."""
+        """Return the new and the old id of static members that came back."""
         old = {self.before.members[name][0]: name for name in self.left}
         names = {name: self._after.members[name][0] for name in self.came}
         return {name: old[instance] for name, instance in names.items() if instance is not None and instance in old}
 
     @property
     def changed(self) -> list[str]:
-        """Members that subscribe to something else."""
+        """Return the members whose subscription has changed."""
         both = sorted(self._after.members.keys() & self.before.members.keys())
         return [name for name in both if self._after.members[name][1] != self.before.members[name][1]]
 
@@ -140,7 +149,7 @@ class Step:
         return self.now if self.now is not None else Seen(self.before.generation_id)
 
     def why(self) -> str:
-        """In words of what the two records show."""
+        """Describe the change in words."""
         returned = len(self.returned)
         reasons = [
             _count(len(self.came) - returned, "member joined", "members joined"),
@@ -158,11 +167,11 @@ class Step:
 
     @property
     def missing(self) -> int:
-        """How many generations between the two records are not in the log."""
+        """Return how many generations between the two records are not in the log."""
         return max(self._after.generation_id - self.before.generation_id - 1, 0)
 
     def cause(self) -> tuple[Cause | DerivedCause, str]:
-        """The nearest of the causes that a broker knows, and the member behind it."""
+        """Return the most likely cause, and the member behind it."""
         returned = self.returned
         new = [name for name in self.came if name not in returned]
         gone = [name for name in self.left if name not in returned.values()]
@@ -182,55 +191,55 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}" if number > 0 else ""
 
 
-def compare(last: Seen | None, stored: StoredGroup | None) -> Step:
-    """`last` is None if nothing is known of the group; `stored` is None in a tombstone."""
+def compare(last: Seen | None, stored: StoredGroup | None) -> RecordChange:
+    """Compare two records. `last` is None if there was none before; `stored` is None in a tombstone."""
     if stored is None:
-        return Step(Kind.GONE, last, None, is_new_life=False)
+        return RecordChange(ChangeKind.GONE, last, None, is_new_group=False)
     now = Seen.of(stored)
-    is_new_life = last is not None and now.generation_id < last.generation_id
-    if is_new_life:
+    is_new_group = last is not None and now.generation_id < last.generation_id
+    if is_new_group:
         last = None
     if last is None:
-        kind = Kind.REBALANCE if now.generation_id == 1 else Kind.FIRST
+        kind = ChangeKind.REBALANCE if now.generation_id == 1 else ChangeKind.FIRST
     elif now.generation_id > last.generation_id:
-        kind = Kind.REBALANCE
+        kind = ChangeKind.REBALANCE
     else:
-        kind = Kind.REPLACED if last.members.keys() != now.members.keys() else Kind.AGAIN
-    return Step(kind, last, now, is_new_life)
+        kind = ChangeKind.REPLACED if last.members.keys() != now.members.keys() else ChangeKind.AGAIN
+    return RecordChange(kind, last, now, is_new_group)
 
 
 # --- as facts ---------------------------------------------------------------------------------------------------------
 
 
 def derived_facts(records: Iterable[tuple[int, GroupRecord]]) -> Iterator[Fact]:
-    """Records of groups with their times, in the order of their log. A rebalance is told at its end."""
+    """Return the facts of group records, given with their times in the order of the log."""
     known: dict[str, Seen] = {}
     for at_ms, record in records:
         group_id = record.group_id
         step = compare(known.pop(group_id, None), record.value)
-        if record.value is None or step.is_new_life:
+        if record.value is None or step.is_new_group:
             yield facts.GroupDied(at_ms, group_id, "its record was deleted")
         if step.now is not None and record.value is not None:
             known[group_id] = step.now
-            yield from _told(at_ms, group_id, step, record.value)
+            yield from _facts_of(at_ms, group_id, step, record.value)
 
 
-def _told(at_ms: int, group_id: str, step: Step, stored: StoredGroup) -> Iterator[Fact]:
+def _facts_of(at_ms: int, group_id: str, step: RecordChange, stored: StoredGroup) -> Iterator[Fact]:
     members = {member.member_id: member for member in stored.members}
     returned = step.returned
-    if step.kind is Kind.REPLACED:
+    if step.kind is ChangeKind.REPLACED:
         for member_id, old_id in returned.items():
             yield facts.MemberReplaced(at_ms, group_id, member_id, old_id, members[member_id].instance_id or "")
         yield from _left(at_ms, group_id, step, stored)
         return
-    if step.kind is Kind.AGAIN:
+    if step.kind is ChangeKind.AGAIN:
         return
     for member in (members[member_id] for member_id in step.came):
         yield facts.MemberJoined(
             at_ms, group_id, member.member_id, member.instance_id, member.client_id, member.client_host
         )
     assignments = {member.member_id: member.assignment for member in stored.members}
-    if step.kind is Kind.FIRST:
+    if step.kind is ChangeKind.FIRST:
         state = "Stable" if members else "Empty"
         yield facts.GroupLoaded(at_ms, group_id, state, stored.generation_id, [*members], 0, assignments)
         return
@@ -254,15 +263,15 @@ def _told(at_ms: int, group_id: str, step: Step, stored: StoredGroup) -> Iterato
     yield facts.AssignmentStored(at_ms, group_id, stored.generation_id, assignments)
 
 
-def _reason(step: Step, cause: Cause | DerivedCause) -> str | None:
-    """Details that the cause does not contain."""
+def _reason(step: RecordChange, cause: Cause | DerivedCause) -> str | None:
+    """Return details that the cause does not contain."""
     if cause is DerivedCause.UNKNOWN:
         return step.why().removeprefix("unknown: ")
     return _count(step.missing, "generation was not logged", "generations were not logged") or None
 
 
-def _left(at_ms: int, group_id: str, step: Step, stored: StoredGroup) -> Iterator[Fact]:
-    replaced = step.returned.values() if step.kind is Kind.REPLACED else ()
+def _left(at_ms: int, group_id: str, step: RecordChange, stored: StoredGroup) -> Iterator[Fact]:
+    replaced = step.returned.values() if step.kind is ChangeKind.REPLACED else ()
     for member_id in step.left:
         if member_id not in replaced:
             yield MemberGone(at_ms, group_id, member_id, step.before.members[member_id][0])

@@ -1,18 +1,24 @@
-"""Who holds which partition, as the members themselves know it, and since when nobody does.
+"""Who owns which partition, from the members' own view, and since when a partition is unassigned.
 
-A member gives up what its join no longer lists as owned; a cooperative one keeps reading the rest. It gives up
-everything when it goes, and takes what a stored assignment gives it.
+A member gives up what its JoinGroup no longer lists as owned; a cooperative member reads on in the rest. It gives up
+everything when it leaves the group, and owns what a stored assignment gives it. `intervals_of` folds facts into who
+owned what from when until when.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from coterie import facts
 from coterie.errors import MalformedError
+from coterie.facts import Fact
+from coterie.ledger.derived import MemberGone
 from coterie.protocol.subscription import read_assignment, read_subscription
 
-__all__ = ["Move", "Ownership", "Partition"]
+__all__ = ["Interval", "Intervals", "Move", "Ownership", "Partition", "intervals_of"]
+
 
 Partition = tuple[str, int]
 
@@ -21,20 +27,20 @@ Partition = tuple[str, int]
 class Move:
     partition: Partition
     old_owner: str
-    """The last one that had it, even if it is gone by now; empty if nobody ever had it."""
+    """The last owner, even if it has left; empty if there was none."""
     new_owner: str
 
 
 @dataclass(slots=True)
 class Ownership:
     held: dict[str, set[Partition]] = field(default_factory=dict)
-    """By member: everything here costs what the member at hand holds, never the whole group."""
+    """The partitions of each member, so that a change costs as much as that member owns, not the whole group."""
     free_since_ms: dict[Partition, int] = field(default_factory=dict)
     last_owners: dict[Partition, str] = field(default_factory=dict)
-    """Of every partition that was ever given to somebody."""
+    """The last owner of every partition that was ever assigned."""
 
     def rejoined(self, member_id: str, metadata: bytes, at_ms: int) -> None:
-        """What it does not claim to own any more it has given up. Bytes that do not say: all of it."""
+        """Free what the member no longer claims to own; everything if its metadata cannot be read."""
         held = self.held.get(member_id)
         if not held:
             return
@@ -54,7 +60,7 @@ class Ownership:
         self.last_owners.update(dict.fromkeys(held, new_id))
 
     def assigned(self, assignments: Mapping[str, bytes], at_ms: int) -> tuple[list[Move], int, int]:
-        """A new assignment is known to all. Returns what moved, how much was kept, and the gaps it ended, in ms."""
+        """Apply a stored assignment. Returns the moves, the number of kept partitions, and the ended gaps in ms."""
         moves: list[Move] = []
         kept = gap_ms = 0
         lost = set[Partition]().union(*self.held.values())
@@ -73,7 +79,7 @@ class Ownership:
         return moves, kept, gap_ms
 
     def emptied(self) -> None:
-        """Nobody is there to read: what is free now is not missing anybody."""
+        """Forget everything: a group without members has no unassigned time."""
         self.held.clear()
         self.free_since_ms.clear()
         self.last_owners.clear()
@@ -88,7 +94,7 @@ class Ownership:
 
 
 def _owners(assignments: Mapping[str, bytes]) -> Iterable[tuple[Partition, str]]:
-    """Assignments that are not a consumer's (or empty) own nothing we can name."""
+    """Return the owner of each partition. Assignments that are empty or not a consumer's have none."""
     for member_id, data in assignments.items():
         try:
             partitions = read_assignment(data).partitions
@@ -97,3 +103,130 @@ def _owners(assignments: Mapping[str, bytes]) -> Iterable[tuple[Partition, str]]
         for topic, numbers in partitions.items():
             for number in numbers:
                 yield (topic, number), member_id
+
+
+# --- intervals --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Interval:
+    group_id: str
+    partition: Partition
+    owner: str
+    began_ms: int
+    ended_ms: int | None = None
+    """None while it is still owned."""
+
+
+class Intervals:
+    """The intervals of all groups. A partition that its owner keeps over a rebalance stays one interval."""
+
+    def __init__(self) -> None:
+        self.all: list[Interval] = []
+        self._groups: dict[str, _GroupIntervals] = {}
+
+    def tell(self, fact: Fact) -> None:
+        if isinstance(fact, facts.ClockSet):
+            for each in self._groups.values():
+                each.clock_set(fact.by_ms)
+            return
+        entry = _ENTRIES.get(type(fact))
+        if entry is None:
+            return
+        group = self._groups.get(fact.group_id)
+        if group is None:
+            group = self._groups[fact.group_id] = _GroupIntervals(fact.group_id, self.all)
+        entry(group, fact)
+
+
+def intervals_of(group_facts: Iterable[Fact]) -> list[Interval]:
+    """Return who owned which partition when, for all groups in these facts."""
+    intervals = Intervals()
+    for fact in group_facts:
+        intervals.tell(fact)
+    return intervals.all
+
+
+class _GroupIntervals:
+    def __init__(self, group_id: str, into: list[Interval]) -> None:
+        self._group_id = group_id
+        self._into = into
+        self._ownership = Ownership()
+        self._open: dict[Partition, Interval] = {}
+
+    def rejoined(self, member_id: str, metadata: bytes, at_ms: int) -> None:
+        before = set(self._held_by(member_id))
+        self._ownership.rejoined(member_id, metadata, at_ms)
+        self._close(before.difference(self._held_by(member_id)), at_ms)
+
+    def gone(self, member_id: str, at_ms: int) -> None:
+        held = self._held_by(member_id)
+        self._ownership.gone(member_id, at_ms)
+        self._close(held, at_ms)
+
+    def renamed(self, old_id: str, new_id: str, at_ms: int) -> None:
+        held = set(self._held_by(old_id))
+        self._ownership.renamed(old_id, new_id)
+        self._close(held, at_ms)
+        self._begin(new_id, held, at_ms)
+
+    def assigned(self, assignments: Mapping[str, bytes], at_ms: int) -> None:
+        self._ownership.assigned(assignments, at_ms)
+        owners = {one: owner for owner, held in self._ownership.held.items() for one in held}
+        self._close([one for one, interval in self._open.items() if owners.get(one) != interval.owner], at_ms)
+        for owner, held in self._ownership.held.items():
+            self._begin(owner, [one for one in held if one not in self._open], at_ms)
+
+    def clock_set(self, by_ms: int) -> None:
+        self._ownership.clock_set(by_ms)
+        for interval in self._open.values():
+            interval.began_ms += by_ms
+
+    def emptied(self, at_ms: int) -> None:
+        self._ownership.emptied()
+        self._close(list(self._open), at_ms)
+
+    def _held_by(self, member_id: str) -> set[Partition]:
+        return self._ownership.held.get(member_id, set())
+
+    def _begin(self, owner: str, partitions: Iterable[Partition], at_ms: int) -> None:
+        for partition in sorted(partitions):
+            interval = self._open[partition] = Interval(self._group_id, partition, owner, at_ms)
+            self._into.append(interval)
+
+    def _close(self, partitions: Iterable[Partition], at_ms: int) -> None:
+        for partition in partitions:
+            self._open.pop(partition).ended_ms = at_ms
+
+
+_Entry = Callable[[_GroupIntervals, Any], None]
+
+
+def _gone(group: _GroupIntervals, fact: Any) -> None:
+    group.gone(fact.member_id, fact.at_ms)
+
+
+def _emptied(group: _GroupIntervals, fact: Fact) -> None:
+    group.emptied(fact.at_ms)
+
+
+def _assigned(group: _GroupIntervals, fact: facts.AssignmentStored | facts.GroupLoaded) -> None:
+    group.assigned(fact.assignments, fact.at_ms)
+
+
+_ENTRIES: Mapping[type[Fact], _Entry] = {
+    facts.GroupCreated: _emptied,  # the group before it may have ended in a crash
+    facts.GroupEmptied: _emptied,
+    facts.GroupDied: _emptied,
+    facts.GroupUnloaded: _emptied,
+    facts.GroupLoaded: _assigned,
+    facts.AssignmentStored: _assigned,
+    facts.MemberRejoined: lambda group, fact: group.rejoined(fact.member_id, fact.metadata, fact.at_ms),
+    facts.MemberReplaced: lambda group, fact: group.renamed(fact.old_member_id, fact.member_id, fact.at_ms),
+    facts.MemberLeft: _gone,
+    MemberGone: _gone,
+    facts.MemberExpired: _gone,
+    facts.MemberMissedJoin: _gone,
+    facts.MemberMissedSync: _gone,
+    facts.MemberTurnedAway: _gone,
+}

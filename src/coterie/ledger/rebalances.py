@@ -1,19 +1,23 @@
-"""Facts folded into rebalances: why each began, who was behind it, who was late, what moved, what it cost."""
+"""Fold facts into rebalances: why each began, which member caused it, who was late, what moved, what it cost.
+
+`Bookmark` does it for one group and can be saved as JSON, with the rebalance that is running.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
 from coterie import facts
+from coterie.errors import MalformedError
 from coterie.facts import Cause, Fact
 from coterie.ledger.derived import DerivedCause, MemberGone, RebalanceSeen
-from coterie.ledger.ownership import Move, Ownership
+from coterie.ledger.ownership import Move, Ownership, Partition
 
-__all__ = ["Book", "Ledger", "Outcome", "Rebalance", "fold"]
+__all__ = ["Bookmark", "GroupBook", "Ledger", "Outcome", "Rebalance", "fold"]
 
 
 class Outcome(StrEnum):
@@ -27,10 +31,10 @@ class Outcome(StrEnum):
 GONE = "disappeared (left, crashed or timed out: the log does not say)"
 
 _REASONS = {
-    "need to re-join with the given member-id": "",  # how everybody joins who has no id yet (KIP-394)
+    "need to re-join with the given member-id": "",  # every member without an id joins twice (KIP-394)
     "need to revoke partitions and re-join": "cooperative follow-up: it revoked partitions",
 }
-"""What clients say as a matter of course, in other words."""
+"""Reasons that clients send routinely, and what is shown instead."""
 
 
 @dataclass(slots=True, repr=False)
@@ -38,14 +42,14 @@ class Rebalance:
     group_id: str
     cause: Cause | DerivedCause
     culprit: str
-    """The member behind it; empty where there is none."""
+    """The member that caused it; empty if there is none."""
     reason: str | None
-    """The client's own words, if it gave any."""
+    """The reason that the client sent, if any."""
     began_ms: int
     """For a derived rebalance, when it ended: when it began is not known."""
     old_generation_id: int
     waits_for: list[str]
-    """Who had to join again when it began."""
+    """The members that had to rejoin when it began."""
     generation_id: int | None = None
     protocol_name: str = ""
     leader_id: str = ""
@@ -54,19 +58,19 @@ class Rebalance:
     ended_ms: int | None = None
     outcome: Outcome = Outcome.RUNNING
     joined_after_ms: dict[str, int] = field(default_factory=dict)
-    """How long after the beginning each member's join came in."""
+    """How long after the begin each member joined."""
     dropped: dict[str, str] = field(default_factory=dict)
-    """Members that were lost on the way, and why."""
+    """Members that were removed during the rebalance, and why."""
     moves: list[Move] = field(default_factory=list)
     kept: int = 0
     """Partitions whose owner stayed the same."""
     unassigned_ms: int | None = 0
     """Unassigned partition-milliseconds that this rebalance ended; one partition for one second is 1 000.
 
-    Of a derived one it is the least that it can have been; None: not known.
+    For a derived rebalance it is a lower bound. None if it is not known.
     """
     is_derived: bool = False
-    """It was concluded from the records of the group (`derived.py`); a broker that observes it knows more."""
+    """It was derived from the records of the group (`derived.py`), not observed by the broker."""
 
     def __repr__(self) -> str:
         who = f" ({self.culprit})" if self.culprit else ""
@@ -79,18 +83,18 @@ class Rebalance:
 
     @property
     def told_reason(self) -> str:
-        """The reason for people: without the ids in it, and without what says nothing."""
+        """Return the reason without ids; empty for a routine one."""
         said = (self.reason or "").partition(": ")[0]
         return _REASONS.get(said, said)
 
     @property
     def last_to_join(self) -> str | None:
-        """Whom all the others were waiting for."""
+        """Return the member that all others waited for."""
         return max(self.joined_after_ms, key=lambda member: self.joined_after_ms[member], default=None)
 
     @property
     def took_ms(self) -> int | None:
-        """None while it is running, and if it is not known."""
+        """Return the duration; None while it is running or if it is not known."""
         return None if self.ended_ms is None or self.is_derived else self.ended_ms - self.began_ms
 
     @property
@@ -103,12 +107,12 @@ class Rebalance:
 
 
 class Ledger:
-    """The rebalances of groups: the last `keep` of each, and of the `groups` that had one most recently."""
+    """The last `keep` rebalances of each group, for the `groups` that had one most recently."""
 
     def __init__(self, keep: int = 1_000, groups: int = 10_000) -> None:
         self._keep = keep
         self._groups = groups
-        self._books: dict[str, Book] = {}
+        self._books: dict[str, GroupBook] = {}
 
     def tell(self, fact: Fact) -> None:
         if isinstance(fact, facts.ClockSet):
@@ -121,42 +125,43 @@ class Ledger:
         book = self._books.get(fact.group_id)
         if book is None:
             if type(fact) not in _OPENS:
-                return  # of a group that never had a rebalance there is nothing to tell
+                return  # the group has never had a rebalance
             if len(self._books) >= self._groups:
                 del self._books[next(iter(self._books))]
-            book = self._books[fact.group_id] = Book(deque(maxlen=self._keep))
+            book = self._books[fact.group_id] = GroupBook(deque(maxlen=self._keep))
         elif type(fact) is facts.RebalanceStarted:
-            self._books[fact.group_id] = self._books.pop(fact.group_id)  # the last to be forgotten
+            self._books[fact.group_id] = self._books.pop(fact.group_id)  # it is now the last to be dropped
         entry(book, fact)
 
     def rebalances_of(self, group_id: str) -> list[Rebalance]:
         book = self._books.get(group_id)
         return list(book.rebalances) if book else []
 
-    def book_of(self, group_id: str) -> Book | None:
+    def book_of(self, group_id: str) -> GroupBook | None:
         return self._books.get(group_id)
 
     def open_book(self, group_id: str, ownership: Ownership, running: Rebalance | None) -> None:
-        """Read on where somebody else has put it down."""
-        self._books[group_id] = Book(deque([running] if running else [], self._keep), ownership)
+        """Continue with the saved state of a group."""
+        self._books[group_id] = GroupBook(deque([running] if running else [], self._keep), ownership)
 
     @property
     def rebalances(self) -> list[Rebalance]:
-        """Of all groups, in order of their beginning."""
+        """Return the rebalances of all groups, in the order in which they began."""
         rebalances = [one for book in self._books.values() for one in book.rebalances]
         return sorted(rebalances, key=lambda one: one.began_ms)
 
 
-def fold(told: Iterable[Fact]) -> list[Rebalance]:
+def fold(group_facts: Iterable[Fact]) -> list[Rebalance]:
+    """Return the rebalances of all groups in these facts."""
     ledger = Ledger()
-    for fact in told:
+    for fact in group_facts:
         ledger.tell(fact)
     return ledger.rebalances
 
 
 @dataclass(slots=True)
-class Book:
-    """Of one group."""
+class GroupBook:
+    """The rebalances of one group, and who owns its partitions."""
 
     rebalances: deque[Rebalance]
     ownership: Ownership = field(default_factory=Ownership)
@@ -173,7 +178,7 @@ class Book:
         return current
 
     def clock_set(self, by_ms: int) -> None:
-        """Shift what is still open by as much as the clock was set."""
+        """Shift the times of what is still open by as much as the clock was set."""
         current = self.running()
         if current is not None:
             current.began_ms += by_ms
@@ -188,13 +193,13 @@ class Book:
             current.dropped[member_id] = why
 
 
-def _ended(book: Book, fact: facts.GroupDied | facts.GroupUnloaded | facts.GroupCreated) -> None:
-    """Also with a new life: if the one before ended in a crash, nobody was left to say so."""
+def _ended(book: GroupBook, fact: facts.GroupDied | facts.GroupUnloaded | facts.GroupCreated) -> None:
+    """Close a rebalance with its group. A new group closes it too, if the last one ended in a crash."""
     book.ownership.emptied()
     book.close(Outcome.LOST, fact.at_ms)
 
 
-def _started(book: Book, fact: facts.RebalanceStarted) -> None:
+def _started(book: GroupBook, fact: facts.RebalanceStarted) -> None:
     book.close(Outcome.SUPERSEDED, fact.at_ms)
     book.rebalances.append(
         Rebalance(
@@ -209,7 +214,7 @@ def _started(book: Book, fact: facts.RebalanceStarted) -> None:
     )
 
 
-def _seen(book: Book, fact: RebalanceSeen) -> None:
+def _seen(book: GroupBook, fact: RebalanceSeen) -> None:
     book.close(Outcome.SUPERSEDED, fact.at_ms)
     book.rebalances.append(
         Rebalance(
@@ -229,7 +234,7 @@ def _seen(book: Book, fact: RebalanceSeen) -> None:
     )
 
 
-def _joined(book: Book, fact: facts.JoinPhaseCompleted) -> None:
+def _joined(book: GroupBook, fact: facts.JoinPhaseCompleted) -> None:
     current = book.running()
     if current is not None:
         current.joined_ms = fact.at_ms
@@ -239,7 +244,7 @@ def _joined(book: Book, fact: facts.JoinPhaseCompleted) -> None:
         current.joined_after_ms = dict(fact.joined_after_ms)
 
 
-def _stored(book: Book, fact: facts.AssignmentStored) -> None:
+def _stored(book: GroupBook, fact: facts.AssignmentStored) -> None:
     moves, kept, gap_ms = book.ownership.assigned(fact.assignments, fact.at_ms)
     current = book.close(Outcome.STABLE, fact.at_ms)
     if current is not None:
@@ -247,20 +252,20 @@ def _stored(book: Book, fact: facts.AssignmentStored) -> None:
         current.unassigned_ms = gap_ms or None if current.is_derived else gap_ms
 
 
-def _emptied(book: Book, fact: facts.GroupEmptied) -> None:
+def _emptied(book: GroupBook, fact: facts.GroupEmptied) -> None:
     book.ownership.emptied()
     current = book.close(Outcome.EMPTY, fact.at_ms)
     if current is not None:
         current.generation_id = fact.generation_id
 
 
-def _loaded(book: Book, fact: facts.GroupLoaded) -> None:
+def _loaded(book: GroupBook, fact: facts.GroupLoaded) -> None:
     book.close(Outcome.LOST, fact.at_ms)
     book.ownership.assigned(fact.assignments, fact.at_ms)
 
 
 _OPENS = frozenset({facts.RebalanceStarted, RebalanceSeen, facts.AssignmentStored, facts.GroupLoaded})
-_ENTRIES: Mapping[type[Fact], Callable[[Book, Any], None]] = {
+_ENTRIES: Mapping[type[Fact], Callable[[GroupBook, Any], None]] = {
     facts.GroupCreated: _ended,
     facts.RebalanceStarted: _started,
     facts.JoinPhaseCompleted: _joined,
@@ -281,3 +286,63 @@ _ENTRIES: Mapping[type[Fact], Callable[[Book, Any], None]] = {
         fact.member_id, f"turned away: {fact.why or 'group is full'}", fact.at_ms
     ),
 }
+
+
+# --- one group, saved and restored ------------------------------------------------------------------------------------
+
+
+class Bookmark:
+    """The rebalances of one group, which can be saved as JSON and continued."""
+
+    def __init__(self, group_id: str) -> None:
+        self._group_id = group_id
+        self._ledger = Ledger(keep=2, groups=1)
+
+    def tell(self, fact: Fact) -> Rebalance | None:
+        """Fold a fact. Returns the rebalance that it ended, if any."""
+        rebalances = self._ledger.rebalances_of(self._group_id)
+        running = rebalances[-1] if rebalances and rebalances[-1].outcome is Outcome.RUNNING else None
+        self._ledger.tell(fact)
+        return running if running is not None and running.outcome is not Outcome.RUNNING else None
+
+    def to_json(self) -> Any:
+        book = self._ledger.book_of(self._group_id)
+        if book is None:
+            return None
+        running, ownership = book.running(), book.ownership
+        return {
+            "running": None
+            if running is None
+            else {each.name: getattr(running, each.name) for each in fields(Rebalance)},
+            "held": [[member_id, sorted(held)] for member_id, held in ownership.held.items()],
+            "free": [[*partition, since_ms] for partition, since_ms in ownership.free_since_ms.items()],
+            "last": [[*partition, owner] for partition, owner in ownership.last_owners.items()],
+        }
+
+    @classmethod
+    def from_json(cls, group_id: str, saved: Any) -> Bookmark:
+        mark = cls(group_id)
+        if saved is None:
+            return mark
+        try:
+            running = saved["running"]
+            mark._ledger.open_book(group_id, _ownership(saved), running and _rebalance(running))
+        except (KeyError, TypeError, ValueError) as error:
+            raise MalformedError(f"a bookmark in the ledger of {group_id} cannot be read: {error!r}") from None
+        return mark
+
+
+def _rebalance(saved: Any) -> Rebalance:
+    moves = [Move((topic, number), old, new) for (topic, number), old, new in saved["moves"]]
+    return Rebalance(**{**saved, "cause": Cause(saved["cause"]), "outcome": Outcome(saved["outcome"]), "moves": moves})
+
+
+def _ownership(saved: Any) -> Ownership:
+    def partition(topic: str, number: int) -> Partition:
+        return topic, number
+
+    return Ownership(
+        {member_id: {partition(*each) for each in held} for member_id, held in saved["held"]},
+        {partition(topic, number): since_ms for topic, number, since_ms in saved["free"]},
+        {partition(topic, number): owner for topic, number, owner in saved["last"]},
+    )

@@ -1,8 +1,8 @@
-"""Facts as lines of JSON and back: how the broker keeps them, and how anybody reads them later.
+"""Write facts as JSON and read them: the format of the topic `__coterie_facts`.
 
-`{"fact": "MemberLeft", "at_ms": ..., ...}`: the fields are those of the classes in `coterie.facts`; bytes are in hex,
-error codes and causes under their names. A kind or a field that a reader does not know is passed over, so that an older
-one can read what a newer broker wrote.
+`{"fact": "MemberLeft", "at_ms": ..., ...}`: the fields are those of the classes in `coterie.facts`. Bytes are in hex,
+error codes and causes are names. A reader ignores kinds and fields that it does not know, so an older one can read what
+a newer broker wrote.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from coterie.facts import Cause, Fact
 __all__ = ["FACTS_TOPIC", "field_names", "plain", "read_fact", "write_fact"]
 
 FACTS_TOPIC = "__coterie_facts"
-"""Where our broker keeps them."""
+"""The topic in which the broker stores facts."""
 
 _KINDS: Mapping[str, type[Fact]] = {
     name: kind for name, kind in vars(facts).items() if isinstance(kind, type) and issubclass(kind, Fact)
@@ -31,7 +31,7 @@ _KINDS: Mapping[str, type[Fact]] = {
 
 
 def write_fact(fact: Fact) -> bytes:
-    """`plain(fact)` as JSON, written out: there is one for every member in every rebalance."""
+    """Return `plain(fact)` as JSON. It is written by hand for speed: every member has one in every rebalance."""
     kind = type(fact)
     parts = [f'{{"fact":"{kind.__name__}"']
     for name in field_names(kind):
@@ -42,7 +42,7 @@ def write_fact(fact: Fact) -> bytes:
 
 
 def plain(fact: Fact) -> dict[str, Any]:
-    """As JSON has it."""
+    """Return a fact as values of JSON."""
     return {"fact": type(fact).__name__, **{name: _plain(getattr(fact, name)) for name in field_names(type(fact))}}
 
 
@@ -57,20 +57,20 @@ def field_names(kind: type[Fact]) -> tuple[str, ...]:
 
 
 def read_fact(data: bytes) -> Fact | None:
-    """None if it is of a kind that is not known here, as a newer broker may write."""
+    """Read a fact. Returns None for an unknown kind, which a newer broker may write."""
     try:
-        said = json.loads(data)
+        found = json.loads(data)
     except ValueError as error:
         raise MalformedError(f"a fact is a JSON object on a line: {error}") from None
-    if not isinstance(said, dict) or not isinstance(said.get("fact"), str):
+    if not isinstance(found, dict) or not isinstance(found.get("fact"), str):
         raise MalformedError('a fact is a JSON object that names its kind under "fact"')
-    kind = _KINDS.get(said["fact"])
+    kind = _KINDS.get(found["fact"])
     if kind is None:
         return None
     try:
-        return kind(**{name: read(said[name]) for name, read in _readers(kind.__name__).items() if name in said})
+        return kind(**{name: read(found[name]) for name, read in _readers(kind.__name__).items() if name in found})
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise MalformedError(f"{said['fact']}: a field is not what it should be: {error!r}") from None
+        raise MalformedError(f"{found['fact']}: a field is not what it should be: {error!r}") from None
 
 
 def _write_list(values: Sequence[Any]) -> str:
@@ -97,7 +97,7 @@ _WRITERS: Mapping[type, Callable[[Any], str]] = {
     list: _write_list,
     dict: _write_dict,
 }
-"""What nearly all values are. To ask whether one is a Mapping takes longer than most of these."""
+"""The types of nearly all values; isinstance of Mapping is slower than most of these."""
 
 
 def _plain(value: Any) -> Any:
@@ -113,7 +113,7 @@ def _plain(value: Any) -> Any:
 
 
 _Reader = Callable[[Any], Any]
-"""From JSON, checked."""
+"""Reads a value of JSON and checks its type."""
 
 
 @cache
@@ -129,7 +129,7 @@ def _reader(hint: Any) -> _Reader:
         return lambda value: None if value is None else of_value(value)
     if origin is Mapping:
         of_key, of_value = _reader(inner[0]), _reader(inner[1])
-        from_text = int if inner[0] is int else of_key  # JSON's keys are texts
+        from_text = int if inner[0] is int else of_key  # keys of JSON are strings
         return lambda value: {from_text(key): of_value(one) for key, one in value.items()}
     if origin is Sequence:
         of_one = _reader(inner[0])

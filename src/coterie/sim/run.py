@@ -35,7 +35,7 @@ class Outcome:
     plan: Plan
     account: Account
     fingerprint: str
-    steps: Sequence[grid.Step]
+    steps: Sequence[grid.StoryStep]
     """The last few thousand things that happened."""
     broken: str | None = None
     """Which invariant, if one did not hold."""

@@ -15,8 +15,7 @@ from coterie.sim.consumer import Consumer
 from coterie.sim.machine import Link, Machine
 from coterie.sim.observer import Observer
 from coterie.sim.world import World
-from coterie.stories.grid import Step
-from coterie.stories.phrases import in_words
+from coterie.stories.grid import StoryStep, in_words
 
 __all__ = ["Story"]
 
@@ -38,7 +37,7 @@ class Story(Observer):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.steps: deque[Step] = deque(maxlen=_KEPT)
+        self.steps: deque[StoryStep] = deque(maxlen=_KEPT)
         self._schedule = world.schedule
         self._hash = blake2b(digest_size=12)
         self._unhashed: list[bytes] = []
@@ -68,7 +67,7 @@ class Story(Observer):
     def _row(self, who: str, says: str, hears: str, group_id: str = "") -> None:
         group = self.world.group(group_id) if group_id else None
         state = str(group.state) if group is not None else "Dead" if group_id else ""
-        self.steps.append(Step(self.world.schedule.now_ms, who, says, hears, state))
+        self.steps.append(StoryStep(self.world.schedule.now_ms, who, says, hears, state))
 
     def request_arrived(self, _machine: Machine, link: Link, frame: bytes) -> None:
         client = link.wire.client

@@ -1,13 +1,12 @@
-"""The scenario language: a group driven step by step under a clock of its own, as methods or as a text grid.
+"""Run one group step by step with a virtual clock, by methods or from a text grid.
 
-Used by the tests and by whatever else plays groups. Read `story.py` first.
+It is for tests of group behaviour. Read `story.py` first.
 """
 
 from __future__ import annotations
 
-from coterie.stories.check import check_story
-from coterie.stories.grid import Step, show
-from coterie.stories.story import PARKED, Actor, Story
-from coterie.stories.world import World
+from coterie.stories.grid import StoryStep, show
+from coterie.stories.story import PARKED, Actor, Story, check_story
+from coterie.stories.world import StoryWorld
 
-__all__ = ["PARKED", "Actor", "Step", "Story", "World", "check_story", "show"]
+__all__ = ["PARKED", "Actor", "Story", "StoryStep", "StoryWorld", "check_story", "show"]

@@ -1,4 +1,4 @@
-"""A story: members with names join, sync, heartbeat, commit and leave, and it is said what they hear.
+"""A story: members join, sync, send heartbeats, commit and leave, and a test says what they are answered.
 
     story = Story()
     a, b = story.stable("a", "b", session=10_000)
@@ -7,17 +7,17 @@
     story.advance(ms=1)
     story.expect(state="PreparingRebalance", members=["a"])
 
-Every step is kept; an expectation that fails prints all of them as the grid that `check_story` reads.
+Every step is kept. An expectation that fails prints all steps as a grid, and `check_story` runs such a grid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from coterie.coordinator.classic import Group, State
-from coterie.errors import ErrorCode
+from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Fact
 from coterie.ledger import Rebalance
 from coterie.protocol.messages import (
@@ -35,23 +35,23 @@ from coterie.protocol.messages import (
 )
 from coterie.protocol.subscription import Subscription, write_subscription
 from coterie.settings.broker_settings import GroupCoordinatorSettings
-from coterie.stories.grid import Step, show
-from coterie.stories.phrases import in_words
-from coterie.stories.world import World
+from coterie.stories.grid import StoryStep, in_words, read, show
+from coterie.stories.world import StoryWorld
 
-__all__ = ["PARKED", "Actor", "Story"]
+__all__ = ["PARKED", "Actor", "Story", "check_story"]
+
 
 F = TypeVar("F", bound=Fact)
 
 PARKED = "-"
-"""What is heard while a request waits for its answer."""
+"""Stands for the answer while a request waits for it."""
 
-_TOKENS_OF_NOBODY = "?"
+_UNKNOWN_ACTOR = "?"
 
 
 @dataclass
 class Actor:
-    """A member as the story knows it: by name. Its id and generation are what it was last told."""
+    """A member by name. Its id and generation are those of its last answer."""
 
     story: Story
     name: str
@@ -59,38 +59,38 @@ class Actor:
     generation_id: int = -1
     instance: str | None = None
     options: Mapping[str, Any] | None = None
-    """What it joined with last; joining again without options repeats them."""
+    """The options of the last join; joining again without options repeats them."""
     answer: Any = None
-    """The last thing it heard."""
+    """The last answer."""
 
     def joins(self, *, expect: str | None = None, **options: Any) -> Actor:
-        """Options: protocols, topics, owned, session, rebalance, instance, reason, id, old, v8."""
+        """Send JoinGroup. Options: protocols, topics, owned, session, rebalance, instance, reason, id, old, v8."""
         self.options = {**(self.options or {}), **options}
-        said = self.options
-        self.instance = said.get("instance", self.instance)
-        topics, owned = said.get("topics", ("t",)), said.get("owned", {})
+        joined = self.options
+        self.instance = joined.get("instance", self.instance)
+        topics, owned = joined.get("topics", ("t",)), joined.get("owned", {})
         metadata = write_subscription(Subscription(topics, owned=owned))
-        protocols = said.get("protocols", ("range",))
+        protocols = joined.get("protocols", ("range",))
         request = JoinGroup(
             token=self.story.token_for(self),
             group_id=self.story.group_id,
             member_id=options.get("id", self.member_id),
             instance_id=self.instance,
-            protocol_type=said.get("type", "consumer"),
+            protocol_type=joined.get("type", "consumer"),
             protocols=[p if isinstance(p, Protocol) else Protocol(p, metadata) for p in protocols],
-            session_timeout_ms=said.get("session", 10_000),
-            rebalance_timeout_ms=said.get("rebalance", 60_000),
+            session_timeout_ms=joined.get("session", 10_000),
+            rebalance_timeout_ms=joined.get("rebalance", 60_000),
             fresh_id=self.story.fresh_id(),
             client_id=self.name,
             client_host="/127.0.0.1",
             reason=options.get("reason"),
-            needs_member_id=not said.get("old", False),
-            can_skip_assignment=not said.get("v8", False),
+            needs_member_id=not joined.get("old", False),
+            can_skip_assignment=not joined.get("v8", False),
         )
         return self._says("join", options, request, expect)
 
     def enters(self, *, expect: str | None = None, **options: Any) -> Actor:
-        """Joins, and once more with its id if it is given one first (KIP-394)."""
+        """Join, and join again with the id if one is given first (KIP-394)."""
         self.joins(**options)
         if isinstance(self.answer, JoinedGroup) and self.answer.error is ErrorCode.MEMBER_ID_REQUIRED:
             self.joins(expect=expect)
@@ -99,7 +99,7 @@ class Actor:
     def syncs(
         self, assignments: Mapping[str, bytes] | None = None, *, expect: str | None = None, **options: Any
     ) -> Actor:
-        """`assignments` by name (or by id, for ids nobody has)."""
+        """Send SyncGroup. `assignments` are by name, or by id for ids that no member has."""
         named = {name: data.hex() for name, data in (assignments or {}).items()}
         request = SyncGroup(
             token=self.story.token_for(self),
@@ -132,7 +132,7 @@ class Actor:
         return self._says("leave", options, request, expect)
 
     def commits(self, offsets: Mapping[str, int], *, expect: str | None = None, **options: Any) -> Actor:
-        """`offsets` as {"topic:partition": offset}."""
+        """Send OffsetCommit. `offsets` is {"topic:partition": offset}."""
         partitions = [
             CommitPartition(topic, int(partition), offset, metadata=options.get("metadata", ""))
             for where, offset in offsets.items()
@@ -177,7 +177,7 @@ class Actor:
         return self
 
     def _own_words(self) -> str:
-        """What it heard itself in the last step, without what others heard."""
+        """Return its own answer in the last step, without those of others."""
         heard = [part.removeprefix("me: ") for part in self.story.heard if part.startswith("me: ")]
         return heard[0] if heard else PARKED
 
@@ -191,19 +191,19 @@ def _option(name: str, value: Any) -> str:
 
 
 class Story:
-    """A group under a clock of its own."""
+    """A group with a virtual clock."""
 
     def __init__(self, group_id: str = "g", **settings: Any) -> None:
         self.group_id = group_id
-        self.world = World(GroupCoordinatorSettings(**settings))
+        self.world = StoryWorld(GroupCoordinatorSettings(**settings))
         self.actors: dict[str, Actor] = {}
-        self.steps: list[Step] = []
+        self.steps: list[StoryStep] = []
         self.heard: list[str] = []
         self._speaker_of: dict[int, Actor] = {}
         self._seen = 0
         self._ids = 0
 
-    # --- playing ------------------------------------------------------------------------------------------------------
+    # --- steps --------------------------------------------------------------------------------------------------------
 
     def member(self, name: str) -> Actor:
         if name not in self.actors:
@@ -211,13 +211,13 @@ class Story:
         return self.actors[name]
 
     def stable(self, *names: str, assignments: Mapping[str, bytes] | None = None, **options: Any) -> list[Actor]:
-        """These members, joined and synced; each is assigned its own name unless said otherwise."""
+        """Return these members, joined and synced. Each is assigned its own name unless `assignments` are given."""
         members = [self.member(name).enters(**options) for name in names]
         self.settle(assignments)
         return members
 
     def settle(self, assignments: Mapping[str, bytes] | None = None) -> None:
-        """Everybody does what a client would, until the group is Stable."""
+        """Have all members do what a client would, until the group is Stable."""
         if self.state is State.PREPARING_REBALANCE:
             for actor in self._members_here():
                 if self.group.members[actor.member_id].parked_join is None:
@@ -247,19 +247,19 @@ class Story:
         self.play("", "(crash)", self.world.crash)
 
     def play(self, who: str, says: str, act: Any) -> None:
-        """Do something, and write down who heard what of it."""
+        """Run a step, and record the answers that it caused."""
         act()
         replies = list(self.world.replies.items())[self._seen :]
         self._seen += len(replies)
         self.heard = []
         for token, answer in replies:
             actor = self._speaker_of.pop(token, None)
-            name = actor.name if actor else _TOKENS_OF_NOBODY
+            name = actor.name if actor else _UNKNOWN_ACTOR
             if actor is not None:
                 actor.hears(answer)
             self.heard.append(f"{'me' if name == who else name}: {in_words(answer)}")
         hears = ", ".join(one.removeprefix("me: ") for one in self.heard) or PARKED
-        self.steps.append(Step(self.world.now_ms, who, says, hears, self.state.value))
+        self.steps.append(StoryStep(self.world.now_ms, who, says, hears, self.state.value))
 
     def token_for(self, actor: Actor) -> int:
         token = self.world.token()
@@ -276,11 +276,11 @@ class Story:
     def _members_here(self) -> list[Actor]:
         return [actor for actor in self.actors.values() if actor.member_id in self.group.members]
 
-    # --- looking ------------------------------------------------------------------------------------------------------
+    # --- state and expectations ---------------------------------------------------------------------------------------
 
     @property
     def group(self) -> Group:
-        """The group; as long as there is none, a Dead one that nobody keeps."""
+        """Return the group, or a Dead one if it does not exist."""
         return self.world.group(self.group_id) or Group(self.group_id, self.world.settings)
 
     @property
@@ -292,13 +292,13 @@ class Story:
         return self.world.ledger.rebalances_of(self.group_id)
 
     def told(self, kind: type[F], **fields: Any) -> F:
-        """The last fact of this kind with these fields; a member is named by its name."""
+        """Return the last fact of this kind with these fields. Members are given by name."""
         wanted = {field: self.id_of(value) if isinstance(value, str) else value for field, value in fields.items()}
         for fact in reversed(self.world.facts):
             if isinstance(fact, kind) and all(getattr(fact, field) == value for field, value in wanted.items()):
                 return fact
         facts = "\n".join(str(fact) for fact in self.world.facts)
-        raise AssertionError(f"nothing was told like {kind.__name__} {fields}; what was told:\n{facts}\n{self}")
+        raise AssertionError(f"no fact like {kind.__name__} {fields}; the facts:\n{facts}\n{self}")
 
     def expect(
         self,
@@ -324,3 +324,77 @@ class Story:
 
     def __str__(self) -> str:
         return show(self.steps)
+
+
+# --- grids ------------------------------------------------------------------------------------------------------------
+
+
+def check_story(text: str, **settings: Any) -> Story:
+    """Run the steps of a grid and compare. Writes wait for `(on disk)`. A difference prints the actual grid."""
+    story = Story(**settings)
+    story.hold_writes()
+    for wanted in read(text):
+        _do_step(story, wanted)
+        seen = story.steps[-1]
+        if seen != wanted:
+            raise AssertionError(
+                f"the story differs in its last row:\n{show(story.steps)}\n\nit should have been:\n{show([wanted])}"
+            )
+    return story
+
+
+def _do_step(story: Story, step: StoryStep) -> None:
+    if step.at_ms < story.world.now_ms:
+        raise CoterieError(f"time goes forward: {step.at_ms} ms after {story.world.now_ms} ms")
+    passed_ms = step.at_ms - story.world.now_ms
+    if not step.says:
+        story.advance(ms=passed_ms)
+        return
+    story.world.advance(passed_ms)  # timers that fire before are part of this row
+    verb, *words = step.says.split()
+    if step.says in _EVENTS:
+        _EVENTS[step.says](story)
+    elif verb in _VERBS:
+        _VERBS[verb](story.member(step.who), dict(_parse_option(word) for word in words))
+    else:
+        known = ", ".join([*_VERBS, *_EVENTS])
+        raise CoterieError(f"unknown step {step.says!r}; known are {known}")
+
+
+def _parse_option(word: str) -> tuple[str, Any]:
+    name, given, value = word.partition("=")
+    if not given:
+        return name, True
+    if name in {"protocols", "topics"}:
+        return name, tuple(value.split(","))
+    if name in {"session", "rebalance", "gen", "retention", "producer"}:
+        return name, int(value)
+    return name, value
+
+
+def _sync(actor: Actor, options: dict[str, Any]) -> None:
+    flags = {name: options.pop(name) for name in list(options) if name in {"gen", "id", "instance", "type", "protocol"}}
+    actor.syncs({name: bytes.fromhex(data) for name, data in options.items()}, **flags)
+
+
+def _commit(actor: Actor, options: dict[str, Any]) -> None:
+    offsets = {name: int(options.pop(name)) for name in list(options) if ":" in name}
+    actor.commits(offsets, **options)
+
+
+_VERBS: Mapping[str, Callable[[Actor, dict[str, Any]], object]] = {
+    "join": lambda actor, options: actor.joins(**options),
+    "sync": _sync,
+    "beat": lambda actor, options: actor.beats(**options),
+    "leave": lambda actor, options: actor.leaves(**options),
+    "commit": _commit,
+    "fetch": lambda actor, options: actor.fetches(**options),
+    "delete": lambda actor, _options: actor.deletes_group(),
+}
+
+_EVENTS: Mapping[str, Callable[[Story], object]] = {
+    "(on disk)": lambda story: story.end_writes(),
+    "(disk fails)": lambda story: story.end_writes(ErrorCode.KAFKA_STORAGE_ERROR),
+    "(coordinator moves)": lambda story: story.move_coordinator(),
+    "(crash)": lambda story: story.crash(),
+}

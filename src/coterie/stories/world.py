@@ -1,6 +1,6 @@
-"""A world for one shard: a clock that is moved by hand, a log in memory, and every reply kept by its token.
+"""The world of a story: one coordinator shard, a clock that is moved by hand, and a log in memory.
 
-It performs effects and nothing else. A token answered twice is an error here, in every test that uses it.
+It performs the shard's effects and keeps every reply by its token. A token that is answered twice is an error.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from coterie.facts import Fact
 from coterie.ledger import Ledger
 from coterie.settings.broker_settings import GroupCoordinatorSettings
 
-__all__ = ["LogEntry", "World"]
+__all__ = ["LogEntry", "StoryWorld"]
 
 
 @dataclass(slots=True)
 class LogEntry:
-    """A record of the log, or, with a marker, the end of a transaction."""
+    """A record of the log or, with a marker, the end of a transaction."""
 
     key: bytes
     value: bytes | None
@@ -31,11 +31,11 @@ class LogEntry:
 
 
 @dataclass
-class World:
+class StoryWorld:
     settings: GroupCoordinatorSettings = field(default_factory=GroupCoordinatorSettings)
     now_ms: int = 0
     holds_writes: bool = False
-    """While set, appends wait for `end_writes`; else they are durable at once."""
+    """Whether appends wait for `end_writes`; otherwise they are durable at once."""
 
     def __post_init__(self) -> None:
         self.log: list[LogEntry] = []
@@ -59,7 +59,7 @@ class World:
         return self.shard.groups.get(group_id)
 
     def advance(self, ms: int) -> None:
-        """Let time pass; every timer on the way rings at its own time."""
+        """Let time pass. Every timer on the way fires at its own time."""
         until_ms = self.now_ms + ms
         while (next_ms := self.timers.next_ms()) is not None and next_ms <= until_ms:
             self.now_ms = max(self.now_ms, next_ms)
@@ -72,7 +72,7 @@ class World:
         return len(self._appends)
 
     def end_writes(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """Everything given to the log so far, and what follows from it, is durable (or failed)."""
+        """Make all pending writes durable, or fail them, together with the writes that they cause."""
         while self._appends:
             self.end_write(error)
 
@@ -86,7 +86,7 @@ class World:
         self._perform(self.shard.handle(batch.then, self.now_ms))
 
     def move_coordinator(self) -> None:
-        """The partition goes elsewhere and comes back: whoever waits is told, then the log is read again (C4)."""
+        """Unload the partition, which answers all waiting requests, and load it again from the log (C4)."""
         self._perform(self.shard.unload(self.now_ms))
         self._appends.clear()
         self.shard = Shard(0, self.settings, self.timers)
@@ -94,7 +94,7 @@ class World:
         self._perform(self.shard.load(groups, self.now_ms))
 
     def crash(self) -> None:
-        """Like `move_coordinator`, but nobody is told anything."""
+        """Load the log again, as after a crash: waiting requests are not answered."""
         self._appends.clear()
         self.timers = Timers()
         self.shard = Shard(0, self.settings, self.timers)

@@ -1,7 +1,7 @@
-"""Pages for a browser, made of rebalances and intervals: plain HTML and SVG, nothing to download, nothing to build.
+"""Write reports and pictures of rebalances in plain HTML and SVG, without scripts or downloads.
 
-Knows the ledger and nothing of brokers or clients: who calls it brings the facts. Read `report.py` first, then
-`picture.py` for who owned what when. `designs.py` draws what history has to compare, and is loaded for that alone.
+It needs only facts, no broker and no client. Read `report.py` first, then `picture.py`, which draws who owned which
+partition when. `designs.py` draws the comparison of the three designs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who owned what when, as a drawing: a row for each partition, a bar for each owner, a mark for each rebalance.
+"""Draw who owned which partition when: a row for each partition, a bar for each owner, a line for each rebalance.
 
 Gaps in a row mean that the partition was unassigned. The colours follow the reader's light or dark theme; SVG alone, so
 that it can be part of a page or a file of its own.
@@ -6,20 +6,49 @@ that it can be part of a page or a file of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 
+from coterie.facts import Fact, MemberJoined, MemberReplaced
 from coterie.ledger import Interval, Rebalance
-from coterie.web.names import Names
 
-__all__ = ["LEFT", "RIGHT", "STYLE", "SVG", "TOP", "WIDTH", "Scale", "colour_of", "picture", "seconds"]
+__all__ = ["LEFT", "RIGHT", "STYLE", "SVG", "TOP", "WIDTH", "MemberNames", "Scale", "colour_of", "picture", "seconds"]
+
+
+ID_LENGTH = 36
+"""The length of the random part of a member id."""
+
+
+class MemberNames:
+    """Short, unique names of members: the instance id of a static member, else the client id, the second as `id #2`."""
+
+    def __init__(self, group_facts: Iterable[Fact] = ()) -> None:
+        self._names: dict[str, str] = {}
+        self._taken: dict[str, int] = {}
+        for fact in group_facts:
+            if isinstance(fact, MemberJoined | MemberReplaced) and fact.instance_id:
+                self._names[fact.member_id] = fact.instance_id
+            elif isinstance(fact, MemberJoined) and fact.member_id not in self._names:
+                self._give(fact.member_id, fact.client_id)
+
+    def of(self, member_id: str) -> str:
+        if member_id not in self._names:
+            base = member_id[: -ID_LENGTH - 1] if len(member_id) > ID_LENGTH + 1 else member_id
+            self._give(member_id, base)
+        return self._names[member_id]
+
+    def _give(self, member_id: str, wanted: str) -> None:
+        count = self._taken[wanted] = self._taken.get(wanted, 0) + 1
+        name = wanted if count == 1 else f"{wanted} #{count}"
+        self._names[member_id] = name or member_id
+
 
 WIDTH, LEFT, RIGHT, TOP, BELOW = 960, 110, 16, 30, 46
 ROW, BAR, LABEL = 22, 16, 18
 SVG = "http://www.w3.org/2000/svg"
 KEY = "bar = owner of the partition; grey = unassigned; dashed line = rebalance, numbered as in the table"
 HUES = (210, 25, 145, 285, 50, 345, 180, 100, 255, 0)
-"""Neighbours in this list are easy to tell apart."""
+"""Hues; neighbours in this list are easy to distinguish."""
 
 STYLE = """
 .picture { --ink: #1c2330; --faint: #8b94a3; --line: #d5dae2; --light: 46%; --sat: 62%; max-width: 100%; height: auto;
@@ -34,15 +63,15 @@ STYLE = """
 
 
 def colour_of(index: int) -> int:
-    """A hue; after the list is through, in between."""
+    """Return a hue. After the end of the list it returns hues in between."""
     return (HUES[index % len(HUES)] + 17 * (index // len(HUES))) % 360
 
 
-def picture(intervals: Sequence[Interval], rebalances: Sequence[Rebalance], names: Names | None = None) -> str:
-    """Of one group. Rebalances are numbered as they are given, from 1."""
+def picture(intervals: Sequence[Interval], rebalances: Sequence[Rebalance], names: MemberNames | None = None) -> str:
+    """Draw one group. Rebalances are numbered in the order given, from 1."""
     if not intervals:
         return '<p class="nothing">No partition was ever owned.</p>'
-    names = names or Names()
+    names = names or MemberNames()
     times = [one.began_ms for one in intervals] + [one.ended_ms for one in intervals if one.ended_ms is not None]
     times += [one.began_ms for one in rebalances] + [one.ended_ms for one in rebalances if one.ended_ms is not None]
     scale = Scale(min(times), max(times))
@@ -79,7 +108,7 @@ class Scale:
         return round(LEFT + (WIDTH - LEFT - RIGHT) * (at_ms - self.first_ms) / self.span_ms, 1)
 
     def ticks(self) -> range:
-        """Whole steps of 1, 2 or 5, about eight of them."""
+        """Return the ticks of the axis: about eight, in steps of 1, 2 or 5."""
         step = 1
         while self.span_ms / step > 10:
             step = step * 5 // 2 if str(step).startswith("2") else step * 2
@@ -95,7 +124,7 @@ def _axis(scale: Scale, bottom: int) -> list[str]:
     return [*parts, f'<text class="tick" x="{LEFT}" y="{bottom + 36}">{KEY}</text>']
 
 
-def _bar(one: Interval, y: int, scale: Scale, index: int, names: Names) -> str:
+def _bar(one: Interval, y: int, scale: Scale, index: int, names: MemberNames) -> str:
     x, until_ms = scale.x(one.began_ms), scale.last_ms if one.ended_ms is None else one.ended_ms
     width = max(round(scale.x(until_ms) - x, 1), 0.5)
     name = escape(names.of(one.owner))
@@ -107,8 +136,8 @@ def _bar(one: Interval, y: int, scale: Scale, index: int, names: Names) -> str:
     )
 
 
-def _mark(number: int | None, one: Rebalance, scale: Scale, bottom: int, names: Names) -> str:
-    """Without a number where two would run into each other."""
+def _mark(number: int | None, one: Rebalance, scale: Scale, bottom: int, names: MemberNames) -> str:
+    """Draw the line of a rebalance. It has no number where two numbers would overlap."""
     x = scale.x(one.began_ms)
     who = f", {names.of(one.culprit)}" if one.culprit else ""
     label = f'<text class="number" x="{x}" y="{TOP - 12}" text-anchor="middle">{number}</text>' if number else ""

@@ -1,4 +1,4 @@
-"""A page about the rebalances of groups: why each came, who was behind it, what it cost, and the picture.
+"""The HTML report about rebalances: why each happened, which member caused it, what it cost, and the picture.
 
 One file of HTML that needs nothing else. It reads well in light and dark, wide and narrow, and on paper.
 """
@@ -13,8 +13,7 @@ from itertools import groupby
 
 from coterie.facts import Fact
 from coterie.ledger import Interval, Outcome, Rebalance, fold, intervals_of
-from coterie.web.names import Names
-from coterie.web.picture import colour_of, picture
+from coterie.web.picture import MemberNames, colour_of, picture
 
 __all__ = ["Section", "report"]
 
@@ -52,16 +51,16 @@ pre { background: var(--card); border: 1px solid var(--line); border-radius: .5r
 
 @dataclass(slots=True, frozen=True)
 class Section:
-    """Something else to show, under a heading: rows of texts, the first of them the names of the columns."""
+    """A further table of the report. The first row has the names of the columns."""
 
     title: str
     rows: Sequence[Sequence[str]]
     note: str = ""
 
 
-def report(title: str, told: Iterable[Fact], *, note: str = "", sections: Sequence[Section] = ()) -> str:
-    facts = list(told)
-    rebalances, intervals, names = fold(facts), intervals_of(facts), Names(facts)
+def report(title: str, group_facts: Iterable[Fact], *, note: str = "", sections: Sequence[Section] = ()) -> str:
+    facts = list(group_facts)
+    rebalances, intervals, names = fold(facts), intervals_of(facts), MemberNames(facts)
     groups = list(dict.fromkeys([one.group_id for one in rebalances] + [one.group_id for one in intervals]))
     parts = [
         "<!doctype html>",
@@ -90,7 +89,7 @@ def _summary(facts: Sequence[Fact], rebalances: Sequence[Rebalance], groups: Seq
     return f"{counted}, from {when} UTC, {_time(last - first)}."
 
 
-def _group(group: str, rebalances: Sequence[Rebalance], intervals: Sequence[Interval], names: Names) -> list[str]:
+def _group(group: str, rebalances: Sequence[Rebalance], intervals: Sequence[Interval], names: MemberNames) -> list[str]:
     moved, is_derived = sum(len(one.moves) for one in rebalances), any(one.is_derived for one in rebalances)
     unassigned = [one.unassigned_ms for one in rebalances if one.unassigned_ms is not None]
     took = [one.took_ms for one in rebalances if one.took_ms is not None]
@@ -120,13 +119,13 @@ def _group(group: str, rebalances: Sequence[Rebalance], intervals: Sequence[Inte
 
 
 def _known(text: str, *, is_derived: bool, is_known: bool) -> str:
-    """A figure about rebalances of which some may be derived: those have durations and costs that nobody knows."""
+    """Return a figure about rebalances. Durations and costs of derived ones are unknown."""
     if not is_derived:
         return text
     return f"at least {text}" if is_known else UNKNOWN
 
 
-def _legend(intervals: Sequence[Interval], names: Names) -> str:
+def _legend(intervals: Sequence[Interval], names: MemberNames) -> str:
     owners = dict.fromkeys(names.of(one.owner) for one in intervals)
     items = (
         f'<li><i style="background:hsl({colour_of(index)} 58% 46%)"></i>{escape(name)}</li>'
@@ -135,7 +134,7 @@ def _legend(intervals: Sequence[Interval], names: Names) -> str:
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
-def _row(number: int, one: Rebalance, first_ms: int, names: Names) -> str:
+def _row(number: int, one: Rebalance, first_ms: int, names: MemberNames) -> str:
     member = names.of(one.culprit) if one.culprit else ""
     late = one.last_to_join
     waited = f"<br><span class='faint'>last to join: {escape(names.of(late))}</span>" if late and one.waits_for else ""
@@ -160,8 +159,8 @@ def _row(number: int, one: Rebalance, first_ms: int, names: Names) -> str:
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def _moves(one: Rebalance, names: Names) -> str:
-    """How many; where each went when the pointer rests on it."""
+def _moves(one: Rebalance, names: MemberNames) -> str:
+    """Return the number of moves, with the moves themselves as a tooltip."""
     ways = sorted(
         (names.of(move.old_owner) if move.old_owner else "nobody", names.of(move.new_owner)) for move in one.moves
     )

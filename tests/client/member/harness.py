@@ -24,7 +24,7 @@ from coterie.errors import ConnectionLostError, ErrorCode, KafkaError, RequestTi
 from coterie.facts import Fact
 from coterie.protocol.messages import Heartbeat, JoinGroup
 from coterie.settings.broker_settings import GroupCoordinatorSettings
-from coterie.stories.world import World
+from coterie.stories.world import StoryWorld
 
 GROUP = "readers"
 
@@ -265,7 +265,7 @@ PERFORM: Mapping[type, Callable[[Party, Any], None]] = {
 
 class Harness:
     def __init__(self, topics: Mapping[str, int] | None = None, **group: Any) -> None:
-        self.world = World(GroupCoordinatorSettings(**{"group_initial_rebalance_delay_ms": 0, **group}))
+        self.world = StoryWorld(GroupCoordinatorSettings(**{"group_initial_rebalance_delay_ms": 0, **group}))
         self.topics = {name: Topic(number) for name, number in (topics or {"t": 4}).items()}
         self.parties: dict[str, Party] = {}
         self.node = 1

@@ -24,7 +24,7 @@ from coterie.extras import how_to_install
 from coterie.facts import Fact
 from coterie.java import why_no_java
 from coterie.ledger import Outcome, Rebalance
-from coterie.web.names import Names
+from coterie.web.picture import MemberNames
 from coterie.web.report import Section, report
 
 __all__ = ["demo"]
@@ -158,13 +158,13 @@ class DemoOutput:
 
     def rebalances(self, rebalances: Sequence[Rebalance], facts: Sequence[Fact]) -> None:
         """Print the rebalances that have ended since the last call."""
-        names = Names(facts)
+        names = MemberNames(facts)
         while self._printed < len(rebalances) and rebalances[self._printed].outcome is not Outcome.RUNNING:
             typer.echo(f"            {_sentence(rebalances[self._printed], names)}")
             self._printed += 1
 
 
-def _sentence(one: Rebalance, names: Names) -> str:
+def _sentence(one: Rebalance, names: MemberNames) -> str:
     who = f" ({names.of(one.culprit)}{_why(one)})" if one.culprit else ""
     took = f"{(one.took_ms or 0) / 1_000:.2f} s"
     generation = f"generation {one.generation_id}" if one.generation_id is not None else "no generation"
@@ -176,7 +176,7 @@ def _sentence(one: Rebalance, names: Names) -> str:
 
 def summary(rebalances: Sequence[Rebalance], facts: Sequence[Fact], guarantees: Sequence[Guarantee]) -> None:
     """Print every rebalance on a line, the sums, and the guarantees."""
-    names = Names(facts)
+    names = MemberNames(facts)
     head = ("", "cause", "member", "seconds", "moved", "kept", "unassigned")
     rows = [
         (

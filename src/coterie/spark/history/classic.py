@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from coterie.errors import MalformedError
-from coterie.ledger.derived import Kind, Seen, Step, compare
+from coterie.ledger.derived import ChangeKind, RecordChange, Seen, compare
 from coterie.protocol.messages import StoredGroup
 from coterie.protocol.subscription import read_assignment, read_subscription
 from coterie.spark.history.group_rows import CLASSIC, At, Place, Row, Told, derived_rebalance
@@ -54,19 +54,19 @@ class ClassicHistory:
         if value is None or step.now is None:
             self._gone(at, told)
             return
-        if step.is_new_life and self.last is not None:
+        if step.is_new_group and self.last is not None:
             before = self.last.generation_id
             notes.append(f"the generation was {before} before: the group was deleted and created again")
             self.holding.forget(at.log_ms, before, "group gone")
         owners, members = _owners(value, notes)
-        if step.kind is Kind.FIRST and value.generation_id > 1:
+        if step.kind is ChangeKind.FIRST and value.generation_id > 1:
             notes.append("the first record of the group in the log: what was before is not known")
         if not value.members:
             self.holding.forget(at.log_ms, value.generation_id, "group empty")
         change = self.holding.become(owners, step.now.members, at.log_ms, value.generation_id)
-        if step.kind is Kind.REBALANCE:
+        if step.kind is ChangeKind.REBALANCE:
             told.rebalances.append(self._rebalance(step, value, at, change.columns(_NO_NAMES)))
-        elif step.kind is Kind.REPLACED:
+        elif step.kind is ChangeKind.REPLACED:
             notes.append("a static member came back under another id, without a rebalance")
         told.generations.append(self._row(value, at, step.last, members, "; ".join(notes) or None))
         told.intervals += self.holding.take_ended(self.group_id, _NO_NAMES)
@@ -88,7 +88,7 @@ class ClassicHistory:
         )
         self.last = None
 
-    def _rebalance(self, step: Step, value: StoredGroup, at: At, change: Row) -> Row:
+    def _rebalance(self, step: RecordChange, value: StoredGroup, at: At, change: Row) -> Row:
         duration: tuple[int | None, str] = (None, NOT_TOLD)
         if value.members and value.state_timestamp_ms >= 0:
             duration = (at.log_ms - value.state_timestamp_ms, SYNC_ONLY)

@@ -9,7 +9,7 @@ import pytest
 
 from coterie.adapters import aiokafka as for_aiokafka
 from coterie.adapters import kafka_python as for_kafka_python
-from coterie.adapters.member_slot import Slot
+from coterie.adapters.member_slot import MemberSlot
 from coterie.assignors import CooperativeSticky, Range, Sticky, UnknownAssignorError
 from coterie.assignors.user_data import read_generation, read_owned
 
@@ -17,13 +17,13 @@ OWNED = [("t", 0), ("t", 2), ("u", 1)]
 
 
 def test_a_newcomer_has_nothing_to_tell() -> None:
-    told = Slot(Sticky(), rack="a").subscription({"u", "t"})
+    told = MemberSlot(Sticky(), rack="a").subscription({"u", "t"})
     assert (told.topics, told.user_data, told.owned, told.generation_id, told.rack) == (["t", "u"], None, {}, -1, "a")
 
 
 def test_an_eager_member_tells_its_history_in_user_data_only() -> None:
     """It has given everything up by the time it joins, so it owns nothing."""
-    slot = Slot(Sticky())
+    slot = MemberSlot(Sticky())
     slot.assigned(OWNED, 3)
     told = slot.subscription({"t", "u"})
     assert told.owned == {}
@@ -34,7 +34,7 @@ def test_an_eager_member_tells_its_history_in_user_data_only() -> None:
 
 def test_a_cooperative_member_tells_what_it_still_owns() -> None:
     """KIP-429: what it no longer subscribes to it has given up before it joins."""
-    slot = Slot(CooperativeSticky())
+    slot = MemberSlot(CooperativeSticky())
     slot.assigned(OWNED, 3)
     told = slot.subscription({"t"})
     assert (told.owned, told.generation_id) == ({"t": [0, 2]}, 3)
@@ -42,13 +42,13 @@ def test_a_cooperative_member_tells_what_it_still_owns() -> None:
 
 
 def test_slots_do_not_share_what_they_remember() -> None:
-    one, two = Slot(Sticky()), Slot(Sticky())
+    one, two = MemberSlot(Sticky()), MemberSlot(Sticky())
     one.assigned(OWNED, 3)
     assert two.subscription({"t"}).user_data is None
 
 
 def test_an_assignor_without_user_data_sends_none() -> None:
-    slot = Slot(Range())
+    slot = MemberSlot(Range())
     slot.assigned(OWNED, 3)
     assert slot.subscription({"t"}).user_data is None
 
