@@ -41,8 +41,6 @@ def deletion_written(group: Group, event: DeletionWritten, now_ms: int) -> Effec
     effects = [Tell(OffsetsExpired(now_ms, group.group_id, event.expired))] if event.expired else []
     for member_id in list(group.pending):
         effects += group.forget_pending(member_id)
-    group.offsets.clear()
-    group.pending_offsets.clear()
     enter(group, DEAD, now_ms)
     why = "deleted" if event.token is not None else "nothing was left of it"
     effects.append(Tell(GroupDied(now_ms, group.group_id, why)))

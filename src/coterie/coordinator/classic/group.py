@@ -24,6 +24,7 @@ from coterie.coordinator.classic.states import DEAD, State
 from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.offsets.stored_offsets import StoredOffsets
 from coterie.errors import ErrorCode
+from coterie.protocol.commit_rows import OffsetRows
 from coterie.protocol.java_hash import MIN_CAPACITY, capacity_for, map_order, spread
 from coterie.protocol.messages import (
     CONSUMER,
@@ -32,7 +33,9 @@ from coterie.protocol.messages import (
     JoinedGroup,
     JoinedMember,
     JoinGroup,
+    OffsetRecord,
     Protocol,
+    Record,
     StoredGroup,
     StoredMember,
     Token,
@@ -123,7 +126,6 @@ class Group:
         "newcomers",
         "parked_joins",
         "pending",
-        "pending_offsets",
         "protocol_name",
         "protocol_type",
         "rebalance_began_ms",
@@ -173,7 +175,6 @@ class Group:
         self._subscriptions: set[bytes] | None = None  # of this generation, until they are read
         self._subscribed_topics: frozenset[str] | None = None  # None: not known
         self.stored = StoredOffsets()
-        self.pending_offsets: dict[int, dict[tuple[str, int], CommittedOffset]] = {}  # by producer, until the marker
         self.unwritten_commits: dict[int, OffsetsWritten] = {}  # on their way to the log, by identity
 
     # --- asking -------------------------------------------------------------------------------------------------------
@@ -279,13 +280,32 @@ class Group:
         )
 
     def write(self, assignments: Mapping[str, bytes], then: Written) -> Persist:
-        """Have the group as it is now written down; `then` has to be given to `written`."""
+        """Have the group as it is now written down; `written` has to be called when `then` comes back."""
         self.records_under_way += 1
         return Persist([self.record(assignments)], then)
 
-    def written(self, event: Written) -> None:
+    def written(self) -> None:
         self.records_under_way -= 1
-        self.is_in_log |= not event.error
+
+    def apply(self, records: Sequence[Record], position: int, producer_id: int | None = None) -> None:
+        """Apply records that are in the log from `position` on. A record changes a group here, and nowhere else.
+
+        A live group may be ahead of its log: it has begun a rebalance since the record was made. Then the record of its
+        members is too old to say anything.
+        """
+        self.is_in_log = True
+        if type(records) is OffsetRows:
+            self.stored.apply_commit(records, position)
+            return
+        for at, record in enumerate(records, position):
+            if isinstance(record, OffsetRecord):
+                self.stored.apply(record, at, producer_id)
+            elif record.value is None:
+                self.stored.clear()
+            elif record.value.generation_id == self.generation_id and self.state is not State.PREPARING_REBALANCE:
+                for was in record.value.members:
+                    if was.member_id in self.members:
+                        self.assign(self.members[was.member_id], was.assignment)
 
     def joined(self, member: Member, *, members: bool, skip_assignment: bool = False) -> JoinedGroup:
         """The answer to a join in the current generation."""
@@ -443,6 +463,11 @@ class Group:
     def offsets(self) -> dict[str, dict[int, CommittedOffset]]:
         """By topic and partition."""
         return self.stored.by_topic()
+
+    @property
+    def pending_offsets(self) -> dict[int, dict[tuple[str, int], CommittedOffset]]:
+        """By producer, topic and partition: of transactions that have not ended."""
+        return self.stored.pending
 
     def has_pending_offset(self, topic: str, partition: int) -> bool:
         return any((topic, partition) in offsets for offsets in self.pending_offsets.values())

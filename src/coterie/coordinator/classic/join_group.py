@@ -280,7 +280,7 @@ def _static_member_returns(group: Group, request: JoinGroup, now_ms: int) -> Eff
 
 def static_member_written(group: Group, event: StaticMemberWritten, now_ms: int) -> Effects:
     """The new id is on disk: answer with the current generation, without a rebalance."""
-    group.written(event)
+    group.written()
     member = group.members.get(event.member_id)
     if member is None or member.parked_join != event.token:
         return []  # it left, or joined again: somebody else has answered, or will
@@ -324,7 +324,7 @@ def _put_old_member_back(group: Group, member: Member, event: StaticMemberWritte
 
 def creation_written(group: Group, event: CreationWritten, now_ms: int) -> Effects:
     """If it could not be written there is no group; once a generation is written it does not matter any more."""
-    group.written(event)
+    group.written()
     if not event.error or group.state is DEAD:
         return []
     effects: Effects = [Tell(WriteFailed(now_ms, group.group_id, "the birth of the group", event.error))]

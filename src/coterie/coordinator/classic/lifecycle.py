@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from coterie.coordinator.classic.effects import Effects, EmptyWritten, Reply, Tell
 from coterie.coordinator.classic.group import Group, Member
 from coterie.coordinator.classic.join_phase import start_rebalance
@@ -14,7 +12,7 @@ from coterie.coordinator.classic.write_errors import error_for_client
 from coterie.coordinator.offsets.stored_offsets import StoredOffsets
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, GroupLoaded, GroupUnloaded, WriteFailed
-from coterie.protocol.messages import CommittedOffset, JoinedGroup, LeftGroup, Protocol, StoredGroup, SyncedGroup
+from coterie.protocol.messages import GroupRecord, JoinedGroup, LeftGroup, Protocol, StoredGroup, SyncedGroup
 from coterie.settings.broker_settings import GroupCoordinatorSettings
 
 __all__ = ["empty_written", "loaded", "restore", "unload"]
@@ -22,7 +20,7 @@ __all__ = ["empty_written", "loaded", "restore", "unload"]
 
 def empty_written(group: Group, event: EmptyWritten, now_ms: int) -> Effects:
     """If it failed, the generation before comes back after a crash, and its members expire: harmless."""
-    group.written(event)
+    group.written()
     answer = LeftGroup(error_for_client(event.error)) if event.error else event.answer
     effects: Effects = [] if event.token is None else [Reply(event.token, answer)]
     if event.error:
@@ -48,17 +46,18 @@ def restore(
     group_id: str,
     settings: GroupCoordinatorSettings,
     stored: StoredGroup | None,
-    offsets: dict[str, dict[int, CommittedOffset]],
-    pending_offsets: Mapping[int, dict[tuple[str, int], CommittedOffset]],
+    offsets: StoredOffsets,
     now_ms: int,
     wall: WallClock | None = None,
     held_in_all: HeldBytes | None = None,
 ) -> Group:
-    """A group as its records have it: Stable with members, Empty without. `stored` is None for a simple group."""
+    """Return a group as its records have it: Stable with members, Empty without.
+
+    `stored` is its last record, None for a simple group; `offsets` has had the records of its offsets applied.
+    """
     group = Group(group_id, settings, wall, held_in_all)
     group.is_in_log = True
-    group.stored = StoredOffsets(offsets)
-    group.pending_offsets = dict(pending_offsets)
+    group.stored = offsets
     if stored is None:
         resume(group, EMPTY, group.wall.at(now_ms))
         return group
@@ -76,11 +75,11 @@ def restore(
             was.session_timeout_ms,
             was.rebalance_timeout_ms,
             protocols,
-            was.assignment,
         )
         member.is_restored = True
         group.add(member)
     resume(group, STABLE if group.members else EMPTY, stored.state_timestamp_ms)
+    group.apply([GroupRecord(group_id, stored)], -1)
     group.note_subscriptions()
     return group
 

@@ -87,7 +87,7 @@ def _fits(group: Group, assignments: Mapping[str, bytes]) -> bool:
 
 
 def assignment_written(group: Group, event: AssignmentWritten, now_ms: int) -> Effects:
-    group.written(event)
+    group.written()
     if group.state is not COMPLETING or group.generation_id != event.generation_id:
         return []  # a rebalance began meanwhile: the waiting syncs are answered (rule 13)
     if event.error:
@@ -96,8 +96,6 @@ def assignment_written(group: Group, event: AssignmentWritten, now_ms: int) -> E
         answers = answer_parked_syncs(group, error_for_client(event.error), now_ms)
         failed = Tell(AssignmentFailed(now_ms, group.group_id, group.generation_id, event.error))
         return [*answers, failed, *start_rebalance(group, now_ms, Cause.WRITE_FAILED)]
-    for member in group.members.values():
-        group.assign(member, event.assignments[member.member_id])
     enter(group, STABLE, now_ms)
     answers = answer_parked_syncs(group, ErrorCode.NONE, now_ms)
     return [*answers, Tell(AssignmentStored(now_ms, group.group_id, group.generation_id, event.assignments))]

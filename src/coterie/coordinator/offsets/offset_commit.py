@@ -127,34 +127,17 @@ def _answer(request: OffsetCommit, error: ErrorCode) -> Effects:
 
 
 def offsets_written(group: Group, event: OffsetsWritten, now_ms: int) -> Effects:
-    """Durable: now the offsets count, and now the member is answered."""
+    """The offsets are durable, and count: now the member is answered."""
     del group.unwritten_commits[id(event)]
     if event.error:
         return _fail(group, event, now_ms)
-    group.is_in_log = True
+    offsets: Sequence[tuple[str, int, int]]
     if type(event.records) is OffsetRows:
-        event.records.position = event.position
-        group.stored.store(event.records)
-        offsets: Sequence[tuple[str, int, int]] = StoredRows(event.records.of)
+        offsets = StoredRows(event.records.of)
     else:
-        offsets = _stored(group, event)
+        offsets = [(record.topic, record.partition, record.value.offset) for record in event.records if record.value]
     fact = OffsetsStored(now_ms, group.group_id, event.member_id, offsets, event.producer_id is not None)
     return [*_reply(event, event.errors), Tell(fact)]
-
-
-def _stored(group: Group, event: OffsetsWritten) -> list[tuple[str, int, int]]:
-    pending = None if event.producer_id is None else group.pending_offsets.setdefault(event.producer_id, {})
-    offsets = []
-    for position, record in enumerate(event.records, event.position):
-        topic, partition, value = record.topic, record.partition, record.value
-        assert value is not None
-        value.position = position
-        offsets.append((topic, partition, value.offset))
-        if pending is None:
-            group.offsets.setdefault(topic, {})[partition] = value
-        else:
-            pending[topic, partition] = value
-    return offsets
 
 
 def _fail(group: Group, event: OffsetsWritten, now_ms: int) -> Effects:
@@ -176,14 +159,5 @@ def _reply(event: OffsetsWritten, errors: Sequence[ErrorCode]) -> Effects:
 
 def transaction_ended(group: Group, event: TransactionEnded, now_ms: int) -> Effects:
     """The marker is durable: the offsets of the transaction count now, or never (rule 22)."""
-    pending = group.pending_offsets.pop(event.producer_id, {})
-    if not event.committed:
-        return []
-    materialised: list[tuple[str, int, int]] = []
-    for (topic, partition), offset in pending.items():
-        partitions = group.offsets.setdefault(topic, {})
-        stored = partitions.get(partition)
-        if stored is None or offset.position > stored.position:  # a commit that came later stands
-            partitions[partition] = offset
-            materialised.append((topic, partition, offset.offset))
-    return [Tell(OffsetsStored(now_ms, group.group_id, "", materialised, transactional=True))] if materialised else []
+    counted = group.stored.end_transaction(event.producer_id, committed=event.committed)
+    return [Tell(OffsetsStored(now_ms, group.group_id, "", counted, transactional=True))] if counted else []

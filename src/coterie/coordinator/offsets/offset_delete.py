@@ -70,21 +70,8 @@ def tombstones_written(group: Group, event: TombstonesWritten, now_ms: int) -> E
         if event.token is not None:
             effects.append(Reply(event.token, OffsetsDeleted(error_for_client(event.error))))
         return effects
-    for topic, partition in event.partitions:
-        forget_offset(group, topic, partition)
     told = OffsetsExpired if event.expired else OffsetsDeletedFact
     effects = [Tell(told(now_ms, group.group_id, event.partitions))]
     if event.token is not None:
         effects.append(Reply(event.token, event.answer))
     return effects
-
-
-def forget_offset(group: Group, topic: str, partition: int) -> None:
-    """What a tombstone means: neither a committed nor a pending offset is left."""
-    partitions = group.offsets.get(topic)
-    if partitions is not None:
-        partitions.pop(partition, None)
-        if not partitions:
-            del group.offsets[topic]
-    for pending in group.pending_offsets.values():
-        pending.pop((topic, partition), None)

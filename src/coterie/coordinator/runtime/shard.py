@@ -47,6 +47,7 @@ from coterie.protocol.messages import (
     Heartbeat,
     ListGroups,
     OffsetsCommitted,
+    Record,
     Token,
     TopicsDeleted,
     TransactionMarker,
@@ -61,12 +62,13 @@ __all__ = ["Shard"]
 class _Unwritten:
     """Something to be written, with the group it goes back to (none for a marker)."""
 
-    __slots__ = ("asked_ms", "group", "marker", "producer", "records", "size", "then")
+    __slots__ = ("applied", "asked_ms", "group", "marker", "producer", "records", "size", "then")
 
     def __init__(self, group: Group | None, then: Written, asked_ms: int) -> None:
         self.group = group
         self.then = then
         self.asked_ms = asked_ms
+        self.applied: Sequence[Record] = []  # to the group, when they are durable
         self.records: Sequence[tuple[bytes, bytes | None]] = []
         self.size = 0
         self.producer: tuple[int, int] | None = None
@@ -226,6 +228,7 @@ class Shard:
 
     def _encode(self, group: Group, effect: Persist, now_ms: int) -> _Unwritten:
         item = _Unwritten(group, effect.then, now_ms)
+        item.applied = effect.records
         try:
             if type(effect.records) is OffsetRows:
                 item.records, item.size = effect.records.written()
@@ -289,8 +292,11 @@ class Shard:
             assert isinstance(then, MarkerWritten)
             self._marked(then, out, now_ms)
             return
-        if isinstance(then, OffsetsWritten) and then.producer_id is not None and not then.error:
-            self.open_transactions.setdefault(then.producer_id, {})[then.group_id] = None
+        if not then.error:
+            producer_id = None if item.producer is None else item.producer[0]
+            item.group.apply(item.applied, then.position, producer_id)
+            if producer_id is not None:
+                self.open_transactions.setdefault(producer_id, {})[then.group_id] = None
         self._follow(item.group, handle(item.group, then, now_ms), out, now_ms)
         if isinstance(then, DeletionWritten):
             for event in self._held.pop(then.group_id, ()):
