@@ -12,7 +12,7 @@ import typer
 import coterie
 from coterie.cli.front_page import FrontPage
 from coterie.cli.groups_app import groups_app
-from coterie.cli.options import Bootstrap, Config, Sets
+from coterie.cli.options import HOST, PORT, Bootstrap, Config, Sets
 from coterie.cli.pipeline_app import pipeline_app
 from coterie.cli.topics_app import topics_app
 
@@ -68,9 +68,9 @@ class LogChoice(StrEnum):
 
 @app.command()
 def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default=HOST)] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.", show_default="9092")
+        int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.", show_default=PORT)
     ] = None,
     advertise: Annotated[
         str | None,
@@ -139,7 +139,9 @@ def repair(
     cluster_id: Annotated[
         str | None, typer.Option(help="Cluster id, if the directory has lost its own.", show_default="a new one")
     ] = None,
-    node_id: Annotated[int, typer.Option(min=0, help="Node id, if the directory has lost its own.")] = 1,
+    node_id: Annotated[
+        int | None, typer.Option(min=0, help="Node id, if the directory has lost its own.", show_default="1")
+    ] = None,
 ) -> None:
     """Check a data directory for damage, and repair it.
 

@@ -17,6 +17,7 @@ from typing import BinaryIO, TextIO
 
 import typer
 
+from coterie.cli.options import BOOTSTRAP
 from coterie.cli.output import warnings_shown
 from coterie.client.consumer.consumer import Consumer
 from coterie.client.consumer.engine import WakeupError
@@ -89,7 +90,7 @@ def _settings(wanted: ConsumeOptions) -> ConsumerSettings:
         )
     properties = wanted.config.read_text(encoding="utf-8") if wanted.config else ""
     defaults = {
-        "bootstrap.servers": ("127.0.0.1:9092",),
+        "bootstrap.servers": (BOOTSTRAP,),
         "client.id": "coterie-consume",
         "default.api.timeout.ms": API_TIMEOUT_MS,
         "auto.offset.reset": "latest" if wanted.start == "end" else "earliest",

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from coterie.settings.client_settings import AdminSettings
 
 __all__ = [
+    "BOOTSTRAP",
+    "HOST",
+    "PORT",
     "AdminCommand",
     "Bootstrap",
     "CommandError",
@@ -34,9 +37,12 @@ __all__ = [
 
 AdminCommand = Callable[["Admin"], "Rows"]
 """What a command does with an admin client."""
+HOST, PORT = "127.0.0.1", "9092"
+"""Where `coterie serve` listens by default. A test compares it with the table, which would take long to load here."""
+BOOTSTRAP = f"{HOST}:{PORT}"
 CONNECT_MS = 3_000
 DEFAULTS = {
-    "bootstrap.servers": ("127.0.0.1:9092",),
+    "bootstrap.servers": (BOOTSTRAP,),
     "request.timeout.ms": 5_000,
     "default.api.timeout.ms": 10_000,
 }
@@ -61,7 +67,7 @@ Bootstrap = Annotated[
         envvar="COTERIE_BOOTSTRAP",
         metavar="HOST:PORT",
         help="Bootstrap servers, separated by commas.",
-        show_default="127.0.0.1:9092",
+        show_default=BOOTSTRAP,
     ),
 ]
 Config = Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Bootstrap, Output, OutputChoice, Sets
+from coterie.cli.options import BOOTSTRAP, Bootstrap, Output, OutputChoice, Sets
 
 __all__ = ["pipeline_app"]
 
@@ -48,7 +48,7 @@ def groups(
         raise typer.BadParameter("--once and --follow contradict each other: give one of them")
     run_groups(
         out=out,
-        bootstrap=bootstrap or "127.0.0.1:9092",
+        bootstrap=bootstrap or BOOTSTRAP,
         sets=set_ or [],
         follow=follow,
         every=every,

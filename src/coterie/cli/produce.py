@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 import typer
 
+from coterie.cli.options import BOOTSTRAP
 from coterie.cli.output import warnings_shown
 from coterie.client.event_log import ClosedWithRecords, DeliveryFailed
 from coterie.client.producer.delivery import RecordMetadata
@@ -27,7 +28,7 @@ from coterie.settings.client_settings import ProducerSettings
 
 __all__ = ["InputError", "produce"]
 
-DEFAULTS = {"bootstrap.servers": ("127.0.0.1:9092",)}
+DEFAULTS = {"bootstrap.servers": (BOOTSTRAP,)}
 SHOWN_AFTER_S = 1.0
 SHOWN_EVERY_S = 0.5
 PROBLEMS_SHOWN = 5

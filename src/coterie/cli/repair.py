@@ -15,6 +15,7 @@ from coterie.errors import CoterieError, MalformedError
 from coterie.protocol.batch import parse_header
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC, Skipped, read_key
 from coterie.protocol.records import raw_records
+from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import DiskFiles, Files
 from coterie.storage.data_directory import LOCK_FILE
 from coterie.storage.log_inspection import LogFinding, batches_left
@@ -26,7 +27,7 @@ __all__ = ["repair"]
 MAX_GROUPS = 50
 
 
-def repair(data: Path, *, accept_loss: bool, cluster_id: str | None, node_id: int) -> None:
+def repair(data: Path, *, accept_loss: bool, cluster_id: str | None, node_id: int | None) -> None:
     """Check and repair a directory. The exit status is 1 if there is damage that was not repaired."""
     if not data.is_dir():
         raise CoterieError(f"{data} is not a directory: give the data directory of a broker")
@@ -36,7 +37,8 @@ def repair(data: Path, *, accept_loss: bool, cluster_id: str | None, node_id: in
     except BlockingIOError:
         raise CoterieError(f"a broker is using {data}: stop it first") from None
     try:
-        found = inspect(files, cluster_id=cluster_id or id_text(fresh_id()), node_id=node_id)
+        chosen = BrokerSettings().node_id if node_id is None else node_id
+        found = inspect(files, cluster_id=cluster_id or id_text(fresh_id()), node_id=chosen)
         checked = f"read {len(found.logs)} logs with {found.batches} batches"
         if not found.is_damaged:
             typer.echo(f"no damage found: {checked}, all checksums match")

@@ -60,7 +60,7 @@ class World:
         self._clock_rng = self.rng.of("clocks")
         self._skew_ms, self._drift_ppm = skew_ms, drift_ppm
         self._began_ms = EPOCH_MS + self._clock_rng.randrange(10**9)
-        self.machine = Machine(self, BrokerSettings.of({"node.id": 1, **settings}), self._clock("b1"), nodes)
+        self.machine = Machine(self, BrokerSettings.of(settings), self._clock("b1"), nodes)
         self.consumers: dict[str, Consumer] = {}
         """Those that are alive, by name. A name that comes back is another process."""
         self.displaced: list[Consumer] = []

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from coterie.errors import MalformedError
+from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage.checkpoints import CLEAN_FILE, Checkpoints, Partition
 from coterie.storage.cleanup import DeletedSegment, rename_files
 from coterie.storage.damage import Damage, DamageError, missing_directory
@@ -59,6 +60,7 @@ from coterie.storage.stray_directories import (
 
 __all__ = ["SLICE", "Creation", "DataDirectory", "Opening", "Topic", "remove_directory"]
 
+_DEFAULTS = BrokerSettings()
 LOCK_FILE = ".lock"
 _META_VERSION = "1"
 
@@ -101,7 +103,7 @@ class DataDirectory:
         now_ms: int,
         *,
         cluster_id: str,
-        node_id: int = 1,
+        node_id: int = _DEFAULTS.node_id,
         config_of: Callable[[Topic], LogConfig] = lambda _topic: LogConfig(),
         journaled: bool = False,
     ) -> DataDirectory:

@@ -21,6 +21,7 @@ from coterie.errors import MalformedError
 from coterie.protocol.batch import (
     batches,
 )
+from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage.checkpoints import CLEAN_FILE, COMPACTED, RECOVERY_POINTS
 from coterie.storage.durable_ends import (
     ENDS_FILE,
@@ -55,6 +56,7 @@ from coterie.storage.stray_directories import PARTITION_FILE, has_records, parti
 
 __all__ = ["FileFinding", "Findings", "carry_out", "inspect"]
 
+_DEFAULTS = BrokerSettings()
 _NEEDED = {META.path: {"cluster.id", "node.id"}, LEADERS.path: {"nodes", "topics"}, PRODUCER_IDS.path: {"next"}}
 
 
@@ -92,7 +94,7 @@ class Findings:
         return bool(self.files or self.damaged_logs)
 
 
-def inspect(files: Files, *, cluster_id: str, node_id: int = 1) -> Findings:
+def inspect(files: Files, *, cluster_id: str, node_id: int = _DEFAULTS.node_id) -> Findings:
     """Read the whole directory; the ids are for one that has lost its own."""
     if not any(name.startswith("coterie-") or name == META.path for name in files.names()):
         raise DirectoryError("this is not a data directory of coterie: none of its files is here")
