@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.kafka_record import NOT_ALTERED_HERE, OTHER_ALTERATIONS, RECORD
-from coterie.broker.configs.alter_configs import alter, alter_all, incremental_alter, incremental_alter_all, tidy
+from coterie.broker.config_manager import alter, alter_all, incremental_alter, incremental_alter_all, tidy
 from coterie.broker.handlers.refusals import Refusal
 from coterie.errors import ErrorCode
 from coterie.protocol.api_values import ResourceType

@@ -9,7 +9,7 @@ import pytest
 from apache_kafka import ApacheKafka, needs_apache_kafka
 from broker.kafka_record import ONE_REPLICA, OTHER_ANSWERS_ABOUT, OTHER_ROWS, RECORD
 from broker.record_configs import answers
-from coterie.broker.configs.describe_configs import describe
+from coterie.broker.config_manager import describe
 from coterie.errors import ErrorCode
 from coterie.protocol.api_values import ResourceType
 from coterie.protocol.apis import describe_configs

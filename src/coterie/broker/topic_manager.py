@@ -14,7 +14,7 @@ from uuid import UUID
 from coterie.broker.broker_effects import Do, Effects, Work
 from coterie.broker.broker_facts import Reporter
 from coterie.broker.calls import Call, Gather
-from coterie.broker.configs.alter_configs import tidy
+from coterie.broker.config_manager import tidy
 from coterie.broker.handlers.fetch import Fetches
 from coterie.broker.handlers.refusals import Refusal, TopicError, illegal_name
 from coterie.broker.leadership import Leadership

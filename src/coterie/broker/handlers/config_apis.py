@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs. The rules are in `broker/configs/`."""
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs. The rules are in `broker/config_manager.py`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Any
 from coterie.broker.broker_effects import Effects, Work
 from coterie.broker.broker_facts import Reporter
 from coterie.broker.calls import Call, Handler, Responses
-from coterie.broker.configs.alter_configs import Changes as ConfigChanges
-from coterie.broker.configs.alter_configs import Topics, alter_all, incremental_alter_all
-from coterie.broker.configs.describe_configs import describe
+from coterie.broker.config_manager import ConfigChanges, ConfigsByTopic, alter_all, describe, incremental_alter_all
 from coterie.broker.maintenance.directory_changes import Changes
 from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.protocol.api_values import ResourceType
@@ -72,7 +70,7 @@ class ConfigApis:
         request = incremental_alter_configs.read_request(frame, at, call.version)
         return self._alter(call, lambda own: incremental_alter_all(request, own, self._settings))
 
-    def _alter(self, call: Call, rule: Callable[[Topics], tuple[Any, ConfigChanges]]) -> Effects:
+    def _alter(self, call: Call, rule: Callable[[ConfigsByTopic], tuple[Any, ConfigChanges]]) -> Effects:
         """Judge the change in its turn. A topic's configs are in force when the disk has them, then the next topic."""
 
         def judge(now_ms: int) -> Effects:

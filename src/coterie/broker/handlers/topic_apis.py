@@ -13,7 +13,7 @@ from uuid import UUID
 
 from coterie.broker.broker_effects import Effects
 from coterie.broker.calls import Call, Handler, Responses
-from coterie.broker.configs.describe_configs import describe
+from coterie.broker.config_manager import describe
 from coterie.broker.handlers.refusals import TopicError, no_such_topic
 from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.metadata_cache import MetadataCache, is_internal
