@@ -1,4 +1,7 @@
-"""What callers of a consumer or an admin hand in, in the forms they like, brought into one."""
+"""Checks the arguments of the clients' methods, and brings the forms they may have into one.
+
+A function `x_of` returns what was given as an x, or raises an error that says what to give.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ __all__ = [
     "PartitionLike",
     "all_of",
     "by_partition",
+    "consumer_settings_of",
     "limit_of",
     "name_of",
     "names_of",
@@ -26,7 +30,6 @@ __all__ = [
     "partition_of",
     "partitions_of",
     "seconds_of",
-    "settled",
     "subscription_of",
     "time_of",
     "topic_of",
@@ -41,7 +44,7 @@ Offsets = (
     | Mapping[tuple[str, int], OffsetAndMetadata]
     | Mapping[tuple[str, int], int | OffsetAndMetadata]
 )
-"""A mapping does not vary with its keys, so that every way to write it down is named."""
+"""A Mapping is invariant in its keys, so each form that a caller may write is named."""
 
 T = TypeVar("T")
 ByPartition = Mapping[TopicPartition, T] | Mapping[tuple[str, int], T]
@@ -51,7 +54,7 @@ MAX_PARTITION = 2**31 - 1
 MAX_TOPIC = 249
 _TOPIC = re.compile(f"[a-zA-Z0-9._-]{{1,{MAX_TOPIC}}}")
 MAX_METADATA = 2**15 - 1
-"""Bytes of a text on the wire; a broker that is sent more ends the connection. Its own limit is usually lower."""
+"""The longest text on the wire, in bytes. A broker closes the connection on more; its own limit is usually lower."""
 
 
 def name_of(one: str, what: str) -> str:
@@ -62,6 +65,7 @@ def name_of(one: str, what: str) -> str:
 
 
 def names_of(many: Iterable[str], what: str) -> list[str]:
+    """Return the names of topics or groups; `what` says which."""
     if isinstance(many, str):
         raise IllegalArgumentError(f'{many!r} is one {what}, and several may be given: give ["{many}"]')
     if not isinstance(many, Iterable):
@@ -79,6 +83,7 @@ def topic_of(one: str) -> str:
 
 
 def partition_of(one: PartitionLike) -> TopicPartition:
+    """Return a partition."""
     match one:
         case (str(topic), int(partition)) if topic and 0 <= partition <= MAX_PARTITION:
             return TopicPartition(topic, partition)
@@ -86,6 +91,7 @@ def partition_of(one: PartitionLike) -> TopicPartition:
 
 
 def partitions_of(many: Iterable[PartitionLike]) -> list[TopicPartition]:
+    """Return partitions, each once."""
     if isinstance(many, str) or not isinstance(many, Iterable):
         raise IllegalArgumentError(f'{many!r} is not a list of partitions: give [("orders", 0)]')
     return list(dict.fromkeys(partition_of(one) for one in many))
@@ -110,6 +116,7 @@ def time_of(timestamp: int, where: object) -> int:
 
 
 def seconds_of(timeout: float) -> float:
+    """Return a timeout in seconds."""
     if not isinstance(timeout, int | float):
         raise IllegalArgumentError(f"the timeout is {timeout!r}: give seconds, as in 1.5")
     return timeout
@@ -128,7 +135,7 @@ def all_of(many: Iterable[object], kind: type[T], example: str) -> list[T]:
 
 
 def offsets_of(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-    """An offset is the one of the next record to read."""
+    """Return the offsets to commit for each partition. An offset is that of the next record to read."""
     found = {}
     for one, given in by_partition(offsets, "offset").items():
         offset = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
@@ -143,7 +150,7 @@ def offsets_of(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
 
 
 def limit_of(max_records: int | None, settings: ConsumerSettings) -> int:
-    """How many records a poll may return."""
+    """Return how many records a poll may return."""
     if max_records is None:
         return settings.max_poll_records
     if not isinstance(max_records, int) or max_records < 1:
@@ -154,7 +161,7 @@ def limit_of(max_records: int | None, settings: ConsumerSettings) -> int:
 
 
 def subscription_of(topics: str | Iterable[str] | Pattern[str]) -> tuple[list[str], Pattern[str] | None]:
-    """Names, or a compiled pattern."""
+    """Return the names of topics, or none and a compiled pattern."""
     if isinstance(topics, Pattern):
         return [], topics
     names = names_of([topics] if isinstance(topics, str) else topics, "topic")
@@ -163,10 +170,10 @@ def subscription_of(topics: str | Iterable[str] | Pattern[str]) -> tuple[list[st
     return [topic_of(name) for name in dict.fromkeys(names)], None
 
 
-def settled(
+def consumer_settings_of(
     settings: Mapping[str, object] | ConsumerSettings | None, more: Mapping[str, object]
 ) -> tuple[ConsumerSettings, list[Assignor]]:
-    """The settings, and the assignors: named, or given as objects or classes."""
+    """Return the settings of a consumer, and its assignors, which may be given by name, as objects or as classes."""
     if isinstance(settings, ConsumerSettings):
         found = ConsumerSettings.of_arguments(settings, more)
         return found, [assignor(name) for name in found.partition_assignment_strategy]

@@ -37,7 +37,7 @@ __all__ = ["OPTIONS", "Option", "SinkOptions", "SourceOptions", "Use"]
 # Types of values beside those of `coterie.settings.config_def`: offsets, times, patterns.
 
 
-class Assignment(Words):
+class PartitionsJson(Words):
     @property
     def allowed(self) -> str:
         return 'JSON of topics and their partitions, as in {"orders": [0, 1]}'
@@ -46,7 +46,7 @@ class Assignment(Words):
         return parse_assignment(text)
 
 
-class Regex(Word):
+class TopicPattern(Word):
     @property
     def allowed(self) -> str:
         return "a regular expression for the whole name of a topic"
@@ -58,7 +58,7 @@ class Regex(Word):
             raise ValueError(error) from None
 
 
-class Offsets(Word):
+class OffsetsJson(Word):
     """Some words, or JSON of offsets."""
 
     @property
@@ -76,7 +76,7 @@ class Offsets(Word):
         return AtOffsets(offsets)
 
 
-class Times(Word):
+class TimesJson(Word):
     @property
     def allowed(self) -> str:
         return 'JSON of times in milliseconds, as in {"orders": {"0": 1700000000000}}'
@@ -145,11 +145,11 @@ OPTIONS: Sequence[Option] = (
     Option("subscribe", Words(), _READ, "The topics to read, separated by commas."),
     Option(
         "subscribePattern",
-        Regex(),
+        TopicPattern(),
         _READ,
         "A regular expression. All topics whose whole name matches are read, also those that are created later.",
     ),
-    Option("assign", Assignment(), _READ, "The partitions to read."),
+    Option("assign", PartitionsJson(), _READ, "The partitions to read."),
     Option(
         "groupId",
         Word(is_empty_allowed=False),
@@ -166,14 +166,14 @@ OPTIONS: Sequence[Option] = (
     ),
     Option(
         "startingOffsets",
-        Offsets(("earliest", "latest", "committed")),
+        OffsetsJson(("earliest", "latest", "committed")),
         _READ,
         "Where a query without a checkpoint begins. Default: earliest for a batch, latest for a stream, committed with "
         "groupId. With groupId it is for partitions that the group has no offset for.",
     ),
     Option(
         "startingOffsetsByTimestamp",
-        Times(),
+        TimesJson(),
         _READ,
         "A time for each partition. Reading begins at the first record at or after it.",
     ),
@@ -190,10 +190,10 @@ OPTIONS: Sequence[Option] = (
         "What to do if there is no record after the time: fail (error), or begin at the end (latest).",
         "error",
     ),
-    Option("endingOffsets", Offsets(("latest",)), _BATCH, "The offsets that a batch ends before.", None),
+    Option("endingOffsets", OffsetsJson(("latest",)), _BATCH, "The offsets that a batch ends before.", None),
     Option(
         "endingOffsetsByTimestamp",
-        Times(),
+        TimesJson(),
         _BATCH,
         "A time for each partition. A batch ends before the first record at or after it, or at the end.",
     ),

@@ -17,12 +17,12 @@ from coterie.client.arguments import (
     Offsets,
     PartitionLike,
     by_partition,
+    consumer_settings_of,
     limit_of,
     offsets_of,
     partition_of,
     partitions_of,
     seconds_of,
-    settled,
     subscription_of,
     time_of,
     topic_of,
@@ -95,7 +95,7 @@ class AsyncConsumer:
     def __init__(
         self, settings: Mapping[str, object] | ConsumerSettings | None = None, /, **more: Unpack[ConsumerKwargs]
     ) -> None:
-        self.settings, self._assignors = settled(settings, more)
+        self.settings, self._assignors = consumer_settings_of(settings, more)
         self._clock_ms = self._runtime.clock_ms
         _ = self.settings.addresses  # none is a mistake, and should show here
         self._made: Engine | None = None
