@@ -54,124 +54,65 @@ _NO_TIERS = "there is no tiered storage"
 UNSUPPORTED = (
     ignored(
         "the process is its own controller",
-        "process.roles",
-        "controller.quorum.*",
-        "controller.quota.*",
-        "controller.performance.*",
-        "controller.socket.timeout.ms",
-        "metadata.*",
-        "internal.metadata.*",
-        "broker.heartbeat.interval.ms",
-        "broker.session.timeout.ms",
-        "initial.broker.registration.timeout.ms",
-        "server.max.startup.time.ms",
-        "unstable.api.versions.enable",
-        "unstable.feature.versions.enable",
+        "process.roles controller.quorum.* controller.quota.* controller.performance.* "
+        "controller.socket.timeout.ms metadata.* internal.metadata.* broker.heartbeat.interval.ms "
+        "broker.session.timeout.ms initial.broker.registration.timeout.ms server.max.startup.time.ms "
+        "unstable.api.versions.enable unstable.feature.versions.enable",
     ),
     ignored(
         "there is one copy of each log, and nothing is replicated",
-        "replica.*",
-        "replication.quota.*",
-        "num.replica.fetchers",
-        "num.replica.alter.log.dirs.threads",
-        "alter.log.dirs.replication.quota.*",
-        "auto.leader.rebalance.enable",
-        "leader.imbalance.*",
-        "unclean.leader.election.interval.ms",
-        "offsets.topic.replication.factor",
-        "inter.broker.listener.name",
-        "broker.rack",
-        "follower.fetch.last.tiered.offset.enable",
-        "request.timeout.ms",
+        "replica.* replication.quota.* num.replica.fetchers num.replica.alter.log.dirs.threads "
+        "alter.log.dirs.replication.quota.* auto.leader.rebalance.enable leader.imbalance.* "
+        "unclean.leader.election.interval.ms offsets.topic.replication.factor inter.broker.listener.name "
+        "broker.rack follower.fetch.last.tiered.offset.enable request.timeout.ms "
         "socket.connection.setup.timeout.*",
     ),
     ignored(
-        "there are no transactions yet",
-        "transaction.*",
-        "transactional.id.expiration.ms",
-        "add.partitions.to.txn.retry.*",
+        "there are no transactions yet", "transaction.* transactional.id.expiration.ms add.partitions.to.txn.retry.*"
     ),
     ignored(
         "groups are of the classic protocol",
-        "group.consumer.*",
-        "group.share.*",
-        "group.streams.*",
-        "group.coordinator.*",
-        "share.coordinator.*",
-        "share.fetch.*",
+        "group.consumer.* group.share.* group.streams.* group.coordinator.* share.coordinator.* share.fetch.*",
     ),
-    ignored("there is no tiered storage", "remote.*", "rlmm.config.*", "rsm.config.*"),
+    ignored("there is no tiered storage", "remote.* rlmm.config.* rsm.config.*"),
     ignored(
         "only PLAINTEXT is supported; a listener with another protocol is refused",
-        "ssl.*",
-        "sasl.*",
-        "security.inter.broker.protocol",
-        "security.providers",
-        "listener.name.*",
-        "principal.builder.class",
-        "connection.failed.authentication.delay.ms",
-        "connections.max.reauth.ms",
-        "delegation.token.*",
-        "super.users",
-        "allow.everyone.if.no.acl.found",
+        "ssl.* sasl.* security.inter.broker.protocol security.providers listener.name.* "
+        "principal.builder.class connection.failed.authentication.delay.ms connections.max.reauth.ms "
+        "delegation.token.* super.users allow.everyone.if.no.acl.found",
     ),
     ignored(
         "one thread answers requests, and one flushes",
-        "num.network.threads",
-        "num.io.threads",
-        "background.threads",
-        "num.recovery.threads.per.data.dir",
+        "num.network.threads num.io.threads background.threads num.recovery.threads.per.data.dir",
     ),
-    ignored("there are no quotas", "quota.*", "client.quota.callback.class", "max.connection.creation.rate"),
-    ignored("the cleaner is one thread, which pauses after each step", "log.cleaner.io.*", "log.cleaner.threads"),
+    ignored("there are no quotas", "quota.* client.quota.callback.class max.connection.creation.rate"),
+    ignored("the cleaner is one thread, which pauses after each step", "log.cleaner.io.* log.cleaner.threads"),
     ignored(
         "coterie.flush says when a write is on the disk",
-        "log.flush.offset.checkpoint.interval.ms",
-        "log.flush.start.offset.checkpoint.interval.ms",
+        "log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms",
     ),
-    ignored("there is one data directory", "log.dir.failure.timeout.ms", "cordoned.log.dirs"),
+    ignored("there is one data directory", "log.dir.failure.timeout.ms cordoned.log.dirs"),
     ignored(
         "there is no JVM to load a class into",
-        "alter.config.policy.class.name",
-        "create.topic.policy.class.name",
-        "config.providers",
-        "config.providers.*",
+        "alter.config.policy.class.name create.topic.policy.class.name config.providers config.providers.*",
     ),
     ignored(
         "there is no JVM to report metrics of",
-        "metric.reporters",
-        "metrics.*",
-        "kafka.metrics.*",
-        "auto.include.jmx.reporter",
-        "telemetry.max.bytes",
+        "metric.reporters metrics.* kafka.metrics.* auto.include.jmx.reporter telemetry.max.bytes",
     ),
     ignored(
         "Coterie does this in another way",
-        "offsets.topic.compression.codec",
-        "offsets.load.buffer.size",
-        "delete.records.purgatory.purge.interval.requests",
-        "fetch.purgatory.purge.interval.requests",
-        "producer.purgatory.purge.interval.requests",
-        "producer.id.expiration.check.interval.ms",
-        "log.initial.task.delay.ms",
-        "controlled.shutdown.enable",
-        "early.start.listeners",
-        "max.request.partition.size.limit",
-        "socket.listen.backlog.size",
-        "socket.receive.buffer.bytes",
+        "offsets.topic.compression.codec offsets.load.buffer.size "
+        "delete.records.purgatory.purge.interval.requests fetch.purgatory.purge.interval.requests "
+        "producer.purgatory.purge.interval.requests producer.id.expiration.check.interval.ms "
+        "log.initial.task.delay.ms controlled.shutdown.enable early.start.listeners "
+        "max.request.partition.size.limit socket.listen.backlog.size socket.receive.buffer.bytes",
     ),
     ignored(
         "Kafka 4 does not have it any more",
-        "zookeeper.*",
-        "broker.id.generation.enable",
-        "reserved.broker.max.id",
-        "control.plane.listener.name",
-        "inter.broker.protocol.version",
-        "log.message.format.version",
-        "log.message.downconversion.enable",
-        "log.message.timestamp.difference.max.ms",
-        "offsets.commit.required.acks",
-        "password.encoder.*",
+        "zookeeper.* broker.id.generation.enable reserved.broker.max.id control.plane.listener.name "
+        "inter.broker.protocol.version log.message.format.version log.message.downconversion.enable "
+        "log.message.timestamp.difference.max.ms offsets.commit.required.acks password.encoder.*",
     ),
     ignored("it is a setting of Confluent's", "confluent.*"),
 )
@@ -214,10 +155,7 @@ class GroupCoordinatorSettings(Settings):
         GROUPS, 50, int32(1), "How many partitions __consumer_offsets has. It cannot be changed once the topic exists."
     )
     offsets_topic_segment_bytes: int = setting(
-        GROUPS,
-        104_857_600,
-        int32(SMALLEST_SEGMENT),
-        "The size of a segment of __consumer_offsets.",
+        GROUPS, 104_857_600, int32(SMALLEST_SEGMENT), "The size of a segment of __consumer_offsets."
     )
     coterie_offsets_roll_bytes: int = setting(
         GROUPS,
@@ -327,11 +265,7 @@ class BrokerSettings(GroupCoordinatorSettings):
         LOG, 168, int32(1), "The age in hours at which a new segment begins, if log.roll.ms is not given."
     )
     log_roll_jitter_ms: int | None = setting(
-        LOG,
-        None,
-        int64(0),
-        "The longest time by which a new segment begins early.",
-        unused="segments begin on time",
+        LOG, None, int64(0), "The longest time by which a new segment begins early.", unused="segments begin on time"
     )
     log_roll_jitter_hours: int = setting(
         LOG,

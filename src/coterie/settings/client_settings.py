@@ -57,37 +57,31 @@ _OWN_CHOICE = "a slow broker gets less as its queue grows, and is never left out
 UNSUPPORTED = (
     refused(
         "records carry bytes. Decode them where you read them: record.value.decode()",
-        "key.deserializer",
-        "value.deserializer",
+        "key.deserializer value.deserializer",
     ),
-    refused(
-        "records carry bytes. Encode them where you send them: text.encode()", "key.serializer", "value.serializer"
-    ),
+    refused("records carry bytes. Encode them where you send them: text.encode()", "key.serializer value.serializer"),
     refused(
         "there is no JVM to load a class into. Wrap poll() or send() in a function of your own", "interceptor.classes"
     ),
-    refused("there is no JVM to load a class into. Leave it out", "metric.reporters", "auto.include.jmx.reporter"),
+    refused("there is no JVM to load a class into. Leave it out", "metric.reporters auto.include.jmx.reporter"),
     refused(
         "there is no JVM to load a class into. Name the partition in send(), or set partitioner.ignore.keys",
         "partitioner.class",
     ),
     refused(
         "values are taken as they are. Read the secret or the file in Python and give what it says",
-        "config.providers",
-        "config.providers.*",
+        "config.providers config.providers.*",
     ),
-    refused(NO_TLS, "ssl.*", "sasl.*", "security.providers"),
+    refused(NO_TLS, "ssl.* sasl.* security.providers"),
     refused("clients talk to brokers. Give bootstrap.servers", "bootstrap.controllers"),
     refused(
         "groups are of the classic protocol, whose assignors are in partition.assignment.strategy",
         "group.remote.assignor",
     ),
-    refused("there are no share groups", "share.acknowledgement.mode", "share.acquire.mode"),
+    refused("there are no share groups", "share.acknowledgement.mode share.acquire.mode"),
     refused(
         "there are no transactions yet; leave it out, and the producer is idempotent",
-        "transactional.id",
-        "transaction.timeout.ms",
-        "transaction.two.phase.commit.enable",
+        "transactional.id transaction.timeout.ms transaction.two.phase.commit.enable",
     ),
     refused("it is internal to the Java consumer. Leave it out", "internal.*"),
 )

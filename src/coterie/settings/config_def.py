@@ -275,14 +275,14 @@ class Unsupported(NamedTuple):
         return any(name == each or (each.endswith("*") and name.startswith(each[:-1])) for each in self.names)
 
 
-def ignored(why: str, *names: str) -> Unsupported:
-    """Make a row for settings that are accepted, and named in the log as being without effect."""
-    return Unsupported(names, why, is_refused=False)
+def ignored(why: str, names: str) -> Unsupported:
+    """Make a row for settings that are accepted, and logged as having no effect. `names` has blanks between them."""
+    return Unsupported(tuple(names.split()), why, is_refused=False)
 
 
-def refused(instead: str, *names: str) -> Unsupported:
-    """Make a row for settings that are an error, which says what to do instead."""
-    return Unsupported(names, instead, is_refused=True)
+def refused(instead: str, names: str) -> Unsupported:
+    """Make a row for settings that are an error, which says what to do instead. `names` has blanks between them."""
+    return Unsupported(tuple(names.split()), instead, is_refused=True)
 
 
 def dotted(name: str) -> str:

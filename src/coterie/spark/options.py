@@ -107,7 +107,7 @@ _Settings = TypeVar("_Settings", ConsumerSettings, ProducerSettings)
 
 CLIENT_PREFIX = "kafka."
 SPARKS_OWN = frozenset({"path", "checkpointlocation", "queryname", "outputmode"})
-"""Spark hands these to a sink among the options, whoever asked for them."""
+"""Options of Spark itself, which it passes to a sink too."""
 
 
 class Use(Enum):
