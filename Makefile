@@ -55,14 +55,14 @@ tests: venv ## pytest, in random order, in two processes; compiled parts also in
 	$(BIN)/pytest -n 2
 	COTERIE_PURE=1 $(BIN)/pytest $(addprefix tests/protocol/test_,records.py fetched.py arrow.py twins.py commit_rows.py)
 
-coverage: venv ## the tests, and how much of the code they run: a figure, and a page for each file; all tests, or ARGS=tests/group
+coverage: venv ## the tests, and how much of the code they run: a figure, and a page for each file; all tests, or ARGS=tests/coordinator
 	@rm -rf build/coverage && mkdir -p build/coverage
 	$(BIN)/coverage run -m pytest -n 2 $(ARGS); tests=$$?; \
 	$(BIN)/coverage combine --quiet && $(BIN)/coverage html --quiet --directory build/coverage/html && \
 	echo "coverage: $$($(BIN)/coverage report --format=total) % of the lines and branches of src/coterie; by file: build/coverage/html/index.html" && \
 	exit $$tests
 
-properties: venv ## the property tests with random cases, and the seed that repeats them; make test tries the same cases each time (SEED=, ARGS=tests/group)
+properties: venv ## the property tests with random cases, and the seed that repeats them; make test tries the same cases each time (SEED=, ARGS=tests/coordinator)
 	@seed=$(or $(SEED),$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')); echo "property tests, seed $$seed"; \
 	COTERIE_HYPOTHESIS=soak $(BIN)/pytest -n 2 -m hypothesis --timeout 7200 --hypothesis-seed=$$seed $(ARGS) || \
 	{ echo "to repeat it: make properties SEED=$$seed"; exit 1; }

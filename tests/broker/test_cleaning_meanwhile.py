@@ -85,7 +85,7 @@ def test_segments_that_retention_took_when_the_new_one_was_ready_stay_away() -> 
     ended = world.background_tasks.popleft().run(lambda: None)
     world.auto = True
     topic.log.config = replace(EAGER, deletes=True, retention_ms=0)
-    world.cluster.maintenance.check_retention()
+    world.cluster.log_manager.check_retention()
     topic.go_on()
     world.perform(world.cluster.handle(ended, world.now_ms))
     world.do_tasks()
@@ -98,7 +98,7 @@ def test_segments_that_retention_takes_meanwhile_do_not_come_back() -> None:
     topic.begin()
     topic.background_task()
     topic.log.config = replace(EAGER, deletes=True, retention_ms=0)
-    topic.world.cluster.maintenance.check_retention()
+    topic.world.cluster.log_manager.check_retention()
     topic.go_on()
     topic.world.do_tasks()
     assert topic.values == [] and not topic.leftovers
@@ -112,7 +112,7 @@ def test_segments_that_retention_took_before_they_were_read_are_no_trouble() -> 
     background_task = topic.world.background_tasks.popleft()
     topic.world.auto = True
     topic.log.config = replace(EAGER, deletes=True, retention_ms=-1, retention_bytes=600)
-    topic.world.cluster.maintenance.check_retention()
+    topic.world.cluster.log_manager.check_retention()
     topic.go_on()
     topic.world.do_tasks()
     topic.world.perform(topic.world.cluster.handle(background_task.run(lambda: None), topic.world.now_ms))

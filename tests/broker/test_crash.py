@@ -166,7 +166,7 @@ class Load:
         self.world.do_tasks()
 
     def checkpoint(self) -> None:
-        self.world.cluster.maintenance.checkpoint()
+        self.world.cluster.log_manager.checkpoint()
         self.world.perform(self.world.cluster.handle(TimersDue(), self.world.now_ms))
 
     def clean(self) -> None:

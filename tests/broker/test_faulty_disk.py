@@ -184,7 +184,7 @@ class Load:
         self.expect(answer.error, STORAGE)
 
     def maintenance(self) -> None:
-        self.world.cluster.maintenance.checkpoint()
+        self.world.cluster.log_manager.checkpoint()
         self.world.advance(self.rng.choice((10, 1_000, 400_000)))
 
     # --- what must hold -----------------------------------------------------------------------------------------------

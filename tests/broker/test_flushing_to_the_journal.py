@@ -57,7 +57,7 @@ def test_a_checkpoint_syncs_the_segments_and_begins_the_journal_anew() -> None:
     behind = [log for log in logs if log.synced_end < log.durable_end]
     full = disk.size(JOURNAL_FILE)
     assert len(behind) > 2 and full > 200
-    world.cluster.maintenance.checkpoint()
+    world.cluster.log_manager.checkpoint()
     world.perform(world.cluster.handle(TimersDue(), world.now_ms))
     while world.flushes:
         world.flush()

@@ -102,7 +102,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[WatchedFiles]:
         return opened[-1]
 
     monkeypatch.setattr("coterie.broker.broker.DiskFiles", files)
-    monkeypatch.setattr("coterie.broker.maintenance.periodic.CHECKPOINT_EVERY_MS", 20)
+    monkeypatch.setattr("coterie.broker.maintenance.log_manager.CHECKPOINT_EVERY_MS", 20)
     return opened
 
 

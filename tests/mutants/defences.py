@@ -18,7 +18,13 @@ from mutants.mutant import ROOT, SIM, Mutant, copy_with
 
 __all__ = ["Caught", "caught_by"]
 
-TESTS = ("tests/group", "tests/coordinator/test_coordinator.py", "tests/ledger/test_rebalances.py", "tests/stories")
+TESTS = (
+    "tests/coordinator/classic",
+    "tests/coordinator/offsets",
+    "tests/coordinator/test_coordinator.py",
+    "tests/ledger/test_rebalances.py",
+    "tests/stories",
+)
 MEMBER_TESTS = ("tests/client/member",)
 MOST_S = 900
 FOUND = "CAUGHT "

@@ -20,7 +20,7 @@ HERE = ".".join(map(str, sys.version_info[:2]))
 """All tests are run with this one."""
 TOOLS = ("hypothesis", "pytest", "pytest-randomly", "pytest-timeout", "pytest-xdist")
 ROOMS = (
-    *("tests/group", "tests/ledger", "tests/stories", "tests/client/member"),
+    *("tests/coordinator/classic", "tests/coordinator/offsets", "tests/ledger", "tests/stories", "tests/client/member"),
     *(f"tests/protocol/test_{what}.py" for what in ("batch", "fetched", "frames", "records", "subscription", "twins")),
     *(f"tests/coordinator/test_{what}.py" for what in ("coordinator", "failing_writes", "timers")),
     *(f"tests/storage/test_{what}.py" for what in ("partition_on_disk", "validation")),

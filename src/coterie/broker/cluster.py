@@ -45,7 +45,7 @@ from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.maintenance.facts_topic import FactsDue, FactsTopic
 from coterie.broker.maintenance.flushing import Flusher
 from coterie.broker.maintenance.log_cleaner import CleanDue, Cleaner
-from coterie.broker.maintenance.periodic import CheckpointDue, LogMaintenance, RepairDue, RetentionDue
+from coterie.broker.maintenance.log_manager import CheckpointDue, LogManager, RepairDue, RetentionDue
 from coterie.broker.maintenance.producer_ids import ProducerIds
 from coterie.broker.metadata_cache import MetadataCache, is_internal
 from coterie.broker.node import Node
@@ -131,9 +131,9 @@ class Cluster:
             LoadDue: lambda event, now_ms: event.service.load_due(event, now_ms),
             FactsDue: lambda _event, now_ms: self.facts_topic.write(now_ms),
             CleanDue: lambda _event, now_ms: self.cleaner.due(now_ms),
-            CheckpointDue: lambda _event, _now_ms: self.maintenance.checkpoint(),
-            RetentionDue: lambda _event, _now_ms: self.maintenance.check_retention(),
-            RepairDue: lambda event, _now_ms: self.maintenance.repair(event.log),
+            CheckpointDue: lambda _event, _now_ms: self.log_manager.checkpoint(),
+            RetentionDue: lambda _event, _now_ms: self.log_manager.check_retention(),
+            RepairDue: lambda event, _now_ms: self.log_manager.repair(event.log),
         }
 
     # --- building -----------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class Cluster:
         self.leadership = Leadership(files, directory, changes, reporter, numbers, self._moved)
         self.metadata = MetadataCache(directory, self.leadership)
         self.fetches = Fetches(responses, self.metadata, self.timers, reporter, settings.fetch_max_bytes)
-        self.maintenance = LogMaintenance(
+        self.log_manager = LogManager(
             files, directory, settings, changes, flusher, self.fetches, self.timers, reporter, wall
         )
         self.cleaner = Cleaner(files, directory, settings, changes, flusher, self.timers, reporter, wall)
@@ -175,7 +175,7 @@ class Cluster:
             reporter,
             wall,
             create=partial(self.topics.ask_to_ensure, FACTS_TOPIC),
-            check_retention=self.maintenance.check_retention,
+            check_retention=self.log_manager.check_retention,
         )
         highest = max((log.highest_producer_id for log in directory.logs.values()), default=-1)
         self._producer_ids = ProducerIds(files, highest, directory.ends)
@@ -276,7 +276,7 @@ class Cluster:
 
     def _start(self, _event: Starting, now_ms: int) -> Effects:
         effects = self._load_groups(now_ms)
-        self.maintenance.start(now_ms)
+        self.log_manager.start(now_ms)
         self.cleaner.start(now_ms)
         return effects
 
@@ -289,14 +289,14 @@ class Cluster:
         effects = [effect for node in self.nodes.values() for effect in node.groups.lose_all(now_ms)]
         effects += self.fetches.answer_all(now_ms)
         effects += self.facts_topic.write(now_ms)
-        self.maintenance.repair_all()
+        self.log_manager.repair_all()
         return effects
 
     def _flush_ended(self, event: FlushEnded, now_ms: int) -> Effects:
         effects, failed = self.flusher.ended(event, now_ms)
         for log, error in failed:
             effects.append(self.reporter.trouble(f"{log.path}: {error}", now_ms))
-            self.maintenance.repair(log)
+            self.log_manager.repair(log)
         return effects
 
     def _wall_clock_set(self, event: WallClockSet, now_ms: int) -> Effects:

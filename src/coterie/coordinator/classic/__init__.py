@@ -14,18 +14,16 @@ from coterie.coordinator.classic.delete_group import delete_group, deletion_writ
 from coterie.coordinator.classic.describe_group import describe_group, listed
 from coterie.coordinator.classic.effects import Effects
 from coterie.coordinator.classic.group import Group, Member
-from coterie.coordinator.classic.heartbeat import heartbeat
+from coterie.coordinator.classic.heartbeat import heartbeat, session_due
 from coterie.coordinator.classic.join_group import creation_written, join_group, join_precheck, static_member_written
 from coterie.coordinator.classic.join_phase import join_phase_due
 from coterie.coordinator.classic.leave_group import leave_group
 from coterie.coordinator.classic.lifecycle import empty_written, loaded, restore, unload
 from coterie.coordinator.classic.member_bytes import HeldBytes
-from coterie.coordinator.classic.session import session_due
 from coterie.coordinator.classic.states import State
 from coterie.coordinator.classic.sync_group import assignment_written, sync_group, sync_phase_due, sync_precheck
 from coterie.coordinator.offsets.offset_commit import offset_commit, offsets_written, transaction_ended
-from coterie.coordinator.offsets.offset_delete import offset_delete, tombstones_written, topics_deleted
-from coterie.coordinator.offsets.offset_expiry import expiry_due
+from coterie.coordinator.offsets.offset_delete import expiry_due, offset_delete, tombstones_written, topics_deleted
 from coterie.coordinator.offsets.offset_fetch import offset_fetch
 from coterie.errors import ErrorCode
 from coterie.protocol.messages import (

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coterie.coordinator.classic.effects import DeletionWritten, Effects, Persist, Reply, Tell
+from coterie.coordinator.classic.effects import DeletionWritten, Effects, Persist, Reply, Tell, error_for_client
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.states import DEAD, ON_DELETE_GROUP, Do, enter
-from coterie.coordinator.classic.write_errors import error_for_client
-from coterie.coordinator.offsets.offset_delete import tombstones
+from coterie.coordinator.offsets.stored_offsets import tombstones
 from coterie.errors import ErrorCode
 from coterie.facts import GroupDied, OffsetsExpired, WriteFailed
 from coterie.protocol.messages import DeleteGroup, GroupRecord, Record, Token
@@ -28,7 +27,10 @@ def end_group(group: Group, *, token: Token | None = None, expired: Sequence[tup
 
     Pending ids and open transactional commits do not prevent it.
     """
-    records: list[Record] = [*tombstones(group, group.partitions_with_offsets()), GroupRecord(group.group_id, None)]
+    records: list[Record] = [
+        *tombstones(group.group_id, group.partitions_with_offsets()),
+        GroupRecord(group.group_id, None),
+    ]
     return [Persist(records, DeletionWritten(group_id=group.group_id, token=token, expired=expired))]
 
 

@@ -36,7 +36,9 @@ __all__ = [
     "TombstonesWritten",
     "TransactionEnded",
     "Written",
+    "error_for_client",
 ]
+
 
 TimerKey = tuple[str, str, str]
 """Group, kind, member (or ""). Arming a key again replaces what it had."""
@@ -191,3 +193,21 @@ class DeletionWritten(Written):
     """The group is gone, and all its offsets."""
 
     expired: Sequence[tuple[str, int]] | None = None
+
+
+# A client that hears that it must look for the coordinator tries again; UNKNOWN_SERVER_ERROR is final.
+_FOR_CLIENT: Mapping[ErrorCode, ErrorCode] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def error_for_client(error: ErrorCode) -> ErrorCode:
+    """Return what a client hears when a record could not be written (rule 11)."""
+    return _FOR_CLIENT.get(error, error)

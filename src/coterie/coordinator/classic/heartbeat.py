@@ -1,17 +1,20 @@
-"""Heartbeat: a member says that it is alive, and hears whether a rebalance is on (rules 14, 15).
+"""Heartbeats and sessions (rules 3, 9, 14, 15).
 
-The hot path: no heap, no disk, one field written.
+With a heartbeat a member says that it is alive, and hears whether a rebalance is on. That is the hot path: no heap, no
+disk, one field written. A session ends when a member was not heard of, or when nobody came back with an id.
 """
 
 from __future__ import annotations
 
-from coterie.coordinator.classic.effects import Effects, Reply
-from coterie.coordinator.classic.group import Group
-from coterie.coordinator.classic.states import DEAD, ON_HEARTBEAT
+from coterie.coordinator.classic.effects import Arm, Effects, Reply, SessionDue, Tell
+from coterie.coordinator.classic.group import NEVER, Group, Member
+from coterie.coordinator.classic.join_phase import complete, start_rebalance
+from coterie.coordinator.classic.states import DEAD, ON_HEARTBEAT, ON_REMOVAL, PREPARING, Do
 from coterie.errors import ErrorCode
+from coterie.facts import Cause, MemberExpired, MemberIdExpired
 from coterie.protocol.messages import Heartbeat
 
-__all__ = ["heartbeat"]
+__all__ = ["heartbeat", "session_due"]
 
 
 def heartbeat(group: Group, request: Heartbeat, now_ms: int) -> Effects:
@@ -37,3 +40,56 @@ def _refusal_of(group: Group, request: Heartbeat) -> ErrorCode:
     if request.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION  # in every state (KAFKA-2557)
     return ErrorCode.NONE
+
+
+def session_due(group: Group, event: SessionDue, now_ms: int) -> Effects:
+    lapses_ms = group.pending.get(event.member_id)
+    if lapses_ms is not None:
+        if lapses_ms > now_ms:
+            return [Arm(group.session_key(event.member_id), lapses_ms, event)]
+        return _lapse(group, event.member_id, now_ms)
+    member = group.members.get(event.member_id)
+    if member is None:
+        return []
+    if member.deadline_ms > now_ms:  # it was heard of since the alarm was set
+        return group.set_alarm(member, member.deadline_ms)
+    waits = member.parked_join is not None or member.parked_sync is not None
+    if waits and not member.is_new:
+        member.alarm_ms = NEVER  # it waits for us, not we for it (rule 9); the answer starts its session again
+        return []
+    if _waits_for_commit(group, member):
+        member.deadline_ms = now_ms + member.session_timeout_ms
+        return group.set_alarm(member, member.deadline_ms)
+    return _expire(group, member, now_ms)
+
+
+def _waits_for_commit(group: Group, member: Member) -> bool:
+    """The disk is slow: its heartbeats wait behind its commit, on the same connection, for us to answer it."""
+    return any(
+        commit.member_id == member.member_id and commit.token is not None for commit in group.unwritten_commits.values()
+    )
+
+
+def _lapse(group: Group, member_id: str, now_ms: int) -> Effects:
+    """Nobody came back with the id it was given. Where a join phase waited for it, that may be over now."""
+    effects = group.forget_pending(member_id)
+    effects.append(Tell(MemberIdExpired(now_ms, group.group_id, member_id)))
+    return effects + _complete_if_all_joined(group, now_ms)
+
+
+def _expire(group: Group, member: Member, now_ms: int) -> Effects:
+    never_heard = member.deadline_ms == member.restored_until_ms
+    effects = group.remove([member])
+    fact = MemberExpired(now_ms, group.group_id, member.member_id, member.session_timeout_ms, never_heard)
+    effects.append(Tell(fact))
+    if ON_REMOVAL[group.state] is Do.START_REBALANCE:
+        cause = Cause.COORDINATOR_MOVED if never_heard else Cause.SESSION_EXPIRED
+        return effects + start_rebalance(group, now_ms, cause, member.member_id)
+    return effects + _complete_if_all_joined(group, now_ms)
+
+
+def _complete_if_all_joined(group: Group, now_ms: int) -> Effects:
+    """Unlike a leave, an expiry ends even the initial delay if nobody else is waited for (rule 10)."""
+    if group.state is PREPARING and group.everybody_joined():
+        return complete(group, now_ms)
+    return []

@@ -15,6 +15,7 @@ from coterie.coordinator.classic.effects import (
     SessionDue,
     StaticMemberWritten,
     Tell,
+    error_for_client,
 )
 from coterie.coordinator.classic.group import NEVER, Group, Member
 from coterie.coordinator.classic.join_phase import recheck, start_rebalance
@@ -32,7 +33,6 @@ from coterie.coordinator.classic.states import (
     Do,
     enter,
 )
-from coterie.coordinator.classic.write_errors import error_for_client
 from coterie.errors import ErrorCode
 from coterie.facts import (
     Cause,

@@ -6,14 +6,24 @@ pending, or at the deadline; `recheck` is called whenever that may have become t
 
 from __future__ import annotations
 
-from coterie.coordinator.classic.effects import Arm, Disarm, Effects, EmptyWritten, JoinPhaseDue, SyncPhaseDue, Tell
+from coterie.coordinator.classic.effects import (
+    Arm,
+    Disarm,
+    Effects,
+    EmptyWritten,
+    JoinPhaseDue,
+    Reply,
+    SyncPhaseDue,
+    Tell,
+)
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.states import COMPLETING, EMPTY, PREPARING, enter
-from coterie.coordinator.classic.sync_answers import answer_parked_syncs
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, GroupEmptied, JoinPhaseCompleted, JoinPhaseStuck, MemberMissedJoin, RebalanceStarted
+from coterie.protocol.messages import SyncedGroup
 
-__all__ = ["SHORTEST_STUCK_WAIT_MS", "complete", "join_phase_due", "recheck", "start_rebalance"]
+__all__ = ["SHORTEST_STUCK_WAIT_MS", "answer_parked_syncs", "complete", "join_phase_due", "recheck", "start_rebalance"]
+
 
 SHORTEST_STUCK_WAIT_MS = 1_000
 """A client may give any rebalance timeout, 0 and less too; a phase that can only wait must not keep us busy with it."""
@@ -122,3 +132,20 @@ def _become_empty(group: Group, now_ms: int) -> Effects:
 def _wait(group: Group, now_ms: int, delay_ms: int, rest_ms: int | None = None) -> Arm:
     due = JoinPhaseDue(group.group_id, group.generation_id, delay_ms, rest_ms)
     return Arm(group.join_key(), now_ms + delay_ms, due)
+
+
+def answer_parked_syncs(group: Group, error: ErrorCode, now_ms: int) -> Effects:
+    """Answer each sync that waits, with its assignment or the error; its session starts again (rules 9, 14)."""
+    effects: Effects = []
+    for member in group.members.values():
+        token = member.parked_sync
+        if token is None:
+            continue
+        member.parked_sync = None
+        if error:
+            effects.append(Reply(token, SyncedGroup(error)))
+        else:
+            answer = SyncedGroup(error, member.assignment, group.protocol_type, group.protocol_name)
+            effects.append(Reply(token, answer))
+        effects += group.expect_by(member, now_ms + member.session_timeout_ms)
+    return effects

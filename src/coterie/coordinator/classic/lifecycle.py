@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from coterie.coordinator.classic.effects import Effects, EmptyWritten, Reply, Tell
+from coterie.coordinator.classic.effects import Effects, EmptyWritten, Reply, Tell, error_for_client
 from coterie.coordinator.classic.group import Group, Member
 from coterie.coordinator.classic.join_phase import start_rebalance
 from coterie.coordinator.classic.member_bytes import HeldBytes
 from coterie.coordinator.classic.states import DEAD, EMPTY, STABLE, enter, resume
 from coterie.coordinator.classic.wall_clock import WallClock
-from coterie.coordinator.classic.write_errors import error_for_client
 from coterie.coordinator.offsets.stored_offsets import StoredOffsets
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, GroupLoaded, GroupUnloaded, WriteFailed

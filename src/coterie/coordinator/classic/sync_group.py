@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coterie.coordinator.classic.effects import AssignmentWritten, Effects, Reply, SyncPhaseDue, Tell
+from coterie.coordinator.classic.effects import AssignmentWritten, Effects, Reply, SyncPhaseDue, Tell, error_for_client
 from coterie.coordinator.classic.group import Group
-from coterie.coordinator.classic.join_phase import start_rebalance
+from coterie.coordinator.classic.join_phase import answer_parked_syncs, start_rebalance
 from coterie.coordinator.classic.states import COMPLETING, ON_SYNC, STABLE, Do, enter
-from coterie.coordinator.classic.sync_answers import answer_parked_syncs
-from coterie.coordinator.classic.write_errors import error_for_client
 from coterie.errors import ErrorCode
 from coterie.facts import AssignmentFailed, AssignmentStored, Cause, MemberMissedSync
 from coterie.protocol.messages import SyncedGroup, SyncGroup

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coterie.coordinator.classic.effects import Effects, OffsetsWritten, Persist, Reply, Tell, TransactionEnded
+from coterie.coordinator.classic.effects import (
+    Effects,
+    OffsetsWritten,
+    Persist,
+    Reply,
+    Tell,
+    TransactionEnded,
+    error_for_client,
+)
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.states import (
     DEAD,
@@ -20,7 +28,6 @@ from coterie.coordinator.classic.states import (
     Do,
     enter,
 )
-from coterie.coordinator.classic.write_errors import error_for_client
 from coterie.errors import ErrorCode
 from coterie.facts import GroupCreated, GroupDied, OffsetsStored, WriteFailed
 from coterie.protocol.commit_rows import CommitRows, OffsetRows, StoredRows

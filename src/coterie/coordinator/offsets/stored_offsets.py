@@ -8,10 +8,17 @@ object of its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from coterie.protocol.commit_rows import CommitRows, OffsetRows
 from coterie.protocol.messages import CommittedOffset, OffsetRecord
 
-__all__ = ["StoredOffsets"]
+__all__ = ["StoredOffsets", "tombstones"]
+
+
+def tombstones(group_id: str, partitions: Iterable[tuple[str, int]]) -> list[OffsetRecord]:
+    """Return the records that delete the offsets of these partitions."""
+    return [OffsetRecord(group_id, topic, partition, None) for topic, partition in partitions]
 
 
 class StoredOffsets:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from coterie.coordinator.runtime.coordinator import Coordinator, find_coordinator, partition_of
 from coterie.coordinator.runtime.replay import Replay
-from coterie.coordinator.runtime.shard import Shard
-from coterie.coordinator.runtime.shard_effects import Append, Appended, Batch
+from coterie.coordinator.runtime.shard import Append, Appended, Batch, Shard
 from coterie.coordinator.runtime.timers import Timers
 
 __all__ = [

@@ -10,8 +10,7 @@ from coterie.coordinator.classic import PRECHECKS, HeldBytes
 from coterie.coordinator.classic.effects import Reply, Tell
 from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.runtime.replay import Replay
-from coterie.coordinator.runtime.shard import Shard
-from coterie.coordinator.runtime.shard_effects import Appended, ExpiryCheckDue, Outward, WriteLate
+from coterie.coordinator.runtime.shard import Appended, ExpiryCheckDue, Outward, Shard, WriteLate
 from coterie.coordinator.runtime.timers import Timers
 from coterie.errors import ErrorCode
 from coterie.facts import RecordsSkipped

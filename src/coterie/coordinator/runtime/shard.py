@@ -1,14 +1,15 @@
-"""A shard: all groups of one partition of `__consumer_offsets`.
+"""A coordinator shard: all groups of one partition of `__consumer_offsets`.
 
-Finds the group, lets its rules decide, and follows the effects: timers are armed, records are joined into appends,
+It finds the group, lets its rules decide, and follows the effects: timers are armed, records are joined into appends,
 replies and facts go up. One append is under way at a time; what comes meanwhile is joined into the next (group commit).
-State changes in the order of the log: a write that ended goes back to the very group that asked for it.
+State changes in the order of the log: records that are durable are applied to the very group that asked for the write.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from traceback import format_exc
 from typing import Any
@@ -26,18 +27,9 @@ from coterie.coordinator.classic.effects import (
     Tell,
     TransactionEnded,
     Written,
+    error_for_client,
 )
 from coterie.coordinator.classic.wall_clock import WallClock
-from coterie.coordinator.classic.write_errors import error_for_client
-from coterie.coordinator.runtime.shard_effects import (
-    Append,
-    Appended,
-    Batch,
-    ExpiryCheckDue,
-    MarkerWritten,
-    Outward,
-    WriteLate,
-)
 from coterie.coordinator.runtime.timers import Timers
 from coterie.errors import ErrorCode
 from coterie.facts import Mistake
@@ -56,7 +48,64 @@ from coterie.protocol.offsets_topic import write_record
 from coterie.protocol.records import joined
 from coterie.settings.broker_settings import GroupCoordinatorSettings
 
-__all__ = ["Shard"]
+__all__ = ["Append", "Appended", "Batch", "ExpiryCheckDue", "MarkerWritten", "Outward", "Shard", "WriteLate"]
+
+
+@dataclass(slots=True)
+class Appended:
+    """An append has ended. With an error, nothing of it was written."""
+
+    partition: int
+    ticket: int
+    error: ErrorCode = ErrorCode.NONE
+    base_offset: int = -1
+
+
+@dataclass(slots=True)
+class Batch:
+    """Write these to the partition together, all or none, durably; then hand `then` back."""
+
+    records: Sequence[tuple[bytes, bytes | None]]
+    then: Appended
+    producer_id: int | None = None
+    producer_epoch: int = -1
+    marker: bool | None = None
+    """Instead of records: the end of the producer's transaction. True is commit, False is abort."""
+
+
+@dataclass(slots=True)
+class Append:
+    """There is something to write to the partition; one of these at a time.
+
+    What it is, `batch` says once, when it is about to be written: all that comes until then is in it. None: nothing
+    any more, since the partition was lost.
+    """
+
+    partition: int
+    batch: Callable[[], Batch | None]
+
+
+@dataclass(slots=True)
+class WriteLate:
+    """`offsets.commit.timeout.ms` has passed since something was given to the log."""
+
+    partition: int
+
+
+@dataclass(slots=True)
+class ExpiryCheckDue:
+    partition: int
+
+
+@dataclass(slots=True, kw_only=True)
+class MarkerWritten(Written):
+    producer_id: int
+    committed: bool
+    group_id: str = field(default="")
+
+
+Outward = Reply | Tell | Append
+"""The effects of a shard."""
 
 
 class _Unwritten:
@@ -102,15 +151,15 @@ class Shard:
         self._ticket = 0
         self._watches = False  # the timer for commits that wait too long is armed
 
-    # --- for those who look ------------------------------------------------------------------------------------------
+    # --- asking -------------------------------------------------------------------------------------------------------
 
     @property
     def is_writing(self) -> bool:
-        """Something is on its way to the log, or waits for its turn."""
+        """Return whether something is on its way to the log, or waits for its turn."""
         return bool(self._under_way or self._queue)
 
     def waiting_tokens(self) -> Iterator[Token]:
-        """Whoever will be answered: by a member that is parked, a write that ends, or the end of a group."""
+        """Return the tokens of all requests that will be answered later."""
         for group in self.groups.values():
             for member in group.members.values():
                 if member.parked_join is not None:

@@ -15,7 +15,7 @@ from coterie.coordinator.runtime import Timers
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import DataDirectory, DeletedSegment, Files, LogError, PartitionLog, remove_files
 
-__all__ = ["CheckpointDue", "LogMaintenance", "RepairDue", "RetentionDue"]
+__all__ = ["CheckpointDue", "LogManager", "RepairDue", "RetentionDue"]
 
 CHECKPOINT_EVERY_MS = 60_000
 REPAIR_EVERY_MS = 1_000
@@ -36,7 +36,7 @@ class RepairDue:
     log: PartitionLog
 
 
-class LogMaintenance:
+class LogManager:
     def __init__(
         self,
         files: Files,
