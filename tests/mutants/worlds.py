@@ -120,4 +120,11 @@ WORLDS = [
            "if kept.recovery_point(this.key) < this.plan.bound or not", "if not", tests=("tests/broker/test_cleaning.py",)),
     Mutant(SIM, "the next heartbeat has no timer", "client/member/heartbeat.py",
            "return [beat, _look_again(member, now_ms)]", "return [beat]"),
+    # the clients' own asyncio
+    Mutant(SIM, "a fetch that failed is forgotten", "client/consumer/fetch_driver.py",
+           "self.fetcher.fetch_failed(effect, _as_kafka_error(error), self._clock_ms())", "pass", workload="steady"),
+    Mutant(SIM, "a closed connection is used again", "client/network/network_client.py",
+           "if known is not None and not known.is_closed and known.address", "if known is not None and known.address", workload="steady"),
+    Mutant(SIM, "a request out of time leaves its connection open", "client/network/connection.py",
+           'self._end(ConnectionLostError(f"{said}, so that the connection was closed"))', "pass", workload="moving-coordinators"),
 ]  # fmt: skip

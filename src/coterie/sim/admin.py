@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from coterie.client.network.cluster import Cluster
+from coterie.client.network.network_client import NetworkClient
 from coterie.errors import ErrorCode, KafkaError
 from coterie.protocol.apis import create_partitions, create_topics, delete_groups
 from coterie.protocol.messages import DeleteGroup
@@ -38,7 +38,7 @@ class Admin(Client):
         """As many partitions as it wants each topic to have."""
         self.deleted: set[str] = set()
         """Groups that it has asked to be deleted."""
-        self._cluster: Cluster | None = None
+        self._cluster: NetworkClient | None = None
 
     def create_topic(self, name: str, partitions: int) -> None:
         self.topics[name] = partitions

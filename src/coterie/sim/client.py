@@ -7,8 +7,8 @@ from collections.abc import Coroutine
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from coterie.client.network.cluster import Cluster
 from coterie.client.network.connection import Connection
+from coterie.client.network.network_client import NetworkClient
 from coterie.client.network.runtime import Runtime
 from coterie.protocol.api import Api
 from coterie.settings.client_settings import Address, AdminSettings, ClientSettings
@@ -85,9 +85,9 @@ class Client(Host):
         named = {name.replace("_", "."): value for name, value in more.items() if value is not None}
         return {"bootstrap.servers": ",".join(servers), "client.id": self.name, **named}
 
-    def cluster(self) -> Cluster:
+    def cluster(self) -> NetworkClient:
         """The way into the cluster, for requests that no client of ours sends. To be called in a turn of the loop."""
-        return Cluster(AdminSettings.of(self.settings()), runtime=self.runtime)
+        return NetworkClient(AdminSettings.of(self.settings()), runtime=self.runtime)
 
     def begin(self) -> None:
         self.start(self.live())

@@ -17,16 +17,15 @@ from coterie.protocol.messages import OffsetCommit
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.sim.admin import Admin
 from coterie.sim.client import Client
-from coterie.sim.committer import Committer
 from coterie.sim.consumer import Consumer, Habits
 from coterie.sim.host import HostClock
 from coterie.sim.machine import Machine
 from coterie.sim.network import Network, Wire
 from coterie.sim.observer import HOOKS, Broken, Observer
 from coterie.sim.producer import Producer
+from coterie.sim.raw_clients import Committer, Zombie
 from coterie.sim.rng import Rng
 from coterie.sim.schedule import Schedule
-from coterie.sim.zombie import Zombie
 from coterie.storage import PartitionLog
 
 __all__ = ["World"]

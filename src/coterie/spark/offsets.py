@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from coterie.client.admin.group_admin import GroupsAdmin
 from coterie.client.admin.results import checked
 from coterie.client.admin.topic_admin import TopicsAdmin
-from coterie.client.network.cluster import Cluster
+from coterie.client.network.network_client import NetworkClient
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import NO_SUCH_TOPIC, CoterieError, ErrorCode, KafkaError, MalformedError
 from coterie.protocol.apis.list_offsets import EARLIEST, LATEST  # in Spark's JSON they are the same
@@ -157,9 +157,9 @@ def _partition(topic: str, partition: str) -> TopicPartition:
 class OffsetReader(TopicsAdmin, GroupsAdmin):
     """Asks the cluster for partitions and offsets, in the event loop that it was created in."""
 
-    def __init__(self, options: SourceOptions, cluster: Cluster | None = None) -> None:
+    def __init__(self, options: SourceOptions, cluster: NetworkClient | None = None) -> None:
         self.options = options
-        self._cluster = cluster or Cluster(options.client)
+        self._cluster = cluster or NetworkClient(options.client)
         self._is_committed_only = options.client.reads_committed
 
     async def partitions(self) -> set[TopicPartition]:

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coterie.client.network.background import background
-from coterie.client.network.cluster import Cluster
+from coterie.client.network.network_client import NetworkClient
 from coterie.client.network.runtime import clock_ms
 from coterie.client.types import TopicPartition
 from coterie.errors import NO_SUCH_TOPIC, STALE_METADATA, ErrorCode, KafkaError, MalformedError
@@ -53,7 +53,7 @@ class _LostError(Exception):
         self.goes_on_at = goes_on_at
 
 
-_clusters: dict[ConsumerSettings, Cluster] = {}
+_clusters: dict[ConsumerSettings, NetworkClient] = {}
 """The connections of this process: connecting again for each task costs more than a small task."""
 
 
@@ -129,7 +129,7 @@ class _Fetcher:
         """Fetch until there are records, for at most `kafkaConsumer.pollTimeoutMs`."""
         cluster = _clusters.get(self._settings)
         if cluster is None:
-            cluster = _clusters[self._settings] = Cluster(self._settings)
+            cluster = _clusters[self._settings] = NetworkClient(self._settings)
         until_ms = clock_ms() + self._options.poll_timeout_ms
         failures = times_gone = 0
         while True:
@@ -156,7 +156,7 @@ class _Fetcher:
                     cluster.expire()
                 await cluster.pause(failures)
 
-    async def _ask(self, cluster: Cluster, position: int, until_ms: int) -> _Fetched:
+    async def _ask(self, cluster: NetworkClient, position: int, until_ms: int) -> _Fetched:
         piece, settings = self._piece, self._settings
         left_ms = max(until_ms - clock_ms(), 1)
         leader = await cluster.leader(piece.topic, piece.partition, timeout_ms=left_ms)
@@ -190,7 +190,7 @@ class _Fetcher:
             _raise_malformed(FetchedBatches(piece.topic, piece.partition, data, next_offset=position))
         return _Fetched(position, data, aborted, max(end, position))
 
-    async def _out_of_range(self, cluster: Cluster, position: int) -> _LostError:
+    async def _out_of_range(self, cluster: NetworkClient, position: int) -> _LostError:
         reader = OffsetReader(self._options, cluster)
         first = (await reader.offsets({self._partition: EARLIEST}))[self._partition]
         last = (await reader.offsets({self._partition: LATEST}))[self._partition]

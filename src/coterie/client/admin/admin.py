@@ -27,7 +27,7 @@ from coterie.client.arguments import ByPartition, Offsets, PartitionLike
 from coterie.client.event_log import EventLog
 from coterie.client.metrics import ADMIN_ROWS, ClientMetrics, Metrics, snapshot
 from coterie.client.network.background import background, documented_by
-from coterie.client.network.cluster import Cluster
+from coterie.client.network.network_client import NetworkClient
 from coterie.client.network.runtime import clock_ms
 from coterie.client.settings_kwargs import AdminKwargs
 from coterie.client.types import OffsetAndMetadata, TopicPartition
@@ -65,7 +65,7 @@ class AsyncAdmin(TopicsAdmin, GroupsAdmin):
         self.settings = AdminSettings.of_arguments(settings, more)
         self._log = EventLog("admin", self.settings)
         self._measured = ClientMetrics(self.settings)
-        self._cluster = Cluster(self.settings, self._log, self._measured)
+        self._cluster = NetworkClient(self.settings, self._log, self._measured)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._described()})"

@@ -15,8 +15,8 @@ from coterie.client.admin.admin_types import (
 )
 from coterie.client.admin.results import FOR_GROUPS, by_node, by_topic, each, failure
 from coterie.client.arguments import Offsets, PartitionLike, name_of, names_of, offsets_of, partitions_of
-from coterie.client.network.cluster import Cluster
 from coterie.client.network.metadata import Node
+from coterie.client.network.network_client import NetworkClient
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import (
     ErrorCode,
@@ -64,7 +64,7 @@ REMOVED = "an operator removed it"
 
 
 class GroupsAdmin:
-    _cluster: Cluster
+    _cluster: NetworkClient
 
     # --- groups -------------------------------------------------------------------------------------------------------
 

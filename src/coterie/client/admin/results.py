@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TypeVar
 
-from coterie.client.network.cluster import Cluster, gave_up
+from coterie.client.network.network_client import NetworkClient, gave_up
 from coterie.client.types import TopicPartition
 from coterie.errors import NO_SUCH_TOPIC, RETRIABLE, ConnectionLostError, ErrorCode, KafkaError, RequestTimedOutError
 
@@ -56,7 +56,7 @@ def failure(code: ErrorCode, what: str, said: str | None = None) -> KafkaError |
 
 
 async def each(
-    cluster: Cluster,
+    cluster: NetworkClient,
     items: Collection[K],
     ask: Callable[[Sequence[K]], Awaitable[Mapping[K, T | KafkaError]]],
     *,

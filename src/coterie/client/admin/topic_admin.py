@@ -23,8 +23,8 @@ from coterie.client.admin.admin_types import (
 )
 from coterie.client.admin.results import FOR_PARTITIONS, FOR_TOPICS, by_node, by_topic, each, failure
 from coterie.client.arguments import ByPartition, all_of, by_partition, name_of, names_of, offsets_of, time_of
-from coterie.client.network.cluster import Cluster
 from coterie.client.network.metadata import Node, TopicMetadata
+from coterie.client.network.network_client import NetworkClient
 from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode, IllegalArgumentError, KafkaError
 from coterie.protocol.api_values import READ_COMMITTED, READ_UNCOMMITTED
@@ -49,7 +49,7 @@ SPECIAL_TIMES = frozenset(range(-6, 0))
 
 
 class TopicsAdmin:
-    _cluster: Cluster
+    _cluster: NetworkClient
 
     # --- topics -------------------------------------------------------------------------------------------------------
 

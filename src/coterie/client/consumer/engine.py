@@ -29,7 +29,7 @@ from coterie.client.metrics import (
     snapshot,
 )
 from coterie.client.network.background_tasks import BackgroundTasks, within
-from coterie.client.network.cluster import Cluster
+from coterie.client.network.network_client import NetworkClient
 from coterie.client.network.runtime import REAL, Runtime
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode
@@ -150,7 +150,7 @@ class Engine:
         self.clock_ms = runtime.clock_ms
         self.log = EventLog("consumer", settings, logger)
         self.measured = ConsumerMetrics(settings)
-        self.cluster = Cluster(settings, self.log, self.measured, runtime)
+        self.cluster = NetworkClient(settings, self.log, self.measured, runtime)
         self.tasks = BackgroundTasks(self.clock_ms, self.fail)
         self.reading = FetchDriver(
             settings,

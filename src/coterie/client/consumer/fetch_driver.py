@@ -31,8 +31,8 @@ from coterie.client.consumer.offset_resets import parse_reset
 from coterie.client.event_log import EventLog
 from coterie.client.metrics import ConsumerMetrics
 from coterie.client.network.background_tasks import BackgroundTasks, within
-from coterie.client.network.cluster import Cluster
 from coterie.client.network.metadata import NO_LEADER, Metadata
+from coterie.client.network.network_client import NetworkClient
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, KafkaError, RequestTimedOutError
 from coterie.protocol.apis import fetch
@@ -51,7 +51,7 @@ class FetchDriver:
     def __init__(
         self,
         settings: ConsumerSettings,
-        cluster: Cluster,
+        cluster: NetworkClient,
         tasks: BackgroundTasks,
         log: EventLog,
         measured: ConsumerMetrics,

@@ -8,8 +8,8 @@ from coterie.assignors import Topic as AssignorTopic
 from coterie.client.event_log import EventLog
 from coterie.client.member.facts import TopicFound, TopicMissing
 from coterie.client.network.background_tasks import BackgroundTasks
-from coterie.client.network.cluster import Cluster
 from coterie.client.network.metadata import Metadata, TopicMetadata
+from coterie.client.network.network_client import NetworkClient
 from coterie.errors import ErrorCode, KafkaError
 from coterie.settings.client_settings import ConsumerSettings
 
@@ -22,7 +22,7 @@ class TopicWatch:
     def __init__(
         self,
         settings: ConsumerSettings,
-        cluster: Cluster,
+        cluster: NetworkClient,
         tasks: BackgroundTasks,
         on_change: Callable[[Mapping[str, AssignorTopic]], None],
         log: EventLog,

@@ -21,8 +21,8 @@ from coterie.client.event_log import (
     ProducerIdObtained,
 )
 from coterie.client.metrics import PRODUCER_ROWS, Metrics, ProducerMetrics, snapshot
-from coterie.client.network.cluster import Cluster
 from coterie.client.network.metadata import Metadata
+from coterie.client.network.network_client import NetworkClient
 from coterie.client.network.runtime import Runtime
 from coterie.client.producer.batching import Batching, BatchingRules
 from coterie.client.producer.batching_events import (
@@ -92,7 +92,7 @@ class Sender:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.log = EventLog("producer", settings)
         self._measured = ProducerMetrics(settings)
-        self._cluster = Cluster(settings, self.log, self._measured, runtime)
+        self._cluster = NetworkClient(settings, self.log, self._measured, runtime)
         self._on_room = on_room
         self._acks = settings.required_acks
         self._timer: asyncio.TimerHandle | None = None

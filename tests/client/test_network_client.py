@@ -13,7 +13,7 @@ import pytest
 import coterie
 from client.peers import HANG_UP, Asked, Peer, Run, answer_to, until
 from coterie.client.network.background import background
-from coterie.client.network.cluster import Cluster
+from coterie.client.network.network_client import NetworkClient
 from coterie.errors import ConnectionLostError, CoterieError, ErrorCode, KafkaError, RequestTimedOutError
 from coterie.protocol.apis import find_coordinator, heartbeat, metadata
 from coterie.protocol.messages import Heartbeat
@@ -47,7 +47,7 @@ def topic(leader: int, error: ErrorCode = ErrorCode.NONE) -> metadata.DescribedT
 
 def test_one_server_of_the_list_that_lives_is_enough(run: Run, broker: coterie.Broker) -> None:
     async def story() -> None:
-        cluster = Cluster(settings("127.0.0.1:1", broker.bootstrap_servers, "127.0.0.1:2"))
+        cluster = NetworkClient(settings("127.0.0.1:1", broker.bootstrap_servers, "127.0.0.1:2"))
         known = await cluster.refresh(["made"], allow_auto_create=True)
         assert set(known.nodes) == {1} and await cluster.controller() == 1
         assert await cluster.leader("made", 0) == 1
@@ -59,7 +59,7 @@ def test_one_server_of_the_list_that_lives_is_enough(run: Run, broker: coterie.B
 
 def test_when_nobody_answers_each_address_says_why(run: Run) -> None:
     async def story() -> None:
-        cluster = Cluster(settings("127.0.0.1:1", "127.0.0.1:2", default_api_timeout_ms=100))
+        cluster = NetworkClient(settings("127.0.0.1:1", "127.0.0.1:2", default_api_timeout_ms=100))
         with pytest.raises(RequestTimedOutError) as caught:
             await cluster.refresh()
         assert "cannot connect to 127.0.0.1:1: " in str(caught.value)
@@ -73,7 +73,7 @@ def test_lanes_have_connections_of_their_own_and_share_within(run: Run, broker: 
     """Rule M11: a long fetch never delays a heartbeat."""
 
     async def story() -> None:
-        cluster = Cluster(settings(broker.bootstrap_servers))
+        cluster = NetworkClient(settings(broker.bootstrap_servers))
         await cluster.refresh()
         wanted = ["", "", "coordinator", "fetch", "fetch"]
         opened = await asyncio.gather(*(cluster.connection(1, lane) for lane in wanted))
@@ -89,7 +89,7 @@ def test_a_leader_is_believed_until_it_is_old_or_expired(run: Run) -> None:
     async def story() -> None:
         leaders = [1, 1, -1]
         async with Peer(lambda asked: described(asked, peer, topic(leaders.pop(0)))) as peer:
-            cluster = Cluster(peer.settings())
+            cluster = NetworkClient(peer.settings())
             assert cluster.is_metadata_old
             assert [await cluster.leader("t", 0) for _ in range(3)] == [1, 1, 1] and len(leaders) == 2
             cluster.expire()
@@ -116,7 +116,7 @@ def test_news_of_one_topic_is_no_news_of_another(run: Run) -> None:
             return described(asked, peer, *(metadata.DescribedTopic(name=name, partitions=[part]) for name in names))
 
         async with Peer(script) as peer:
-            cluster = Cluster(peer.settings())
+            cluster = NetworkClient(peer.settings())
             assert [await cluster.leader(name, 0) for name in "tu"] == [1, 1]
             leader[0] = 2
             cluster.expire()
@@ -131,7 +131,7 @@ def test_a_topic_or_partition_that_is_not_there_is_said(run: Run) -> None:
     async def story() -> None:
         error = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
         async with Peer(lambda asked: described(asked, peer, topic(1, *error))) as peer:
-            cluster = Cluster(peer.settings())
+            cluster = NetworkClient(peer.settings())
             with pytest.raises(KafkaError, match="the topic's ACLs do not allow it"):
                 await cluster.leader("t", 0)
             error.clear()
@@ -145,7 +145,7 @@ def test_a_topic_or_partition_that_is_not_there_is_said(run: Run) -> None:
 def test_those_who_ask_the_same_share_one_question(run: Run) -> None:
     async def story() -> None:
         async with Peer(lambda asked: described(asked, peer, topic(1))) as peer:
-            cluster = Cluster(peer.settings())
+            cluster = NetworkClient(peer.settings())
             await asyncio.gather(*(cluster.leader("t", 0) for _ in range(20)))
             assert [asked.key for asked in peer.asked] == [18, 3]
             await cluster.close()
@@ -163,7 +163,7 @@ def test_a_broker_that_vanishes_is_found_again(run: Run) -> None:
             return described(asked, peer)
 
         async with Peer(script) as peer:
-            cluster = Cluster(peer.settings())
+            cluster = NetworkClient(peer.settings())
             await cluster.refresh()
 
             async def beat() -> ErrorCode:
@@ -181,7 +181,7 @@ def test_a_broker_that_vanishes_is_found_again(run: Run) -> None:
 def test_a_call_that_never_works_ends_in_time_and_says_what_it_met(run: Run) -> None:
     async def story() -> None:
         async with Peer(lambda asked: described(asked, peer, topic(-1))) as peer:
-            cluster = Cluster(peer.settings())
+            cluster = NetworkClient(peer.settings())
             with pytest.raises(
                 RequestTimedOutError, match=r"reading t: .*LEADER_NOT_AVAILABLE.* \(gave up after 0.06 s\)"
             ):
@@ -199,7 +199,7 @@ def test_an_error_that_is_for_good_is_not_tried_again(run: Run) -> None:
             tries.append(1)
             raise KafkaError.of(ErrorCode.INVALID_GROUP_ID, "joining")
 
-        cluster = Cluster(settings("127.0.0.1:1"))
+        cluster = NetworkClient(settings("127.0.0.1:1"))
         with pytest.raises(KafkaError, match="a group needs an id that is not empty"):
             await cluster.retry(attempt, what="joining")
         assert len(tries) == 1
@@ -215,7 +215,7 @@ def test_a_group_has_exactly_one_coordinator(run: Run, count: int) -> None:
     async def story() -> None:
         found = [find_coordinator.Coordinator(key="g", node_id=1, host="h", port=1)] * count
         async with Peer(lambda asked: answer_to(asked, find_coordinator.Response(coordinators=found))) as peer:
-            cluster = Cluster(peer.settings())
+            cluster = NetworkClient(peer.settings())
             with pytest.raises(KafkaError, match=f"the broker named {count}, and a group has exactly one"):
                 await cluster.find_coordinator("g")
             await cluster.close()
@@ -228,7 +228,7 @@ def test_a_coordinator_that_is_refused_says_the_brokers_words(run: Run) -> None:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         found = [find_coordinator.Coordinator(key="g", error=error, message="still waking up")]
         async with Peer(lambda asked: answer_to(asked, find_coordinator.Response(coordinators=found))) as peer:
-            cluster = Cluster(peer.settings())
+            cluster = NetworkClient(peer.settings())
             with pytest.raises(KafkaError, match=re.escape('group "g": still waking up (COORDINATOR_NOT')) as caught:
                 await cluster.find_coordinator("g")
             assert caught.value.retriable
@@ -245,11 +245,13 @@ def test_a_cluster_that_moved_is_found_by_its_bootstrap_servers(run: Run) -> Non
             brokers=[metadata.Broker(node_id=7, host="127.0.0.1", port=1)], controller_id=7, topics=[]
         )
         async with Peer(lambda asked: answer_to(asked, told_away)) as peer:
-            cluster = Cluster(peer.settings())
+            cluster = NetworkClient(peer.settings())
             await cluster.refresh()
             await cluster.refresh()
             await cluster.close()
-            stubborn = Cluster(peer.settings(**{"metadata.recovery.strategy": "none", "default.api.timeout.ms": 100}))
+            stubborn = NetworkClient(
+                peer.settings(**{"metadata.recovery.strategy": "none", "default.api.timeout.ms": 100})
+            )
             await stubborn.refresh()
             with pytest.raises(RequestTimedOutError, match=re.escape("cannot connect to 127.0.0.1:1")):
                 await stubborn.refresh()
@@ -263,7 +265,7 @@ def test_a_node_that_comes_back_elsewhere_is_followed(run: Run) -> None:
         async with Peer(lambda asked: answer_to(asked, ErrorCode.NONE)) as second:
             async with Peer(lambda asked: described(asked, peers[0])) as first:
                 peers = [first]
-                cluster = Cluster(first.settings())
+                cluster = NetworkClient(first.settings())
                 await cluster.refresh()
                 before = await cluster.connection(1)
                 peers[0] = second
@@ -278,7 +280,7 @@ def test_a_node_that_comes_back_elsewhere_is_followed(run: Run) -> None:
 
 def test_a_node_nobody_has_heard_of_is_said(run: Run, broker: coterie.Broker) -> None:
     async def story() -> None:
-        cluster = Cluster(settings(broker.bootstrap_servers))
+        cluster = NetworkClient(settings(broker.bootstrap_servers))
         with pytest.raises(ConnectionLostError, match="the cluster has no node 99 at the moment"):
             await cluster.send(99, heartbeat, BEAT)
         await cluster.close()
@@ -289,7 +291,7 @@ def test_a_node_nobody_has_heard_of_is_said(run: Run, broker: coterie.Broker) ->
 def test_close_ends_what_is_under_way_and_whoever_waits_is_told(run: Run) -> None:
     async def story() -> None:
         async with Peer(lambda _: None, handshakes=False) as peer:
-            cluster = Cluster(peer.settings())
+            cluster = NetworkClient(peer.settings())
             waiting = [asyncio.ensure_future(cluster.refresh([name])) for name in "ab"]
             await until(lambda: peer.connections == 1)
             await cluster.close()
@@ -306,7 +308,7 @@ def test_close_ends_what_is_under_way_and_whoever_waits_is_told(run: Run) -> Non
 def test_one_who_is_cancelled_does_not_spoil_it_for_the_others(run: Run) -> None:
     async def story() -> None:
         async with Peer(lambda asked: described(asked, peer, topic(1))) as peer:
-            cluster = Cluster(peer.settings())
+            cluster = NetworkClient(peer.settings())
             impatient, patient = (asyncio.ensure_future(cluster.leader("t", 0)) for _ in range(2))
             await asyncio.sleep(0)
             impatient.cancel()
@@ -321,7 +323,7 @@ def test_one_who_is_cancelled_does_not_spoil_it_for_the_others(run: Run) -> None
 
 def test_the_thread_runs_coroutines_for_those_who_have_none(broker: coterie.Broker) -> None:
     async def story() -> int:
-        cluster = Cluster(settings(broker.bootstrap_servers))
+        cluster = NetworkClient(settings(broker.bootstrap_servers))
         try:
             return await cluster.controller()
         finally:

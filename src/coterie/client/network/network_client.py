@@ -28,7 +28,7 @@ from coterie.errors import (
 from coterie.protocol.apis import find_coordinator, metadata
 from coterie.settings.client_settings import Address, ClientSettings
 
-__all__ = ["Cluster", "gave_up"]
+__all__ = ["NetworkClient", "gave_up"]
 
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class _Failures:
         """In the loop's time: not before."""
 
 
-class Cluster:
+class NetworkClient:
     """To be made, used and closed in one event loop."""
 
     def __init__(

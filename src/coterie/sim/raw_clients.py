@@ -1,24 +1,28 @@
-"""A simple consumer: commits offsets for a group of its own without being a member, and asks for them again."""
+"""Clients that send single requests: a simple consumer, and a member of a generation that is over."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from coterie.client.network.cluster import Cluster
+from coterie.client.network.network_client import NetworkClient
 from coterie.errors import ErrorCode, KafkaError
-from coterie.protocol.apis import offset_commit, offset_fetch
-from coterie.protocol.messages import CommitPartition, OffsetCommit, OffsetFetch, OffsetsCommitted
+from coterie.protocol.apis import heartbeat, offset_commit, offset_fetch, sync_group
+from coterie.protocol.messages import CommitPartition, Heartbeat, OffsetCommit, OffsetFetch, OffsetsCommitted, SyncGroup
 from coterie.sim.client import Client
 from coterie.sim.host import HostClock
 
 if TYPE_CHECKING:
+    from coterie.sim.consumer import Consumer
     from coterie.sim.world import World
 
-__all__ = ["Committer"]
+__all__ = ["Committer", "Zombie"]
 
 
 class Committer(Client):
+    """A simple consumer: commits offsets for a group of its own without being a member, and asks for them again."""
+
     def __init__(
         self, world: World, name: str, clock: HostClock, group_id: str, topic: str, partitions: int, every_ms: int
     ) -> None:
@@ -46,7 +50,7 @@ class Committer(Client):
                 coordinator = None
             await asyncio.sleep((1 + int(self._rng.expovariate(1 / self._every_ms))) / 1000)
 
-    async def _commit(self, cluster: Cluster, coordinator: int) -> None:
+    async def _commit(self, cluster: NetworkClient, coordinator: int) -> None:
         self._next += 1
         wanted = self._rng.sample(range(self._partitions), self._rng.randint(1, self._partitions))
         entries = [CommitPartition(self._topic, partition, self._next) for partition in sorted(wanted)]
@@ -62,7 +66,7 @@ class Committer(Client):
         if ErrorCode.NOT_COORDINATOR in reply.errors:
             raise KafkaError.of(ErrorCode.NOT_COORDINATOR, "committing")
 
-    async def _look(self, cluster: Cluster, coordinator: int) -> None:
+    async def _look(self, cluster: NetworkClient, coordinator: int) -> None:
         (reply,) = await cluster.send(
             coordinator,
             offset_fetch,
@@ -81,3 +85,45 @@ class Committer(Client):
                     "commits are kept",
                     f"{self.name} asked for what it committed: {partition} is {found.get(partition)}, not {offset}",
                 )
+
+
+WITHOUT_PROTOCOL = 4
+
+
+class Zombie(Client):
+    """A process that was away while its group went on, such as a machine brought back from a snapshot.
+
+    It speaks for a generation that is over: nothing that it asks for may be granted.
+    """
+
+    def __init__(self, world: World, name: str, clock: HostClock, of: Consumer) -> None:
+        """What `of` is now, it will think it is."""
+        super().__init__(world, name, clock)
+        self.group_id = of.group_id
+        self._who = (of.member.member_id, of.habits.instance_id, of.member.generation_id)
+        self._owned = sorted(of.member.assigned)
+
+    def awakes(self, _about: object = None) -> None:
+        group = self.world.group(self.group_id)
+        if group is not None and group.generation_id <= self._who[2]:
+            # A power cut took its generation, and the group has counted to it again: nobody could tell them apart.
+            self.world.when_joined(self.group_id, self.awakes)
+            return
+        self.begin()
+
+    async def live(self) -> None:
+        with suppress(KafkaError):  # whether it was granted is seen by those who watch
+            await self._speak()
+        self.world.forget(self)
+
+    async def _speak(self) -> None:
+        cluster = self.cluster()
+        node_id = (await cluster.find_coordinator(self.group_id)).id
+        entries = [CommitPartition(one.topic, one.partition, 0) for one in self._owned]
+        if entries:
+            commit = OffsetCommit(None, self.group_id, *self._who, entries)
+            self.world.commit_sent(self, commit)
+            await cluster.send(node_id, offset_commit, commit, at_most=offset_commit.API.last_by_name)
+        await cluster.send(node_id, heartbeat, Heartbeat(None, self.group_id, *self._who))
+        sync = SyncGroup(None, self.group_id, *self._who)
+        await cluster.send(node_id, sync_group, sync, at_most=WITHOUT_PROTOCOL)
