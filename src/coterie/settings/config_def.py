@@ -339,7 +339,8 @@ class Settings:
         return {dotted(field_name): replace(row, name=dotted(field_name)) for field_name, row in made}
 
     def __getitem__(self, name: str) -> Any:
-        return getattr(self, self.rows()[name].field_name)
+        """Return the value of a setting by its name with dots."""
+        return getattr(self, name.replace(".", "_"))
 
     def contradictions(self) -> list[str]:
         """Return what is wrong with values that are allowed alone, and not together."""
