@@ -11,7 +11,7 @@ from coterie.adapters import aiokafka as for_aiokafka
 from coterie.adapters import kafka_python as for_kafka_python
 from coterie.adapters.member_slot import MemberSlot
 from coterie.assignors import CooperativeSticky, Range, Sticky, UnknownAssignorError
-from coterie.assignors.user_data import read_generation, read_owned
+from coterie.assignors.sticky import read_generation, read_owned
 
 OWNED = [("t", 0), ("t", 2), ("u", 1)]
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.assignors import Member, Topic
-from coterie.assignors.cases import Case, CaseError, parse_case, read_case
-from coterie.assignors.compare import grow, join, leave, owned_in, run, score
+from coterie.assignors.cases import Case, CaseError, grow, join, leave, owned_in, parse_case, read_case, run, score
 from coterie.assignors.registry import assignor
 
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from assignors.oracle import check_valid, worth
 from assignors.random_cases import after_an_event, holding, random_case, shuffled
 from coterie.assignors import Assignor, CooperativeSticky, Member, Range, RoundRobin, Sticky, Topic
-from coterie.assignors.cases import Case
-from coterie.assignors.compare import run
+from coterie.assignors.cases import Case, run
 
 ASSIGNORS = [Range(), RoundRobin(), Sticky(), CooperativeSticky()]
 every_assignor = pytest.mark.parametrize("assignor", ASSIGNORS, ids=lambda one: one.name)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.assignors import Member, Sticky, Topic
-from coterie.assignors.user_data import read_generation, read_owned, write_generation, write_owned
+from coterie.assignors.sticky import read_generation, read_owned, write_generation, write_owned
 from coterie.protocol.messages import NO_GENERATION
 
 KAFKAS = "000000020002743000000001000000000002743200000002000000010000000300000005"

@@ -12,8 +12,7 @@ import pytest
 from assignors.oracle import check_valid, optimum, worth
 from assignors.random_cases import holding
 from coterie.assignors import Assignment, Member, assignor
-from coterie.assignors.cases import Case, read_case
-from coterie.assignors.compare import owned_in, run
+from coterie.assignors.cases import Case, owned_in, read_case, run
 from coterie.protocol.subscription import Assignment as WireAssignment
 from coterie.protocol.subscription import read_assignment, read_subscription, write_assignment
 

@@ -1,18 +1,17 @@
-"""Who reads what: from the members' subscriptions to an assignment, pure and stateless.
+"""Assignors: from the members' subscriptions to an assignment, without I/O or state.
 
-Kafka's four under Kafka's names, and yours. Knows nothing of groups, brokers or time. Read `model.py` first (the shape
-of all of them), then `roundrobin.py` (the simplest), `sticky.py` (which of its three ways is taken), `flow.py` (the
-optimum).
+The package has Kafka's four assignors under Kafka's names, and finds those of users. It knows nothing of groups,
+brokers or time. Read `model.py` first (the base class), then `roundrobin.py` (the simplest), `sticky.py` (which of its
+three algorithms is used) and `min_cost_flow.py` (the optimum for unequal subscriptions).
 """
 
 from __future__ import annotations
 
-from coterie.assignors.cooperative_sticky import CooperativeSticky
 from coterie.assignors.model import Assignment, Assignor, Member, Owned, Topic
 from coterie.assignors.range import Range
 from coterie.assignors.registry import UnknownAssignorError, assignor, assignor_names
 from coterie.assignors.roundrobin import RoundRobin
-from coterie.assignors.sticky import Sticky
+from coterie.assignors.sticky import CooperativeSticky, Sticky
 
 __all__ = [
     "Assignment",

@@ -1,4 +1,4 @@
-"""A group written down: one JSON object with topics and members, as `coterie assign` reads it.
+"""A group as JSON, as `coterie assign` reads it; what-ifs for it, and a score to compare assignors.
 
 {"id": "a", "topics": {"t0": 4}, "members": [{"id": "m1", "topics": ["t0"], "owned": [["t0", [0, 1]]]}]}
 
@@ -10,21 +10,41 @@ repeats it; for all others `owned` and `generation` are what the Subscription sa
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from coterie.assignors.model import Assignment, Member, Owned, Topic
+from coterie.assignors.model import Assignment, Assignor, Member, Owned, Topic
+from coterie.assignors.sticky import read_owned
 from coterie.errors import CoterieError
+from coterie.protocol.messages import NO_GENERATION
 
-__all__ = ["MAX_PARTITIONS", "Case", "CaseError", "as_lists", "parse_case", "read_case"]
+__all__ = [
+    "MAX_PARTITIONS",
+    "MAX_REBALANCES",
+    "Case",
+    "CaseError",
+    "Score",
+    "as_lists",
+    "grow",
+    "holding",
+    "join",
+    "leave",
+    "owned_in",
+    "parse_case",
+    "read_case",
+    "run",
+    "score",
+]
 
+
+MAX_REBALANCES = 10
 MAX_PARTITIONS = 5_000_000
-"""In all topics together: what one line may ask for."""
+"""The most partitions that all topics of a case may have together."""
 
 
 class CaseError(CoterieError, ValueError):
-    """A case that cannot be read; the message says what is wrong where. `case_id` is there if the line had one."""
+    """A case cannot be read; the message says what is wrong where. `case_id` is set if the line had one."""
 
     def __init__(self, message: str, case_id: object = None) -> None:
         super().__init__(message)
@@ -68,7 +88,7 @@ def read_case(raw: Any) -> Case:
 
 
 def as_lists(assignment: Assignment) -> dict[str, list[list[Any]]]:
-    """As it is printed: member to [[topic, [partitions]], ...]."""
+    """Return an assignment as it is printed: member to [[topic, [partitions]], ...]."""
     return {
         member: [[topic, list(ids)] for topic, ids in shares.items() if ids] for member, shares in assignment.items()
     }
@@ -116,14 +136,14 @@ def _member(raw: Any, *, sticky: bool) -> Member:
         data = None if user_data is None else bytes.fromhex(user_data)
     except ValueError:
         raise CaseError(f"{name}: user_data_hex must be hexadecimal digits, two for each byte") from None
-    told_apart = sticky and data is not None
+    is_in_user_data = sticky and data is not None
     return Member(
         id=raw["id"],
         topics=raw["topics"],
         instance_id=raw.get("instance"),
         rack=raw.get("rack"),
-        owned={} if told_apart else _owned(name, raw.get("owned") or []),
-        generation=raw.get("subscription_generation") if told_apart else raw.get("generation"),
+        owned={} if is_in_user_data else _owned(name, raw.get("owned") or []),
+        generation=raw.get("subscription_generation") if is_in_user_data else raw.get("generation"),
         user_data=data,
     )
 
@@ -138,3 +158,99 @@ def _owned(name: str, raw: Any) -> Owned:
         _expect(isinstance(pair[1], list) and all(map(_is_number, pair[1])), shape)
         owned.setdefault(pair[0], []).extend(pair[1])
     return owned
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How good an assignment is."""
+
+    lightest: int
+    heaviest: int
+    squares: int
+    """The sum of the squared loads: the smaller, the better balanced. The optimum is lexicographically best as well."""
+    unread: int
+    """Partitions of subscribed topics without an owner."""
+    moves: int
+    """Partitions taken from a member that is still in the group and subscribes to them."""
+    matches: int
+    """Partitions with a replica in the rack of their member."""
+    partitions: int
+
+
+def score(assignment: Mapping[str, Owned], before: Mapping[str, Owned], case: Case) -> Score:
+    loads = [sum(map(len, assignment.get(member.id, {}).values())) for member in case.members] or [0]
+    subscribed = {topic for member in case.members for topic in member.topics if topic in case.topics}
+    partitions = sum(case.topics[topic].partitions for topic in subscribed)
+    moves = matches = 0
+    for member in case.members:
+        after = assignment.get(member.id, {})
+        for topic, ids in before.get(member.id, {}).items():
+            if topic in member.topics and topic in case.topics:
+                living = {partition for partition in ids if partition < case.topics[topic].partitions}
+                moves += len(living.difference(after.get(topic, ())))
+        for topic, ids in after.items():
+            racks = case.topics[topic].racks or ()
+            matches += sum(member.rack in racks[p] for p in ids if p < len(racks)) if member.rack else 0
+    return Score(
+        min(loads), max(loads), sum(load * load for load in loads), partitions - sum(loads), moves, matches, partitions
+    )
+
+
+def run(assignor: Assignor, case: Case) -> tuple[Assignment, int]:
+    """Rebalance until no member has to give up partitions; return the final assignment and how many it took.
+
+    Eager groups need one rebalance.
+    """
+    members, generation = case.members, 1
+    assignment = assignor.assign(members, case.topics)
+    if not assignor.cooperative:
+        return assignment, 1
+    while generation < MAX_REBALANCES and any(
+        set(ids).difference(assignment[member.id].get(topic, ()))
+        for member in members
+        for topic, ids in member.owned.items()
+    ):
+        generation += 1
+        members = [replace(member, owned=assignment[member.id], generation=generation) for member in members]
+        assignment = assignor.assign(members, case.topics)
+    return assignment, generation
+
+
+def holding(case: Case, assignment: Mapping[str, Owned]) -> Case:
+    """Return the same group after all members own what they were assigned."""
+    members = [
+        replace(member, owned=assignment.get(member.id, {}), generation=NO_GENERATION, user_data=None)
+        for member in case.members
+    ]
+    return Case(case.id, case.topics, members)
+
+
+def owned_in(case: Case) -> dict[str, Owned]:
+    """Return what the members own, by their subscription or their user data."""
+    return {
+        member.id: member.owned or (read_owned(member.user_data)[0] if member.user_data else {})
+        for member in case.members
+    }
+
+
+def leave(case: Case, member_id: str) -> Case:
+    if member_id not in {member.id for member in case.members}:
+        known = ", ".join(member.id for member in case.members[:10])
+        raise CaseError(f'no member "{member_id}" to leave; members are {known}', case.id)
+    return Case(case.id, case.topics, [member for member in case.members if member.id != member_id])
+
+
+def join(case: Case, member_id: str, topics: Iterable[str] | None = None) -> Case:
+    """Return the group with a new member; without `topics` it subscribes to all topics of the others."""
+    if member_id in {member.id for member in case.members}:
+        raise CaseError(f'member "{member_id}" is there already; a newcomer needs an id of its own', case.id)
+    everything: Sequence[str] = list(dict.fromkeys(topic for member in case.members for topic in member.topics))
+    wanted = list(everything if topics is None else topics)
+    return Case(case.id, case.topics, [*case.members, Member(member_id, wanted)])
+
+
+def grow(case: Case, topic: str, partitions: int) -> Case:
+    old = case.topics.get(topic, Topic(0))
+    if partitions < old.partitions:
+        raise CaseError(f'topic "{topic}" has {old.partitions} partitions and cannot shrink to {partitions}', case.id)
+    return Case(case.id, {**case.topics, topic: Topic(partitions, old.racks)}, case.members)

@@ -1,8 +1,8 @@
-"""Who may keep what: the members' claims, cleaned of what cannot be true.
+"""Which partitions each member owns: the members' claims, without those that cannot be true.
 
-Dropped are claims on topics that are gone or no longer subscribed, on partitions beyond a topic's end (Kafka throws
-there, or hands out what does not exist), and claims that lose: of several claimants of a partition the one with the
-highest generation owns it, and if two of them share that generation nobody does.
+Dropped are claims on topics that were deleted or are no longer subscribed, on partitions beyond a topic's end (Kafka
+throws there, or assigns what does not exist), and claims that lose: of several members that claim a partition the one
+with the highest generation owns it, and if two of them have that generation none does.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ class Claim:
     owned: Owned
     generation: int
     natural: bool = False
-    """No id is negative, that much is known."""
+    """Whether it is known that no id is negative."""
 
 
 class Claims:
-    """What each member owns, by its position, and which partitions nobody owns."""
+    """What each member owns, by its position, and which partitions have no owner."""
 
     def __init__(self, owned: list[Owned], sizes: Mapping[str, int]) -> None:
         self.owned = owned
         self.sizes = sizes
         self.taken: dict[str, bytearray] = {}
-        """One byte a partition: 1 if somebody owns it. A topic nobody owns anything of is missing."""
+        """One byte a partition: 1 if it has an owner. A topic without any owned partition is missing."""
         self.claimed: dict[str, bytes] = {}
-        """The same for claims of any kind: whoever claims a partition may still be reading it."""
+        """The same for all claims: a member that claims a partition may still be reading it."""
 
     def copy(self) -> Claims:
-        """To try something out: what is released in the copy is not released here."""
+        """Return a copy: what is released in it is not released here."""
         twin = Claims(self.owned, self.sizes)
         twin.taken = {topic: bytearray(taken) for topic, taken in self.taken.items()}
         twin.claimed = self.claimed
@@ -49,13 +49,16 @@ class Claims:
         self.taken[topic][partition] = 0
 
     def free(self, topic: str) -> Sequence[int]:
-        """Partitions nobody owns, ascending."""
+        """Return partitions without an owner, ascending."""
         taken = self.taken.get(topic)
         return range(self.sizes[topic]) if taken is None else _zeros(taken)
 
 
 def settle(claims: Sequence[Claim], subscribed: Sequence[AbstractSet[str]], sizes: Mapping[str, int]) -> Claims:
-    """`claims[i]` and `subscribed[i]` belong to the same member; all that is subscribed has a size."""
+    """Return what each member owns; `claims` and `subscribed` are by position of the member.
+
+    All subscribed topics have a size.
+    """
     owned: list[Owned] = []
     runs: dict[str, list[Sequence[int]]] = {topic: [] for topic in sizes}
     strangers: list[tuple[str, Sequence[int]]] = []  # claims of members that no longer subscribe
@@ -83,7 +86,7 @@ def settle(claims: Sequence[Claim], subscribed: Sequence[AbstractSet[str]], size
 
 
 def _mark(runs: list[Sequence[int]], size: int, *, natural: bool) -> bytearray | None:
-    """The owned partitions of a topic, or None if some id is out of bounds or claimed twice."""
+    """Return the owned partitions of a topic, or None if some id is out of bounds or claimed twice."""
     taken = bytearray(size)
     try:
         for run in runs:
@@ -111,7 +114,7 @@ def _zeros(taken: bytearray) -> list[int]:
 def _resolve(settled: Claims, topic: str, claims: Sequence[Claim]) -> bytearray:
     size = settled.sizes[topic]
     positions = [position for position, owned in enumerate(settled.owned) if topic in owned]
-    winner: dict[int, int] = {}  # partition to position, -1 while nobody owns it
+    winner: dict[int, int] = {}  # partition to position, -1 while it has no owner
     best: dict[int, int] = {}  # partition to the highest generation that claims it
     for position in positions:
         generation = claims[position].generation

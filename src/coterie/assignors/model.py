@@ -1,4 +1,4 @@
-"""What an assignor is given and what it gives back.
+"""The base class of assignors, and the types of its arguments and results.
 
 Partitions are never objects of their own: a member's share of a topic is a sequence of ids (a list, an `array` or a
 `range`), so that a million partitions cost a few thousand Python objects.
@@ -21,16 +21,16 @@ Assignment = dict[str, dict[str, Sequence[int]]]
 
 
 GENERATION_SINCE = 2
-"""The version of the Subscription that brought the generation (KIP-792)."""
+"""The first version of the Subscription with a generation (KIP-792)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic that exists. One that is subscribed but not in the metadata is left out of `topics` and is skipped."""
+    """A topic that exists. One that is subscribed but not in the metadata is not in `topics`, and is skipped."""
 
     partitions: int
     racks: Sequence[Collection[str]] | None = None
-    """For each partition the racks of its replicas; None if the cluster does not say."""
+    """The racks of each partition's replicas; None if the cluster does not say."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class Member:
 
     @classmethod
     def of(cls, member_id: str, subscription: Subscription, instance_id: str | None = None) -> Member:
-        """As the leader of a group hears of it."""
+        """Return a member as the leader of a group sees it."""
         return cls(
             member_id,
             subscription.topics,
@@ -62,24 +62,24 @@ class Member:
 
 
 class Assignor:
-    """Base of every assignor, ours and yours: a name, and `assign`.
+    """Base of every assignor: a name, and `assign`.
 
-    An assignor keeps no state between calls: whatever must survive from one rebalance to the next travels in the
-    subscriptions, as owned partitions or as user data.
+    An assignor keeps no state between calls: what must survive from one rebalance to the next is in the subscriptions,
+    as owned partitions or as user data.
     """
 
     name: str
-    """What members vote for, on the wire."""
+    """The name of the protocol that members vote for."""
     cooperative: bool = False
     """Members keep what they own while they join, and `assign` withholds what must first be given up (KIP-429)."""
 
     def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
-        """Run by the leader: who reads what."""
+        """Return which member gets which partitions; called by the leader of the group."""
         raise NotImplementedError
 
     def user_data(self, topics: Collection[str], owned: Owned, generation: int) -> bytes | None:  # noqa: ARG002
-        """Run by every member before it joins: what it wants the leader to know besides its subscription."""
+        """Return user data for the subscription; called by every member before it joins."""
         return None
 
     def on_assignment(self, owned: Owned, generation: int) -> None:
-        """Run by every member after each rebalance."""
+        """Note an assignment; called by every member after each rebalance."""

@@ -1,4 +1,4 @@
-"""Racks: whose replica is near to whom, and whether it is worth looking (KIP-881)."""
+"""Racks of members and replicas, and whether they matter for an assignment (KIP-881)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOWHERE: RackSet = frozenset()
 
 
 def topic_racks(topics: Mapping[str, Topic], names: Iterable[str]) -> dict[str, list[RackSet]]:
-    """For each topic and partition the racks of its replicas; partitions the cluster says nothing about are nowhere."""
+    """Return the racks of replicas for each topic and partition; unknown ones have none."""
     interned: dict[RackSet, RackSet] = {}
     sets: dict[str, list[RackSet]] = {}
     for name in names:
@@ -25,7 +25,7 @@ def topic_racks(topics: Mapping[str, Topic], names: Iterable[str]) -> dict[str, 
 
 
 def racks_matter(member_racks: Iterable[str | None], partition_racks: Iterable[Sequence[RackSet]]) -> bool:
-    """Kafka looks at racks only if members and replicas share some, and not every partition is in all of them."""
+    """Return whether Kafka uses racks: members and replicas share some, and not every partition is in all of them."""
     wanted = {rack for rack in member_racks if rack}
     if not wanted:
         return False
@@ -34,7 +34,7 @@ def racks_matter(member_racks: Iterable[str | None], partition_racks: Iterable[S
 
 
 def racks_differ(member_racks: Iterable[str | None], partition_racks: Iterable[Sequence[RackSet]]) -> bool:
-    """Whether it makes any difference who gets what. Also if all replicas are everywhere, but some member is not."""
+    """Return whether racks can make a difference; also if replicas are in all racks, but some member is in none."""
     wanted = {rack or None for rack in member_racks}
     distinct, everywhere = _seen(partition_racks)
     return bool(wanted & everywhere) and not (distinct == {everywhere} and wanted <= everywhere)

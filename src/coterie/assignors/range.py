@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from coterie.assignors.java_order import by_instance_then_id, java_sorted
 from coterie.assignors.model import Assignment, Assignor, Member, Topic
-from coterie.assignors.order import by_instance_then_id, java_sorted
 from coterie.assignors.racks import RackSet, racks_matter, topic_racks
 
 __all__ = ["Range"]
@@ -35,7 +35,7 @@ class Range(Assignor):
 
 
 def _racks_if_they_matter(readers: Mapping[str, list[Member]], topics: Mapping[str, Topic]) -> dict[str, list[RackSet]]:
-    """Empty unless some topic gains from racks: then Kafka matches racks for all topics that stay together."""
+    """Return racks if some topic gains from them: then Kafka matches racks for all topics that stay together."""
     if not any(member.rack for members in readers.values() for member in members):
         return {}
     racks = topic_racks(topics, readers)
@@ -44,7 +44,7 @@ def _racks_if_they_matter(readers: Mapping[str, list[Member]], topics: Mapping[s
 
 
 def _topics_that_stay_together(readers: Mapping[str, list[Member]], topics: Mapping[str, Topic]) -> list[list[str]]:
-    """Topics with the same readers and as many partitions, each group and the groups in order."""
+    """Return groups of topics with the same readers and as many partitions, in order."""
     groups: dict[tuple[tuple[str, ...], int], list[str]] = {}
     for topic in java_sorted(readers):
         shape = tuple(member.id for member in readers[topic]), topics[topic].partitions
@@ -69,7 +69,7 @@ def _shares(members: list[Member], count: int, racks: list[list[RackSet]]) -> li
 
 
 class _RackShares:
-    """One deal of `count` partitions: everyone has room for the quota, and for one more while extras remain."""
+    """Shares of `count` partitions: every member may have the quota, and one more while extras remain."""
 
     def __init__(self, members: list[Member], count: int) -> None:
         self.members = members
@@ -93,7 +93,7 @@ class _RackShares:
             self.extras -= len(self.held[position]) > self.quota
 
     def _by_partition(self, near: list[RackSet]) -> list[int]:
-        """Several topics at once: each partition, in all of them, goes to the first member near to all of them."""
+        """Deal several topics at once: each partition goes to the first member in a rack that all of them have."""
         queues: dict[str, list[int]] = {}  # rack to positions, the next one last; "" has those without a rack
         for position in reversed(range(len(self.members))):
             queues.setdefault(self.members[position].rack or "", []).append(position)
@@ -107,12 +107,12 @@ class _RackShares:
         return left
 
     def _with_room(self, queue: list[int] | None) -> list[int] | None:
-        while queue and not self._room(queue[-1]):  # room never grows, so a full member is gone for good
+        while queue and not self._room(queue[-1]):  # room never grows, so a full member stays full
             queue.pop()
         return queue
 
     def _by_member(self, near: list[RackSet]) -> list[int]:
-        """One topic: each member takes the first partitions that are near to it; one without a rack takes any."""
+        """Deal one topic: each member takes the first partitions in its rack; one without a rack takes any."""
         free = dict.fromkeys(range(len(near)))
         in_rack: dict[str, list[int]] = {}
         for partition in reversed(range(len(near))):

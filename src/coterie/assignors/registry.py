@@ -1,4 +1,4 @@
-"""Assignors by the name members vote for: ours, and yours by the entry point group `coterie.assignors`.
+"""Assignors by name: Kafka's four, and those of users by the entry point group `coterie.assignors`.
 
 [project.entry-points."coterie.assignors"]
 lag-aware = "my_package.assignors:LagAware"
@@ -9,11 +9,10 @@ from __future__ import annotations
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 
-from coterie.assignors.cooperative_sticky import CooperativeSticky
 from coterie.assignors.model import Assignor
 from coterie.assignors.range import Range
 from coterie.assignors.roundrobin import RoundRobin
-from coterie.assignors.sticky import Sticky
+from coterie.assignors.sticky import CooperativeSticky, Sticky
 from coterie.errors import CoterieError
 
 __all__ = ["BUILT_IN", "GROUP", "UnknownAssignorError", "assignor", "assignor_names"]
@@ -31,7 +30,7 @@ def assignor_names() -> list[str]:
 
 
 def assignor(name: str) -> Assignor:
-    """A fresh assignor. Kafka's names always mean Kafka's assignors: an entry point cannot replace one."""
+    """Return a new assignor. Kafka's names always mean Kafka's assignors: an entry point cannot replace one."""
     if name in BUILT_IN:
         return BUILT_IN[name]()
     for point in entry_points(group=GROUP, name=name):

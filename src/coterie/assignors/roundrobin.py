@@ -1,11 +1,11 @@
-"""`roundrobin`: all partitions in order, dealt to all members in order; who does not subscribe is passed over."""
+"""`roundrobin`: all partitions in order go to all members in turn; members that do not subscribe are skipped."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from coterie.assignors.java_order import by_instance_then_id, java_sorted
 from coterie.assignors.model import Assignment, Assignor, Member, Topic
-from coterie.assignors.order import by_instance_then_id, java_sorted
 
 __all__ = ["RoundRobin"]
 

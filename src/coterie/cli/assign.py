@@ -11,8 +11,20 @@ from rich.console import Console
 from rich.table import Table
 
 from coterie.assignors import Assignor, Owned, UnknownAssignorError, assignor, assignor_names
-from coterie.assignors.cases import Case, CaseError, as_lists, parse_case
-from coterie.assignors.compare import Score, grow, holding, join, leave, owned_in, run, score
+from coterie.assignors.cases import (
+    Case,
+    CaseError,
+    Score,
+    as_lists,
+    grow,
+    holding,
+    join,
+    leave,
+    owned_in,
+    parse_case,
+    run,
+    score,
+)
 
 __all__ = ["assign"]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.assignors import Member, Range, Topic
-from coterie.assignors.order import by_id, by_instance_then_id, hash_order, java_sorted, spreads
+from coterie.assignors.java_order import by_id, by_instance_then_id, hash_order, java_sorted, spreads
 from coterie.protocol.java_hash import map_order, spread
 
 BEYOND_THE_BASIC_PLANE, PRIVATE_USE = "\U0001f600", "\ue000"

@@ -8,7 +8,7 @@ from assignors.oracle import check_valid, optimum, worth
 from assignors.random_cases import after_an_event, holding, random_case
 from coterie.assignors import Sticky
 from coterie.assignors.cases import Case
-from coterie.assignors.flow import solve
+from coterie.assignors.min_cost_flow import solve
 
 STICKY = Sticky()
 

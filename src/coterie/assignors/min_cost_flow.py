@@ -1,24 +1,42 @@
-"""The part of a group that `flow` works on: who has how much of which pile, and cheapest ways to pass units on.
+"""Min-cost flow for the sticky assignors when members subscribe to different topics.
 
-A unit is passed from a member to a pile (the member gives one up) and from a pile to a member (it takes one). Giving up
-something owned costs a move, taking it back refunds it; having a partition that is far away costs 1 if racks count, and
-a move then costs more than all racks together. No cycle is ever negative, so cheapest ways exist.
+It finds optimal balance, then the fewest moves, then the most rack matches. A *pile* is a number of partitions that are
+alike: those of one topic (and of one set of racks, if racks matter). The flow from piles to members says how many of
+each pile a member gets; `unequal_subscriptions.py` chooses which ones. Three ideas keep it small:
+
+1. Balance. P partitions and M members ask for loads of l = P // M and l + 1 only. If that cannot be reached, the search
+   for it gets stuck with a set of piles all of whose readers are full: those members must have more, all others less,
+   and in no optimum is anything of the one part of use in the other. So each part is solved by itself.
+2. Moves. Every member starts with what it owns. Units to be routed are those without owner and those in excess
+   of l. A unit goes along a cheapest path to a member below l (then: below l + 1); giving up something owned costs one
+   move, taking it back refunds it. Paths in order of their cost end in a minimum: nothing better has to be looked for.
+3. Speed. Sets are bits of an int, so that a search looks at nodes, not at edges, and all paths of one cost are used
+   before the next search (`Network`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
-from coterie.assignors.bits import bits_of, each, positions
+__all__ = ["ONE", "Network", "bits_of", "each", "positions", "solve", "union"]
 
-__all__ = ["Network"]
 
+ONE = ord("1")
+_SPARSE = 12
+"""If fewer than one bit in this many is set, picking them one by one is faster than reading all."""
 _MOVE_WITH_RACKS = 1 << 24
 _NOBODY = -1
 
 
 class Network:
+    """The members and piles of one part of a group: how much of which pile each has, and cheapest paths between them.
+
+    A unit is passed from a member to a pile (the member gives one up) and from a pile to a member (it takes one).
+    Giving up something owned costs a move, taking it back refunds it. Having a partition of another rack costs 1 if
+    racks count, and a move then costs more than all racks together. No cycle is ever negative, so cheapest paths exist.
+    """
+
     def __init__(
         self,
         sizes: Sequence[int],
@@ -69,7 +87,7 @@ class Network:
         return bool(self.rich) or any(self.free.values())
 
     def set_apart_above(self, level: int) -> None:
-        """What a member has above `level` is in excess and must find a place, its own or another."""
+        """Count what a member has above `level` as excess, which must be routed to it or to another member."""
         for member, load in self.accepted.items():
             if load > level:
                 self.accepted[member], self.excess[member] = level, load - level
@@ -85,7 +103,7 @@ class Network:
         self.needy = bits_of(needy, self._members.bit_length())
 
     def fill(self, pile: int, members: Iterable[int], level: int, rest: int) -> None:
-        """From a pile to members that need it: to `level`, and one more to the first `rest` of them."""
+        """Give members of a pile up to `level`, and one more to the first `rest` of them."""
         for index, member in enumerate(members):
             now = level + (index < rest)
             units = now - self.accepted[member]
@@ -126,7 +144,7 @@ class Network:
     # --- what a step costs --------------------------------------------------------------------------------------------
 
     def _steps_to_members(self, pile: int) -> tuple[tuple[int, int], ...]:
-        """Cost and members: giving back what a member owned, and giving it something else."""
+        """Return costs and members: giving back what a member owned, and giving it something else."""
         readers, lack = self.readers_of(pile), self._lack[pile]
         if not self._racks_count:
             return ((-1, lack), (0, readers)) if lack else ((0, readers),)
@@ -135,7 +153,7 @@ class Network:
         return (-back, lack & near), (1 - back, lack & ~near), (0, readers & near), (1, readers & ~near)
 
     def _steps_to_piles(self, member: int) -> tuple[tuple[int, int], ...]:
-        """Cost and piles: giving up what it has only now, and giving up what it owned."""
+        """Return costs and piles: giving up what a member did not own before, and giving up what it owned."""
         over, kept = self._over[member], self._kept[member]
         if not self._racks_count:
             return (0, over), (1, kept)
@@ -145,9 +163,9 @@ class Network:
     # --- how far it is ------------------------------------------------------------------------------------------------
 
     def measure(self) -> None:
-        """What it costs at least to bring one of the surplus units to each pile and each member.
+        """Find the lowest cost of bringing a surplus unit to each pile and each member.
 
-        Nodes are looked at in order of cost, again if a refund made them cheaper.
+        Nodes are visited in order of cost, and again if a refund made them cheaper.
         """
         self._cost_to_pile: dict[int, int] = {}
         self._cost_to_member: dict[int, int] = {}
@@ -187,7 +205,7 @@ class Network:
     # --- on the way ---------------------------------------------------------------------------------------------------
 
     def layers(self) -> bool:
-        """Breadth first along cheapest steps, up to the first members in need. False: no way of this cost is left."""
+        """Search breadth first along cheapest steps for members in need; return whether such a path is left."""
         goal = min((cost for cost, members in self.members_at.items() if members & self.needy), default=None)
         if goal is None:
             return False
@@ -227,7 +245,7 @@ class Network:
         return piles
 
     def push(self) -> None:
-        """Use up all ways through the layers."""
+        """Use up all paths through the layers."""
         for member in positions(self._member_layers[0]):
             while self.excess[member] and (path := self._path([member])):
                 self._spend(member, self._send(path, self.excess[member]))
@@ -236,7 +254,10 @@ class Network:
                 self.free[pile] -= self._send(path, self.free[pile])
 
     def _path(self, path: list[int]) -> list[int]:
-        """Members and piles in turn, from a surplus to a member in need; empty if there is none. Dead ends leave."""
+        """Return a path of members and piles in turn, from a surplus to a member in need; empty if there is none.
+
+        Dead ends are removed from the layers.
+        """
         origin = len(path)
         last = 2 * len(self._pile_layers) + 1
         while len(path) < last:
@@ -256,7 +277,7 @@ class Network:
         return path
 
     def _send(self, path: list[int], units: int) -> int:
-        """As many units as fit."""
+        """Send as many units as fit along a path; return how many."""
         sink = path[-1]
         units = min(units, self.limit - self.accepted[sink])
         steps = [path[at : at + 3] for at in range(0, len(path) - 1, 2)]
@@ -279,7 +300,7 @@ class Network:
 
 
 def _not_as_cheap(cost: int, nodes: int, at: Mapping[int, int]) -> int:
-    """Those of `nodes` that were not reached for `cost` or less."""
+    """Return those of `nodes` that were not reached for `cost` or less."""
     for known, same in at.items():
         if known <= cost:
             nodes &= ~same
@@ -293,3 +314,117 @@ def _label(cost: int, nodes: int, costs: dict[int, int], at: dict[int, int]) -> 
         at[cost] = at.get(cost, 0) | nodes
         for node in positions(nodes):
             costs[node] = cost
+
+
+def bits_of(numbers: Iterable[int], width: int) -> int:
+    """Return the set of these numbers, all below `width`, as bits of an int."""
+    text = bytearray(b"0") * (width or 1)
+    for number in numbers:
+        text[-1 - number] = ONE
+    return int(text, 2)
+
+
+def positions(bits: int) -> list[int]:
+    """Return the numbers in the set, ascending."""
+    if bits.bit_count() * _SPARSE < bits.bit_length():
+        return list(each(bits))
+    return [number for number, bit in enumerate(bin(bits)[:1:-1]) if bit == "1"]
+
+
+def each(bits: int) -> Iterator[int]:
+    while bits:
+        low = bits & -bits
+        yield low.bit_length() - 1
+        bits ^= low
+
+
+def union(sets: Iterable[int]) -> int:
+    together = 0
+    for bits in sets:
+        together |= bits
+    return together
+
+
+def solve(
+    sizes: Sequence[int], readers: Sequence[int], owned: Sequence[Mapping[int, int]], near: Sequence[int] | None = None
+) -> list[dict[int, int]]:
+    """Return for each member how many of each pile it gets.
+
+    `sizes`, `readers` and `near` are by pile, the last two are sets of members; without `near` racks do not count.
+    `owned` is by member: how many of each pile it has now.
+    """
+    result: list[dict[int, int]] = [{} for _ in owned]
+    near_of = None if near is None else _turned(near, len(owned))
+    blocks = [((1 << len(owned)) - 1, (1 << len(sizes)) - 1)]
+    while blocks:
+        members, piles = blocks.pop()
+        if not members:
+            continue
+        network = Network(sizes, readers, owned, near, near_of, members, piles)
+        stuck = _settle(network)
+        if stuck:
+            many, much = stuck
+            blocks += [(many, much), (members & ~many, piles & ~much)]
+        else:
+            for member, have in network.have.items():
+                result[member] = have
+    return result
+
+
+def _turned(near: Sequence[int], members: int) -> list[int]:
+    """Turn the members of each pile into the piles of each member."""
+    piles: list[list[int]] = [[] for _ in range(members)]
+    for pile, close in enumerate(near):
+        for member in positions(close):
+            piles[member].append(pile)
+    return [bits_of(close, len(near)) for close in piles]
+
+
+def _settle(network: Network) -> tuple[int, int] | None:
+    """Give every member l or l + 1, or return the members and piles for which that is impossible."""
+    level = network.total // len(network.accepted)
+    network.set_apart_above(level)
+    stuck = _route(network, level)
+    if stuck:
+        return stuck
+    for member in list(network.rich):  # one more than l: the own excess has the shortest way
+        network.accept_own(member)
+    return _route(network, level + 1)
+
+
+def _route(network: Network, limit: int) -> tuple[int, int] | None:
+    """Send surplus units to members below `limit`; if stuck, return the members and piles that can be reached."""
+    network.aim_at(limit)
+    _pour(network)
+    while network.needy and network.surplus():
+        network.measure()
+        if not any(members & network.needy for members in network.members_at.values()):
+            return union(network.members_at.values()), union(network.piles_at.values())
+        while network.layers():
+            network.push()
+    return None
+
+
+def _pour(network: Network) -> None:
+    """Use the paths of one step that cost nothing, evenly, so that little has to be rerouted later."""
+    waiting = [pile for pile, units in network.free.items() if units]
+    for pile in sorted(waiting, key=lambda pile: network.readers_of(pile).bit_count()):
+        thirsty = network.readers_of(pile) & network.near[pile] & network.needy
+        if thirsty:
+            _fill(network, pile, positions(thirsty))
+
+
+def _fill(network: Network, pile: int, members: list[int]) -> None:
+    """Raise the lowest of `members` to a common level, as far as the pile reaches."""
+    units, accepted = network.free[pile], network.accepted
+    members.sort(key=accepted.__getitem__)
+    lowest, held = 0, 0  # how many can be raised to a common level, and what they have together
+    for member in members:
+        if accepted[member] * lowest - held >= units:  # to lift the others to this one takes all there is
+            break
+        lowest += 1
+        held += accepted[member]
+    level, rest = divmod(units + held, lowest)
+    if level >= network.limit:
+        level, rest = network.limit, 0
+    network.fill(pile, members[:lowest], level, rest)

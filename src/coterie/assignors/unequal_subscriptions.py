@@ -1,4 +1,7 @@
-"""Sticky, when members subscribe to different topics: `flow` says how many of each pile, here it is settled which."""
+"""The sticky assignors when members subscribe to different topics.
+
+`min_cost_flow.py` finds how many of each pile a member gets; this module makes the piles, and chooses the partitions.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 
-from coterie.assignors.bits import ONE, union
 from coterie.assignors.claims import Claims
-from coterie.assignors.flow import solve
+from coterie.assignors.min_cost_flow import ONE, solve, union
 from coterie.assignors.model import Owned
 from coterie.assignors.racks import RackSet
 
@@ -26,7 +28,7 @@ def assign_unequal(
     racks: Sequence[str | None] = (),
     near: Mapping[str, Sequence[RackSet]] | None = None,
 ) -> list[Owned]:
-    """`subscribed`, `racks` and the result go by position of the member; `near` is given if racks matter."""
+    """Return shares by position of the member, as are `subscribed` and `racks`; `near` is given if racks matter."""
     digits = {topic: bytearray(b"0") * len(subscribed) for topic in topics}  # of a binary number, the last one first
     for position, names in enumerate(subscribed, 1):
         for name in names:
@@ -89,7 +91,7 @@ def _share_out(
     have: list[dict[int, int]],
     free: list[Sequence[int]],
 ) -> list[Owned]:
-    """Everyone keeps the lowest of what it owned; the rest of each pile goes to the others in order."""
+    """Let every member keep the lowest of what it owned; the rest of each pile goes to the others in order."""
     shares: dict[int, dict[str, Sequence[int]]] = {}  # of members for which something changes
     surrendered: dict[int, list[int]] = {}
     wanted: list[tuple[int, int, int]] = []  # member, pile, how many more

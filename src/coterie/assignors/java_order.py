@@ -11,29 +11,29 @@ from coterie.protocol.java_hash import capacity_for, spread
 __all__ = ["by_id", "by_instance_then_id", "hash_order", "java_sorted", "spreads"]
 
 _LONGEST = 1024
-"""So many characters times 2^7 times 2^32 still fit into 64 bits, and a strange id does not cost much."""
+"""The longest id that is hashed with others: this many characters times 2^7 times 2^32 fit into 64 bits."""
 
 
 def java_sorted(texts: Iterable[str]) -> list[str]:
-    """As `String.compareTo` sorts: by UTF-16 units, which is not Python's order beyond the basic plane."""
+    """Sort as `String.compareTo`: by UTF-16 units, which is not Python's order beyond the basic plane."""
     return sorted(texts, key=_utf16)
 
 
 def by_id(members: Sequence[Member]) -> list[Member]:
-    """The sticky assignors: by member id, static or not."""
+    """Return members as the sticky assignors order them: by member id, static or not."""
     return sorted(members, key=lambda member: _utf16(member.id))
 
 
 def by_instance_then_id(members: Sequence[Member]) -> list[Member]:
-    """Range and roundrobin: static members first, by instance id, then the others by member id."""
+    """Return members as range and roundrobin order them: static ones by instance id, then the others by member id."""
     return sorted(members, key=lambda m: (m.instance_id is None, _utf16(m.instance_id or ""), _utf16(m.id)))
 
 
 def hash_order(ids: Sequence[str]) -> list[int]:
-    """Positions of `ids` in the order in which Java's `HashMap` of them iterates.
+    """Return positions of `ids` in the order in which Java's `HashMap` of them iterates.
 
     Inside a bucket Java keeps the order of insertion; here it is the order of `ids`, which callers sort first, so that
-    an answer never depends on the order of the input.
+    an assignment never depends on the order of the input.
     """
     mask = capacity_for(len(ids)) - 1
     buckets = [spread & mask for spread in spreads(ids)]
@@ -41,7 +41,7 @@ def hash_order(ids: Sequence[str]) -> list[int]:
 
 
 def spreads(ids: Sequence[str]) -> list[int]:
-    """`javahash.spread` of each, all at once: thousands of ids are one number with 64 bits for each of them.
+    """Return `java_hash.spread` of each id. Thousands of ids are hashed at once, as one number with 64 bits for each.
 
     The hash is a sum of characters times powers of 31, so the first characters of all ids, as one number, are
     multiplied by their power, then the second ones, and so on. NULs in front make all ids equally long and add nothing.

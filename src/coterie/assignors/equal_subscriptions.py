@@ -1,8 +1,14 @@
-"""Sticky, when all members subscribe to the same topics and racks matter (KIP-881): exactly Kafka's answer.
+"""The sticky assignors when all members subscribe to the same topics: exactly Kafka's answer.
 
-As in `equal`, with three differences. A member keeps only what is near to it. What is free is then dealt to members
-near to it, partitions that few members are near to first. What cannot be dealt so is dealt plainly.
-So rack matches come before stickiness here, as Kafka has it; balance comes before both.
+Every member gets the lower quota P // M, and P mod M members get one more. Each keeps what it owns up to its quota, the
+lowest partitions first. Then free partitions are dealt in order, one each in turn, to members below the lower quota, by
+member id; the rest goes one each to members that may still have one more. Balance and moves are optimal. The work is
+per member and topic, not per partition: only members off their quota are touched, a member that keeps everything keeps
+its mapping, and dealing is slicing.
+
+If racks matter (KIP-881) there are three differences. A member keeps only what has a replica in its rack. Free
+partitions are dealt to members in their racks first, beginning with those that have the fewest such members. What
+cannot be dealt so is dealt as above. So rack matches come before stickiness, as in Kafka; balance comes before both.
 """
 
 from __future__ import annotations
@@ -13,11 +19,87 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from coterie.assignors.claims import Claims
-from coterie.assignors.equal import who_keeps_one_more
+from coterie.assignors.java_order import hash_order
 from coterie.assignors.model import Owned
 from coterie.assignors.racks import RackSet
 
-__all__ = ["assign_equal_with_racks"]
+__all__ = ["assign_equal", "assign_equal_with_racks", "who_keeps_one_more"]
+
+
+def assign_equal(ids: Sequence[str], topics: Sequence[str], claims: Claims) -> list[Owned]:
+    """Return shares by position; `ids` of members and names of `topics` are sorted."""
+    quota, extras = divmod(sum(claims.sizes[topic] for topic in topics), len(ids))
+    kept = list(claims.owned)
+    loads = [sum(map(len, owned.values())) for owned in kept]
+    keeping = who_keeps_one_more(ids, loads, quota, extras)
+    for position, load in enumerate(loads):
+        excess = load - quota - (position in keeping)
+        if excess > 0:
+            kept[position] = _without_the_last(kept[position], excess, claims)
+            loads[position] -= excess
+    needs = [(position, quota - load) for position, load in enumerate(loads) if load < quota]
+    spare = extras - len(keeping)
+    one_more = [position for position, load in enumerate(loads) if load == quota] if spare else []
+    one_more += [position for position, _ in sorted(needs, key=lambda need: need[1])]  # in the order they are filled
+    _deal(kept, topics, claims, [*_rounds(needs), (one_more[:spare], 1)])
+    return kept
+
+
+def who_keeps_one_more(ids: Sequence[str], loads: Sequence[int], quota: int, extras: int) -> set[int]:
+    """Return the first `extras` members above the quota, in the order of Java's hash: they keep one more."""
+    rich = {position for position, load in enumerate(loads) if load > quota}
+    if len(rich) <= extras:
+        return rich
+    if not extras:
+        return set()
+    return set([position for position in hash_order(ids) if position in rich][:extras])
+
+
+def _without_the_last(owned: Owned, excess: int, claims: Claims) -> Owned:
+    """Release the `excess` highest by (partition, topic): Kafka keeps the start of that list."""
+    runs = {topic: sorted(run) for topic, run in owned.items()}
+    last = sorted(((partition, topic) for topic, run in runs.items() for partition in run[-excess:]), reverse=True)
+    for partition, topic in last[:excess]:
+        runs[topic].pop()
+        claims.release(topic, partition)
+    return {topic: run for topic, run in runs.items() if run}
+
+
+def _rounds(needs: list[tuple[int, int]]) -> list[tuple[list[int], int]]:
+    """Return groups of members that get one partition each in turn, and how many turns each group has.
+
+    Members that need fewer partitions are only in the first groups.
+    """
+    blocks, done = [], 0
+    for level in sorted({need for _, need in needs}):
+        blocks.append(([position for position, need in needs if need >= level], level - done))
+        done = level
+    return blocks
+
+
+def _deal(kept: list[Owned], topics: Sequence[str], claims: Claims, blocks: list[tuple[list[int], int]]) -> None:
+    """Hand out the free partitions in order. A block gives each of its members one partition a turn."""
+    free = ((topic, run) for topic in topics if (run := claims.free(topic)))
+    gained: defaultdict[int, dict[str, Sequence[int]]] = defaultdict(dict)
+    topic, run, at = "", range(0), 0
+    for slots, rounds in blocks:
+        turn, turns = 0, len(slots) * rounds
+        while turn < turns:
+            if at == len(run):
+                topic, run, at = *next(free), 0
+            stop = min(len(run), at + turns - turn)
+            first, step = turn % len(slots), len(slots)
+            for position, start in zip(chain(slots[first:], slots[:first]), range(at, stop), strict=False):
+                mine = gained[position]
+                part = run[start:stop:step]
+                mine[topic] = sorted((*mine[topic], *part)) if topic in mine else part
+            turn += stop - at
+            at = stop
+    for position, more in gained.items():
+        old = kept[position]
+        for name in old.keys() & more.keys():
+            more[name] = sorted((*old[name], *more[name]))
+        kept[position] = {**old, **more}
 
 
 def assign_equal_with_racks(
@@ -29,11 +111,10 @@ def assign_equal_with_racks(
     *,
     still: bool = False,
 ) -> list[Owned]:
-    """`racks` are the members' by position, `near` the partitions' by topic.
+    """Return shares by position; `racks` are the members' by position, `near` the partitions' by topic.
 
-    `still` is for cooperative rebalances: partitions do not move where nobody has to give up anything and no rack match
-    is gained. Kafka moves them, and from rebalance to rebalance again, so that it may not come to rest before the fifth
-    rebalance.
+    `still` is for cooperative rebalances: partitions do not move if no member has to give up any and no rack match is
+    gained. Kafka moves them, in one rebalance after another, so that a group may need five until it is stable.
     """
     moving = _Deal(ids, topics, claims.copy(), racks, near)
     moving.deal()
@@ -98,7 +179,7 @@ class _Deal:
         return [{topic: sorted(run) for topic, run in held.items() if run} for held in self.held]
 
     def moves(self) -> int:
-        """Owned partitions that are somewhere else now."""
+        """Return how many partitions have another owner now."""
         return sum(
             len(set(run).difference(held.get(topic, ())))
             for owned, held in zip(self.claims.owned, self.held, strict=True)
@@ -115,7 +196,7 @@ class _Deal:
         )
 
     def _free(self) -> list[tuple[str, int]]:
-        """By the number of members near to a partition, then topic, then partition."""
+        """Return free partitions by the number of members in their racks, then topic, then partition."""
         population = Counter(rack for rack in self.racks if rack)
         free = [(topic, partition) for topic in self.topics for partition in self.claims.free(topic)]
         return sorted(free, key=lambda tp: sum(population[rack] for rack in self.near[tp[0]][tp[1]]))
@@ -159,7 +240,7 @@ class _Deal:
 
 
 class _Circle:
-    """Members in order, and a pointer that goes round: who is next in one of these racks?"""
+    """Members in a circle, with a pointer to the next one, found by rack."""
 
     def __init__(self, positions: list[int], racks: Sequence[str | None]) -> None:
         self._racks = racks
@@ -169,7 +250,7 @@ class _Circle:
             self._in.setdefault(racks[position] or "", []).append(position)
 
     def next_in(self, racks: RackSet) -> int | None:
-        """The next one from the pointer on; the pointer moves behind it."""
+        """Return the next member in one of these racks, and move the pointer behind it."""
         found: int | None = None
         for rack in racks:
             if rack and (inside := self._in.get(rack)):
@@ -195,7 +276,7 @@ class _Circle:
 
 
 class _Queue:
-    """Members in the order they came, found by rack."""
+    """Members in the order in which they were added, found by rack."""
 
     def __init__(self, racks: Sequence[str | None]) -> None:
         self._racks = racks
