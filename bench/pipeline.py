@@ -28,10 +28,10 @@ from pyspark.sql import SparkSession
 from coterie.protocol.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup
 from coterie.protocol.offsets_topic import write_record
 from coterie.protocol.records import BatchRecord, build_batch
-from coterie.spark.decoding import decode
-from coterie.spark.pipelines.groups import GroupsPipeline, Wanted
-from coterie.spark.pipelines.session import session
-from coterie.spark.schemas import TABLES
+from coterie.spark.pipeline.decoding import decode
+from coterie.spark.pipeline.groups_pipeline import GroupsPipeline, PipelineOptions
+from coterie.spark.pipeline.schemas import TABLES
+from coterie.spark.pipeline.submit import session
 from coterie.spark.source import GroupLogSource
 from coterie.storage import DataDirectory, DiskFiles, Topic
 
@@ -165,7 +165,7 @@ def read(spark: SparkSession, source: str, address: str, millions: int) -> None:
 
 def pipeline(spark: SparkSession, address: str, millions: int, out: Path) -> None:
     kafka = {"kafka.bootstrap.servers": address}
-    GroupsPipeline(spark, Wanted(str(out), kafka, source={"subscribePattern": name(millions)}), print).once()
+    GroupsPipeline(spark, PipelineOptions(str(out), kafka, source={"subscribePattern": name(millions)}), print).once()
 
 
 def whole(spark: SparkSession, machine: Machine, address: str, millions: int, out: Path) -> dict[str, Any]:

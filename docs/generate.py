@@ -20,8 +20,8 @@ from coterie.settings.client_settings import AdminSettings, ClientSettings, Cons
 from coterie.settings.config_def import Setting
 from coterie.settings.topic_configs import TOPIC_CONFIGS
 from coterie.spark.options import OPTIONS, Use
-from coterie.spark.schemas import TABLES as TABLES_OF_GROUPS
-from coterie.spark.schemas import spark_type
+from coterie.spark.pipeline.schemas import TABLES as TABLES_OF_GROUPS
+from coterie.spark.pipeline.schemas import spark_type
 from coverage_page import coverage
 from facts_page import facts_page
 from pictures import PICTURES
@@ -343,8 +343,8 @@ def spark_options() -> str:
 
 ABOUT_TABLES = """# Tables of the pipeline
 
-Made from `coterie.spark.schemas` by `make docs`; [pipeline.md](pipeline.md) says how to make them and what they are \
-good for. Times (`..._ms`) are milliseconds since 1970.
+This page is generated from `coterie.spark.pipeline.schemas` by `make docs`. [pipeline.md](pipeline.md) explains how \
+to make the tables and how to use them. Times (`..._ms`) are milliseconds since 1970.
 """
 
 

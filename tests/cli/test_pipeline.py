@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from coterie.cli.app import app
 from coterie.cli.pipeline import TABLE_COLUMNS
-from coterie.spark.schemas import TABLES
+from coterie.spark.pipeline.schemas import TABLES
 
 
 def put(out: Path, name: str, batch: int, *rows: dict[str, Any]) -> None:

@@ -1,7 +1,8 @@
 """The same log read a second time, in the plainest way: every moment of a group is a whole picture of it.
 
-It shares no line with `coterie.spark.history`: no memory between records but the list of pictures; an interval is found
-by walking over all pictures for each partition, a rebalance by comparing two of them. Slow, and meant to be.
+It shares no line with `coterie.spark.pipeline.group_state`: no memory between records but the list of pictures; an
+interval is found by walking over all pictures for each partition, a rebalance by comparing two of them. It is slow, and
+meant to be.
 """
 
 from __future__ import annotations

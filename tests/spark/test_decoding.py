@@ -1,4 +1,4 @@
-"""The decoder by columns, held to the plain reader: on random, recorded and broken bytes (semantics 10)."""
+"""The decoder by columns, compared with the plain reader: on random, recorded and broken bytes (semantics 10)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ from coterie.protocol.offsets_topic import (
     write_offset_value,
     write_record,
 )
-from coterie.spark.decoding import FACTS_TOPIC, OFFSETS_TOPIC, decode, decode_batches
-from coterie.spark.decoding.commits import read_commits
-from coterie.spark.decoding.decode import decode_record
-from coterie.spark.schemas import COMMITS, DECODED
+from coterie.spark.pipeline.decoding import (
+    FACTS_TOPIC,
+    OFFSETS_TOPIC,
+    decode,
+    decode_batches,
+    decode_record,
+    read_commits,
+)
+from coterie.spark.pipeline.schemas import COMMITS, DECODED
 from protocol.recorded import lines, versions_of
 
 Pair = tuple[bytes | None, bytes | None]

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from coterie.spark.schemas import TABLES
+from coterie.spark.pipeline.schemas import TABLES
 from docs.blocks import blocks_by_page, needs_spark
 from docs.playing import play
 

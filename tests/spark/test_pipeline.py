@@ -20,11 +20,11 @@ from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError
 from coterie.ledger import fold
 from coterie.spark.batch_plan import BatchPlan, Span
-from coterie.spark.decoding import decode_batches
-from coterie.spark.history.observed import observed_rebalance
-from coterie.spark.pipelines.groups import GroupsPipeline, Wanted, still_to_read
-from coterie.spark.pipelines.store import Store
-from coterie.spark.schemas import DECODED, TABLES
+from coterie.spark.pipeline.decoding import decode_batches
+from coterie.spark.pipeline.group_state import observed_rebalance
+from coterie.spark.pipeline.groups_pipeline import GroupsPipeline, PipelineOptions, still_to_read
+from coterie.spark.pipeline.parquet_store import ParquetStore
+from coterie.spark.pipeline.schemas import DECODED, TABLES
 from soak.pipeline_kill9 import soak
 from spark.busy_groups import KEEPS_ALL, live_busily
 from spark.lived import LIVED
@@ -36,7 +36,9 @@ LONG = bool(os.environ.get("COTERIE_PIPELINE_SOAK"))
 
 
 def pipeline(spark: SparkSession, broker: Broker, out: Path, **how: Any) -> GroupsPipeline:
-    return GroupsPipeline(spark, Wanted(str(out), {"kafka.bootstrap.servers": broker.bootstrap_servers}, **how), print)
+    return GroupsPipeline(
+        spark, PipelineOptions(str(out), {"kafka.bootstrap.servers": broker.bootstrap_servers}, **how), print
+    )
 
 
 def test_thousands_of_rebalances_become_tables_that_a_second_reading_agrees_with(
@@ -79,7 +81,7 @@ def _check_lag_and_health(out: Path, broker: Broker, log: Sequence[LogRecord]) -
 
 
 def _check_schemas(out: Path) -> None:
-    """Every table is what `coterie.spark.schemas` says, and there is none that it does not name."""
+    """Every table is what `coterie.spark.pipeline.schemas` says, and there is none that it does not name."""
     there = {each.name for each in out.iterdir()} - {"checkpoint", "state", "_aside"}
     assert there <= set(TABLES) and {"commits", "generations", "rebalances", "ownership", "lag", "health"} <= there
     for name in there:
@@ -139,17 +141,17 @@ def test_a_batch_that_ends_anywhere_is_done_over_and_no_row_is_there_twice(
     out = tmp_path / "out"
     shutil.copytree(half_read, out)
     moved: list[str] = []
-    really_move = Store._move
+    really_move = ParquetStore._move
     for survives in (1, 4, 99):
 
-        def move(self: Store, source: str, target: str, survives: int = survives) -> None:
+        def move(self: ParquetStore, source: str, target: str, survives: int = survives) -> None:
             if len(moved) == survives:
                 raise Killed
             moved.append(target)
             really_move(self, source, target)
 
         moved.clear()
-        monkeypatch.setattr(Store, "_move", move)
+        monkeypatch.setattr(ParquetStore, "_move", move)
         try:
             pipeline(spark, small, out).batch(records_of(spark, log[half:]), 1)
         except Killed:
@@ -158,7 +160,7 @@ def test_a_batch_that_ends_anywhere_is_done_over_and_no_row_is_there_twice(
     assert moved[-1] == "state/batch=1", moved
     assert_as_read_again(out, log)
     before = [table(out, name) for name in TABLES]
-    monkeypatch.setattr(Store, "_move", really_move)
+    monkeypatch.setattr(ParquetStore, "_move", really_move)
     pipeline(spark, small, out).batch(records_of(spark, log[half:]), 1)  # done already: Spark had not noted it
     assert [table(out, name) for name in TABLES] == before
 
@@ -196,7 +198,7 @@ def test_tables_without_their_checkpoint_are_not_read_into(
 def test_tables_of_an_earlier_release_are_not_continued(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "rounds" / "batch=0").mkdir(parents=True)
     with pytest.raises(CoterieError, match=r"tables of release 0\.1\.0"):
-        Store(spark, str(tmp_path)).check()
+        ParquetStore(spark, str(tmp_path)).check()
 
 
 @pytest.mark.skipif(not LONG, reason="takes minutes: make pipeline-soak has it")
@@ -204,7 +206,7 @@ def test_killed_in_the_middle_of_follow_it_has_every_row_once(spark: SparkSessio
     """Twice here; ten times by `make pipeline-soak`."""
 
     def finish(bootstrap: str, out: Path) -> None:
-        GroupsPipeline(spark, Wanted(str(out), {"kafka.bootstrap.servers": bootstrap}), print).once()
+        GroupsPipeline(spark, PipelineOptions(str(out), {"kafka.bootstrap.servers": bootstrap}), print).once()
 
     met = soak(tmp_path, kills=2, seed=5, finish=finish, steps=240)
     assert len(met) == 2

@@ -15,8 +15,7 @@ from apache_kafka import ApacheKafka, needs_apache_kafka
 from coterie.client.admin.admin import Admin
 from coterie.client.admin.admin_types import NewTopic
 from coterie.client.producer.producer import Producer
-from coterie.spark.pipelines.asking import topic_names
-from coterie.spark.pipelines.groups import GroupsPipeline, Wanted
+from coterie.spark.pipeline.groups_pipeline import GroupsPipeline, PipelineOptions, topic_names
 from spark.second_reading import log_of_broker
 from spark.tables import assert_as_read_again, table
 
@@ -87,7 +86,7 @@ def test_tables_of_kafkas_log_are_as_a_second_reading_has_them(spark: SparkSessi
         for protocol in ("classic", "consumer"):
             live(kafka.bootstrap, protocol)
         kafka_options = {"kafka.bootstrap.servers": kafka.bootstrap}
-        GroupsPipeline(spark, Wanted(str(tmp_path), kafka_options), print).once()
+        GroupsPipeline(spark, PipelineOptions(str(tmp_path), kafka_options), print).once()
 
         log = log_of_broker(kafka.bootstrap)
         assert_as_read_again(tmp_path, log, topic_names(kafka_options))

@@ -20,7 +20,7 @@ from coterie.extras import how_to_install
 from coterie.java import why_no_java
 
 if TYPE_CHECKING:
-    from coterie.spark.schemas import Table
+    from coterie.spark.pipeline.schemas import TableSchema
 
 __all__ = ["TABLE_COLUMNS", "read_table", "run_groups", "show_table"]
 
@@ -36,8 +36,8 @@ def run_groups(
     master: str | None,
 ) -> None:
     try:
-        from coterie.spark.pipelines.groups import Wanted
-        from coterie.spark.pipelines.submit import kafka_options, run
+        from coterie.spark.pipeline.groups_pipeline import PipelineOptions
+        from coterie.spark.pipeline.submit import kafka_options, run
     except ImportError as missing:
         raise CoterieError(
             f"{missing}: this command needs Spark, and Java 17 or later: {how_to_install('spark')}"
@@ -51,8 +51,10 @@ def run_groups(
         typer.echo(text, err=True)
 
     try:
-        wanted = Wanted(out, kafka_options(bootstrap, sets), records_per_batch=records_per_batch, every_s=every)
-        run(wanted, follow=follow, master=master, say=say)
+        options = PipelineOptions(
+            out, kafka_options(bootstrap, sets), records_per_batch=records_per_batch, every_s=every
+        )
+        run(options, follow=follow, master=master, say=say)
     except PySparkException as error:
         raise CoterieError(_why(error)) from None
 
@@ -144,7 +146,7 @@ def read_table(name: str, out: Path, *, group: str | None = None, last: int | No
     """Return the latest rows with all columns. `both` keeps the derived rows of rebalances that were observed."""
     import pyarrow.compute as pc
 
-    from coterie.spark.schemas import TABLES
+    from coterie.spark.pipeline.schemas import TABLES
 
     table = TABLES.get(name)
     if table is None:
@@ -178,7 +180,7 @@ def read_table(name: str, out: Path, *, group: str | None = None, last: int | No
     return Rows(columns, [list(row.values()) for row in found.to_pylist()], notes)
 
 
-def _dataset(table: Table, out: Path) -> Any:
+def _dataset(table: TableSchema, out: Path) -> Any:
     import pyarrow.dataset as ds
 
     folders = sorted((out / table.name).glob("batch=*"), key=lambda each: int(each.name.removeprefix("batch=")))
@@ -190,7 +192,7 @@ def _dataset(table: Table, out: Path) -> Any:
 
 def _check_group_exists(group: str, out: Path) -> None:
     """Raise if no table has rows of the group."""
-    from coterie.spark.schemas import TABLES
+    from coterie.spark.pipeline.schemas import TABLES
 
     by_group = [table for table in TABLES.values() if "group_id" in table.arrow.names]
     groups: set[str] = set()

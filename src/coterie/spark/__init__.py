@@ -3,8 +3,7 @@
 It imports client and settings, not the broker. Read `checkpoint.py` first (what is promised, and how), then `source.py`
 (what Spark calls) and `queries.py` (how batches are planned). `options.py`, `offsets.py`, `batch_plan.py`,
 `checkpoint.py`, `membership.py` and `queries.py` import no Spark. Spark finds the source by the module
-`pyspark_coterie` beside this package. The tables of the groups are `schemas.py`, `decoding/`, `history/`,
-`transforms/` and `pipelines/`, in this order.
+`pyspark_coterie` beside this package. The tables of the groups are made by `pipeline/`.
 """
 
 from __future__ import annotations

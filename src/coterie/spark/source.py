@@ -188,7 +188,7 @@ class GroupLogSource(CoterieSource):
     """The source, with records of `__consumer_offsets` decoded by the task that reads them.
 
     Decoding later would take all rows out of Spark into Python and back again. Its options are those of
-    format("coterie"); its columns are `coterie.spark.schemas.DECODED`.
+    format("coterie"); its columns are `coterie.spark.pipeline.schemas.DECODED`.
     """
 
     @classmethod
@@ -196,7 +196,7 @@ class GroupLogSource(CoterieSource):
         return "coterie-groups"
 
     def schema(self) -> str:
-        from coterie.spark.schemas import DECODED
+        from coterie.spark.pipeline.schemas import DECODED
 
         return DECODED.ddl
 
@@ -218,7 +218,7 @@ class _DecodedStream(StreamReader):
 
 
 def _decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    from coterie.spark.decoding import decode_batches
+    from coterie.spark.pipeline.decoding import decode_batches
 
     return decode_batches(batches)
 

@@ -1,4 +1,4 @@
-"""The life of a group, read from its log: held to a second, independent reading, and to the facts the broker told."""
+"""The state of a group, rebuilt from its log: compared with a second, independent reading, and with the facts."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from coterie.protocol.consumer_group_records import CurrentAssignment, read_cons
 from coterie.protocol.messages import GroupRecord, StoredGroup, StoredMember
 from coterie.protocol.offsets_topic import write_record
 from coterie.protocol.subscription import Assignment, Subscription, write_assignment, write_subscription
-from coterie.spark.decoding.decode import decode_record
-from coterie.spark.history import At, GroupHistory
-from coterie.spark.history.observed import observed_rebalance
+from coterie.spark.pipeline.decoding import decode_record
+from coterie.spark.pipeline.group_state import GroupState, observed_rebalance
+from coterie.spark.pipeline.partition_owners import LogPosition
 from protocol.recorded import lines
 from spark.busy_groups import KEEPS_ALL, live_busily
 from spark.lived import LIVED, NAMES
@@ -40,9 +40,9 @@ KAFKAS = [
 @cache
 def busy_log() -> tuple[list[LogRecord], list[Fact]]:
     with TemporaryDirectory() as folder:
-        told = live_busily(Path(folder), groups=5, steps=1_500, seed=7)
+        facts = live_busily(Path(folder), groups=5, steps=1_500, seed=7)
         with Broker(data=folder, settings=KEEPS_ALL) as broker:
-            return log_of_broker(broker.bootstrap_servers), told
+            return log_of_broker(broker.bootstrap_servers), facts
 
 
 class Reading:
@@ -52,7 +52,7 @@ class Reading:
         self, log: Sequence[LogRecord], stops: Iterable[int] = (), names: Mapping[str, str] | None = None
     ) -> None:
         self.names = names or {}
-        self.groups: dict[str, GroupHistory] = {}
+        self.groups: dict[str, GroupState] = {}
         self.generations: list[dict[str, Any]] = []
         self.rebalances: list[dict[str, Any]] = []
         self.intervals: list[dict[str, Any]] = []
@@ -62,19 +62,19 @@ class Reading:
                 self._stop()
             row = decode_record(one.key, one.value)
             if row.get("other", {}).get("kind") == "group":
-                history = self.groups.setdefault(row["group_id"], GroupHistory(row["group_id"], self.names))
-                history.record(one.key, one.value, At(one.partition, one.offset, one.ms))
+                state = self.groups.setdefault(row["group_id"], GroupState(row["group_id"], self.names))
+                state.record(one.key, one.value, LogPosition(one.partition, one.offset, one.ms))
         self._stop()
 
     def _stop(self) -> None:
-        for name, history in self.groups.items():
-            self.generations += history.told.generations
-            self.rebalances += history.told.rebalances
-            self.intervals += history.told.intervals
-            self.groups[name] = GroupHistory.from_json(name, self.names, history.to_json())
+        for name, state in self.groups.items():
+            self.generations += state.rows.generations
+            self.rebalances += state.rows.rebalances
+            self.intervals += state.rows.intervals
+            self.groups[name] = GroupState.from_json(name, self.names, state.to_json())
 
     def lasting(self) -> list[dict[str, Any]]:
-        return [row | {"ended_ms": None} for history in self.groups.values() for row in history.state()["owners"]]
+        return [row | {"ended_ms": None} for state in self.groups.values() for row in state.state()["owners"]]
 
 
 def assert_as_read_again(log: Sequence[LogRecord], reading: Reading) -> None:
@@ -145,16 +145,16 @@ def test_where_a_batch_ends_makes_no_difference(stops: list[int], which: str) ->
 @settings(max_examples=10)
 @given(st.sets(st.integers(0, 10_000), max_size=8))
 def test_observed_rebalances_are_those_of_the_ledger_wherever_a_batch_ends(stops: set[int]) -> None:
-    told = [fact for fact in busy_log()[1] if fact.group_id == "group-0"]
-    history, found = GroupHistory("group-0"), []
-    places = {stop % len(told) for stop in stops}
-    for number, fact in enumerate(told):
+    facts = [fact for fact in busy_log()[1] if fact.group_id == "group-0"]
+    state, found = GroupState("group-0"), []
+    places = {stop % len(facts) for stop in stops}
+    for number, fact in enumerate(facts):
         if number in places:
-            found += history.told.rebalances
-            history = GroupHistory.from_json("group-0", {}, history.to_json())
-        history.fact(write_fact(fact), At(0, number, fact.at_ms))
-    found += history.told.rebalances
-    expected = [observed_rebalance(one) for one in fold(told) if one.ended_ms is not None]
+            found += state.rows.rebalances
+            state = GroupState.from_json("group-0", {}, state.to_json())
+        state.fact(write_fact(fact), LogPosition(0, number, fact.at_ms))
+    found += state.rows.rebalances
+    expected = [observed_rebalance(one) for one in fold(facts) if one.ended_ms is not None]
     assert len(expected) > 100
     assert [{name: row[name] for name in expected[0]} for row in found] == expected
 
@@ -185,18 +185,18 @@ def stored(generation: int, members: dict[str, list[int]], **more: Any) -> Store
     )
 
 
-def read(*values: StoredGroup | None) -> GroupHistory:
-    history = GroupHistory("g")
+def read(*values: StoredGroup | None) -> GroupState:
+    state = GroupState("g")
     for number, value in enumerate(values):
-        history.record(*write_record(GroupRecord("g", value)), At(0, number, 1_000 + number * 10))
-    return history
+        state.record(*write_record(GroupRecord("g", value)), LogPosition(0, number, 1_000 + number * 10))
+    return state
 
 
 def test_generations_that_are_not_in_the_log_are_counted_and_not_made_up() -> None:
-    told = read(stored(3, {"a": [0, 1]}), stored(7, {"a": [0], "b": [1]})).told
-    assert [(row["generation"], row["missing"]) for row in told.generations] == [(3, None), (7, 3)]
-    assert "not known" in told.generations[0]["note"]
-    (only,) = told.rebalances
+    rows = read(stored(3, {"a": [0, 1]}), stored(7, {"a": [0], "b": [1]})).rows
+    assert [(row["generation"], row["missing"]) for row in rows.generations] == [(3, None), (7, 3)]
+    assert "not known" in rows.generations[0]["note"]
+    (only,) = rows.rebalances
     assert (only["from_generation"], only["generation"], only["missing"]) == (3, 7, 3)
     assert only["came"] == ["b"] and only["cause"] == "1 member joined; 3 generations were not logged"
     assert only["unassigned_ms"] is None, "what the log does not tell is not 0"
@@ -204,33 +204,33 @@ def test_generations_that_are_not_in_the_log_are_counted_and_not_made_up() -> No
 
 
 def test_a_group_that_begins_in_the_log_has_its_first_rebalance_told() -> None:
-    (only,) = read(stored(0, {}), stored(1, {"a": [0]})).told.rebalances
+    (only,) = read(stored(0, {}), stored(1, {"a": [0]})).rows.rebalances
     assert only["came"] == ["a"] and only["moved"][0]["old_owner"] == ""
 
 
 def test_a_lower_generation_is_a_new_life() -> None:
-    told = read(stored(8, {"a": [0]}), stored(1, {"b": [0]})).told
-    assert [row["ended_by"] for row in told.intervals] == ["group gone"]
-    assert "created again" in told.generations[1]["note"]
+    rows = read(stored(8, {"a": [0]}), stored(1, {"b": [0]})).rows
+    assert [row["ended_by"] for row in rows.intervals] == ["group gone"]
+    assert "created again" in rows.generations[1]["note"]
 
 
 def test_a_static_member_under_a_new_id_is_no_rebalance() -> None:
-    told = read(stored(2, {"a": [0]}, instance="i"), stored(2, {"b": [0]}, instance="i")).told
-    assert told.rebalances == []
-    assert "static" in told.generations[1]["note"]
-    assert told.intervals[0]["ended_by"] == "moved"
+    rows = read(stored(2, {"a": [0]}, instance="i"), stored(2, {"b": [0]}, instance="i")).rows
+    assert rows.rebalances == []
+    assert "static" in rows.generations[1]["note"]
+    assert rows.intervals[0]["ended_by"] == "moved"
 
 
 def test_a_deleted_group_holds_nothing() -> None:
-    history = read(stored(2, {"a": [0]}), None)
-    assert history.state()["state"] == "Gone" and history.state()["owners"] == []
-    assert history.told.generations[-1]["tombstone"] and history.told.intervals[0]["ended_by"] == "group gone"
+    state = read(stored(2, {"a": [0]}), None)
+    assert state.state()["state"] == "Gone" and state.state()["owners"] == []
+    assert state.rows.generations[-1]["tombstone"] and state.rows.intervals[0]["ended_by"] == "group gone"
 
 
 def test_partitions_nobody_held_for_a_while_are_counted() -> None:
     """Given up in one rebalance and taken in the next, as cooperative members do."""
-    told = read(stored(2, {"a": [0, 1]}), stored(3, {"a": [0]}), stored(4, {"a": [0], "b": [1]})).told
-    last = told.rebalances[-1]
+    rows = read(stored(2, {"a": [0, 1]}), stored(3, {"a": [0]}), stored(4, {"a": [0], "b": [1]})).rows
+    last = rows.rebalances[-1]
     assert last["unassigned_ms"] == 10 and last["kept"] == 1
     assert [(move["old_owner"], move["new_owner"]) for move in last["moved"]] == [("a", "b")]
 
@@ -238,21 +238,21 @@ def test_partitions_nobody_held_for_a_while_are_counted() -> None:
 def test_members_of_connect_own_nothing_we_can_name() -> None:
     group = stored(1, {"a": [0]})
     group.protocol_type = "connect"
-    history = read(group)
-    assert history.state()["owners"] == [] and history.told.generations[0]["note"] is None
+    state = read(group)
+    assert state.state()["owners"] == [] and state.rows.generations[0]["note"] is None
 
 
 def test_bytes_that_tell_nothing_are_refused_and_change_nothing() -> None:
-    history = read(stored(2, {"a": [0]}))
-    before = history.to_json()
+    state = read(stored(2, {"a": [0]}))
+    before = state.to_json()
     for key, value in ((b"\0\2\0\1g", b"\0\3\0"), (b"\0\x0a\0\1g", b"")):
         with pytest.raises(MalformedError):
-            history.record(key, value, At(0, 9, 9))
+            state.record(key, value, LogPosition(0, 9, 9))
     with pytest.raises(MalformedError):
-        history.fact(b"no json", At(0, 9, 9))
-    assert history.to_json() == before
+        state.fact(b"no json", LogPosition(0, 9, 9))
+    assert state.to_json() == before
 
 
 def test_a_memory_of_another_release_is_not_guessed_at() -> None:
-    with pytest.raises(CoterieError, match="another release"):
-        GroupHistory.from_json("g", {}, '{"version": 99}')
+    with pytest.raises(CoterieError, match="this release writes"):
+        GroupState.from_json("g", {}, '{"version": 99}')

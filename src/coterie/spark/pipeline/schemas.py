@@ -1,6 +1,6 @@
-"""Every table of the pipeline, in one place: its columns, their types, and a sentence for each.
+"""Every table of the pipeline: its columns, their types, and a sentence for each.
 
-docs/tables.md is printed from here, the Parquet is checked against it, and the rows are made by it. Times are
+docs/tables.md is generated from here, the rows are made by it, and the Parquet files are checked against it. Times are
 milliseconds since 1970, as in Kafka's own records: nothing a record can hold is too large for the column.
 """
 
@@ -21,7 +21,7 @@ __all__ = [
     "TABLES",
     "TOPICS_STATE",
     "Column",
-    "Table",
+    "TableSchema",
     "spark_type",
 ]
 
@@ -34,12 +34,12 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableSchema:
     name: str
     doc: str
     columns: Sequence[Column]
     is_snapshot: bool = False
-    """It tells how things are now: a new batch takes the place of the one before."""
+    """It shows how things are now: a new batch replaces the one before."""
 
     @property
     def arrow(self) -> Any:
@@ -47,7 +47,7 @@ class Table:
 
     @property
     def ddl(self) -> str:
-        """As Spark spells a schema."""
+        """Return the schema as Spark writes it."""
         return ", ".join(f"`{column.name}` {spark_type(column.type)}" for column in self.columns)
 
     @property
@@ -93,7 +93,7 @@ _GROUP = Column("group_id", _TEXT, "The group.")
 _TOPIC = Column("topic", _TEXT, "The topic; its id if no name of it is known.")
 _PARTITION = Column("partition", _INT, "The partition of that topic.")
 _LOG = (
-    Column("log_partition", _INT, "The partition of the log that the record stands in."),
+    Column("log_partition", _INT, "The partition of the log that the record is in."),
     Column("log_offset", _LONG, "Its offset there."),
     Column("log_ms", _LONG, "When it was written, by the coordinator's clock."),
 )
@@ -101,14 +101,14 @@ _HELD = (
     _GROUP,
     _TOPIC,
     _PARTITION,
-    Column("member_id", _TEXT, "Who held it."),
-    Column("instance_id", _TEXT, "The static member's name, if it has one."),
-    Column("client_id", _TEXT, "What the client calls itself."),
+    Column("member_id", _TEXT, "The member that owned it."),
+    Column("instance_id", _TEXT, "The group.instance.id of a static member."),
+    Column("client_id", _TEXT, "The client id of the member."),
     Column("began_ms", _LONG, "When the assignment that gave it was stored."),
     Column("first_generation", _INT, "The generation, or epoch, in which it began."),
 )
 
-COMMITS = Table(
+COMMITS = TableSchema(
     "commits",
     "An offset commit, or the tombstone of one, in the order of the log.",
     (
@@ -117,7 +117,7 @@ COMMITS = Table(
         _PARTITION,
         Column("offset", _LONG, "The offset that is to be read next; null in a tombstone, as are the next five."),
         Column("leader_epoch", _INT, "The epoch of the record before it; -1 if the client did not say."),
-        Column("metadata", _TEXT, "The client's own words."),
+        Column("metadata", _TEXT, "The metadata that the client committed."),
         Column("commit_ms", _LONG, "When it was committed."),
         Column("expire_ms", _LONG, "When it expires, if the commit brought a retention of its own."),
         Column("topic_id", _TEXT, "The topic's id as Kafka prints it; older Kafka did not write it."),
@@ -126,76 +126,78 @@ COMMITS = Table(
     ),
 )
 
-GENERATIONS = Table(
+GENERATIONS = TableSchema(
     "generations",
     "A group at a generation, or at an epoch if the group is of the new protocol (KIP-848).",
     (
         _GROUP,
         Column("protocol", _TEXT, "classic or consumer (KIP-848)."),
-        Column("generation", _INT, "The generation or epoch; null in a tombstone, when the group is gone."),
+        Column("generation", _INT, "The generation or epoch; null in a tombstone, which deletes the group."),
         Column("previous_generation", _INT, "The one that was in the log before; null if there is none."),
         Column("missing", _INT, "How many between the two are not in the log: compacted, or never finished."),
-        Column("protocol_type", _TEXT, "consumer, connect, or what else the members say they are."),
-        Column("assignor", _TEXT, "By what the partitions are assigned."),
+        Column("protocol_type", _TEXT, "consumer, connect, or another type that the members have."),
+        Column("assignor", _TEXT, "The assignor, by name."),
         Column("leader", _TEXT, "The member that assigned them; none in the new protocol."),
-        Column("state_ms", _LONG, "When the group came into its state: of a classic group, when all had joined."),
+        Column("state_ms", _LONG, "When the group entered its state: for a classic group, when all had joined."),
         Column("members", pa.list_(_MEMBER), "Its members by id: what each subscribes to and what it was assigned."),
         Column("settled", _FLAG, "Whether every member has what it was assigned; in the new protocol it may not."),
-        Column("tombstone", _FLAG, "Whether the group is gone with this record."),
+        Column("tombstone", _FLAG, "Whether this record deletes the group."),
         Column("note", _TEXT, "What is unusual about it, or could not be read."),
         *_LOG,
     ),
 )
 
-OWNERSHIP = Table(
+OWNERSHIP = TableSchema(
     "ownership",
-    "An interval in which a member held a partition, once it has ended. Those that last are in `owners`.",
+    "An interval in which a member owned a partition, once it has ended. Intervals that last are in `owners`.",
     (
         *_HELD,
-        Column("ended_ms", _LONG, "When somebody else had it, or nobody."),
-        Column("held_ms", _LONG, "How long that was."),
+        Column("ended_ms", _LONG, "When the member no longer owned it."),
+        Column("held_ms", _LONG, "How long the member owned it."),
         Column("last_generation", _INT, "The generation or epoch that ended it."),
         Column("ended_by", _TEXT, "moved, given up, member gone, group empty or group gone."),
     ),
 )
 
-OWNERS = Table("owners", "A partition that a member holds now.", _HELD, is_snapshot=True)
+OWNERS = TableSchema("owners", "A partition that a member owns now.", _HELD, is_snapshot=True)
 
-REBALANCES = Table(
+REBALANCES = TableSchema(
     "rebalances",
     "The step from one generation to the next.",
     (
         _GROUP,
-        Column("evidence", _TEXT, "derived from records of the group, or observed: told by Coterie's own broker."),
+        Column(
+            "evidence", _TEXT, "derived (from records of the group) or observed (recorded by Coterie's own broker)."
+        ),
         Column("protocol", _TEXT, "classic or consumer (KIP-848)."),
-        Column("from_generation", _INT, "Where it began."),
-        Column("generation", _INT, "Where it led to; null if it led nowhere."),
+        Column("from_generation", _INT, "The generation before it."),
+        Column("generation", _INT, "The generation it ended in; null if it did not end in one."),
         Column("missing", _INT, "How many generations between the two are not in the log."),
-        Column("cause", _TEXT, "Why, in words of what can be seen."),
+        Column("cause", _TEXT, "Why it happened, as far as the evidence shows."),
         Column("culprit", _TEXT, "The member behind it, if it was observed."),
-        Column("reason", _TEXT, "The client's own words, if it gave any; only observed."),
+        Column("reason", _TEXT, "The reason that the client gave, if any; only observed."),
         Column("outcome", _TEXT, "stable, empty, superseded by the next rebalance, or lost with its coordinator."),
-        Column("began_ms", _LONG, "When it began; null where the log does not tell."),
-        Column("ended_ms", _LONG, "When it was over."),
+        Column("began_ms", _LONG, "When it began; null if the log does not say."),
+        Column("ended_ms", _LONG, "When it ended."),
         Column("duration_ms", _LONG, "How long it took, as far as it can be known."),
-        Column("duration_is", _TEXT, "What of it the duration covers."),
-        Column("members", _INT, "How many there were at its end."),
-        Column("came", pa.list_(_TEXT), "Members that were not there before."),
-        Column("left", pa.list_(_TEXT), "Members that are not there any more."),
-        Column("last_to_join", _TEXT, "Whom all the others waited for; only observed."),
-        Column("moved", pa.list_(_MOVE), "Partitions with another owner than their last one; the old may be empty."),
+        Column("duration_is", _TEXT, "Which part of the rebalance the duration covers."),
+        Column("members", _INT, "How many members there were at its end."),
+        Column("came", pa.list_(_TEXT), "Members that joined."),
+        Column("left", pa.list_(_TEXT), "Members that left or were removed."),
+        Column("last_to_join", _TEXT, "The member that joined last, which all others waited for; only observed."),
+        Column("moved", pa.list_(_MOVE), "Partitions whose owner is not their last one; the old owner may be empty."),
         Column("kept", _INT, "Partitions that their owner kept."),
         Column(
             "unassigned_ms",
             _LONG,
-            "Unassigned partition-milliseconds that it ended; derived: at least so many, null where the log does "
-            "not tell.",
+            "Unassigned partition-milliseconds that it ended. Derived: at least this many; null if the log does not "
+            "say.",
         ),
         *_LOG,
     ),
 )
 
-LAG = Table(
+LAG = TableSchema(
     "lag",
     "How far a group was behind in a partition, at a time.",
     (
@@ -203,25 +205,25 @@ LAG = Table(
         _GROUP,
         _TOPIC,
         _PARTITION,
-        Column("member_id", _TEXT, "Who held it, as far as the log tells."),
+        Column("member_id", _TEXT, "The member that owned it, as far as the log says."),
         Column("committed", _LONG, "The committed offset."),
         Column("commit_ms", _LONG, "When that was committed."),
-        Column("log_end", _LONG, "Where the partition ended; null if it is gone."),
+        Column("log_end", _LONG, "The end of the partition; null if it does not exist any more."),
         Column("records_behind", _LONG, "How many offsets lie between the two."),
         Column("seconds_behind", _REAL, "How old the next record to be read was; 0 if there was none."),
         Column(
             "seconds_from",
             _TEXT,
-            "From what: nothing waits, record (its time), commit (its age; the record was not found).",
+            "What that is from: nothing waits, record (its time), or commit (its age, if the record was not found).",
         ),
     ),
 )
 
-HEALTH = Table(
+HEALTH = TableSchema(
     "health",
-    "A group now.",
+    "How a group is now.",
     (
-        Column("at_ms", _LONG, "When it was looked at."),
+        Column("at_ms", _LONG, "When it was measured."),
         _GROUP,
         Column("protocol", _TEXT, "classic, consumer (KIP-848), or simple: it has offsets and never had members."),
         Column("state", _TEXT, "Stable, Empty, or, in the new protocol, Reconciling; as last written to the log."),
@@ -235,58 +237,58 @@ HEALTH = Table(
         Column(
             "unassigned_s_last_hour",
             _REAL,
-            "Unassigned partition-seconds that these ended, at least; null if not known of any.",
+            "Unassigned partition-seconds that these ended, at least; null if unknown for all of them.",
         ),
-        Column("verdict", _TEXT, "How it does, in words."),
+        Column("verdict", _TEXT, "How the group is doing, in words."),
     ),
     is_snapshot=True,
 )
 
-SKIPPED = Table(
+SKIPPED = TableSchema(
     "skipped",
-    "Records that were passed over, counted.",
+    "How many records were skipped.",
     (
-        Column("kind", _TEXT, "type N for one that is not of our concern, garbage for one that cannot be read."),
+        Column("kind", _TEXT, "type N for records of other kinds, garbage for records that cannot be read."),
         Column("reason", _TEXT, "What was wrong with the first of them."),
         Column("records", _LONG, "How many."),
-        Column("log_topic", _TEXT, "In which log."),
-        Column("log_partition", _INT, "In which partition of it."),
-        Column("first_offset", _LONG, "The first of them."),
-        Column("last_offset", _LONG, "The last of them."),
+        Column("log_topic", _TEXT, "The topic they are in."),
+        Column("log_partition", _INT, "The partition of that topic."),
+        Column("first_offset", _LONG, "The offset of the first."),
+        Column("last_offset", _LONG, "The offset of the last."),
     ),
 )
 
-TABLES: Mapping[str, Table] = {
+TABLES: Mapping[str, TableSchema] = {
     table.name: table for table in (COMMITS, GENERATIONS, OWNERSHIP, OWNERS, REBALANCES, LAG, HEALTH, SKIPPED)
 }
 
 # --- between the steps ------------------------------------------------------------------------------------------------
 
 _OTHER = pa.struct([("kind", _TEXT), ("reason", _TEXT), ("key", pa.binary()), ("value", pa.binary())])
-DECODED = Table(
+DECODED = TableSchema(
     "decoded",
     "A record of the log, read as far as it can be without the ones before it.",
     (
-        # As few as can be: what a row costs on its way into Spark is its columns.
+        # As few as possible: a row costs what its columns cost on the way into Spark.
         *(column for column in COMMITS.columns if column.name != "tombstone"),
         Column(
             "other",
             _OTHER,
-            "Of what is no commit: group, fact, type N or garbage; why it is garbage; if of a group, its bytes.",
+            "For records that are no commits: group, fact, type N or garbage; why it is garbage; its bytes.",
         ),
     ),
 )
 
-COMMITS_STATE = Table("commits", "The last commit of each group and partition.", COMMITS.columns)
-TOPICS_STATE = Table(
+COMMITS_STATE = TableSchema("commits", "The last commit of each group and partition.", COMMITS.columns)
+TOPICS_STATE = TableSchema(
     "topics",
     "Names of topics by their ids.",
     (Column("topic_id", _TEXT, "As Kafka prints it."), Column("topic", _TEXT, "Its name.")),
 )
 _RECENT = pa.struct([("ended_ms", _LONG), ("unassigned_ms", _LONG)])
-GROUPS_STATE = Table(
+GROUPS_STATE = TableSchema(
     "groups",
-    "A group as the log has told of it so far.",
+    "The state of a group, rebuilt from the log so far.",
     (
         _GROUP,
         Column("protocol", _TEXT, "classic or consumer."),
@@ -294,15 +296,15 @@ GROUPS_STATE = Table(
         Column("generation", _INT, "The last one."),
         Column("members", _INT, "How many."),
         Column("recent", pa.list_(_RECENT), "Its latest rebalances."),
-        Column("owners", pa.list_(OWNERS.struct), "The intervals that last."),
-        Column("memory", _TEXT, "What has to be known to read on, as JSON."),
+        Column("owners", pa.list_(OWNERS.struct), "The intervals of ownership that last."),
+        Column("memory", _TEXT, "What is needed to read on, as JSON."),
     ),
 )
-STATES: Mapping[str, Table] = {table.name: table for table in (COMMITS_STATE, TOPICS_STATE, GROUPS_STATE)}
+STATES: Mapping[str, TableSchema] = {table.name: table for table in (COMMITS_STATE, TOPICS_STATE, GROUPS_STATE)}
 
-FOLDED = Table(
+FOLDED = TableSchema(
     "folded",
-    "What the records of one group told: in each row one of these is not null.",
+    "What the records of one group say: in each row one column is not null.",
     (
         Column("generation", GENERATIONS.struct, "A generation."),
         Column("interval", OWNERSHIP.struct, "An interval that ended."),

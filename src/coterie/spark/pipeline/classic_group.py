@@ -1,7 +1,7 @@
-"""A classic group as rows: what two of its records in a row mean is said by `coterie.ledger.derived`.
+"""The state of a classic group. `coterie.ledger.derived` says what the difference of two of its records means.
 
-Written are the creation (generation 0), the leader's sync, the last member's leave, and a static member's replacement
-(semantics 10).
+Records are written for the creation (generation 0), the leader's sync, the last member's leave, and the replacement of
+a static member (semantics 10).
 """
 
 from __future__ import annotations
@@ -13,22 +13,30 @@ from coterie.errors import MalformedError
 from coterie.ledger.derived import ChangeKind, RecordChange, Seen, compare
 from coterie.protocol.messages import StoredGroup
 from coterie.protocol.subscription import read_assignment, read_subscription
-from coterie.spark.history.group_rows import CLASSIC, At, Place, Row, Told, derived_rebalance
-from coterie.spark.history.holding import Holder, Holding
+from coterie.spark.pipeline.partition_owners import (
+    CLASSIC,
+    GroupRows,
+    LogPosition,
+    PartitionKey,
+    PartitionOwner,
+    PartitionOwners,
+    Row,
+    derived_rebalance,
+)
 
-__all__ = ["ClassicHistory"]
+__all__ = ["ClassicGroupState"]
 
 _NO_NAMES: Mapping[str, str] = {}
 CONSUMER_PROTOCOL = "consumer"
-"""Connect and others tell their members other things, in bytes of their own."""
+"""The protocol type whose subscriptions can be read; Connect and others have formats of their own."""
 SYNC_ONLY = "from the end of the join phase to the stored assignment"
-NOT_TOLD = "the log does not tell"
+NOT_KNOWN = "the log does not tell"
 
 
-class ClassicHistory:
+class ClassicGroupState:
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.holding = Holding()
+        self.owners = PartitionOwners()
         self.last: Seen | None = None
 
     @property
@@ -49,34 +57,34 @@ class ClassicHistory:
     def members(self) -> int:
         return len(self.last.members) if self.last else 0
 
-    def tell(self, value: StoredGroup | None, at: At, told: Told) -> None:
+    def apply(self, value: StoredGroup | None, at: LogPosition, rows: GroupRows) -> None:
         step, notes = compare(self.last, value), []
         if value is None or step.now is None:
-            self._gone(at, told)
+            self._gone(at, rows)
             return
         if step.is_new_group and self.last is not None:
             before = self.last.generation_id
             notes.append(f"the generation was {before} before: the group was deleted and created again")
-            self.holding.forget(at.log_ms, before, "group gone")
+            self.owners.forget(at.log_ms, before, "group gone")
         owners, members = _owners(value, notes)
         if step.kind is ChangeKind.FIRST and value.generation_id > 1:
             notes.append("the first record of the group in the log: what was before is not known")
         if not value.members:
-            self.holding.forget(at.log_ms, value.generation_id, "group empty")
-        change = self.holding.become(owners, step.now.members, at.log_ms, value.generation_id)
+            self.owners.forget(at.log_ms, value.generation_id, "group empty")
+        change = self.owners.assign(owners, step.now.members, at.log_ms, value.generation_id)
         if step.kind is ChangeKind.REBALANCE:
-            told.rebalances.append(self._rebalance(step, value, at, change.columns(_NO_NAMES)))
+            rows.rebalances.append(self._rebalance(step, value, at, change.columns(_NO_NAMES)))
         elif step.kind is ChangeKind.REPLACED:
             notes.append("a static member came back under another id, without a rebalance")
-        told.generations.append(self._row(value, at, step.last, members, "; ".join(notes) or None))
-        told.intervals += self.holding.take_ended(self.group_id, _NO_NAMES)
+        rows.generations.append(self._row(value, at, step.last, members, "; ".join(notes) or None))
+        rows.intervals += self.owners.take_ended(self.group_id, _NO_NAMES)
         self.last = step.now
 
-    def _gone(self, at: At, told: Told) -> None:
+    def _gone(self, at: LogPosition, rows: GroupRows) -> None:
         generation = self.last.generation_id if self.last else -1
-        self.holding.forget(at.log_ms, generation, "group gone")
-        told.intervals += self.holding.take_ended(self.group_id, _NO_NAMES)
-        told.generations.append(
+        self.owners.forget(at.log_ms, generation, "group gone")
+        rows.intervals += self.owners.take_ended(self.group_id, _NO_NAMES)
+        rows.generations.append(
             {
                 "group_id": self.group_id,
                 "protocol": CLASSIC,
@@ -88,8 +96,8 @@ class ClassicHistory:
         )
         self.last = None
 
-    def _rebalance(self, step: RecordChange, value: StoredGroup, at: At, change: Row) -> Row:
-        duration: tuple[int | None, str] = (None, NOT_TOLD)
+    def _rebalance(self, step: RecordChange, value: StoredGroup, at: LogPosition, change: Row) -> Row:
+        duration: tuple[int | None, str] = (None, NOT_KNOWN)
         if value.members and value.state_timestamp_ms >= 0:
             duration = (at.log_ms - value.state_timestamp_ms, SYNC_ONLY)
         return derived_rebalance(
@@ -102,12 +110,12 @@ class ClassicHistory:
             came=step.came,
             left=step.left,
             members=len(value.members),
-            change=change | {"unassigned_ms": change["unassigned_ms"] or None},  # what 0 would say is not known
+            change=change | {"unassigned_ms": change["unassigned_ms"] or None},  # 0 would say that it is known
             began_ms=None,
             duration=duration,
         )
 
-    def _row(self, value: StoredGroup, at: At, last: Seen | None, members: list[Row], note: str | None) -> Row:
+    def _row(self, value: StoredGroup, at: LogPosition, last: Seen | None, members: list[Row], note: str | None) -> Row:
         return {
             "group_id": self.group_id,
             "protocol": CLASSIC,
@@ -126,21 +134,21 @@ class ClassicHistory:
         }
 
     def to_json(self) -> Any:
-        return {"last": self.last and self.last.to_json(), "holding": self.holding.to_json()}
+        return {"last": self.last and self.last.to_json(), "holding": self.owners.to_json()}
 
     @classmethod
-    def from_json(cls, group_id: str, said: Any) -> ClassicHistory:
-        history = cls(group_id)
-        history.last = said["last"] and Seen.from_json(said["last"])
-        history.holding = Holding.from_json(said["holding"])
-        return history
+    def from_json(cls, group_id: str, data: Any) -> ClassicGroupState:
+        state = cls(group_id)
+        state.last = data["last"] and Seen.from_json(data["last"])
+        state.owners = PartitionOwners.from_json(data["holding"])
+        return state
 
 
-def _owners(value: StoredGroup, notes: list[str]) -> tuple[dict[Place, Holder], list[Row]]:
-    owners: dict[Place, Holder] = {}
+def _owners(value: StoredGroup, notes: list[str]) -> tuple[dict[PartitionKey, PartitionOwner], list[Row]]:
+    owners: dict[PartitionKey, PartitionOwner] = {}
     rows = []
     for member in sorted(value.members, key=lambda one: one.member_id):
-        assigned: list[Place] = []
+        assigned: list[PartitionKey] = []
         topics: list[str] | None = None
         try:
             if value.protocol_type == CONSUMER_PROTOCOL:
@@ -150,8 +158,8 @@ def _owners(value: StoredGroup, notes: list[str]) -> tuple[dict[Place, Holder], 
                 assigned = sorted((topic, number) for topic, numbers in partitions.items() for number in numbers)
         except MalformedError:
             notes.append(f"what {member.member_id} subscribes to or was assigned is not of the consumer protocol")
-        holder = Holder(member.member_id, member.instance_id, member.client_id)
-        owners |= dict.fromkeys(assigned, holder)
+        owner = PartitionOwner(member.member_id, member.instance_id, member.client_id)
+        owners |= dict.fromkeys(assigned, owner)
         rows.append(
             {
                 "member_id": member.member_id,

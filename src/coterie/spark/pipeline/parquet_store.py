@@ -1,11 +1,11 @@
-"""Tables as directories of Parquet: a batch is written aside, then renamed into its place.
+"""Tables as directories of Parquet. A batch is written to a directory aside, which is then renamed.
 
-    OUT/commits/batch=0/*.parquet       rows of batch 0, whole or not there
-    OUT/state/batch=0/groups/...        what the next batch has to know; written last: where it is, the batch is done
+    OUT/commits/batch=0/*.parquet       rows of batch 0, all of them or none
+    OUT/state/batch=0/groups/...        what the next batch has to know; it is written last: then the batch is done
     OUT/_aside/...                      what is being written
 
-A batch that is done over overwrites its own directories, so that no row is there twice. Paths are Hadoop's: a local
-directory, hdfs:// or what else the cluster has.
+A batch that runs again overwrites its own directories, so no row is there twice. Paths are Hadoop's: a local directory,
+hdfs:// or whatever else Spark can write to.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from coterie.errors import CoterieError
-from coterie.spark.schemas import STATES, Table
+from coterie.spark.pipeline.schemas import STATES, TableSchema
 
-__all__ = ["Store"]
+__all__ = ["ParquetStore"]
 
 KEPT_STATES = 2
-"""The last one, and the one before it, should the last batch have to be done over."""
+"""The last state, and the one before it in case the last batch has to run again."""
 _BATCH = re.compile(r"batch=(\d+)")
 
 
-class Store:
+class ParquetStore:
     def __init__(self, spark: SparkSession, root: str) -> None:
         self._spark = spark
         self.root = root.rstrip("/")
@@ -42,7 +42,7 @@ class Store:
         return f"{self.root}/checkpoint"
 
     def check(self) -> None:
-        """Tables and checkpoint belong together: one without the other would lose rows or have them twice."""
+        """Check that tables and checkpoint belong together. If not, rows would be lost or there twice."""
         done, has_checkpoint = self.last_done(), self._files.exists(self._path("checkpoint/offsets"))
         if done is not None and not has_checkpoint:
             raise CoterieError(
@@ -57,15 +57,15 @@ class Store:
 
     # --- tables -------------------------------------------------------------------------------------------------------
 
-    def put(self, table: Table, number: int, rows: DataFrame, *, files: int = 1) -> None:
+    def put(self, table: TableSchema, number: int, rows: DataFrame, *, files: int = 1) -> None:
         aside = f"_aside/{table.name}-{number}"
         self._write(rows, aside, files)
         self._move(aside, f"{table.name}/batch={number}")
         if table.is_snapshot:
             self._drop_before(table.name, number)
 
-    def clear(self, table: Table, number: int) -> None:
-        """No rows: none of an earlier attempt either."""
+    def clear(self, table: TableSchema, number: int) -> None:
+        """Delete the rows of an earlier attempt: the batch has none."""
         self._files.delete(self._path(f"{table.name}/batch={number}"), True)
 
     def _write(self, rows: DataFrame, name: str, files: int) -> None:
@@ -100,7 +100,7 @@ class Store:
         return self._files.exists(self._path(f"state/batch={number}"))  # type: ignore[no-any-return]
 
     def state(self, number: int) -> dict[str, DataFrame]:
-        """After that batch; before the first there is nothing."""
+        """Return the state after that batch; before the first it is empty."""
         if number < 0:
             return {name: self._spark.createDataFrame([], table.ddl) for name, table in STATES.items()}
         if not self.is_done(number):
@@ -112,7 +112,7 @@ class Store:
         return {name: self._spark.read.schema(table.ddl).parquet(f"{folder}/{name}") for name, table in STATES.items()}
 
     def put_state(self, number: int, changed: Mapping[str, DataFrame]) -> None:
-        """All of it in one rename: from then on the batch is done. What has not changed is taken over as it is."""
+        """Store the state in one rename; from then on the batch is done. Tables that have not changed are copied."""
         aside = f"_aside/state-{number}"
         self._files.delete(self._path(aside), True)
         for name in STATES:

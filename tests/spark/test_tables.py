@@ -1,4 +1,4 @@
-"""Transforms on a few rows each: what they say, and in which words."""
+"""The tables of a batch, on a few rows each."""
 
 from __future__ import annotations
 
@@ -8,16 +8,25 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from coterie.spark import transforms
-from coterie.spark.pipelines.asking import ENDS, TIMES
-from coterie.spark.schemas import COMMITS, DECODED, FOLDED, GROUPS_STATE, HEALTH, LAG, OWNERS, TABLES, Table
+from coterie.spark.pipeline import tables
+from coterie.spark.pipeline.schemas import (
+    COMMITS,
+    DECODED,
+    FOLDED,
+    GROUPS_STATE,
+    HEALTH,
+    LAG,
+    OWNERS,
+    TABLES,
+    TableSchema,
+)
 
 pytestmark = [pytest.mark.real_time, pytest.mark.timeout(200)]
 
 NOW_MS = 1_700_000_000_000
 
 
-def frame(spark: SparkSession, table: Table, rows: Sequence[dict[str, Any]]) -> DataFrame:
+def frame(spark: SparkSession, table: TableSchema, rows: Sequence[dict[str, Any]]) -> DataFrame:
     names = [column.name for column in table.columns]
     return spark.createDataFrame([tuple(row.get(name) for name in names) for row in rows], table.ddl)
 
@@ -30,7 +39,7 @@ def commit(group: str, offset: int | None, log_offset: int, **more: Any) -> dict
 def test_the_last_commit_counts_and_a_tombstone_ends_it(spark: SparkSession) -> None:
     before = frame(spark, COMMITS, [commit("a", 5, 1), commit("b", 6, 2), commit("c", 7, 3)])
     new = frame(spark, COMMITS, [commit("a", 4, 9), commit("b", None, 8), commit("d", None, 5), commit("d", 1, 6)])
-    found = transforms.last_commits(before, new).collect()
+    found = tables.last_commits(before, new).collect()
     assert {(row["group_id"], row["offset"]) for row in found} == {("a", 4), ("c", 7), ("d", 1)}
 
 
@@ -46,12 +55,12 @@ def test_lag_says_how_far_how_long_and_from_what_it_knows(spark: SparkSession) -
             commit("ahead", 12, 5),  # the topic was created again
         ],
     )
-    ends = spark.createDataFrame([("t", 0, 10)], ENDS)
-    waiting = [(row["committed"], row["log_end"]) for row in transforms.waiting(last, ends).collect()]
+    ends = spark.createDataFrame([("t", 0, 10)], tables.ENDS)
+    waiting = [(row["committed"], row["log_end"]) for row in tables.waiting(last, ends).collect()]
     assert waiting == [(4, 10), (6, 10)], "the furthest behind first"
-    times = spark.createDataFrame([("t", 0, 4, NOW_MS - 2_500), ("t", 0, 6, None)], TIMES)
+    times = spark.createDataFrame([("t", 0, 4, NOW_MS - 2_500), ("t", 0, 6, None)], tables.TIMES)
     owners = frame(spark, OWNERS, [{"group_id": "late", "topic": "t", "partition": 0, "member_id": "m"}])
-    lag = transforms.lag(last, ends, times, owners, NOW_MS)
+    lag = tables.lag(last, ends, times, owners, NOW_MS)
     assert lag.columns == [column.name for column in LAG.columns]
     found = {
         row["group_id"]: (row["records_behind"], row["seconds_behind"], row["seconds_from"], row["member_id"])
@@ -106,7 +115,7 @@ def test_health_is_a_verdict_in_words(spark: SparkSession) -> None:
             behind("simple", 9, 10.0),
         ],
     )
-    health = transforms.health(groups, lag, NOW_MS)
+    health = tables.health(groups, lag, NOW_MS)
     assert health.columns == [column.name for column in HEALTH.columns]
     found = {row["group_id"]: row for row in health.collect()}
     assert {name: row["verdict"] for name, row in found.items()} == {

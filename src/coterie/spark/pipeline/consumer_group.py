@@ -1,9 +1,9 @@
-"""A group of the new protocol (KIP-848): its state is spread over many records, and a rebalance is one epoch of it.
+"""The state of a group of the new protocol (KIP-848): it is spread over many records, and a rebalance is one epoch.
 
-A rebalance begins with the record of a new group epoch and is over when every member has reached that epoch with all it
-was assigned, or when the next epoch comes. Members that join are written before their epoch, and those that go are
-erased before it (semantics-848 rule 27), so both belong to the epoch that follows. A member holds what it was assigned
-and also what it has yet to give back.
+A rebalance begins with the record of a new group epoch. It is over when every member has reached that epoch with all
+that it was assigned, or when the next epoch comes. Members that join are written before their epoch, and those that
+leave are erased before it (semantics-848 rule 27), so both belong to the epoch that follows. A member owns what it was
+assigned, and also what it has yet to give back.
 """
 
 from __future__ import annotations
@@ -20,11 +20,22 @@ from coterie.protocol.consumer_group_records import (
     TargetEpoch,
     TopicPartitions,
 )
-from coterie.spark.decoding.topic_ids import topic_id_text
-from coterie.spark.history.group_rows import CONSUMER, At, Place, Row, Told, derived_rebalance
-from coterie.spark.history.holding import GIVEN_UP, MEMBER_GONE, Change, Holder, Holding
+from coterie.spark.pipeline.decoding import topic_id_text
+from coterie.spark.pipeline.partition_owners import (
+    CONSUMER,
+    GIVEN_UP,
+    MEMBER_GONE,
+    GroupRows,
+    LogPosition,
+    OwnerChanges,
+    PartitionKey,
+    PartitionOwner,
+    PartitionOwners,
+    Row,
+    derived_rebalance,
+)
 
-__all__ = ["ConsumerHistory"]
+__all__ = ["ConsumerGroupState"]
 
 _STABLE = 0
 WHOLE = "from the new epoch to the last member's"
@@ -35,38 +46,38 @@ FIRST_EPOCHS = (1, 2)
 
 
 @dataclass(slots=True)
-class _Member:
+class _ConsumerMember:
     about: Row
     """Its columns in a generation, without the assignment."""
     epoch: int = -1
     is_stable: bool = False
-    held: set[Place] = field(default_factory=set)
+    held: set[PartitionKey] = field(default_factory=set)
 
 
 @dataclass(slots=True)
-class _Rebalance:
+class _Epoch:
     from_epoch: int
     began_ms: int
     came: list[str]
     left: list[str]
     causes: list[str]
-    change: Change = field(default_factory=Change)
+    change: OwnerChanges = field(default_factory=OwnerChanges)
 
 
-class ConsumerHistory:
+class ConsumerGroupState:
     def __init__(self, group_id: str, names: Mapping[str, str]) -> None:
         self.group_id = group_id
         self.names = names
-        self.holding = Holding()
+        self.owners = PartitionOwners()
         self.epoch: int | None = None
         self.previous_row: int | None = None
         self.assignor: str | None = None
         self.assigned_ms: int | None = None
-        self._members: dict[str, _Member] = {}
+        self._members: dict[str, _ConsumerMember] = {}
         self._behind: set[str] = set()
-        """Members that have not reached the epoch: so that a record costs what it says, not the whole group."""
-        self._rebalance: _Rebalance | None = None
-        self._next = _Rebalance(0, 0, [], [], [])
+        """Members that have not reached the epoch, kept so that a record does not cost a look at the whole group."""
+        self._rebalance: _Epoch | None = None
+        self._next = _Epoch(0, 0, [], [], [])
         """What was written before the epoch that it leads to."""
 
     @property
@@ -91,58 +102,57 @@ class ConsumerHistory:
 
     # --- records ------------------------------------------------------------------------------------------------------
 
-    def tell(self, record: ConsumerGroupRecord, at: At, told: Told) -> None:
+    def apply(self, record: ConsumerGroupRecord, at: LogPosition, rows: GroupRows) -> None:
         value = record.value
         if record.type == EPOCH:
-            self._new_epoch(value.epoch if isinstance(value, ConsumerGroupEpoch) else None, at, told)
+            self._new_epoch(value.epoch if isinstance(value, ConsumerGroupEpoch) else None, at, rows)
         elif record.type == MEMBER:
             self._member(record.about, value if isinstance(value, MemberMetadata) else None, at)
         elif record.type == CURRENT:
             self._current(record.about, value if isinstance(value, CurrentAssignment) else None, at)
         elif record.type == TARGET_EPOCH and isinstance(value, TargetEpoch):
             self.assigned_ms = value.assigned_ms or None
-        # Who is erased while all wait for it ends the wait, not the rebalance: the next epoch comes with the same
-        # write.
+        # A member that is erased while all wait for it does not end the rebalance: the next epoch is in the same write.
         has_reached = record.type == CURRENT and value is not None
         if self._rebalance is not None and has_reached and not self._behind:
-            self._close(at, told, "stable", WHOLE)
-        told.intervals += self.holding.take_ended(self.group_id, self.names)
+            self._close(at, rows, "stable", WHOLE)
+        rows.intervals += self.owners.take_ended(self.group_id, self.names)
 
-    def _new_epoch(self, epoch: int | None, at: At, told: Told) -> None:
+    def _new_epoch(self, epoch: int | None, at: LogPosition, rows: GroupRows) -> None:
         if epoch is not None and epoch == self.epoch:
             return  # the same once more, with another hash of its topics
         if self._rebalance is not None:
-            self._close(at, told, "superseded by the next rebalance", OVERTAKEN)
+            self._close(at, rows, "superseded by the next rebalance", OVERTAKEN)
         if epoch is None or (self.epoch is not None and epoch < self.epoch):
-            self._gone(at, told)  # in the second case the tombstone was compacted away
+            self._gone(at, rows)  # in the second case the tombstone was compacted away
         if epoch is None:
             return
         before, self.epoch = self.epoch, epoch
-        following, self._next = self._next, _Rebalance(0, 0, [], [], [])
+        following, self._next = self._next, _Epoch(0, 0, [], [], [])
         self._behind = {member_id for member_id, member in self._members.items() if self._is_behind(member)}
         if before is None and epoch not in FIRST_EPOCHS:
             return  # the first that is known of it: there is nothing to compare with
         following.from_epoch, following.began_ms = epoch - 1 if before is None else before, at.log_ms
         self._rebalance = following
         if not self._members:
-            self._close(at, told, "empty", WHOLE)
+            self._close(at, rows, "empty", WHOLE)
 
-    def _member(self, member_id: str, value: MemberMetadata | None, at: At) -> None:
+    def _member(self, member_id: str, value: MemberMetadata | None, at: LogPosition) -> None:
         member = self._members.get(member_id)
         if value is None:
             if member is not None:
                 self._release(member, at, MEMBER_GONE)
                 del self._members[member_id]
                 self._behind.discard(member_id)
-                if member_id in self._next.came:  # in place of a static member, without an epoch, and gone again
+                if member_id in self._next.came:  # in key of a static member, without an epoch, and gone again
                     self._next.came.remove(member_id)
                 else:
                     self._next.left.append(member_id)
             return
         about = _about(member_id, value)
         if member is None:
-            member = self._members[member_id] = _Member(about)
-            if member_id in self._next.left:  # it had been thrown out
+            member = self._members[member_id] = _ConsumerMember(about)
+            if member_id in self._next.left:  # it had been removed
                 self._next.left.remove(member_id)
             else:
                 self._next.came.append(member_id)
@@ -153,49 +163,49 @@ class ConsumerHistory:
         if self._is_behind(member):
             self._behind.add(member_id)
 
-    def _current(self, member_id: str, value: CurrentAssignment | None, at: At) -> None:
+    def _current(self, member_id: str, value: CurrentAssignment | None, at: LogPosition) -> None:
         member = self._members.get(member_id)
         if value is None:
             if member is not None:
                 self._release(member, at, MEMBER_GONE)
                 member.epoch, member.is_stable = -1, False
             return
-        if member is None:  # what it told of itself was compacted to a later place in the log
-            member = self._members[member_id] = _Member({"member_id": member_id})
-        held = set(_places([*value.assigned, *value.pending_revocation]))
-        change = self._rebalance.change if self._rebalance is not None else Change()
-        for place in member.held - held:
-            self._end(place, member_id, at, GIVEN_UP)
-        holder = Holder(member_id, member.about.get("instance_id"), member.about.get("client_id"))
-        for place in sorted(held - member.held):
-            self.holding.give(place, holder, at.log_ms, self.epoch or value.member_epoch, change)
+        if member is None:  # its metadata was compacted to a later place in the log
+            member = self._members[member_id] = _ConsumerMember({"member_id": member_id})
+        held = set(_keys([*value.assigned, *value.pending_revocation]))
+        change = self._rebalance.change if self._rebalance is not None else OwnerChanges()
+        for key in member.held - held:
+            self._end(key, member_id, at, GIVEN_UP)
+        owner = PartitionOwner(member_id, member.about.get("instance_id"), member.about.get("client_id"))
+        for key in sorted(held - member.held):
+            self.owners.give(key, owner, at.log_ms, self.epoch or value.member_epoch, change)
         member.held, member.epoch, member.is_stable = held, value.member_epoch, value.state == _STABLE
         (self._behind.add if self._is_behind(member) else self._behind.discard)(member_id)
 
-    def _is_behind(self, member: _Member) -> bool:
+    def _is_behind(self, member: _ConsumerMember) -> bool:
         return member.epoch != self.epoch or not member.is_stable
 
-    def _release(self, member: _Member, at: At, why: str) -> None:
-        for place in sorted(member.held):
-            self._end(place, member.about["member_id"], at, why)
+    def _release(self, member: _ConsumerMember, at: LogPosition, why: str) -> None:
+        for key in sorted(member.held):
+            self._end(key, member.about["member_id"], at, why)
         member.held = set()
 
-    def _end(self, place: Place, member_id: str, at: At, why: str) -> None:
-        held = self.holding.open.get(place)
-        if held is not None and held.holder.member_id == member_id:
-            self.holding.end(place, at.log_ms, self.epoch or 0, why)
+    def _end(self, key: PartitionKey, member_id: str, at: LogPosition, why: str) -> None:
+        held = self.owners.open.get(key)
+        if held is not None and held.owner.member_id == member_id:
+            self.owners.end(key, at.log_ms, self.epoch or 0, why)
 
-    # --- what is told -------------------------------------------------------------------------------------------------
+    # --- rows ---------------------------------------------------------------------------------------------------------
 
-    def _close(self, at: At, told: Told, outcome: str, covers: str) -> None:
+    def _close(self, at: LogPosition, rows: GroupRows, outcome: str, covers: str) -> None:
         closing, self._rebalance = self._rebalance, None
         assert closing is not None and self.epoch is not None
         if outcome == "stable":
-            moved = sum(place in self.holding.open for place in closing.change.moved)
-            closing.change.kept = len(self.holding.open) - moved
+            moved = sum(key in self.owners.open for key in closing.change.moved)
+            closing.change.kept = len(self.owners.open) - moved
         if outcome == "empty":
-            self.holding.forget(at.log_ms, self.epoch, "group empty")
-        told.rebalances.append(
+            self.owners.forget(at.log_ms, self.epoch, "group empty")
+        rows.rebalances.append(
             derived_rebalance(
                 self.group_id,
                 CONSUMER,
@@ -211,10 +221,10 @@ class ConsumerHistory:
                 duration=(at.log_ms - closing.began_ms, covers),
             )
         )
-        told.generations.append(self._row(at, closing, is_settled=outcome != "superseded by the next rebalance"))
+        rows.generations.append(self._row(at, closing, is_settled=outcome != "superseded by the next rebalance"))
         self.previous_row = self.epoch
 
-    def _row(self, at: At, closing: _Rebalance, *, is_settled: bool) -> Row:
+    def _row(self, at: LogPosition, closing: _Epoch, *, is_settled: bool) -> Row:
         before = self.previous_row
         return {
             "group_id": self.group_id,
@@ -233,13 +243,13 @@ class ConsumerHistory:
             **at.columns(),
         }
 
-    def _assignment(self, member: _Member) -> list[Row]:
+    def _assignment(self, member: _ConsumerMember) -> list[Row]:
         named = sorted((self.names.get(topic, topic), partition) for topic, partition in member.held)
         return [{"topic": topic, "partition": partition} for topic, partition in named]
 
-    def _gone(self, at: At, told: Told) -> None:
-        self.holding.forget(at.log_ms, self.epoch or 0, "group gone")
-        told.generations.append(
+    def _gone(self, at: LogPosition, rows: GroupRows) -> None:
+        self.owners.forget(at.log_ms, self.epoch or 0, "group gone")
+        rows.generations.append(
             {
                 "group_id": self.group_id,
                 "protocol": CONSUMER,
@@ -250,9 +260,9 @@ class ConsumerHistory:
             }
         )
         self.epoch = self.previous_row = None
-        self._members, self._behind, self._next = {}, set(), _Rebalance(0, 0, [], [], [])
+        self._members, self._behind, self._next = {}, set(), _Epoch(0, 0, [], [], [])
 
-    # --- memory -------------------------------------------------------------------------------------------------------
+    # --- JSON ---------------------------------------------------------------------------------------------------------
 
     def to_json(self) -> Any:
         return {
@@ -265,46 +275,48 @@ class ConsumerHistory:
             ],
             "rebalance": self._rebalance and _rebalance_to_json(self._rebalance),
             "next": _rebalance_to_json(self._next),
-            "holding": self.holding.to_json(),
+            "holding": self.owners.to_json(),
         }
 
     @classmethod
-    def from_json(cls, group_id: str, names: Mapping[str, str], said: Any) -> ConsumerHistory:
-        history = cls(group_id, names)
-        history.epoch, history.previous_row = said["epoch"], said["previous_row"]
-        history.assignor, history.assigned_ms = said["assignor"], said["assigned_ms"]
-        for about, epoch, is_stable, held in said["members"]:
-            places = {(topic, partition) for topic, partition in held}
-            history._members[about["member_id"]] = _Member(about, epoch, is_stable, places)
-        history._behind = {member_id for member_id, one in history._members.items() if history._is_behind(one)}
-        history._rebalance = said["rebalance"] and _rebalance_from_json(said["rebalance"])
-        history._next = _rebalance_from_json(said["next"])
-        history.holding = Holding.from_json(said["holding"])
-        return history
+    def from_json(cls, group_id: str, names: Mapping[str, str], data: Any) -> ConsumerGroupState:
+        state = cls(group_id, names)
+        state.epoch, state.previous_row = data["epoch"], data["previous_row"]
+        state.assignor, state.assigned_ms = data["assignor"], data["assigned_ms"]
+        for about, epoch, is_stable, held in data["members"]:
+            keys = {(topic, partition) for topic, partition in held}
+            state._members[about["member_id"]] = _ConsumerMember(about, epoch, is_stable, keys)
+        state._behind = {member_id for member_id, one in state._members.items() if state._is_behind(one)}
+        state._rebalance = data["rebalance"] and _rebalance_from_json(data["rebalance"])
+        state._next = _rebalance_from_json(data["next"])
+        state.owners = PartitionOwners.from_json(data["holding"])
+        return state
 
 
-def _rebalance_to_json(one: _Rebalance) -> Any:
-    moved = [[*place, *owners] for place, owners in one.change.moved.items()]
+def _rebalance_to_json(one: _Epoch) -> Any:
+    moved = [[*key, *owners] for key, owners in one.change.moved.items()]
     return [one.from_epoch, one.began_ms, one.came, one.left, one.causes, moved, one.change.unassigned_ms]
 
 
-def _rebalance_from_json(said: Any) -> _Rebalance:
-    from_epoch, began_ms, came, left, causes, moved, unassigned_ms = said
-    change = Change({(topic, partition): (old, new) for topic, partition, old, new in moved}, 0, unassigned_ms)
-    return _Rebalance(from_epoch, began_ms, came, left, causes, change)
+def _rebalance_from_json(data: Any) -> _Epoch:
+    from_epoch, began_ms, came, left, causes, moved, unassigned_ms = data
+    change = OwnerChanges({(topic, partition): (old, new) for topic, partition, old, new in moved}, 0, unassigned_ms)
+    return _Epoch(from_epoch, began_ms, came, left, causes, change)
 
 
-def _cause(one: _Rebalance) -> str:
+def _cause(one: _Epoch) -> str:
     reasons = [
         f"{len(one.came)} {'member' if len(one.came) == 1 else 'members'} came" if one.came else "",
         f"{len(one.left)} {'member is' if len(one.left) == 1 else 'members are'} gone" if one.left else "",
         *dict.fromkeys(one.causes),
     ]
-    said = ", ".join(reason for reason in reasons if reason)
-    return said or "unknown: no member changed; probably topics of the subscription did"
+    return (
+        ", ".join(reason for reason in reasons if reason)
+        or "unknown: no member changed; probably topics of the subscription did"
+    )
 
 
-def _places(partitions: Iterable[TopicPartitions]) -> Iterable[Place]:
+def _keys(partitions: Iterable[TopicPartitions]) -> Iterable[PartitionKey]:
     for each in partitions:
         topic_id = topic_id_text(each.topic_id.bytes)
         for partition in each.partitions:
