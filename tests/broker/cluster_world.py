@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker.driver import Client, World
-from coterie.broker.broker_effects import MoveCoordinator, MovePartition, StartNode, StopNode
+from coterie.broker.broker_effects import MoveGroups, MovePartition, StartNode, StopNode
 from coterie.coordinator.runtime import partition_of
 from coterie.protocol.apis import metadata
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
@@ -40,7 +40,7 @@ class Three(World):
         self.perform(self.cluster.handle(MovePartition(topic, partition, node, None), self.now_ms))
 
     def move_coordinator(self, group: str, node: int) -> None:
-        self.perform(self.cluster.handle(MoveCoordinator(group, node, None), self.now_ms))
+        self.perform(self.cluster.handle(MoveGroups(group, node, None), self.now_ms))
 
     def happened(self) -> None:
         """The last change has, and nobody refused."""

@@ -11,7 +11,7 @@ from broker.speaker import Speaker
 from coterie.broker.broker_effects import (
     BackgroundTask,
     Close,
-    Do,
+    DeleteFiles,
     Effects,
     Flush,
     Ready,
@@ -58,7 +58,7 @@ class World:
         self.facts: list[Fact] = []
         self.flushes: deque[Flush | Work] = deque()
         self.background_tasks: deque[BackgroundTask] = deque()
-        self.tasks: list[Do] = []
+        self.tasks: list[DeleteFiles] = []
         self.ready: deque[Connection] = deque()
         self.outcomes: list[CoterieError | None] = []
         """How changes of leaders have ended."""
@@ -116,7 +116,7 @@ class World:
                 self.flushes.append(effect)
             elif isinstance(effect, BackgroundTask):
                 self.background_tasks.append(effect)
-            elif isinstance(effect, Do):
+            elif isinstance(effect, DeleteFiles):
                 self.tasks.append(effect)
             else:
                 assert not isinstance(effect.fact, Mistake), effect.fact.trace

@@ -10,7 +10,7 @@ from coterie.broker.broker_effects import Effects, Work
 from coterie.broker.broker_facts import Reporter
 from coterie.broker.calls import Responses
 from coterie.broker.maintenance.directory_changes import Changes
-from coterie.coordinator.classic.effects import Tell
+from coterie.coordinator.classic.effects import Emit
 from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.facts import Mistake
@@ -298,10 +298,10 @@ def test_an_exception_of_ours_in_one_change_does_not_keep_the_next_from_its_turn
     changes.ask(None, lambda _now_ms: [Work(DiskChange(broken, lambda _: "never"), then)])
     changes.ask(None, lambda _now_ms: [Work(DiskChange(lambda: "well", str.upper), then)])
     mistake, work = changes.start(0)
-    assert isinstance(mistake, Tell) and isinstance(mistake.fact, Mistake) and isinstance(work, Work)
+    assert isinstance(mistake, Emit) and isinstance(mistake.fact, Mistake) and isinstance(work, Work)
     work.run()
     (mistake,) = changes.ended(0)
-    assert isinstance(mistake, Tell) and isinstance(mistake.fact, Mistake)
+    assert isinstance(mistake, Emit) and isinstance(mistake.fact, Mistake)
     (work,) = changes.start(0)
     assert isinstance(work, Work)
     work.run()

@@ -12,7 +12,7 @@ import coterie
 from broker.driver import World
 from broker.peer import Peer
 from coterie.broker.broker_effects import Close
-from coterie.coordinator.classic.effects import Effects, OffsetsWritten, Tell
+from coterie.coordinator.classic.effects import Effects, Emit, OffsetsWritten
 from coterie.coordinator.offsets.offset_commit import offsets_written
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Fact, Mistake
@@ -44,7 +44,7 @@ def test_an_answer_that_cannot_be_written_closes_its_connection_and_no_other() -
     beat = Heartbeat(None, "g", "m", None, 1)
     with patch.object(world.node._routes[heartbeat.API.key], "write", side_effect=OverflowError("too long")):
         effects = world.node.received(client.connection, client.frame_of(heartbeat, beat, 3), world.now_ms)
-    (told,) = [effect.fact for effect in effects if isinstance(effect, Tell)]
+    (told,) = [effect.fact for effect in effects if isinstance(effect, Emit)]
     assert isinstance(told, Mistake) and told.doing == "writing an answer of Heartbeat" and "too long" in told.trace
     assert [effect.connection for effect in effects if isinstance(effect, Close)] == [client.connection]
     assert other.ask(heartbeat, beat, 3) is ErrorCode.UNKNOWN_MEMBER_ID

@@ -6,7 +6,7 @@ import pytest
 
 from broker.driver import World
 from coterie.broker.broker_effects import Close, Send, Stopping
-from coterie.coordinator.classic.effects import Tell
+from coterie.coordinator.classic.effects import Emit
 from coterie.errors import ErrorCode
 from coterie.facts import Mistake
 from coterie.protocol.apis import api_versions, heartbeat, leave_group, metadata
@@ -208,6 +208,6 @@ def test_a_mistake_of_ours_costs_one_connection_and_is_told_with_its_trace() -> 
     world.auto = False
     client.send_delete("t")
     mistake, close = world.cluster.handle(world.flushes.popleft().run(), world.now_ms)
-    assert isinstance(mistake, Tell) and isinstance(mistake.fact, Mistake) and "KeyError" in mistake.fact.trace
+    assert isinstance(mistake, Emit) and isinstance(mistake.fact, Mistake) and "KeyError" in mistake.fact.trace
     assert isinstance(close, Close) and close.connection is client.connection
     assert not other.ask(api_versions, VERSIONS).error

@@ -71,7 +71,7 @@ def test_the_short_way_answers_as_the_plain_one(
         frame = request_frame(12, 4, correlation_id, client_id, body, flexible=True)[4:]
         assert frame.startswith(HEARTBEAT)
         expected = plain_answer(plain, frame)
-        answer = short_way.answer(quick.node, frame, quick.now_ms)
+        answer = short_way.answer(quick.node.coordinator, frame, quick.now_ms)
         quick.perform([])
         if answer is None:
             answer = plain_answer(quick, frame)
@@ -96,8 +96,8 @@ def test_what_is_odd_about_a_frame_is_left_to_the_plain_way_or_read_as_it_reads_
     whole = bytes(frame[: data.draw(st.integers(8, len(frame)))]) + data.draw(st.binary(max_size=3))
     short_way = QuickHeartbeat()
     for world in (quick, plain):
-        assert short_way.answer(world.node, as_it_should_be, world.now_ms) is not None
-    answer = short_way.answer(quick.node, whole, quick.now_ms)
+        assert short_way.answer(world.node.coordinator, as_it_should_be, world.now_ms) is not None
+    answer = short_way.answer(quick.node.coordinator, whole, quick.now_ms)
     if answer is not None:
         assert answer == plain_answer(plain, whole)
 
@@ -108,6 +108,6 @@ def test_an_ordinary_heartbeat_takes_the_short_way() -> None:
     client.find_coordinator()
     member = client.enter("g")
     frame = client.frame_of(heartbeat, Heartbeat(None, "g", member.member_id, None, 1))
-    assert QuickHeartbeat().answer(world.node, frame, world.now_ms) is not None
+    assert QuickHeartbeat().answer(world.node.coordinator, frame, world.now_ms) is not None
     client.forget()
     assert client.heartbeat("g", member.member_id, 1) is ErrorCode.NONE

@@ -6,7 +6,7 @@ from coterie.broker.broker_effects import Send, Starting
 from coterie.broker.broker_facts import TransactionRefused
 from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
-from coterie.coordinator.classic.effects import Tell
+from coterie.coordinator.classic.effects import Emit
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import find_coordinator
 from coterie.protocol.frames import read_response_header, request_frame
@@ -26,7 +26,7 @@ def test_a_transactional_producer_is_refused_and_the_log_says_why() -> None:
     frame = request_frame(api.key, VERSION, 1, "shop", find_coordinator.write_request(asked, VERSION), flexible=True)
     effects = cluster.nodes[1].received(Connection("127.0.0.1"), frame[LENGTH:], 5)
 
-    (told,) = [effect.fact for effect in effects if isinstance(effect, Tell)]
+    (told,) = [effect.fact for effect in effects if isinstance(effect, Emit)]
     assert isinstance(told, TransactionRefused)
     assert (told.client_id, told.transactional_id) == ("shop", "orders-tx")
     assert "does not do transactions" in told.why

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from coterie.coordinator.classic.effects import Reply, Tell
-from coterie.coordinator.runtime import Append, Batch, Coordinator, find_coordinator, partition_of
+from coterie.coordinator.classic.effects import Emit, Reply
+from coterie.coordinator.runtime import Append, AppendBatch, GroupCoordinator, find_coordinator, partition_of
 from coterie.coordinator.runtime.coordinator import REFUSALS
 from coterie.errors import ErrorCode
 from coterie.facts import GroupLoaded, RecordsSkipped
@@ -52,7 +52,7 @@ def error_in(answer: Any) -> ErrorCode:
     return error
 
 
-def ask(coordinator: Coordinator, request: Any, now_ms: int = 0) -> Any:
+def ask(coordinator: GroupCoordinator, request: Any, now_ms: int = 0) -> Any:
     (answer,) = [effect.answer for effect in coordinator.handle(request, now_ms) if isinstance(effect, Reply)]
     return answer
 
@@ -79,13 +79,13 @@ def test_the_coordinator_of_a_group_is_the_leader_of_its_partition() -> None:
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: type(request).__name__)
 def test_a_partition_that_is_not_ours_answers_not_coordinator(request_: Any) -> None:
     """C3."""
-    assert error_in(ask(Coordinator(), request_)) is ErrorCode.NOT_COORDINATOR
+    assert error_in(ask(GroupCoordinator(), request_)) is ErrorCode.NOT_COORDINATOR
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: type(request).__name__)
 def test_while_it_is_read_everything_waits_but_heartbeats_are_believed(request_: Any) -> None:
     """C3."""
-    coordinator = Coordinator()
+    coordinator = GroupCoordinator()
     coordinator.gain(partition_of("g", 50))
     wanted = ErrorCode.NONE if isinstance(request_, Heartbeat) else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert error_in(ask(coordinator, request_)) is wanted
@@ -98,7 +98,7 @@ def test_every_request_of_a_group_can_be_refused() -> None:
 
 def test_some_mistakes_are_answered_whoever_coordinates() -> None:
     """Section 2, order of checks: group id, session bounds and a missing protocol come before the coordinator."""
-    coordinator = Coordinator()
+    coordinator = GroupCoordinator()
     assert error_in(ask(coordinator, Heartbeat(1, "", "m", None, 1))) is ErrorCode.INVALID_GROUP_ID
     assert error_in(ask(coordinator, LeaveGroup(1, "", []))) is ErrorCode.INVALID_GROUP_ID
     bad = JoinGroup(1, "g", "", None, "consumer", [], 1, 1, "uuid")
@@ -109,7 +109,7 @@ def test_some_mistakes_are_answered_whoever_coordinates() -> None:
 
 def test_a_list_fails_as_a_whole_while_anything_is_read() -> None:
     """C3."""
-    coordinator = Coordinator()
+    coordinator = GroupCoordinator()
     coordinator.gain(3)
     coordinator.gain(4)
     coordinator.loaded(3, 0)
@@ -118,14 +118,14 @@ def test_a_list_fails_as_a_whole_while_anything_is_read() -> None:
     assert ask(coordinator, ListGroups(1)) == GroupsListed(ErrorCode.NONE, [])
 
 
-def taken(append: Append) -> Batch:
+def taken(append: Append) -> AppendBatch:
     batch = append.batch()
     assert batch is not None
     return batch
 
 
 def serve(
-    coordinator: Coordinator, event: Any, log: dict[int, list[tuple[bytes, bytes | None]]], now_ms: int
+    coordinator: GroupCoordinator, event: Any, log: dict[int, list[tuple[bytes, bytes | None]]], now_ms: int
 ) -> list[Any]:
     """Drive it: appends are durable at once. Returns everything else."""
     out: list[Any] = []
@@ -146,7 +146,7 @@ def serve(
 def test_groups_of_many_partitions_live_side_by_side_and_move_one_by_one() -> None:
     """C1, C3, C4, C5: each request is handled whole before the next."""
     settings = GroupCoordinatorSettings(offsets_topic_num_partitions=4)
-    coordinator = Coordinator(settings)
+    coordinator = GroupCoordinator(settings)
     log: dict[int, list[tuple[bytes, bytes | None]]] = {}
     for partition in range(4):
         coordinator.gain(partition)
@@ -166,7 +166,7 @@ def test_groups_of_many_partitions_live_side_by_side_and_move_one_by_one() -> No
         replay.record(position, key, value)
     replay.record(98, b"\x00\x63", b"from the future")
     replay.record(99, b"", b"nonsense")
-    told = [effect.fact for effect in coordinator.loaded(lost, 20) if isinstance(effect, Tell)]
+    told = [effect.fact for effect in coordinator.loaded(lost, 20) if isinstance(effect, Emit)]
     assert {fact.group_id for fact in told if isinstance(fact, GroupLoaded)} == {
         name for name in names if partition_of(name, 4) == lost
     }
@@ -179,7 +179,7 @@ def test_groups_of_many_partitions_live_side_by_side_and_move_one_by_one() -> No
 
 def test_an_append_of_an_earlier_life_is_not_mistaken_for_one_of_this() -> None:
     """C4: a partition that comes back while its last write is still under way."""
-    coordinator = Coordinator(GroupCoordinatorSettings(offsets_topic_num_partitions=1))
+    coordinator = GroupCoordinator(GroupCoordinatorSettings(offsets_topic_num_partitions=1))
     coordinator.gain(0)
     coordinator.loaded(0, 0)
     commit = OffsetCommit("old", "g", "", None, -1, [CommitPartition("t", 0, 1)])
@@ -195,11 +195,11 @@ def test_an_append_of_an_earlier_life_is_not_mistaken_for_one_of_this() -> None:
 
 def test_timers_ring_through_the_coordinator() -> None:
     """Rule 3 and C5: whatever shard they belong to."""
-    coordinator = Coordinator()
+    coordinator = GroupCoordinator()
     coordinator.gain(partition_of("g", 50))
     coordinator.loaded(partition_of("g", 50), 0)
     log: dict[int, list[tuple[bytes, bytes | None]]] = {}
     serve(coordinator, JOIN, log, 0)
     assert list(coordinator.timers.due(9_999)) == []
     rang = [effect for event in coordinator.timers.due(10_000) for effect in coordinator.handle(event, 10_000)]
-    assert any(isinstance(effect, Tell) for effect in rang)
+    assert any(isinstance(effect, Emit) for effect in rang)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from coterie.coordinator.classic.effects import Reply, Tell
+from coterie.coordinator.classic.effects import Emit, Reply
 from coterie.protocol.messages import Token
 from coterie.storage import DiskChange, DurableEnds, FlushTarget, Journal, JournalTarget, LogError, PartitionLog
 
@@ -22,13 +22,13 @@ __all__ = [
     "BackgroundTask",
     "BackgroundTaskEnded",
     "Close",
-    "Do",
+    "DeleteFiles",
     "Effect",
     "Effects",
     "Flush",
     "FlushDue",
     "FlushEnded",
-    "MoveCoordinator",
+    "MoveGroups",
     "MovePartition",
     "Ready",
     "Send",
@@ -182,14 +182,14 @@ class BackgroundTask:
 
 
 @dataclass(slots=True)
-class Do:
-    """Do work that has no result, such as freeing the space of deleted files: away from the loop."""
+class DeleteFiles:
+    """Free the space of files that nobody needs any more, away from the loop; it has no result."""
 
     what: str
     work: Callable[[], None]
 
 
-Effect = Send | Close | Ready | Flush | Work | BackgroundTask | Do | Tell | Reply
+Effect = Send | Close | Ready | Flush | Work | BackgroundTask | DeleteFiles | Emit | Reply
 Effects = list[Effect]
 
 
@@ -249,7 +249,7 @@ class MovePartition:
 
 
 @dataclass(slots=True)
-class MoveCoordinator:
+class MoveGroups:
     """Move all groups of this group's partition of `__consumer_offsets`, which is created if need be."""
 
     group_id: str

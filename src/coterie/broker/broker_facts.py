@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from traceback import format_exc
 
-from coterie.coordinator.classic.effects import Tell
+from coterie.coordinator.classic.effects import Emit
 from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.facts import Fact, Mistake
 
@@ -62,13 +62,13 @@ class Reporter:
     def __init__(self, wall: WallClock) -> None:
         self._wall = wall
 
-    def fact(self, fact: Fact) -> Tell:
+    def fact(self, fact: Fact) -> Emit:
         fact.at_ms = self._wall.at(fact.at_ms)
-        return Tell(fact)
+        return Emit(fact)
 
-    def trouble(self, what: str, now_ms: int) -> Tell:
+    def trouble(self, what: str, now_ms: int) -> Emit:
         return self.fact(Trouble(now_ms, "", what))
 
-    def mistake(self, doing: str, now_ms: int) -> Tell:
+    def mistake(self, doing: str, now_ms: int) -> Emit:
         """Report the exception that is being handled: a bug of the broker, which must not stop it."""
         return self.fact(Mistake(now_ms, "", doing, format_exc()))

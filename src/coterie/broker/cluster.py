@@ -18,7 +18,7 @@ from coterie.broker.broker_effects import (
     Effects,
     FlushDue,
     FlushEnded,
-    MoveCoordinator,
+    MoveGroups,
     MovePartition,
     Starting,
     StartNode,
@@ -55,7 +55,7 @@ from coterie.broker.topic_manager import Made, TopicManager
 from coterie.coordinator.classic import HeldBytes
 from coterie.coordinator.classic.effects import Reply
 from coterie.coordinator.classic.wall_clock import WallClock
-from coterie.coordinator.runtime import Coordinator, Timers
+from coterie.coordinator.runtime import GroupCoordinator, Timers
 from coterie.errors import CoterieError
 from coterie.facts import ClockSet
 from coterie.ledger.written_facts import FACTS_TOPIC
@@ -120,7 +120,7 @@ class Cluster:
             StopNode: lambda event, _now_ms: self.leadership.stop(event.node_id, event.token),
             StartNode: lambda event, _now_ms: self.leadership.start(event.node_id, event.token),
             MovePartition: self._move_partition,
-            MoveCoordinator: self._move_coordinator,
+            MoveGroups: self._move_coordinator,
             # work that ended
             FlushEnded: self._flush_ended,
             WorkEnded: lambda _event, now_ms: self.changes.ended(now_ms),
@@ -184,7 +184,7 @@ class Cluster:
     def _node(self, settings: BrokerSettings) -> Node:
         replicas = ReplicaManager(self.leadership.led[settings.node_id], self.directory, self.flusher)
         groups = GroupService(
-            Coordinator(settings, self.timers, self.wall, self.held_by_groups),
+            GroupCoordinator(settings, self.timers, self.wall, self.held_by_groups),
             self._responses,
             replicas,
             self.directory,
@@ -332,7 +332,7 @@ class Cluster:
     def _move_partition(self, event: MovePartition, _now_ms: int) -> Effects:
         return self.leadership.move((event.topic, event.partition), event.node_id, event.token)
 
-    def _move_coordinator(self, event: MoveCoordinator, _now_ms: int) -> Effects:
+    def _move_coordinator(self, event: MoveGroups, _now_ms: int) -> Effects:
         def there(made: Made, _at_ms: int) -> Effects:
             if isinstance(made, TopicError):
                 why = CoterieError(f"__consumer_offsets does not exist and cannot be created: {made}")

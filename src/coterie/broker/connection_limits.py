@@ -1,8 +1,8 @@
 """Who may connect, and how much all connections together may make us hold: so that nobody can be crowded out.
 
 What is held for a connection is the frame that is still arriving, the requests that wait behind another, and answers
-its client does not take. Each of them is bounded for one connection; this bounds the sum. Whoever has made us hold
-something for the longest time is sent away first: a client that means well is done in a moment.
+its client does not take. Each of them is bounded for one connection; this bounds the sum. The connection
+that has made us hold something for the longest time is closed first: a client that means well is done in a moment.
 """
 
 from __future__ import annotations

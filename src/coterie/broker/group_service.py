@@ -22,7 +22,7 @@ from coterie.broker.maintenance.flushing import Flusher
 from coterie.broker.replica_manager import ReplicaManager
 from coterie.coordinator.classic.effects import Reply
 from coterie.coordinator.classic.wall_clock import WallClock
-from coterie.coordinator.runtime import Append, Batch, Coordinator, Replay, Timers
+from coterie.coordinator.runtime import Append, AppendBatch, GroupCoordinator, Replay, Timers
 from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.batch import batches
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
@@ -58,7 +58,7 @@ class LoadDue:
 class GroupService:
     def __init__(
         self,
-        coordinator: Coordinator,
+        coordinator: GroupCoordinator,
         responses: Responses,
         replicas: ReplicaManager,
         directory: DataDirectory,
@@ -134,7 +134,7 @@ class GroupService:
         self._flusher.written(log, partial(self._appended, batch))
         return []
 
-    def _appended(self, batch: Batch, error: ErrorCode, now_ms: int) -> Effects:
+    def _appended(self, batch: AppendBatch, error: ErrorCode, now_ms: int) -> Effects:
         batch.then.error = error
         return self.perform(self.coordinator.handle(batch.then, now_ms), now_ms)
 
@@ -208,7 +208,7 @@ class GroupService:
         return []
 
 
-def _packed(batch: Batch, at_ms: int) -> bytearray:
+def _packed(batch: AppendBatch, at_ms: int) -> bytearray:
     """Return a batch of a transaction, or the marker that ends one."""
     assert batch.producer_id is not None
     producer_id, producer_epoch = batch.producer_id, batch.producer_epoch

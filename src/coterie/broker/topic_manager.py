@@ -11,7 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from uuid import UUID
 
-from coterie.broker.broker_effects import Do, Effects, Work
+from coterie.broker.broker_effects import DeleteFiles, Effects, Work
 from coterie.broker.broker_facts import Reporter
 from coterie.broker.calls import Call, Gather
 from coterie.broker.config_manager import tidy
@@ -40,7 +40,7 @@ from coterie.storage import (
 )
 from coterie.storage.metadata_files import is_legal_name
 
-__all__ = ["MAX_PARTITIONS", "NOWHERE", "Made", "NewTopic", "TopicManager", "TopicNames", "check_partitions"]
+__all__ = ["MAX_PARTITIONS", "NOWHERE", "Made", "TopicManager", "TopicNames", "TopicSpec", "check_partitions"]
 
 MAX_PARTITIONS = 10_000
 """Of one topic, and of all that one request creates: as in Kafka."""
@@ -56,7 +56,7 @@ def _ignore(_made: Made, _now_ms: int) -> Effects:
 
 
 @dataclass(slots=True)
-class NewTopic:
+class TopicSpec:
     """A topic that is to be created."""
 
     name: str
@@ -103,7 +103,7 @@ class TopicManager:
     def names(self) -> TopicNames:
         return TopicNames(self._directory, self._settings)
 
-    def by_default(self, name: str, done: Created = _ignore) -> NewTopic:
+    def by_default(self, name: str, done: Created = _ignore) -> TopicSpec:
         """Return the topic to create for a request. It has the broker's defaults; internal topics have theirs (C2)."""
         settings = self._settings
         ours: Mapping[str, tuple[int, Mapping[str, str]]] = {
@@ -111,7 +111,7 @@ class TopicManager:
             FACTS_TOPIC: (1, {}),
         }
         partitions, configs = ours.get(name, (settings.num_partitions, {}))
-        return NewTopic(name, partitions, done, configs, may_exist=True)
+        return TopicSpec(name, partitions, done, configs, may_exist=True)
 
     def ensure(self, name: str, done: Created, now_ms: int) -> Effects:
         """Create a topic unless it exists. This is a change: it is called in its turn."""
@@ -123,7 +123,7 @@ class TopicManager:
     def create_each(
         self,
         call: Call,
-        wanted: Sequence[NewTopic],
+        wanted: Sequence[TopicSpec],
         timeout_ms: int,
         finish: Callable[[list[Made], int], Effects],
         now_ms: int,
@@ -136,7 +136,7 @@ class TopicManager:
         for index, one in enumerate(wanted):
             one.done = partial(gather.put, index)
 
-        def judge(some: Sequence[NewTopic], at_ms: int) -> Effects:
+        def judge(some: Sequence[TopicSpec], at_ms: int) -> Effects:
             refusal: TopicError | None = None
             if self._changes.is_closing:
                 refusal = _closing()
@@ -153,11 +153,11 @@ class TopicManager:
             self._changes.ask(call, partial(judge, some))
         return []
 
-    def _create(self, wanted: Sequence[NewTopic], now_ms: int) -> Effects:
+    def _create(self, wanted: Sequence[TopicSpec], now_ms: int) -> Effects:
         """Create topics with one write of the topics' file. If it is the topic of the groups, they are served then."""
         names = self.names()
         topics: list[Topic] = []
-        accepted: list[NewTopic] = []
+        accepted: list[TopicSpec] = []
         places: dict[Partition, Place] = {}
         effects: Effects = []
         for one in wanted:
@@ -254,7 +254,8 @@ class TopicManager:
         if isinstance(outcome, LogError):
             return [self._reporter.trouble(str(outcome), now_ms)]
         return [
-            Do(f"files of a deleted topic, {path}", partial(remove_directory, self._files, path)) for path in outcome
+            DeleteFiles(f"files of a deleted topic, {path}", partial(remove_directory, self._files, path))
+            for path in outcome
         ]
 
 
@@ -263,9 +264,9 @@ def _closing() -> TopicError:
     return TopicError(ErrorCode.NOT_CONTROLLER, "the broker is being stopped")
 
 
-def _slices(wanted: Sequence[NewTopic]) -> Iterator[Sequence[NewTopic]]:
+def _slices(wanted: Sequence[TopicSpec]) -> Iterator[Sequence[TopicSpec]]:
     """Split new partitions into slices that are created at once."""
-    some: list[NewTopic] = []
+    some: list[TopicSpec] = []
     partitions = 0
     for one in wanted:
         if some and partitions + one.partitions > SLICE:

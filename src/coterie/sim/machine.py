@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from coterie.broker.broker_effects import (
     BackgroundTask,
     Close,
-    Do,
+    DeleteFiles,
     Effect,
     Flush,
     Ready,
@@ -33,7 +33,7 @@ from coterie.broker.connection_limits import silence_of
 from coterie.broker.handlers.quick_heartbeat import HEARTBEAT, QuickHeartbeat
 from coterie.broker.io.clock import AWAY_MS
 from coterie.broker.node import Node
-from coterie.coordinator.classic.effects import Reply, Tell
+from coterie.coordinator.classic.effects import Emit, Reply
 from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.runtime import Shard
 from coterie.errors import CoterieError, MalformedError
@@ -333,7 +333,7 @@ class Machine(Host):
             for hears in self.world.on_arrived:
                 hears(self, link, frame)
             if frame.startswith(HEARTBEAT) and not (connection.call or connection.waiting):
-                answer = link.quick.answer(node, frame, now_ms)
+                answer = link.quick.answer(node.coordinator, frame, now_ms)
                 if answer is not None:
                     self.world.network.answer(link.wire, answer)
                     continue
@@ -385,7 +385,7 @@ class Machine(Host):
                 elif kind is BackgroundTask:
                     self._background_task = effect  # type: ignore[assignment]
                     self.later(BACKGROUND_TASK_MS, self._background_task_goes_on, (cluster, effect))
-                elif kind is Tell:
+                elif kind is Emit:
                     self.world.tell(self, effect.fact)  # type: ignore[union-attr]
                 elif kind is Ready:
                     ready.append(effect.connection)  # type: ignore[union-attr]
@@ -394,7 +394,7 @@ class Machine(Host):
                 elif kind is Close:
                     self.drop(effect.connection, effect.why)  # type: ignore[union-attr]
                 else:
-                    assert isinstance(effect, Do)
+                    assert isinstance(effect, DeleteFiles)
                     self.later(5, self._chore, (cluster, effect.work))
             if not ready:
                 break

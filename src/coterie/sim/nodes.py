@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coterie.broker.broker_effects import MoveCoordinator, StartNode, StopNode
+from coterie.broker.broker_effects import MoveGroups, StartNode, StopNode
 from coterie.broker.cluster import Cluster
 from coterie.errors import CoterieError
 
@@ -100,5 +100,5 @@ class Nodes:
         """If that node is up; nobody insists."""
         machine, cluster = self._machine, self._machine.cluster
         if cluster is not None and not machine.is_paused:
-            event = MoveCoordinator(group_id, number, lambda _error: None)
+            event = MoveGroups(group_id, number, lambda _error: None)
             machine.run("a change of leaders", partial(cluster.handle, event))

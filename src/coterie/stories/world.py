@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coterie.coordinator.classic import Group
-from coterie.coordinator.classic.effects import Reply, Tell
-from coterie.coordinator.runtime import Append, Batch, Replay, Shard, Timers
+from coterie.coordinator.classic.effects import Emit, Reply
+from coterie.coordinator.runtime import Append, AppendBatch, Replay, Shard, Timers
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Fact
 from coterie.ledger import Ledger
@@ -42,7 +42,7 @@ class StoryWorld:
         self.facts: list[Fact] = []
         self.ledger = Ledger()
         self.replies: dict[int, Any] = {}
-        self._appends: deque[Batch] = deque()
+        self._appends: deque[AppendBatch] = deque()
         self._tokens = 0
         self.timers: Timers[Any] = Timers()
         self.shard = Shard(0, self.settings, self.timers)
@@ -115,7 +115,7 @@ class StoryWorld:
         for effect in effects:
             if isinstance(effect, Reply):
                 self._deliver(effect)
-            elif isinstance(effect, Tell):
+            elif isinstance(effect, Emit):
                 self.facts.append(effect.fact)
                 self.ledger.tell(effect.fact)
             else:

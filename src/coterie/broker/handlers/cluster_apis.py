@@ -80,7 +80,7 @@ class ClusterApis:
         if request.key_type == find_coordinator.TRANSACTION:
             return self._no_transactions(call, client_id_of(frame), request, now_ms)
         is_missing = request.key_type == find_coordinator.GROUP and OFFSETS_TOPIC not in self._metadata.topics
-        missing = [OFFSETS_TOPIC] if is_missing else []  # it is made when somebody first asks for a coordinator (C2)
+        missing = [OFFSETS_TOPIC] if is_missing else []  # it is made when a client first asks for a coordinator (C2)
 
         def finish(made: list[Made], at_ms: int) -> tuple[find_coordinator.Response, Effects]:
             effects: Effects = [

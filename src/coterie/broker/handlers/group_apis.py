@@ -253,7 +253,7 @@ def _with_unknown(answer: OffsetsDeleted, unknown: list[DeletedPartition]) -> Of
 
 
 def _with_rights(answers: list[DescribedGroup]) -> list[DescribedGroup]:
-    """There is no authoriser: whoever asks may do everything (rule 26)."""
+    """There is no authoriser: every client may do everything (rule 26)."""
     for answer in answers:
         answer.has_all_rights = True
     return answers

@@ -1,20 +1,16 @@
-"""The hot path, written out: a heartbeat as nine of ten clients send it, from its frame to its answer's.
+"""The hot path, written out: a heartbeat as nine of ten clients send it, from its frame to the frame of its answer.
 
-What it skips is the node's bookkeeping of a request (there is nothing to wait for), never a rule: those are asked as
-for any other. What is unusual about a frame is left to the plain path, errors included; a property holds them equal.
+It skips the node's bookkeeping of a request, since there is nothing to wait for, and never a rule. A frame with
+anything unusual is left to the plain path, errors included; a property test checks that both answer the same.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from coterie.coordinator.runtime import GroupCoordinator
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import heartbeat
 from coterie.protocol.frames import response_frame
 from coterie.protocol.messages import Heartbeat
-
-if TYPE_CHECKING:
-    from coterie.broker.node import Node
 
 __all__ = ["HEARTBEAT", "QuickHeartbeat"]
 
@@ -32,7 +28,7 @@ _ENDS = {error: (answer[:_BEFORE], answer[_AFTER:]) for error, answer in _ANSWER
 
 
 class QuickHeartbeat:
-    """Of one connection. A member says the same again and again: what it said last is not read twice."""
+    """Answers the heartbeats of one connection. A member sends the same again and again: that is not read twice."""
 
     __slots__ = ("_meant", "_said")
 
@@ -40,7 +36,7 @@ class QuickHeartbeat:
         self._said = b""
         self._meant: Heartbeat | None = None
 
-    def answer(self, node: Node, frame: bytes, now_ms: int) -> bytes | None:
+    def answer(self, coordinator: GroupCoordinator, frame: bytes, now_ms: int) -> bytes | None:
         """The answer to a frame that begins with HEARTBEAT, or None: then nothing has been answered yet."""
         if len(frame) > _LONG:
             return None
@@ -51,7 +47,7 @@ class QuickHeartbeat:
                 self._said = said
             if self._meant is None:
                 return None
-            (reply,) = node.coordinator.handle(self._meant, now_ms)
+            (reply,) = coordinator.handle(self._meant, now_ms)
         except Exception:  # noqa: BLE001  the plain way will say what is wrong, with the frame or with us
             return None
         before, after = _ENDS[reply.answer]  # type: ignore[union-attr]

@@ -17,7 +17,7 @@ from coterie.broker.config_manager import describe
 from coterie.broker.handlers.refusals import TopicError, no_such_topic
 from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.metadata_cache import MetadataCache, is_internal
-from coterie.broker.topic_manager import MAX_PARTITIONS, NOWHERE, Made, NewTopic, TopicManager, check_partitions
+from coterie.broker.topic_manager import MAX_PARTITIONS, NOWHERE, Made, TopicManager, TopicSpec, check_partitions
 from coterie.errors import ErrorCode
 from coterie.protocol.api_values import ResourceType
 from coterie.protocol.apis import create_partitions, create_topics, delete_topics
@@ -69,7 +69,7 @@ class TopicApis:
         by_name = {topic.name: topic for topic in asked}
         configs_of = ConfigsOf(self._settings)
         answers: dict[str, create_topics.CreatedTopic] = {}
-        wanted: list[NewTopic] = []
+        wanted: list[TopicSpec] = []
         for topic in asked:
             if named[topic.name] > 1:
                 error = TopicError(ErrorCode.INVALID_REQUEST, "the request names this topic twice")
@@ -85,7 +85,7 @@ class TopicApis:
                 answers[topic.name] = _refused(topic, error)
                 continue
             if not request.validate_only:
-                wanted.append(NewTopic(topic.name, partitions, configs=configs, homes=homes))
+                wanted.append(TopicSpec(topic.name, partitions, configs=configs, homes=homes))
 
         def finish(made: list[Made], at_ms: int) -> Effects:
             for one, outcome in zip(wanted, made, strict=True):

@@ -1,7 +1,7 @@
-"""The two times of a broker. Its own, which it waits by, and the wall clock's, which it writes and tells.
+"""The two times of a broker: its own, which timers go by, and the wall clock's, which it writes into logs and facts.
 
 Its own time counts from the wall clock's time at the start, by the monotonic clock: nobody's session ends because
-somebody has set the clock. It does not count while the loop could do nothing: the process was stopped, the machine
+the clock was set. It does not count while the loop could do nothing: the process was stopped, the machine
 slept (the monotonic clock does not count that by itself), a disk hung. So everybody's session is longer by that time,
 and so is every other deadline.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,12 +18,12 @@ from coterie.broker.broker_effects import (
     BackgroundTask,
     BackgroundTaskEnded,
     Close,
-    Do,
+    DeleteFiles,
     Effects,
     Flush,
     FlushDue,
     FlushEnded,
-    MoveCoordinator,
+    MoveGroups,
     MovePartition,
     Ready,
     Send,
@@ -43,13 +44,32 @@ from coterie.broker.io.clock import LOOK_EVERY_MS, Clock, wall_ms
 from coterie.broker.io.fact_listeners import FactListeners
 from coterie.broker.io.scheduling import READ_ON, SLICE_MS, SPARE, Scheduling
 from coterie.broker.io.sockets import Link, Port
-from coterie.broker.io.throttle import Throttle
-from coterie.coordinator.classic.effects import Reply, Tell
+from coterie.coordinator.classic.effects import Emit, Reply
 from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.errors import CoterieError
 from coterie.facts import Fact
 
-__all__ = ["Server", "run_in_loop"]
+__all__ = ["Server", "Throttle", "run_in_loop"]
+
+
+WORK_S, REST_S = 0.001, 0.002
+"""How long a background thread works before it rests, and how long it rests."""
+
+
+class Throttle:
+    """Makes a background thread rest between steps of its work, so that no client waits for more than a step or two.
+
+    Python runs one thread at a time, and hands over only every five milliseconds unless a thread stops by itself.
+    """
+
+    def __init__(self) -> None:
+        self._rested_at = 0.0
+
+    def __call__(self) -> None:
+        if time.thread_time() - self._rested_at >= WORK_S:
+            time.sleep(REST_S)
+            self._rested_at = time.thread_time()
+
 
 STOP_GRACE_S = 5.0
 READS_AT_LEAST, READS_AT_MOST = 2, 20
@@ -254,7 +274,7 @@ class Server:
         await self._change(partial(MovePartition, topic, partition, node_id))
 
     async def move_coordinator(self, group_id: str, node_id: int) -> None:
-        await self._change(partial(MoveCoordinator, group_id, node_id))
+        await self._change(partial(MoveGroups, group_id, node_id))
 
     async def _change(self, event: Callable[[asyncio.Future[None]], Any]) -> None:
         """Wait until a change of leaders has happened; raise if it could not."""
@@ -343,7 +363,7 @@ class Server:
             kind = type(effect)
             if kind is Send:
                 self._send(effect)  # type: ignore[arg-type]
-            elif kind is Tell:
+            elif kind is Emit:
                 self.emit(effect.fact)  # type: ignore[union-attr]
             elif kind is Flush or kind is Work:
                 self._on_disk(effect)  # type: ignore[arg-type]
@@ -354,7 +374,7 @@ class Server:
                 self._in_background(effect)  # type: ignore[arg-type]
             elif kind is Close:
                 self.drop(effect.connection, effect.why)  # type: ignore[union-attr]
-            elif kind is Do:
+            elif kind is DeleteFiles:
                 self._tasks.submit(self._run_task, effect)  # type: ignore[arg-type]
             else:
                 assert isinstance(effect, Reply)
@@ -493,7 +513,7 @@ class Server:
         self.handle("what follows long work", done.result())
         self._idle.set()
 
-    def _run_task(self, effect: Do) -> None:
+    def _run_task(self, effect: DeleteFiles) -> None:
         try:
             effect.work()
         except OSError as error:

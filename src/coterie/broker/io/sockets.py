@@ -29,7 +29,7 @@ HINTS = {
     errno.EADDRNOTAVAIL: THIS_MACHINE,
     errno.EACCES: "Ports below 1024 need privileges; take another port, 0 takes a free one",
 }
-EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  to be told apart, not to be bound to
+EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  compared with, not bound to
 
 
 class Link(asyncio.Protocol):
@@ -95,7 +95,7 @@ class Link(asyncio.Protocol):
         if len(frames) == 1 and not (connection.call or connection.waiting or connection.is_full):
             frame = frames[0]
             if frame.startswith(HEARTBEAT):
-                answer = self._quick_heartbeat.answer(self.port.node, frame, now_ms)
+                answer = self._quick_heartbeat.answer(self.port.node.coordinator, frame, now_ms)
                 if answer is not None:
                     self.transport.write(answer)
                     if not self._is_weighed and not self._cutter.held and not self.read_bytes:
@@ -126,7 +126,7 @@ class Link(asyncio.Protocol):
     def quick_answer(self, frame: bytes, now_ms: int) -> bytes | None:
         """The answer to an ordinary heartbeat; None if the frame is anything else."""
         if frame.startswith(HEARTBEAT):
-            return self._quick_heartbeat.answer(self.port.node, frame, now_ms)
+            return self._quick_heartbeat.answer(self.port.node.coordinator, frame, now_ms)
         return None
 
     def _arrived(self, frames: list[bytes], now_ms: int) -> None:
@@ -247,7 +247,7 @@ class Port:
 
     @property
     def endpoint(self) -> tuple[str, int]:
-        """What clients are told."""
+        """Return the host and port that clients connect to."""
         return self._advertised or (self.host, self.number)
 
     async def take(self) -> None:

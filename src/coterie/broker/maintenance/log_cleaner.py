@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from weakref import WeakSet
 
-from coterie.broker.broker_effects import BackgroundTask, BackgroundTaskEnded, Do, Effects, Work
+from coterie.broker.broker_effects import BackgroundTask, BackgroundTaskEnded, DeleteFiles, Effects, Work
 from coterie.broker.broker_facts import Reporter
 from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.maintenance.flushing import Flusher
@@ -268,7 +268,7 @@ class Cleaner:
             self._again(now_ms + self._settings.log_cleaner_backoff_ms)
             return [self._trouble(str(outcome), now_ms)]
         this.is_offered = False
-        removal = Do("compacted segments", partial(remove_files, self._files, outcome))
+        removal = DeleteFiles("compacted segments", partial(remove_files, self._files, outcome))
         return [removal, *self._next_group(this, now_ms)]
 
     # --- the end of a compaction --------------------------------------------------------------------------------------

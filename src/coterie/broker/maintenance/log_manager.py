@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from coterie.broker.broker_effects import Do, Effects, Work
+from coterie.broker.broker_effects import DeleteFiles, Effects, Work
 from coterie.broker.broker_facts import Reporter
 from coterie.broker.handlers.fetch import Fetches
 from coterie.broker.maintenance.directory_changes import Changes
@@ -130,4 +130,4 @@ class LogManager:
         self._retain_at(now_ms + self._settings.log_retention_check_interval_ms)
         if isinstance(outcome, LogError):
             return [self._reporter.trouble(str(outcome), now_ms)]
-        return [Do("old segments", partial(remove_files, self._files, outcome))] if outcome else []
+        return [DeleteFiles("old segments", partial(remove_files, self._files, outcome))] if outcome else []

@@ -645,7 +645,7 @@ class AsyncConsumer:
             self._engine.needs_attention = True
 
     def _call_back(self) -> None:
-        """Tell those who wanted to know how their commits ended."""
+        """Emit those who wanted to know how their commits ended."""
         while self._commits_ended:
             callback, offsets, error = self._commits_ended.popleft()
             callback(offsets, error)

@@ -88,7 +88,7 @@ def _needs_group_id(request: Any, _settings: GroupCoordinatorSettings) -> ErrorC
     return ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
 
 
-# What is wrong with a request whoever coordinates its group: answered before that question is asked (section 2).
+# What is wrong with a request on any node: checked before the question who coordinates its group (section 2).
 PRECHECKS: Mapping[type, Callable[[Any, GroupCoordinatorSettings], ErrorCode]] = {
     JoinGroup: join_precheck,
     SyncGroup: sync_precheck,

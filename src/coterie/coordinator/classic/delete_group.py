@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coterie.coordinator.classic.effects import DeletionWritten, Effects, Persist, Reply, Tell, error_for_client
+from coterie.coordinator.classic.effects import DeletionWritten, Effects, Emit, Persist, Reply, error_for_client
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.states import DEAD, ON_DELETE_GROUP, Do, enter
 from coterie.coordinator.offsets.stored_offsets import tombstones
@@ -36,16 +36,16 @@ def end_group(group: Group, *, token: Token | None = None, expired: Sequence[tup
 
 def deletion_written(group: Group, event: DeletionWritten, now_ms: int) -> Effects:
     if event.error:
-        effects: Effects = [Tell(WriteFailed(now_ms, group.group_id, "the end of the group", event.error))]
+        effects: Effects = [Emit(WriteFailed(now_ms, group.group_id, "the end of the group", event.error))]
         if event.token is not None:
             effects.append(Reply(event.token, error_for_client(event.error)))
         return effects
-    effects = [Tell(OffsetsExpired(now_ms, group.group_id, event.expired))] if event.expired else []
+    effects = [Emit(OffsetsExpired(now_ms, group.group_id, event.expired))] if event.expired else []
     for member_id in list(group.pending):
         effects += group.forget_pending(member_id)
     enter(group, DEAD, now_ms)
     why = "deleted" if event.token is not None else "nothing was left of it"
-    effects.append(Tell(GroupDied(now_ms, group.group_id, why)))
+    effects.append(Emit(GroupDied(now_ms, group.group_id, why)))
     if event.token is not None:
         effects.append(Reply(event.token, ErrorCode.NONE))
     return effects

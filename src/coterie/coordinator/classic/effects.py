@@ -1,6 +1,6 @@
 """What a group wants done. Effects that take time carry the event they come back as.
 
-`Reply` and `Tell` go up; `Persist`, `Arm` and `Disarm` are for the shard. The events at the end of this file are the
+`Reply` and `Emit` go up; `Persist`, `Arm` and `Disarm` are for the shard. The events at the end of this file are the
 ones that come back: a write that ended, a timer that rang. They carry what is needed to see that they are stale.
 """
 
@@ -22,6 +22,7 @@ __all__ = [
     "Disarm",
     "Effect",
     "Effects",
+    "Emit",
     "EmptyWritten",
     "ExpiryDue",
     "JoinPhaseDue",
@@ -31,7 +32,6 @@ __all__ = [
     "SessionDue",
     "StaticMemberWritten",
     "SyncPhaseDue",
-    "Tell",
     "TimerKey",
     "TombstonesWritten",
     "TransactionEnded",
@@ -52,7 +52,7 @@ class Reply:
 
 
 @dataclass(slots=True)
-class Tell:
+class Emit:
     fact: Fact
 
 
@@ -78,7 +78,7 @@ class Persist:
     producer_epoch: int = -1
 
 
-Effect = Reply | Tell | Arm | Disarm | Persist
+Effect = Reply | Emit | Arm | Disarm | Persist
 Effects = list[Effect]
 
 
@@ -145,7 +145,7 @@ class CreationWritten(Written):
 
 @dataclass(slots=True, kw_only=True)
 class EmptyWritten(Written):
-    """The record of a group without members. Who left last, if somebody did, is told when it is there."""
+    """The record of a group without members. The member that left last, if one did, is answered when it is there."""
 
     answer: LeftGroup | None = None
 

@@ -169,7 +169,7 @@ class Group:
         self.pending: dict[str, int] = {}  # ids given out, not yet joined -> when they lapse (rule 3)
         self.support: dict[str, int] = {}  # protocol name -> how many members can use it
         self.parked_joins = 0
-        self.newcomers = False  # somebody new came during this wait of the initial delay (rule 5)
+        self.newcomers = False  # a new member came during this wait of the initial delay (rule 5)
         self.rebalance_began_ms = 0
         self.writing_generation = -1  # whose assignment is on its way to the log
         self._subscriptions: set[bytes] | None = None  # of this generation, until they are read
@@ -231,7 +231,7 @@ class Group:
         return next(name for name in map_order(list(votes)) if votes[name] == most)
 
     def note_subscriptions(self) -> None:
-        """What the members of this generation want; read when somebody asks, which is seldom."""
+        """Keep the subscriptions of this generation; they are read when a rule asks for them, which is seldom."""
         is_consumer = self.protocol_type == CONSUMER
         name = self.protocol_name
         self._subscriptions = {member.metadata(name) for member in self.members.values()} if is_consumer else None
@@ -239,7 +239,7 @@ class Group:
 
     @property
     def subscribed_topics(self) -> frozenset[str] | None:
-        """The topics somebody subscribes to, or None if the bytes do not say (rules 20, 24)."""
+        """Return the topics that members subscribe to, or None if the bytes do not say (rules 20, 24)."""
         if self._subscriptions is not None:
             read = [subscribed_topics(metadata) for metadata in self._subscriptions]
             known = [topics for topics in read if topics is not None]
@@ -356,7 +356,7 @@ class Group:
         return effects
 
     def give_id(self, member_id: str, lapses_ms: int) -> None:
-        """Somebody is to join with this id until then."""
+        """Give out an id, with which a client has to join until then."""
         self.pending[member_id] = lapses_ms
         self._hold(bytes_of_id(member_id))
 

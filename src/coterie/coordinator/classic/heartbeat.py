@@ -6,7 +6,7 @@ disk, one field written. A session ends when a member was not heard of, or when 
 
 from __future__ import annotations
 
-from coterie.coordinator.classic.effects import Arm, Effects, Reply, SessionDue, Tell
+from coterie.coordinator.classic.effects import Arm, Effects, Emit, Reply, SessionDue
 from coterie.coordinator.classic.group import NEVER, Group, Member
 from coterie.coordinator.classic.join_phase import complete, start_rebalance
 from coterie.coordinator.classic.states import DEAD, ON_HEARTBEAT, ON_REMOVAL, PREPARING, Do
@@ -73,7 +73,7 @@ def _waits_for_commit(group: Group, member: Member) -> bool:
 def _lapse(group: Group, member_id: str, now_ms: int) -> Effects:
     """Nobody came back with the id it was given. Where a join phase waited for it, that may be over now."""
     effects = group.forget_pending(member_id)
-    effects.append(Tell(MemberIdExpired(now_ms, group.group_id, member_id)))
+    effects.append(Emit(MemberIdExpired(now_ms, group.group_id, member_id)))
     return effects + _complete_if_all_joined(group, now_ms)
 
 
@@ -81,7 +81,7 @@ def _expire(group: Group, member: Member, now_ms: int) -> Effects:
     never_heard = member.deadline_ms == member.restored_until_ms
     effects = group.remove([member])
     fact = MemberExpired(now_ms, group.group_id, member.member_id, member.session_timeout_ms, never_heard)
-    effects.append(Tell(fact))
+    effects.append(Emit(fact))
     if ON_REMOVAL[group.state] is Do.START_REBALANCE:
         cause = Cause.COORDINATOR_MOVED if never_heard else Cause.SESSION_EXPIRED
         return effects + start_rebalance(group, now_ms, cause, member.member_id)

@@ -11,10 +11,10 @@ from coterie.coordinator.classic.effects import (
     CreationWritten,
     Disarm,
     Effects,
+    Emit,
     Reply,
     SessionDue,
     StaticMemberWritten,
-    Tell,
     error_for_client,
 )
 from coterie.coordinator.classic.group import NEVER, Group, Member
@@ -72,7 +72,7 @@ def join_group(group: Group, request: JoinGroup, now_ms: int) -> Effects:
 
 
 def join_precheck(request: JoinGroup, settings: GroupCoordinatorSettings) -> ErrorCode:
-    """What is wrong with a join whoever coordinates the group (rule 1)."""
+    """Return what is wrong with a join on any node, whether it coordinates the group or not (rule 1)."""
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     shortest, longest = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
@@ -85,7 +85,7 @@ def _create(group: Group, now_ms: int) -> Effects:
     """The group is there, and written down, whatever becomes of the join (section 10)."""
     enter(group, EMPTY, now_ms)
     birth = group.write({}, CreationWritten(group_id=group.group_id))
-    return [Tell(GroupCreated(now_ms, group.group_id, simple=False)), birth]
+    return [Emit(GroupCreated(now_ms, group.group_id, simple=False)), birth]
 
 
 def _join_existing_group(group: Group, request: JoinGroup, now_ms: int) -> Effects:
@@ -133,7 +133,7 @@ def _turn_away(group: Group, request: JoinGroup, now_ms: int, why: str = "") -> 
         effects += group.remove([member])
     elif request.member_id in group.pending:
         effects += group.forget_pending(request.member_id)
-    return [*effects, Tell(MemberTurnedAway(now_ms, group.group_id, request.member_id, why))]
+    return [*effects, Emit(MemberTurnedAway(now_ms, group.group_id, request.member_id, why))]
 
 
 # --- a newcomer (rule 3) ----------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def _give_id(group: Group, request: JoinGroup, member_id: str, now_ms: int) -> E
     return [
         Arm(group.session_key(member_id), lapses_ms, SessionDue(group.group_id, member_id)),
         Reply(request.token, JoinedGroup(ErrorCode.MEMBER_ID_REQUIRED, member_id)),
-        Tell(MemberIdGiven(now_ms, group.group_id, member_id, request.client_id, request.client_host)),
+        Emit(MemberIdGiven(now_ms, group.group_id, member_id, request.client_id, request.client_host)),
     ]
 
 
@@ -183,7 +183,7 @@ def _add(group: Group, request: JoinGroup, member_id: str, now_ms: int) -> Effec
     group.park_join(member, request.token, now_ms)
     effects = group.expect_by(member, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
     effects.append(
-        Tell(
+        Emit(
             MemberJoined(now_ms, group.group_id, member_id, request.instance_id, request.client_id, request.client_host)
         )
     )
@@ -228,10 +228,10 @@ def _cause_of_rejoin(member: Member, request: JoinGroup, *, same: bool) -> Cause
     return Cause.PROTOCOLS_CHANGED
 
 
-def _tell_rejoined(group: Group, member: Member, now_ms: int) -> Tell:
+def _tell_rejoined(group: Group, member: Member, now_ms: int) -> Emit:
     metadata = member.metadata(group.protocol_name)
     fact: Fact = MemberRejoined(now_ms, group.group_id, member.member_id, metadata)
-    return Tell(fact)
+    return Emit(fact)
 
 
 # --- a static member that comes back (rules 18, 19) -------------------------------------------------------------------
@@ -253,7 +253,7 @@ def _static_member_returns(group: Group, request: JoinGroup, now_ms: int) -> Eff
     effects += group.expect_by(new, now_ms + new.session_timeout_ms)  # the old session timeout, once more
     group.update(new, request)
     group.park_join(new, request.token, now_ms)
-    effects.append(Tell(MemberReplaced(now_ms, group.group_id, new.member_id, old.member_id, instance_id)))
+    effects.append(Emit(MemberReplaced(now_ms, group.group_id, new.member_id, old.member_id, instance_id)))
 
     what = ON_JOIN_STATIC_RETURN[group.state]
     if what is Do.PARK:
@@ -283,7 +283,7 @@ def static_member_written(group: Group, event: StaticMemberWritten, now_ms: int)
     group.written()
     member = group.members.get(event.member_id)
     if member is None or member.parked_join != event.token:
-        return []  # it left, or joined again: somebody else has answered, or will
+        return []  # it left, or joined again: another rule has answered, or will
     if group.state is not STABLE or group.generation_id != event.generation_id:
         return []  # a rebalance began meanwhile; this join is parked in it
     if event.error:
@@ -314,8 +314,8 @@ def _put_old_member_back(group: Group, member: Member, event: StaticMemberWritte
     return [
         *effects,
         *group.expect_by(old, now_ms + old.session_timeout_ms),
-        Tell(failed),
-        Tell(replaced),
+        Emit(failed),
+        Emit(replaced),
     ]
 
 
@@ -327,7 +327,7 @@ def creation_written(group: Group, event: CreationWritten, now_ms: int) -> Effec
     group.written()
     if not event.error or group.state is DEAD:
         return []
-    effects: Effects = [Tell(WriteFailed(now_ms, group.group_id, "the birth of the group", event.error))]
+    effects: Effects = [Emit(WriteFailed(now_ms, group.group_id, "the birth of the group", event.error))]
     if group.generation_id or group.unwritten_commits:
         return effects
     error = error_for_client(event.error)
@@ -337,4 +337,4 @@ def creation_written(group: Group, event: CreationWritten, now_ms: int) -> Effec
     for member_id in list(group.pending):
         effects += group.forget_pending(member_id)
     enter(group, DEAD, now_ms)
-    return [*effects, Disarm(group.join_key()), Tell(GroupDied(now_ms, group.group_id, "it could not be written"))]
+    return [*effects, Disarm(group.join_key()), Emit(GroupDied(now_ms, group.group_id, "it could not be written"))]

@@ -10,11 +10,11 @@ from coterie.coordinator.classic.effects import (
     Arm,
     Disarm,
     Effects,
+    Emit,
     EmptyWritten,
     JoinPhaseDue,
     Reply,
     SyncPhaseDue,
-    Tell,
 )
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.states import COMPLETING, EMPTY, PREPARING, enter
@@ -43,7 +43,7 @@ def start_rebalance(group: Group, now_ms: int, cause: Cause, member_id: str = ""
     group.rebalance_began_ms = now_ms
     waits_for = [member.member_id for member in group.in_map_order() if member.parked_join is None]
     effects.append(
-        Tell(RebalanceStarted(now_ms, group.group_id, cause, member_id, reason, group.generation_id, waits_for))
+        Emit(RebalanceStarted(now_ms, group.group_id, cause, member_id, reason, group.generation_id, waits_for))
     )
 
     if group.in_initial_delay:  # rule 5: give the others of a new group a chance to come
@@ -57,7 +57,7 @@ def start_rebalance(group: Group, now_ms: int, cause: Cause, member_id: str = ""
 
 
 def recheck(group: Group, now_ms: int) -> Effects:
-    """Somebody joined, left or was dropped. The initial delay is not cut short (rule 5)."""
+    """Complete the phase if nobody else has to join; the initial delay is not cut short (rule 5)."""
     if group.state is PREPARING and not group.in_initial_delay and group.everybody_joined():
         return complete(group, now_ms)
     return []
@@ -78,11 +78,11 @@ def complete(group: Group, now_ms: int) -> Effects:
     """Rule 6: who did not come is dropped, static members excepted; the rest is the next generation."""
     late = [m for m in group.in_map_order() if m.parked_join is None and m.instance_id is None]
     effects = group.remove(late)
-    effects += [Tell(MemberMissedJoin(now_ms, group.group_id, member.member_id)) for member in late]
+    effects += [Emit(MemberMissedJoin(now_ms, group.group_id, member.member_id)) for member in late]
     if not group.members:
         return effects + _become_empty(group, now_ms)
     if not group.parked_joins:
-        stuck = Tell(JoinPhaseStuck(now_ms, group.group_id, group.generation_id))
+        stuck = Emit(JoinPhaseStuck(now_ms, group.group_id, group.generation_id))
         return [*effects, stuck, _wait(group, now_ms, max(group.rebalance_timeout_ms(), SHORTEST_STUCK_WAIT_MS))]
     return effects + _begin_generation(group, now_ms)
 
@@ -113,7 +113,7 @@ def _begin_generation(group: Group, now_ms: int) -> Effects:
     completed = JoinPhaseCompleted(
         now_ms, group.group_id, group.generation_id, group.protocol_name, group.leader_id, joined_after_ms
     )
-    return [*effects, Tell(completed)]
+    return [*effects, Emit(completed)]
 
 
 def _become_empty(group: Group, now_ms: int) -> Effects:
@@ -125,7 +125,7 @@ def _become_empty(group: Group, now_ms: int) -> Effects:
     return [
         Disarm(group.join_key()),
         group.write({}, EmptyWritten(group_id=group.group_id)),
-        Tell(GroupEmptied(now_ms, group.group_id, group.generation_id)),
+        Emit(GroupEmptied(now_ms, group.group_id, group.generation_id)),
     ]
 
 

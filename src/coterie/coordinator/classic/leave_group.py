@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coterie.coordinator.classic.effects import Effects, EmptyWritten, Persist, Reply, Tell
+from coterie.coordinator.classic.effects import Effects, Emit, EmptyWritten, Persist, Reply
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.join_phase import recheck, start_rebalance
 from coterie.coordinator.classic.states import ON_REMOVAL, Do
@@ -27,12 +27,12 @@ def leave_group(group: Group, request: LeaveGroup, now_ms: int) -> Effects:
         if member_id in group.pending:
             effects += group.forget_pending(member_id)
             gone.append((Cause.PENDING_MEMBER_LEFT, member_id, leaving.reason))
-            effects.append(Tell(MemberLeft(now_ms, group.group_id, member_id, None, leaving.reason)))
+            effects.append(Emit(MemberLeft(now_ms, group.group_id, member_id, None, leaving.reason)))
         else:
             member = group.members[member_id]
             effects += group.remove([member])
             gone.append((Cause.MEMBER_LEFT, member_id, leaving.reason))
-            effects.append(Tell(MemberLeft(now_ms, group.group_id, member_id, member.instance_id, leaving.reason)))
+            effects.append(Emit(MemberLeft(now_ms, group.group_id, member_id, member.instance_id, leaving.reason)))
     if gone:
         what = ON_REMOVAL[group.state]
         if what is Do.START_REBALANCE:
@@ -42,7 +42,7 @@ def leave_group(group: Group, request: LeaveGroup, now_ms: int) -> Effects:
     answer = LeftGroup(ErrorCode.NONE, answers)
     for effect in effects:
         if isinstance(effect, Persist) and isinstance(effect.then, EmptyWritten):
-            # The last one to go is told when the log has it: else a crash brings back a member that has left.
+            # The last one to go is answered when the log has it: else a crash brings back a member that has left.
             effect.then.token, effect.then.answer = request.token, answer
             return effects
     return [*effects, Reply(request.token, answer)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coterie.coordinator.classic.effects import Effects, EmptyWritten, Reply, Tell, error_for_client
+from coterie.coordinator.classic.effects import Effects, Emit, EmptyWritten, Reply, error_for_client
 from coterie.coordinator.classic.group import Group, Member
 from coterie.coordinator.classic.join_phase import start_rebalance
 from coterie.coordinator.classic.member_bytes import HeldBytes
@@ -23,12 +23,12 @@ def empty_written(group: Group, event: EmptyWritten, now_ms: int) -> Effects:
     answer = LeftGroup(error_for_client(event.error)) if event.error else event.answer
     effects: Effects = [] if event.token is None else [Reply(event.token, answer)]
     if event.error:
-        return [*effects, Tell(WriteFailed(now_ms, group.group_id, "that the group is empty", event.error))]
+        return [*effects, Emit(WriteFailed(now_ms, group.group_id, "that the group is empty", event.error))]
     return effects
 
 
 def unload(group: Group, now_ms: int) -> Effects:
-    """The partition has another leader now: whoever waits is sent there."""
+    """The partition has another leader now: answer every request that waits with NOT_COORDINATOR."""
     effects: Effects = []
     for member in group.in_map_order():
         effects += group.answer_join(member, JoinedGroup(ErrorCode.NOT_COORDINATOR, member.member_id))
@@ -37,7 +37,7 @@ def unload(group: Group, now_ms: int) -> Effects:
             member.parked_sync = None
     enter(group, DEAD, now_ms)
     group.let_go()
-    effects.append(Tell(GroupUnloaded(now_ms, group.group_id)))
+    effects.append(Emit(GroupUnloaded(now_ms, group.group_id)))
     return effects
 
 
@@ -94,7 +94,7 @@ def loaded(group: Group, now_ms: int) -> Effects:
     fact = GroupLoaded(
         now_ms, group.group_id, group.state.value, group.generation_id, list(assignments), offsets, assignments
     )
-    effects.append(Tell(fact))
+    effects.append(Emit(fact))
     if len(group.members) > group.settings.group_max_size:
         effects += start_rebalance(group, now_ms, Cause.OVER_SIZE_AT_LOAD)
     return effects

@@ -104,7 +104,7 @@ ON_HEARTBEAT: Mapping[State, ErrorCode] = {
     STABLE: ErrorCode.NONE,
     DEAD: ErrorCode.UNKNOWN_MEMBER_ID,
 }
-# What follows when somebody is gone, by leave, expiry or removal.
+# What follows when a member is gone, by leave, expiry or removal.
 ON_REMOVAL: Mapping[State, Answer] = {
     EMPTY: Do.NOTHING,
     PREPARING: Do.RECHECK,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coterie.coordinator.classic.effects import AssignmentWritten, Effects, Reply, SyncPhaseDue, Tell, error_for_client
+from coterie.coordinator.classic.effects import AssignmentWritten, Effects, Emit, Reply, SyncPhaseDue, error_for_client
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.join_phase import answer_parked_syncs, start_rebalance
 from coterie.coordinator.classic.states import COMPLETING, ON_SYNC, STABLE, Do, enter
@@ -38,7 +38,7 @@ def sync_group(group: Group, request: SyncGroup, now_ms: int) -> Effects:
 
 
 def sync_precheck(request: SyncGroup, _settings: GroupCoordinatorSettings) -> ErrorCode:
-    """What is wrong with a sync whoever coordinates the group."""
+    """Return what is wrong with a sync on any node, whether it coordinates the group or not."""
     if request.needs_protocol and (request.protocol_type is None or request.protocol_name is None):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     return ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
@@ -92,11 +92,11 @@ def assignment_written(group: Group, event: AssignmentWritten, now_ms: int) -> E
         for member in group.members.values():
             group.assign(member, b"")
         answers = answer_parked_syncs(group, error_for_client(event.error), now_ms)
-        failed = Tell(AssignmentFailed(now_ms, group.group_id, group.generation_id, event.error))
+        failed = Emit(AssignmentFailed(now_ms, group.group_id, group.generation_id, event.error))
         return [*answers, failed, *start_rebalance(group, now_ms, Cause.WRITE_FAILED)]
     enter(group, STABLE, now_ms)
     answers = answer_parked_syncs(group, ErrorCode.NONE, now_ms)
-    return [*answers, Tell(AssignmentStored(now_ms, group.group_id, group.generation_id, event.assignments))]
+    return [*answers, Emit(AssignmentStored(now_ms, group.group_id, group.generation_id, event.assignments))]
 
 
 def sync_phase_due(group: Group, event: SyncPhaseDue, now_ms: int) -> Effects:
@@ -107,5 +107,5 @@ def sync_phase_due(group: Group, event: SyncPhaseDue, now_ms: int) -> Effects:
     if not silent:
         return []
     effects = group.remove(silent)
-    effects += [Tell(MemberMissedSync(now_ms, group.group_id, member.member_id)) for member in silent]
+    effects += [Emit(MemberMissedSync(now_ms, group.group_id, member.member_id)) for member in silent]
     return effects + start_rebalance(group, now_ms, Cause.SYNC_TIMEOUT, silent[0].member_id)

@@ -1,8 +1,8 @@
 """The wall clock, as far as rules know it: how far it is ahead of the time that events come with.
 
-Rules count by `now_ms`, which never jumps: sessions, timers and durations. What is written or told is stamped with
-`at(now_ms)`, the wall clock's time. What is deleted for its age is judged by `surely(now_ms)`: somebody may have set
-the clock forward by mistake, and what was deleted does not come back when it is set right.
+Rules count by `now_ms`, which never jumps: sessions, timers and durations. Records and facts are stamped with
+`at(now_ms)`, the wall clock's time. What is deleted for its age is judged by `surely(now_ms)`: the clock may have been
+set forward by mistake, and what was deleted does not come back when it is set right.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from coterie.coordinator.classic.effects import (
     Effects,
+    Emit,
     OffsetsWritten,
     Persist,
     Reply,
-    Tell,
     TransactionEnded,
     error_for_client,
 )
@@ -54,7 +54,7 @@ def offset_commit(group: Group, request: OffsetCommit, now_ms: int) -> Effects:
         return [*effects, Reply(request.token, OffsetsCommitted(request.partitions, errors))]
     if group.state is DEAD:
         enter(group, EMPTY, now_ms)
-        effects.append(Tell(GroupCreated(now_ms, group.group_id, simple=True)))
+        effects.append(Emit(GroupCreated(now_ms, group.group_id, simple=True)))
     written = OffsetsWritten(
         group_id=group.group_id,
         token=request.token,
@@ -144,17 +144,17 @@ def offsets_written(group: Group, event: OffsetsWritten, now_ms: int) -> Effects
     else:
         offsets = [(record.topic, record.partition, record.value.offset) for record in event.records if record.value]
     fact = OffsetsStored(now_ms, group.group_id, event.member_id, offsets, event.producer_id is not None)
-    return [*_reply(event, event.errors), Tell(fact)]
+    return [*_reply(event, event.errors), Emit(fact)]
 
 
 def _fail(group: Group, event: OffsetsWritten, now_ms: int) -> Effects:
     error = error_for_client(event.error)
     effects = _reply(event, [given or error for given in event.errors])
-    effects.append(Tell(WriteFailed(now_ms, group.group_id, "offsets", event.error)))
+    effects.append(Emit(WriteFailed(now_ms, group.group_id, "offsets", event.error)))
     on_the_way = group.unwritten_commits or group.records_under_way
     if group.state is EMPTY and not (group.is_in_log or group.pending or on_the_way):
         enter(group, DEAD, now_ms)  # this commit would have been all there is of the group
-        effects.append(Tell(GroupDied(now_ms, group.group_id, "it could not be written")))
+        effects.append(Emit(GroupDied(now_ms, group.group_id, "it could not be written")))
     return effects
 
 
@@ -167,4 +167,4 @@ def _reply(event: OffsetsWritten, errors: Sequence[ErrorCode]) -> Effects:
 def transaction_ended(group: Group, event: TransactionEnded, now_ms: int) -> Effects:
     """The marker is durable: the offsets of the transaction count now, or never (rule 22)."""
     counted = group.stored.end_transaction(event.producer_id, committed=event.committed)
-    return [Tell(OffsetsStored(now_ms, group.group_id, "", counted, transactional=True))] if counted else []
+    return [Emit(OffsetsStored(now_ms, group.group_id, "", counted, transactional=True))] if counted else []

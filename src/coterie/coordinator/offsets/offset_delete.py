@@ -8,10 +8,10 @@ from __future__ import annotations
 from coterie.coordinator.classic.delete_group import end_group
 from coterie.coordinator.classic.effects import (
     Effects,
+    Emit,
     ExpiryDue,
     Persist,
     Reply,
-    Tell,
     TombstonesWritten,
     error_for_client,
 )
@@ -72,12 +72,12 @@ def topics_deleted(group: Group, event: TopicsDeleted, _now_ms: int) -> Effects:
 
 def tombstones_written(group: Group, event: TombstonesWritten, now_ms: int) -> Effects:
     if event.error:
-        effects: Effects = [Tell(WriteFailed(now_ms, group.group_id, "tombstones", event.error))]
+        effects: Effects = [Emit(WriteFailed(now_ms, group.group_id, "tombstones", event.error))]
         if event.token is not None:
             effects.append(Reply(event.token, OffsetsDeleted(error_for_client(event.error))))
         return effects
     kind = OffsetsExpired if event.expired else OffsetsDeletedFact
-    effects = [Tell(kind(now_ms, group.group_id, event.partitions))]
+    effects = [Emit(kind(now_ms, group.group_id, event.partitions))]
     if event.token is not None:
         effects.append(Reply(event.token, event.answer))
     return effects

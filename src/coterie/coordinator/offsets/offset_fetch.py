@@ -19,7 +19,7 @@ _NOTHING: Mapping[int, CommittedOffset] = {}
 def offset_fetch(group: Group, request: OffsetFetch, _now_ms: int) -> Effects:
     """A group nobody knows has no offsets; that is no error either."""
     wanted: Iterable[tuple[str, Iterable[int]]] = group.offsets.items() if request.topics is None else request.topics
-    # Only a client that asked for stable offsets is told of open transactions.
+    # Only a client that asked for stable offsets hears of open transactions.
     unstable = request.require_stable and bool(group.pending_offsets)
     if request.topics is not None and len(request.topics) == 1 and not unstable:
         rows = _rows(group, *request.topics[0])

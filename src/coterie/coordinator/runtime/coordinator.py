@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from coterie.coordinator.classic import PRECHECKS, HeldBytes
-from coterie.coordinator.classic.effects import Reply, Tell
+from coterie.coordinator.classic.effects import Emit, Reply
 from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.runtime.replay import Replay
 from coterie.coordinator.runtime.shard import Appended, ExpiryCheckDue, Outward, Shard, WriteLate
@@ -39,7 +39,7 @@ from coterie.protocol.messages import (
 )
 from coterie.settings.broker_settings import GroupCoordinatorSettings
 
-__all__ = ["Coordinator", "find_coordinator", "partition_of"]
+__all__ = ["GroupCoordinator", "find_coordinator", "partition_of"]
 
 _GROUP_KEY = 0
 _CACHED_IDS, _CACHED_LENGTH = 100_000, 256
@@ -67,7 +67,7 @@ def _heartbeat_refusal(_request: Heartbeat, error: ErrorCode) -> ErrorCode:
     return ErrorCode.NONE if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
 
 
-# How each request is told an error that concerns the coordinator, not the group.
+# How each request is answered with an error that concerns the coordinator, not the group.
 REFUSALS: Mapping[type, Callable[[Any, ErrorCode], Any]] = {
     JoinGroup: lambda request, error: JoinedGroup(error, request.member_id),
     SyncGroup: lambda _request, error: SyncedGroup(error),
@@ -83,7 +83,7 @@ REFUSALS: Mapping[type, Callable[[Any, ErrorCode], Any]] = {
 }
 
 
-class Coordinator:
+class GroupCoordinator:
     def __init__(
         self,
         settings: GroupCoordinatorSettings | None = None,
@@ -155,7 +155,7 @@ class Coordinator:
         )
         out = shard.load(replay.groups(self.settings, now_ms, self.wall, self.held_in_all), now_ms)
         if replay.skipped:
-            out.append(Tell(RecordsSkipped(now_ms, "", replay.skipped)))
+            out.append(Emit(RecordsSkipped(now_ms, "", replay.skipped)))
         return out
 
     def lose(self, partition: int, now_ms: int) -> list[Outward]:

@@ -20,11 +20,11 @@ from coterie.coordinator.classic.effects import (
     DeletionWritten,
     Disarm,
     Effects,
+    Emit,
     ExpiryDue,
     OffsetsWritten,
     Persist,
     Reply,
-    Tell,
     TransactionEnded,
     Written,
     error_for_client,
@@ -48,7 +48,7 @@ from coterie.protocol.offsets_topic import write_record
 from coterie.protocol.records import joined
 from coterie.settings.broker_settings import GroupCoordinatorSettings
 
-__all__ = ["Append", "Appended", "Batch", "ExpiryCheckDue", "MarkerWritten", "Outward", "Shard", "WriteLate"]
+__all__ = ["Append", "AppendBatch", "Appended", "ExpiryCheckDue", "MarkerWritten", "Outward", "Shard", "WriteLate"]
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class Appended:
 
 
 @dataclass(slots=True)
-class Batch:
+class AppendBatch:
     """Write these to the partition together, all or none, durably; then hand `then` back."""
 
     records: Sequence[tuple[bytes, bytes | None]]
@@ -82,7 +82,7 @@ class Append:
     """
 
     partition: int
-    batch: Callable[[], Batch | None]
+    batch: Callable[[], AppendBatch | None]
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ class MarkerWritten(Written):
     group_id: str = field(default="")
 
 
-Outward = Reply | Tell | Append
+Outward = Reply | Emit | Append
 """The effects of a shard."""
 
 
@@ -226,7 +226,7 @@ class Shard:
         return out
 
     def unload(self, now_ms: int) -> list[Outward]:
-        """The partition is no longer ours: everybody who waits is told so, and all is forgotten (C4)."""
+        """The partition has another coordinator: answer all requests that wait, and forget its groups (C4)."""
         out: list[Outward] = []
         self._is_unloaded = True
         while self.groups or self._under_way or self._queue:  # what was held back comes to light when its write ends
@@ -249,7 +249,7 @@ class Shard:
         unwritable: list[_Unwritten] = []
         for effect in effects:
             kind = type(effect)
-            if kind is Reply or kind is Tell:
+            if kind is Reply or kind is Emit:
                 out.append(effect)  # type: ignore[arg-type]
             elif isinstance(effect, Arm):
                 self.timers.arm(effect.key, effect.at_ms, effect.then)
@@ -299,7 +299,7 @@ class Shard:
             self._is_asked = True
             out.append(Append(self.partition, self._next_batch))
 
-    def _next_batch(self) -> Batch | None:
+    def _next_batch(self) -> AppendBatch | None:
         if not self._queue:
             return None  # unloaded meanwhile
         first = self._queue.popleft()
@@ -318,7 +318,7 @@ class Shard:
         self._ticket = next(self._tickets)
         producer_id, producer_epoch = first.producer or (None, -1)
         records = first.records if len(batch) == 1 else joined([item.records for item in batch])
-        return Batch(records, Appended(self.partition, self._ticket), producer_id, producer_epoch, first.marker)
+        return AppendBatch(records, Appended(self.partition, self._ticket), producer_id, producer_epoch, first.marker)
 
     def _appended(self, event: Appended, out: list[Outward], now_ms: int) -> None:
         if event.ticket != self._ticket:
@@ -332,7 +332,7 @@ class Shard:
                 self._ended(item, out, now_ms)
             except Exception:  # noqa: BLE001  a mistake of ours must not cost the others their answers
                 doing = f"the end of a write, {type(item.then).__name__}"
-                out.append(Tell(Mistake(now_ms, item.then.group_id, doing, format_exc())))
+                out.append(Emit(Mistake(now_ms, item.then.group_id, doing, format_exc())))
         self._under_way, self._is_asked = [], False
 
     def _ended(self, item: _Unwritten, out: list[Outward], now_ms: int) -> None:
