@@ -13,7 +13,7 @@ from broker.kafka_record import NOT_ALTERED_HERE, OTHER_ALTERATIONS, RECORD
 from coterie.broker.config_manager import alter, alter_all, incremental_alter, incremental_alter_all, tidy
 from coterie.broker.handlers.refusals import Refusal
 from coterie.errors import ErrorCode
-from coterie.protocol.api_values import ResourceType
+from coterie.protocol.api import ResourceType
 from coterie.protocol.apis import alter_configs, incremental_alter_configs
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.settings.topic_configs import TOPIC_CONFIGS

@@ -14,7 +14,7 @@ from coterie.coordinator.classic.effects import Emit
 from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.facts import Mistake
-from coterie.protocol.api_values import ResourceType
+from coterie.protocol.api import ResourceType
 from coterie.protocol.apis import (
     alter_configs,
     api_versions,

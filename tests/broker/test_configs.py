@@ -11,7 +11,7 @@ from broker.kafka_record import ONE_REPLICA, OTHER_ANSWERS_ABOUT, OTHER_ROWS, RE
 from broker.record_configs import answers
 from coterie.broker.config_manager import describe
 from coterie.errors import ErrorCode
-from coterie.protocol.api_values import ResourceType
+from coterie.protocol.api import ResourceType
 from coterie.protocol.apis import describe_configs
 from coterie.protocol.apis.describe_configs import Resource
 from coterie.settings.broker_settings import BrokerSettings

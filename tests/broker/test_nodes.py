@@ -11,7 +11,7 @@ from broker.cluster_world import Three
 from broker.driver import Client
 from broker.speaker import commit_request, fetch_request, join_request, list_request, produce_request
 from coterie.errors import CoterieError, ErrorCode
-from coterie.protocol.api_values import ResourceType
+from coterie.protocol.api import ResourceType
 from coterie.protocol.apis import (
     create_partitions,
     create_topics,

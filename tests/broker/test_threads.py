@@ -15,7 +15,7 @@ from broker.speaker import list_request
 from coterie import Broker
 from coterie.errors import ErrorCode
 from coterie.facts import Fact, Mistake
-from coterie.protocol.api_values import ResourceType
+from coterie.protocol.api import ResourceType
 from coterie.protocol.apis import (
     alter_configs,
     create_partitions,

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.protocol.arrow import ArrowReader
-from coterie.protocol.arrow_writer import ArrowWriter
+from coterie.protocol.arrow import ArrowReader, ArrowWriter
 from coterie.protocol.batch import Compression, TimestampType, assign, stamp_time
 from coterie.protocol.fetched import FetchedBatches, FetchedRecords
 from coterie.protocol.records import BatchBuilder, BatchRecord, EndMarker, Record, build_batch, build_marker, murmur2

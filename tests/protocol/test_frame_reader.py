@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
-from coterie.protocol.frame_reader import FIRST_GUESS, SMALL, FrameReader
-from coterie.protocol.frames import FrameCutter
+from coterie.protocol.frames import FIRST_GUESS, SMALL, FrameCutter, FrameReader
 
 MAX = 8 * FIRST_GUESS
 

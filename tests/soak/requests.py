@@ -15,7 +15,7 @@ from uuid import UUID
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import APIS, Api
 from coterie.protocol.codec.codec import codec
-from coterie.protocol.codec.message_fields import Member, is_records, members, number_format, present
+from coterie.protocol.codec.fields import MessageField, is_records, members, number_format, present
 from coterie.protocol.frames import request_frame
 from soak.batches import Batches
 
@@ -116,7 +116,7 @@ class Requests:
             }
         )
 
-    def _field(self, message: Any, member: Member, version: int) -> Any:
+    def _field(self, message: Any, member: MessageField, version: int) -> Any:
         if member.optional and member.may_be_null(version) and self._rng.random() < NULL.get(member.name, 0.3):
             return None
         full = f"{message.__name__}.{member.name}"

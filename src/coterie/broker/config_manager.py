@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from coterie.broker.handlers.refusals import Refusal, illegal_name, no_such_topic, unknown_type
 from coterie.errors import ErrorCode
-from coterie.protocol.api_values import ConfigSource, ResourceType
+from coterie.protocol.api import ConfigSource, ResourceType
 from coterie.protocol.apis import alter_configs, describe_configs, incremental_alter_configs
 from coterie.protocol.apis.describe_configs import Config, Synonym
 from coterie.protocol.apis.incremental_alter_configs import AlterConfigOp

@@ -8,7 +8,7 @@ from uuid import UUID
 from coterie.broker.leadership import Leadership
 from coterie.broker.placement import NOBODY, Partition, Place
 from coterie.ledger.written_facts import FACTS_TOPIC
-from coterie.protocol.api_values import Leader, NodeEndpoint
+from coterie.protocol.api import Leader, NodeEndpoint
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.storage import DataDirectory, Topic
 

@@ -1,7 +1,7 @@
-"""The APIs we support, and in which versions: the table that ApiVersions answers and docs/apis.md prints.
+"""The supported APIs and their versions: the table that ApiVersions answers and docs/apis.md prints.
 
-The versions are those of Apache Kafka 4.3.1. What an API does not do is data too: `missing`. Read the file named after
-an API for its fields; this one is imported by all of them and costs next to nothing.
+The versions are those of Apache Kafka 4.3.1. What an API does not do is data too: `missing`. The file named after an
+API has its fields; this one, which all of them import, has the values that several APIs share.
 
 A new version needs its row here; its fields in the API's file (`wire(since=...)`), and in the readers by hand where
 there are some; what it means in its handler, in `broker/handlers/`; a place in the cases that are
@@ -12,13 +12,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from importlib import import_module
 from types import MappingProxyType, ModuleType
 
-__all__ = ["APIS", "FIRST_FLEXIBLE", "Api", "api", "by_key"]
+from coterie.protocol.codec.fields import Int32
+
+__all__ = [
+    "APIS",
+    "FIRST_FLEXIBLE",
+    "NOT_ASKED",
+    "READ_COMMITTED",
+    "READ_UNCOMMITTED",
+    "Api",
+    "ConfigSource",
+    "Leader",
+    "NodeEndpoint",
+    "ResourceType",
+    "api",
+    "by_key",
+]
+
 
 NEVER = 1 << 15
-"""No version does it."""
+"""Higher than any version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +50,13 @@ class Api:
     by_id: int = NEVER
     """The first version that knows topics by id (KIP-516); for most, the first that does not know their names."""
     missing: Mapping[str, str] = field(default_factory=dict)
-    """What is not there, and why."""
+    """What is not supported, and why."""
     refused: range = range(0)
     advertised: bool = True
 
     @property
     def module_name(self) -> str:
-        """`JoinGroup` is at home in `join_group`."""
+        """The name of the API's module: `join_group` for `JoinGroup`."""
         return "".join("_" + c.lower() if c.isupper() else c for c in self.name).lstrip("_")
 
     @property
@@ -48,15 +65,15 @@ class Api:
 
     @property
     def last_by_name(self) -> int:
-        """The newest version a client may speak that knows topics by name only."""
+        """The newest version a client may use that knows topics by name only."""
         return min(self.by_id, self.versions.stop) - 1
 
     def serves(self, version: int) -> bool:
-        """Other versions close the connection, except of ApiVersions (rule C5)."""
+        """Return whether a version is served; others close the connection, except of ApiVersions (rule C5)."""
         return version in self.versions and version not in self.refused
 
     def has_flexible_response_header(self, version: int) -> bool:
-        """ApiVersions is answered with the oldest header: its client cannot know yet what we speak (KIP-511)."""
+        """Return whether the answer's header has tagged fields; never for ApiVersions, sent first (KIP-511)."""
         return version >= self.flexible and self.key != API_VERSIONS_KEY
 
 
@@ -133,3 +150,61 @@ FIRST_FLEXIBLE = MappingProxyType({row.key: row.flexible for row in APIS})
 
 def api(name: str) -> Api:
     return _BY_NAME[name]
+
+
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""Isolation levels of a consumer."""
+
+NOT_ASKED = -(1 << 31)
+"""The value of authorized operations if the client did not ask for them."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Leader:
+    """The current leader of a partition, for a client that asked another broker (KIP-951)."""
+
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeEndpoint:
+    """The address of that leader."""
+
+    node_id: Int32
+    host: str
+    port: Int32
+    rack: str | None = None
+
+
+class ResourceType(IntEnum):
+    """What kind of resource has the configs."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+    @classmethod
+    def _missing_(cls, value: object) -> ResourceType:  # noqa: ARG003  a newer broker may know more
+        return cls.UNKNOWN
+
+
+class ConfigSource(IntEnum):
+    """Where the value of a config comes from."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+    @classmethod
+    def _missing_(cls, value: object) -> ConfigSource:  # noqa: ARG003  a newer broker may know more
+        return cls.UNKNOWN

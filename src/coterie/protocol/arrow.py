@@ -1,28 +1,33 @@
-"""Records of a fetch as Arrow columns, named and typed as those of Spark's Kafka source; no object for each record.
+"""Records as Arrow columns, without an object for each: `ArrowReader` reads a fetch, `ArrowWriter` fills batches.
 
-pyarrow is imported when it is first needed: who reads no columns need not have it.
+The columns are named and typed as those of Spark's Kafka source. pyarrow is imported when it is first needed, so that
+it is optional.
 """
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coterie.errors import MalformedError
+from coterie.protocol._pure_records import ANYWHERE, BinaryColumn
 from coterie.protocol.fetched import FetchedBatches
-from coterie.protocol.records import Columns
+from coterie.protocol.records import BatchBuilder, Columns, Header, append_rows, partitions_of_keys
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from coterie.protocol._pure_records import BinaryColumn, HeaderColumns
+    from coterie.protocol._pure_records import HeaderColumns
 
-__all__ = ["ArrowReader"]
+__all__ = ["ArrowReader", "ArrowWriter"]
+
 
 AT_MOST = 4 * 1024 * 1024
 
 
 class ArrowReader:
-    """Keep one for many fetches: it keeps the memory it gathers columns in, and the columns that repeat."""
+    """Reads fetches as columns; one for many fetches reuses its memory and the columns that repeat."""
 
     def __init__(self, *, with_headers: bool = False) -> None:
         import pyarrow as pa
@@ -48,10 +53,10 @@ class ArrowReader:
         self.schema: pa.Schema = pa.schema(fields)
 
     def take(self, fetched: FetchedBatches, at_most_bytes: int = AT_MOST) -> pa.RecordBatch:
-        """The next records of `fetched`: whole batches, until there are `at_most_bytes` or more.
+        """Return the next records of `fetched`: whole batches, until there are `at_most_bytes` or more.
 
-        No rows say that the fetch is used up. What cannot be read raises `MalformedError`, once all that is before it
-        has been taken; `fetched.next_offset` then is where it begins.
+        No rows are returned when the fetch is used up. A batch that cannot be read raises `MalformedError` when all
+        before it were taken; `fetched.next_offset` is then where it begins.
         """
         columns = self._columns
         try:
@@ -108,3 +113,123 @@ class ArrowReader:
             fields=list(self._headers_type.value_type),
         )
         return pa.Array.from_buffers(self._headers_type, rows, [None, pa.py_buffer(headers.ends)], children=[pairs])
+
+
+class ArrowWriter:
+    """Gathers rows in batches for the partitions of one topic, and returns a batch when it is full."""
+
+    def __init__(
+        self,
+        partitions: int,
+        new_batch: Callable[[], BatchBuilder],
+        draw: Callable[[], int],
+        *,
+        ignores_keys: bool = False,
+    ) -> None:
+        """`draw` says where rows without a key go next: to one partition until its batch is full (KIP-480)."""
+        self._ignores_keys = ignores_keys
+        self._new_batch = new_batch
+        self._draw = draw
+        self._builders = [new_batch() for _ in range(partitions)]
+        self._anywhere: int | None = None
+
+    def grow(self, partitions: int) -> None:
+        """Raise the number of partitions of the topic."""
+        self._builders += [self._new_batch() for _ in range(partitions - len(self._builders))]
+
+    def add(
+        self,
+        keys: pa.Array,
+        values: pa.Array,
+        timestamps: pa.Array | int,
+        partitions: pa.Array | None = None,
+        headers: Sequence[Sequence[Header]] | None = None,
+    ) -> Iterator[tuple[int, BatchBuilder]]:
+        """Add rows; yield (partition, batch) for each that became full. Exhaust the iterator, or rows are left out.
+
+        Keys and values are binary or string, timestamps int64 milliseconds or one for all. Where `partitions` (int32)
+        is null, the key decides as in Kafka's producers.
+        """
+        rows = len(keys)
+        columns = (values, timestamps, partitions, headers)
+        if any(len(each) != rows for each in columns if each is not None and not isinstance(each, int)):
+            raise ValueError("keys, values, timestamps, partitions and headers of different lengths")
+        key_column, value_column = _binary(keys), _binary(values)
+        times = array("q", [timestamps]).tobytes() * rows if isinstance(timestamps, int) else _times(timestamps)
+        where = self._places(key_column, rows, partitions)
+        row = 0
+        while True:
+            if self._anywhere is None:
+                self._anywhere = self._draw()
+            row = append_rows(
+                self._builders,
+                where,
+                key_column,
+                value_column,
+                times,
+                row,
+                rows,
+                anywhere=self._anywhere,
+                headers=headers,
+            )
+            if row == rows:
+                return
+            partition = memoryview(where).cast("i")[row]
+            if partition in {ANYWHERE, self._anywhere}:
+                partition, self._anywhere = self._anywhere, None
+            full, self._builders[partition] = self._builders[partition], self._new_batch()
+            yield partition, full
+
+    def rest(self) -> list[tuple[int, BatchBuilder]]:
+        """Return the batches that are not full, and start new ones."""
+        found = [(partition, builder) for partition, builder in enumerate(self._builders) if builder.count]
+        for partition, _ in found:
+            self._builders[partition] = self._new_batch()
+        return found
+
+    def _places(self, keys: BinaryColumn, rows: int, partitions: pa.Array | None) -> bytes:
+        import pyarrow as pa
+        from pyarrow import compute
+
+        if partitions is not None and not partitions.null_count:
+            return _numbers(partitions, pa.int32())
+        if self._ignores_keys:
+            decided = array("i", [ANYWHERE]).tobytes() * rows
+        else:
+            decided = partitions_of_keys(keys, rows, len(self._builders), ANYWHERE)
+        if partitions is None:
+            return decided
+        as_column = pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(decided)])
+        return _numbers(compute.coalesce(partitions.cast(pa.int32()), as_column), pa.int32())
+
+
+def _binary(column: Any) -> BinaryColumn:
+    import pyarrow as pa
+
+    if pa.types.is_null(column.type) or not pa.types.is_binary(column.type):
+        column = column.cast(pa.binary())
+    if column.offset:  # a slice: made an array of its own
+        column = pa.concat_arrays([column, column.slice(0, 0)])
+    validity, ends, data = column.buffers()
+    if ends is None or len(ends) == 0:  # of no rows
+        ends = bytes(4)
+    return BinaryColumn(column.null_count, *(memoryview(buffer or b"") for buffer in (validity, ends, data)))
+
+
+def _times(column: Any) -> bytes:
+    import pyarrow as pa
+
+    if column.null_count:
+        raise ValueError(f"{column.null_count} of the timestamps are null")
+    return _numbers(column, pa.int64())
+
+
+def _numbers(column: Any, kind: Any) -> bytes:
+    import pyarrow as pa
+
+    if column.type != kind:
+        column = column.cast(kind)
+    if len(column) == 0:
+        return b""
+    start = column.offset * kind.bit_width // 8
+    return memoryview(pa.py_buffer(column.buffers()[1]))[start : start + len(column) * kind.bit_width // 8].tobytes()

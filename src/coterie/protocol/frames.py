@@ -1,7 +1,8 @@
-"""Frames: four bytes of size, then a message. Cutting them out of a stream, reading request headers, packing answers.
+"""Frames (four bytes of size, then a message): cut them out of a stream, read headers, pack requests and answers.
 
-Pure, and fast: this runs for every request there is. A frame is `bytes`; the body begins at a position in it, so that
-nothing is copied to take the header off.
+This runs for every request. A frame is `bytes`; the body begins at a position in it, so that nothing is copied to
+remove the header. `FrameCutter` joins pieces of a stream that the event loop allocates, which suits many small frames.
+`FrameReader` gives the socket a buffer to fill (asyncio.BufferedProtocol): an answer of a megabyte is not copied.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from coterie.errors import MalformedError
 from coterie.protocol.encoding import read_tags
 
 __all__ = [
+    "SMALL",
     "FrameCutter",
+    "FrameReader",
     "RequestHeader",
     "client_id_of",
     "read_request_header",
@@ -24,6 +27,7 @@ __all__ = [
     "response_frame",
     "response_frame_parts",
 ]
+
 
 _SIZE = Struct(">i")
 _SIZE_CORRELATION = Struct(">ii")
@@ -38,7 +42,7 @@ SMALL_PIECE = 4096
 
 
 class FrameCutter:
-    """Puts the pieces of a stream together again. Holds what has arrived, never what a size merely announces.
+    """Cuts frames out of the pieces of a stream. It holds what has arrived, never what a size only announces.
 
     After `MalformedError` the stream cannot be understood any more: close it.
     """
@@ -58,16 +62,16 @@ class FrameCutter:
 
     @property
     def has_more(self) -> bool:
-        """There may be a frame that was not asked for yet: see `more`."""
+        """Whether there may be frames that were not returned yet: see `more`."""
         return bool(self._uncut)
 
     @property
     def is_within_frame(self) -> bool:
-        """A part of a frame has arrived."""
+        """Whether a part of a frame has arrived."""
         return self._missing > 0
 
     def feed(self, data: bytes, most: int = sys.maxsize) -> list[bytes]:
-        """The frames that `data` completes, in order, without their sizes: at most `most`; `more` has the rest."""
+        """Return the frames that `data` completes, in order, without sizes: at most `most`; `more` has the rest."""
         if not self.held and len(data) - 4 == int.from_bytes(data[:4], "big") <= self._max_size:
             return [data[4:]]  # one whole frame, as most are
         if self._uncut:
@@ -85,7 +89,7 @@ class FrameCutter:
         return self._cut(data, 0, most)
 
     def more(self, most: int) -> list[bytes]:
-        """The next frames of those that `feed` left."""
+        """Return the next frames that `feed` left."""
         data, at = self._uncut, self._at
         self._uncut, self._at = b"", 0
         return self._cut(data, at, most)
@@ -115,7 +119,7 @@ class FrameCutter:
         return frames
 
     def clear(self) -> None:
-        """Drop what is held: the stream has ended."""
+        """Drop what is held, because the stream has ended."""
         self._pieces = []
         self._uncut, self._at = b"", 0
         self.held = self._missing = 0
@@ -125,7 +129,7 @@ class FrameCutter:
         self._missing = missing
 
     def _keep(self, data: bytes) -> None:
-        """Large pieces as they are, to be copied once; small ones run together, lest a trickle costs fifty times it."""
+        """Keep large pieces as they are, to be copied once, and join small ones, which would take much memory each."""
         self.held += len(data)
         if len(data) >= SMALL_PIECE:
             self._pieces.append(data)
@@ -140,9 +144,9 @@ RequestHeader = tuple[int, int, int, int]
 
 
 def read_request_header(frame: bytes, first_flexible: Mapping[int, int]) -> RequestHeader:
-    """`first_flexible`: for each API the version from which on its header has tagged fields.
+    """Read a header; `first_flexible` has for each API the first version whose header has tagged fields.
 
-    An API that is not in it has no header we could read: `MalformedError`, which closes the connection, as in Kafka.
+    The header of another API cannot be read: `MalformedError`, which closes the connection, as in Kafka.
     """
     try:
         api_key, version, correlation_id, length = _REQUEST.unpack_from(frame)
@@ -162,13 +166,13 @@ def read_request_header(frame: bytes, first_flexible: Mapping[int, int]) -> Requ
 
 
 def client_id_of(frame: bytes) -> str:
-    """Of a request whose header was read; "" if the client sent none (rule 3). Few APIs want to know."""
+    """Return the client id of a request whose header was read; "" if it has none (rule 3). Few APIs need it."""
     length = max(int.from_bytes(frame[_CLIENT_ID_AT - 2 : _CLIENT_ID_AT], "big", signed=True), 0)
     return frame[_CLIENT_ID_AT : _CLIENT_ID_AT + length].decode("utf-8", "replace")
 
 
 def response_frame(correlation_id: int, body: bytes, *, flexible: bool) -> bytes:
-    """`flexible`: the response header has tagged fields (we send none)."""
+    """Return a response; `flexible`: its header has tagged fields, of which none are sent."""
     if flexible:
         return _SIZE_CORRELATION_TAGS.pack(len(body) + 5, correlation_id) + body
     return _SIZE_CORRELATION.pack(len(body) + 4, correlation_id) + body
@@ -177,7 +181,7 @@ def response_frame(correlation_id: int, body: bytes, *, flexible: bool) -> bytes
 def response_frame_parts(
     correlation_id: int, parts: Sequence[bytes | memoryview], *, flexible: bool
 ) -> list[bytes | memoryview]:
-    """The same for a body in pieces, for a vectored write: records stay where they are."""
+    """Return a response in parts, for a vectored write: records are not copied."""
     size = sum(map(len, parts))
     if flexible:
         return [_SIZE_CORRELATION_TAGS.pack(size + 5, correlation_id), *parts]
@@ -187,7 +191,7 @@ def response_frame_parts(
 def request_frame(
     api_key: int, version: int, correlation_id: int, client_id: str | None, body: bytes, *, flexible: bool
 ) -> bytes:
-    """What a client sends. The client id keeps its old form in flexible versions too."""
+    """Return a request. The client id is not compact in flexible versions either."""
     if client_id is None:
         name = b"\xff\xff"
     else:
@@ -199,7 +203,7 @@ def request_frame(
 
 
 def read_response_header(frame: bytes, *, flexible: bool) -> tuple[int, int]:
-    """The correlation id and where the body begins."""
+    """Return the correlation id and where the body begins."""
     try:
         (correlation_id,) = _CORRELATION.unpack_from(frame)
         at = 4 if not flexible else 5 if not frame[4] else read_tags(frame, 4)[1]
@@ -208,3 +212,86 @@ def read_response_header(frame: bytes, *, flexible: bool) -> tuple[int, int]:
     if at > len(frame):
         raise MalformedError(f"a frame of {len(frame)} bytes ends within its response header")
     return correlation_id, at
+
+
+SMALL = 64 * 1024
+"""The size of the buffer for small frames."""
+FIRST_GUESS = 2 * 1024 * 1024
+
+
+class FrameReader:
+    """Cuts frames out of a buffer that the socket fills. It never allocates all that a size only announces.
+
+    Small frames arrive in `shared`, `SMALL` bytes that many readers may use: a reader copies what it has not returned
+    when `filled` returns. A large frame gets a buffer of its own.
+
+    After `MalformedError` the stream cannot be understood any more: close it.
+    """
+
+    __slots__ = ("_at", "_large", "_max_size", "_missing", "_rest", "_shared")
+
+    def __init__(self, max_size: int, shared: bytearray) -> None:
+        self._max_size = max_size
+        self._shared = shared
+        self._rest = b""
+        """The beginning of a small frame."""
+        self._large: bytearray | None = None
+        self._at = 0
+        self._missing = 0
+        """The bytes of the large frame that are missing; `_at` of them have arrived."""
+
+    @property
+    def held(self) -> int:
+        """Bytes of a frame that is not complete yet."""
+        return len(self._rest) if self._large is None else self._at
+
+    def buffer(self) -> memoryview:
+        """Return the buffer for the next bytes; it is never full."""
+        if self._large is not None:
+            return memoryview(self._large)[self._at :]
+        self._shared[: len(self._rest)] = self._rest
+        return memoryview(self._shared)[len(self._rest) :]
+
+    def filled(self, count: int) -> list[bytes | bytearray]:
+        """Return the frames that `count` new bytes complete, in order, without their sizes."""
+        return self._cut(len(self._rest) + count) if self._large is None else self._filled_large(self._large, count)
+
+    def _filled_large(self, large: bytearray, count: int) -> list[bytes | bytearray]:
+        self._at += count
+        self._missing -= count
+        if not self._missing:
+            self._large = None
+            return [large]
+        if self._at == len(large):
+            # It is doubled as data arrives. It is a new one, because the event loop still refers to the old one.
+            self._large = bytearray(min(2 * len(large), len(large) + self._missing))
+            self._large[: self._at] = large
+        return []
+
+    def _cut(self, end: int) -> list[bytes | bytearray]:
+        view = memoryview(self._shared)
+        frames: list[bytes | bytearray] = []
+        at = 0
+        while end - at >= 4:
+            size = int.from_bytes(view[at : at + 4], "big", signed=True)
+            if not 0 <= size <= self._max_size:
+                raise MalformedError(
+                    f"a frame of {size} bytes was announced; a size is 0 to {self._max_size}. "
+                    "Is the other side speaking Kafka's protocol, without TLS?"
+                )
+            after = at + 4 + size
+            if after > end:
+                if size > SMALL - 4:
+                    self._begin_large(view[at + 4 : end], size)
+                    return frames
+                break
+            frames.append(bytes(view[at + 4 : after]))
+            at = after
+        self._rest = bytes(view[at:end])
+        return frames
+
+    def _begin_large(self, come: memoryview, size: int) -> None:
+        self._rest = b""
+        self._large = bytearray(min(size, FIRST_GUESS))
+        self._large[: len(come)] = come
+        self._at, self._missing = len(come), size - len(come)

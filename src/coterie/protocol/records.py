@@ -1,7 +1,7 @@
-"""The records within a batch v2: read one by one, or built into a new batch. The header is in `batch.py`.
+"""The records within a batch v2: read one by one, built into a new batch, or compacted. The header is in `batch.py`.
 
 Offsets and timestamps of records are differences to the batch's first; all numbers are zigzag varints. What is done
-for each record is in `_pure_records.py` and, compiled, in `_fast_records.pyx`; here is decided which of them is used.
+for each record is in `_pure_records.py` and, compiled, in `_fast_records.pyx`; this module decides which is used.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from coterie.protocol.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
+    NO_TIMESTAMP,
     BatchHeader,
     Compression,
     TimestampType,
@@ -37,15 +38,8 @@ from coterie.protocol.batch import (
     pack_header,
     pack_placed,
 )
-from coterie.protocol.buffer import Buffer
+from coterie.protocol.buffer import Buffer, uvarint
 from coterie.protocol.compression import compress, decompress
-
-if not TYPE_CHECKING and os.environ.get("COTERIE_PURE", "0") in {"", "0"}:
-    with suppress(ImportError):  # built where there was no compiler
-        fast = import_module("coterie.protocol._fast_records")
-        Columns, Record, RecordWriter = fast.Columns, fast.Record, fast.RecordWriter
-        murmur2, read_records = fast.murmur2, fast.read_records
-        append_rows, partitions_of_keys = fast.append_rows, fast.partitions_of_keys
 
 __all__ = [
     "IS_COMPILED",
@@ -58,12 +52,14 @@ __all__ = [
     "EndMarker",
     "Header",
     "OffsetPairs",
+    "OpenBatch",
     "Record",
     "RecordWriter",
     "append_rows",
     "build_batch",
     "build_marker",
     "build_placed_batch",
+    "emptied",
     "joined",
     "marker_of",
     "murmur2",
@@ -72,6 +68,15 @@ __all__ = [
     "read_records",
     "records",
 ]
+
+
+if not TYPE_CHECKING and os.environ.get("COTERIE_PURE", "0") in {"", "0"}:
+    with suppress(ImportError):  # built where there was no compiler
+        fast = import_module("coterie.protocol._fast_records")
+        Columns, Record, RecordWriter = fast.Columns, fast.Record, fast.RecordWriter
+        murmur2, read_records = fast.murmur2, fast.read_records
+        append_rows, partitions_of_keys = fast.append_rows, fast.partitions_of_keys
+
 
 MAX_DECOMPRESSED = 128 * 1024 * 1024
 """The most a batch may decompress to unless the caller says otherwise: far above what clients send, far below harm."""
@@ -269,3 +274,76 @@ def marker_of(data: Buffer, header: BatchHeader, at: int = 0) -> EndMarker | Non
             raise MalformedError("a control batch whose record is too short to be a transaction marker") from None
         return EndMarker(kind == _COMMIT, coordinator_epoch)
     return None
+
+
+# --- compaction -------------------------------------------------------------------------------------------------------
+
+
+class OpenBatch:
+    """A batch from which compaction removes records, as Kafka does; `MalformedError` if they cannot be read.
+
+    Where the batch begins and ends in the log and in its producer's sequence stays as it was, even without the first or
+    the last record; so do the offsets of the others. When tombstones are met for the first time, the batch gets the
+    time from which they may be removed in place of its base timestamp (KIP-534).
+    """
+
+    def __init__(self, data: Buffer, header: BatchHeader, at: int = 0, limit: int = MAX_DECOMPRESSED) -> None:
+        self.header = header
+        plain: Buffer = data[at + HEADER_SIZE : at + header.size]
+        if header.is_compressed:
+            plain = decompress(header.compression, plain, limit)
+        self._plain = bytes(plain)
+        self.records: list[Record] = read_records(self._plain, header, "", 0, -MAX_OFFSET, MAX_OFFSET)
+
+    def keep(self, kept: Sequence[bool], horizon_ms: int | None = None) -> bytearray:
+        """Return the batch with the records that `kept` names, at least one; `horizon_ms` is a new delete horizon."""
+        header = self.header
+        if header.timestamp_type is TimestampType.CREATE_TIME:
+            stamps = (record.timestamp for record, stays in zip(self.records, kept, strict=True) if stays)
+            header = header._replace(max_timestamp=max(stamps, default=NO_TIMESTAMP))
+        header = header._replace(record_count=sum(kept))
+        slices = [content for content, stays in zip(_each(self._plain), kept, strict=True) if stays]
+        if horizon_ms is not None:
+            slices = [_moved(content, header.base_timestamp - horizon_ms) for content in slices]
+            header = header.with_delete_horizon(horizon_ms)
+        return pack_header(header, compress(header.compression, b"".join(slices)))
+
+
+def emptied(header: BatchHeader) -> bytearray:
+    """Return a batch without its records."""
+    return pack_header(header.without_records(), b"")
+
+
+def _each(plain: bytes) -> Iterator[bytes]:
+    """Yield the bytes of each record, with its length."""
+    at = 0
+    while at < len(plain):
+        length, content_at = _varint(plain, at)
+        yield plain[at : content_at + length]
+        at = content_at + length
+
+
+def _moved(content: bytes, ms: int) -> bytes:
+    """Return a record with the same timestamp, relative to a base that is `ms` earlier."""
+    _, at = _varint(content, 0)
+    delta, rest_at = _varint(content, at + 1)
+    body = content[at : at + 1] + _zigzag(delta + ms) + content[rest_at:]
+    return _zigzag(len(body)) + body
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Read a varint of records that were read before, so it is whole."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+
+
+def _zigzag(value: int) -> bytes:
+    if not -(1 << 63) <= value < 1 << 63:
+        raise MalformedError(f"a difference of {value} ms between two timestamps; there are 64 bits for it")
+    return uvarint((value << 1) ^ (value >> 63))

@@ -16,7 +16,7 @@ from coterie.client.network.network_client import NetworkClient
 from coterie.client.network.runtime import clock_ms
 from coterie.client.types import TopicPartition
 from coterie.errors import NO_SUCH_TOPIC, STALE_METADATA, ErrorCode, KafkaError, MalformedError
-from coterie.protocol.api_values import READ_COMMITTED, READ_UNCOMMITTED
+from coterie.protocol.api import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.protocol.apis import fetch
 from coterie.protocol.arrow import ArrowReader
 from coterie.protocol.fetched import NO_PROGRESS, FetchedBatches, end_of

@@ -24,8 +24,7 @@ from typing import NamedTuple
 from coterie.errors import MalformedError
 from coterie.protocol.batch import NO_TIMESTAMP, BatchHeader, check_sum, parse_header
 from coterie.protocol.buffer import Buffer
-from coterie.protocol.compacted import OpenBatch, emptied
-from coterie.protocol.records import EndMarker, Record, marker_of
+from coterie.protocol.records import EndMarker, OpenBatch, Record, emptied, marker_of
 from coterie.storage.cleanup import Compactable, grouped
 from coterie.storage.files import Files
 from coterie.storage.log_config import LogConfig

@@ -15,7 +15,7 @@ from kio.serial import entity_reader
 
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import APIS, Api
-from coterie.protocol.codec.message_fields import Member, is_records, members, number_format
+from coterie.protocol.codec.fields import MessageField, is_records, members, number_format
 from protocol.apis.oracle import (
     DIRECTIONS,
     KioField,
@@ -99,7 +99,7 @@ def assert_same_shape(ours: Any, theirs: Any, version: int, where: str) -> None:
         assert_same_field(member, field, version, f"{where}.{field.name}")
 
 
-def assert_same_field(member: Member, field: KioField, version: int, where: str) -> None:
+def assert_same_field(member: MessageField, field: KioField, version: int, where: str) -> None:
     assert member.name in OURS.get(field.name, {field.name}), where
     assert member.wire.tag == field.tag, where
     array = get_origin(member.type) is Sequence

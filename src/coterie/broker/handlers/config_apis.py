@@ -11,7 +11,7 @@ from coterie.broker.calls import Call, Handler, Responses
 from coterie.broker.config_manager import ConfigChanges, ConfigsByTopic, alter_all, describe, incremental_alter_all
 from coterie.broker.maintenance.directory_changes import Changes
 from coterie.coordinator.classic.wall_clock import WallClock
-from coterie.protocol.api_values import ResourceType
+from coterie.protocol.api import ResourceType
 from coterie.protocol.apis import alter_configs, describe_configs, incremental_alter_configs
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import DataDirectory, LogError

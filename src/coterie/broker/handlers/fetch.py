@@ -15,7 +15,7 @@ from coterie.broker.metadata_cache import MetadataCache
 from coterie.broker.replica_manager import ReplicaManager
 from coterie.coordinator.runtime import Timers
 from coterie.errors import ErrorCode
-from coterie.protocol.api_values import READ_COMMITTED
+from coterie.protocol.api import READ_COMMITTED
 from coterie.protocol.apis import fetch
 from coterie.protocol.apis.fetch import FetchedPartition, FetchedTopic, Partition, Request, Response
 from coterie.storage import LogError, PartitionLog

@@ -14,7 +14,7 @@ from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.metadata_cache import is_internal
 from coterie.broker.replica_manager import ReplicaManager
 from coterie.errors import ErrorCode
-from coterie.protocol.api_values import READ_COMMITTED
+from coterie.protocol.api import READ_COMMITTED
 from coterie.protocol.apis import delete_records, list_offsets, offset_for_leader_epoch
 from coterie.protocol.apis.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from coterie.storage import DataDirectory, LogError, OffsetOutOfRangeError, PartitionLog

@@ -19,7 +19,7 @@ from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.metadata_cache import MetadataCache, is_internal
 from coterie.broker.topic_manager import MAX_PARTITIONS, NOWHERE, Made, TopicManager, TopicSpec, check_partitions
 from coterie.errors import ErrorCode
-from coterie.protocol.api_values import ResourceType
+from coterie.protocol.api import ResourceType
 from coterie.protocol.apis import create_partitions, create_topics, delete_topics
 from coterie.protocol.apis.describe_configs import Resource
 from coterie.settings.broker_settings import BrokerSettings

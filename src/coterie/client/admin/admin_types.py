@@ -9,7 +9,7 @@ from uuid import UUID
 
 from coterie.client.network.metadata import Node
 from coterie.client.types import TopicPartition
-from coterie.protocol.api_values import ConfigSource, ResourceType
+from coterie.protocol.api import ConfigSource, ResourceType
 from coterie.protocol.apis.incremental_alter_configs import AlterConfigOp
 from coterie.protocol.apis.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 

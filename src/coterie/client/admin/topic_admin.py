@@ -27,7 +27,7 @@ from coterie.client.network.metadata import Node, TopicMetadata
 from coterie.client.network.network_client import NetworkClient
 from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode, IllegalArgumentError, KafkaError
-from coterie.protocol.api_values import READ_COMMITTED, READ_UNCOMMITTED
+from coterie.protocol.api import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.protocol.apis import (
     create_partitions,
     create_topics,

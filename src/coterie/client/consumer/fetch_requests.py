@@ -14,7 +14,7 @@ from coterie.client.consumer.offset_resets import Reset, parse_reset
 from coterie.client.consumer.partition_state import PartitionLeader, PartitionState
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError
-from coterie.protocol.api_values import READ_COMMITTED, READ_UNCOMMITTED
+from coterie.protocol.api import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.protocol.apis import fetch, list_offsets
 from coterie.protocol.apis import offset_for_leader_epoch as epoch_api
 from coterie.settings.client_settings import ConsumerSettings

@@ -26,8 +26,7 @@ from coterie.errors import (
 )
 from coterie.protocol.api import Api
 from coterie.protocol.apis import api_versions
-from coterie.protocol.frame_reader import SMALL, FrameReader
-from coterie.protocol.frames import read_response_header, request_frame
+from coterie.protocol.frames import SMALL, FrameReader, read_response_header, request_frame
 from coterie.settings.client_settings import Address, ClientSettings
 from coterie.version import __version__
 

@@ -4,7 +4,7 @@
         producer.send_columns("orders", table_values, keys=table_keys)
         producer.deliver()                         # all of it is acknowledged, or an error says why not
 
-Batches are written straight from the columns (`protocol/arrow_writer.py`) and then go the way of all batches: the rules
+Batches are written straight from the columns (`protocol/arrow.py`) and then go the way of all batches: the rules
 of idempotence, retries and `buffer.memory` are those of every producer, and so is the place of a key. For one thread.
 """
 
@@ -20,7 +20,7 @@ from coterie.client.producer.partition_queue import Batch
 from coterie.client.producer.producer import Producer
 from coterie.client.settings_kwargs import ProducerKwargs
 from coterie.errors import KafkaError
-from coterie.protocol.arrow_writer import ArrowWriter
+from coterie.protocol.arrow import ArrowWriter
 from coterie.protocol.records import BatchBuilder, Header
 from coterie.settings.client_settings import ProducerSettings
 

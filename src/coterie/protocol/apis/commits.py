@@ -11,7 +11,7 @@ from functools import lru_cache
 from struct import Struct, pack
 from uuid import UUID
 
-from coterie.protocol.codec.by_hand import read_count, read_text, too_many
+from coterie.protocol.codec.codec import read_count, read_text, too_many
 from coterie.protocol.codec.reader_source import MAX_ENTRIES
 from coterie.protocol.commit_rows import CommitRows, read_commit_rows
 from coterie.protocol.encoding import Encoding, read_tags

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coterie.errors import ErrorCode
-from coterie.protocol.api import api
-from coterie.protocol.api_values import NOT_ASKED
+from coterie.protocol.api import NOT_ASKED, api
 from coterie.protocol.codec.codec import codec
 from coterie.protocol.codec.fields import Int32, wire
 from coterie.protocol.messages import DescribedGroup, DescribedMember, DescribeGroup, Token

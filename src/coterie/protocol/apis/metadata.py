@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from coterie.errors import ErrorCode
-from coterie.protocol.api import api
-from coterie.protocol.api_values import NOT_ASKED
+from coterie.protocol.api import NOT_ASKED, api
 from coterie.protocol.codec.codec import codec
 from coterie.protocol.codec.fields import Int32, wire
 

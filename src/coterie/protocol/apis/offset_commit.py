@@ -15,8 +15,7 @@ from uuid import UUID
 from coterie.errors import ErrorCode
 from coterie.protocol.api import api
 from coterie.protocol.apis.commits import read_topics, write_topics
-from coterie.protocol.codec.by_hand import read_text
-from coterie.protocol.codec.codec import PAST_THE_END, codec, encoding_of, past_the_end
+from coterie.protocol.codec.codec import PAST_THE_END, codec, encoding_of, past_the_end, read_text
 from coterie.protocol.codec.fields import Int32, Int64, wire
 from coterie.protocol.commit_rows import CommitRows, read_usual_commit
 from coterie.protocol.encoding import read_tags

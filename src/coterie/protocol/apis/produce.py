@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from coterie.errors import ErrorCode
-from coterie.protocol.api import api
-from coterie.protocol.api_values import Leader, NodeEndpoint
+from coterie.protocol.api import Leader, NodeEndpoint, api
 from coterie.protocol.codec.codec import codec, parts_writer
 from coterie.protocol.codec.fields import Int16, Int32, Int64, Records, wire
 

@@ -17,13 +17,25 @@ from coterie.protocol.codec.reader_source import MAX_ENTRIES, NO_LIMIT, Read, me
 from coterie.protocol.codec.writer_source import Write, message_writer
 from coterie.protocol.encoding import COMPACT, OLD, Encoding
 
-__all__ = ["PAST_THE_END", "Parts", "codec", "encoding_of", "most_entries", "parts_writer", "past_the_end"]
+__all__ = [
+    "PAST_THE_END",
+    "Parts",
+    "codec",
+    "encoding_of",
+    "most_entries",
+    "parts_writer",
+    "past_the_end",
+    "read_count",
+    "read_text",
+    "too_many",
+]
+
 
 T = TypeVar("T")
 Parts = list[bytes | memoryview]
 
 PAST_THE_END = (IndexError, struct.error)
-"""What reading behind the last byte of a frame raises, unless it was a slice."""
+"""The errors of reading beyond the last byte of a frame; a slice raises none."""
 
 
 def past_the_end(api: Api, version: int, frame: bytes) -> MalformedError:
@@ -35,12 +47,12 @@ def encoding_of(api: Api, version: int) -> Encoding:
 
 
 def most_entries(message: type) -> int:
-    """What a `Request` may list is bounded: it is from a stranger. A `Response` is from the broker the client chose."""
+    """Return how many entries a message may list: a `Request` is not trusted, a `Response` is."""
     return MAX_ENTRIES if message.__name__.lstrip("_") == "Request" else NO_LIMIT
 
 
 def codec(api: Api, message: type[T]) -> tuple[Callable[[bytes, int, int], T], Callable[[T, int], bytes]]:
-    """`read(frame, at, version)` and `write(value, version)`. What follows the message is ignored (rule C7)."""
+    """Return `read(frame, at, version)` and `write(value, version)`. Bytes after the message are ignored (rule C7)."""
     most = most_entries(message)
     readers: dict[int, Read] = {}
     kind: Any = message
@@ -66,7 +78,7 @@ def codec(api: Api, message: type[T]) -> tuple[Callable[[bytes, int, int], T], C
 
 
 def parts_writer(api: Api, message: type[T]) -> Callable[[T, int], Parts]:
-    """Like `write`, but leaves large byte strings where they are: for messages that carry records."""
+    """Return a `write` that does not copy large byte strings, for messages with records."""
     writers: dict[int, Write] = {}
     kind: Any = message
 
@@ -79,3 +91,30 @@ def parts_writer(api: Api, message: type[T]) -> Callable[[T, int], Parts]:
         return parts
 
     return write
+
+
+# The following are for readers that are written by hand. They refuse what generated readers refuse. Like those of
+# `protocol/encoding.py` they may run past the end: the caller checks that after the last field.
+
+
+def read_text(frame: bytes, at: int, encoding: Encoding) -> tuple[str, int]:
+    text, end = encoding.read_string(frame, at)
+    if text is None:
+        raise MalformedError(f"the text at byte {at} is null, which is not allowed there")
+    return text, end
+
+
+def read_count(frame: bytes, at: int, encoding: Encoding) -> tuple[int, int]:
+    """Return the length of a list, at most what the frame can have and what a request may list."""
+    count, at = encoding.read_length(frame, at)
+    if count < 0:
+        raise MalformedError(f"the list before byte {at} is null, which is not allowed there")
+    if count > len(frame) - at:
+        raise IndexError
+    if count > MAX_ENTRIES:
+        raise too_many()
+    return count, at
+
+
+def too_many() -> MalformedError:
+    return MalformedError(f"a request lists more than {MAX_ENTRIES} entries, which is the most allowed; ask in several")

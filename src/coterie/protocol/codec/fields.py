@@ -1,4 +1,4 @@
-"""How a message says what it looks like on the wire: types as annotations, versions beside the field.
+"""The fields of a message: types are annotations, versions are beside the field.
 
     @dataclass(slots=True, kw_only=True)
     class Partition:
@@ -13,10 +13,30 @@ version `nullable` on. A tagged field is written only if it differs from its def
 
 from __future__ import annotations
 
-from dataclasses import MISSING, field
-from typing import Annotated, Any, NamedTuple
+from dataclasses import MISSING, Field, field, fields
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
 
-__all__ = ["EVER", "Int8", "Int16", "Int32", "Int64", "Records", "Wire", "wire"]
+from coterie.errors import ErrorCode
+
+__all__ = [
+    "EVER",
+    "Int8",
+    "Int16",
+    "Int32",
+    "Int64",
+    "MessageField",
+    "Records",
+    "Wire",
+    "is_records",
+    "members",
+    "number_format",
+    "present",
+    "wire",
+]
+
 
 Int8 = Annotated[int, "b"]
 Int16 = Annotated[int, "h"]
@@ -24,14 +44,14 @@ Int32 = Annotated[int, "i"]
 Int64 = Annotated[int, "q"]
 
 Records = Annotated[bytes | memoryview, "records"]
-"""Record batches as they came: a view of the frame when read, never copied or looked into here."""
+"""Record batches as received: a view of the frame when read, never copied or parsed here."""
 
 EVER = 1 << 15
-"""No version is this high."""
+"""Higher than any version."""
 
 
 class Wire(NamedTuple):
-    """In which versions a field is there, from which on it may be null, and its tag if it has one."""
+    """The versions that have a field, the first in which it may be null, and its tag if it has one."""
 
     since: int = 0
     until: int = EVER
@@ -47,5 +67,59 @@ def wire(
     tag: int | None = None,
     default: Any = MISSING,
 ) -> Any:
-    """A field that is not in every version needs a default: what the versions without it mean."""
+    """Describe a field; one that is not in every version needs a default for the others."""
     return field(default=default, metadata={"wire": Wire(since, until, nullable, tag)})
+
+
+class MessageField(NamedTuple):
+    """A field of a message, for the reader and the writer: its type without None, and the versions that have it."""
+
+    name: str
+    type: Any
+    optional: bool
+    wire: Wire
+    default: Any
+
+    def may_be_null(self, version: int) -> bool:
+        return self.optional and version >= self.wire.nullable
+
+
+@cache
+def members(message: type) -> tuple[MessageField, ...]:
+    hints = get_type_hints(message, include_extras=True)
+    return tuple(_member(field, hints[field.name]) for field in fields(message))
+
+
+def _member(field: Field[Any], hint: Any) -> MessageField:
+    optional = False
+    if get_origin(hint) in {Union, UnionType}:
+        hint, *others = (arg for arg in get_args(hint) if arg is not NoneType)
+        assert not others, f"{field.name}: one type, and None, is all a field can be"
+        optional = True
+    assert hint is not UUID or optional, f"{field.name}: the zero UUID means none"
+    return MessageField(field.name, hint, optional, field.metadata.get("wire") or Wire(), field.default)
+
+
+def present(message: type, version: int, *, tagged: bool) -> list[MessageField]:
+    """Return the fields that a version has, in order."""
+    return [
+        member
+        for member in members(message)
+        if member.wire.since <= version <= member.wire.until and (member.wire.tag is not None) is tagged
+    ]
+
+
+def number_format(hint: Any) -> str | None:
+    """Return the struct code of a number; None for a type without fixed size."""
+    if hint is bool:
+        return "?"
+    if hint is ErrorCode:
+        return "h"
+    if get_origin(hint) is Annotated and not is_records(hint):
+        code: str = get_args(hint)[1]
+        return code
+    return None
+
+
+def is_records(hint: Any) -> bool:
+    return get_origin(hint) is Annotated and get_args(hint)[1] == "records"

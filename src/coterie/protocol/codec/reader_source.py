@@ -55,7 +55,7 @@ from typing import Any, get_args, get_origin
 from uuid import UUID
 
 from coterie.errors import ErrorCode, MalformedError
-from coterie.protocol.codec.message_fields import Member, is_records, members, number_format, present
+from coterie.protocol.codec.fields import MessageField, is_records, members, number_format, present
 from coterie.protocol.codec.python_source import Source, repeated, shape
 from coterie.protocol.encoding import Encoding, read_tags, text_of
 
@@ -322,7 +322,7 @@ class _Reader:
 
 
 def _tags_reader(
-    tagged: Sequence[Member], version: int, encoding: Encoding, most: int
+    tagged: Sequence[MessageField], version: int, encoding: Encoding, most: int
 ) -> Callable[[bytes, int, Any], int]:
     """Tagged fields are rare: their readers are made when the first one comes."""
 

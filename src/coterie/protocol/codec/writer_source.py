@@ -31,7 +31,7 @@ from typing import Any, get_args, get_origin
 from uuid import UUID
 
 from coterie.protocol.buffer import uvarint
-from coterie.protocol.codec.message_fields import Member, is_records, number_format, present
+from coterie.protocol.codec.fields import MessageField, is_records, number_format, present
 from coterie.protocol.codec.python_source import SHORT, Source, repeated, shape
 from coterie.protocol.encoding import COMPACT, OLD, Encoding
 
@@ -100,7 +100,7 @@ class _Writer:
         if self._encoding.flexible:
             self._tags(message, value)
 
-    def _member(self, member: Member, value: str) -> None:
+    def _member(self, member: MessageField, value: str) -> None:
         hint, what = member.type, f"{value}.{member.name}"
         if number_format(hint) or hint is UUID:
             self.value(hint, what)
@@ -195,7 +195,7 @@ def _unsaid(value: Any, field: str, version: int) -> ValueError:
     return ValueError(f"{type(value).__name__}.{field} is None, which version {version} cannot say")
 
 
-def _tags_writer(tagged: Sequence[Member], version: int, encoding: Encoding) -> Callable[[Any], bytes]:
+def _tags_writer(tagged: Sequence[MessageField], version: int, encoding: Encoding) -> Callable[[Any], bytes]:
     """For a message that has something to say in its tagged fields; their writers are made when they first have."""
 
     def write_tagged(value: Any) -> bytes:

@@ -17,8 +17,7 @@ from coterie.protocol.batch import (
     parse_header,
     stamp_time,
 )
-from coterie.protocol.compacted import OpenBatch, emptied
-from coterie.protocol.records import BatchRecord, build_batch, records
+from coterie.protocol.records import BatchRecord, OpenBatch, build_batch, emptied, records
 
 content = st.lists(
     st.builds(
