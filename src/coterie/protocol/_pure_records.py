@@ -44,7 +44,7 @@ _MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
 _ZIGZAGS = [uvarint(value << 1) for value in range(256)]
 _MAX_MILLISECONDS = _MAX_INT64 // 1000
 _MAX_PLAIN = (1 << 31) - 1 - HEADER_SIZE
-"""What an int32 can count, in a batch as in a column of Arrow's."""
+"""The largest int32, which bounds the size of a batch and of an Arrow column."""
 
 Header = tuple[str, bytes | None]
 RawHeader = tuple[bytes, bytes | None]
@@ -71,7 +71,7 @@ class Record:
 
 
 def restored_record(*fields: Any) -> Any:
-    """From a pickle: as the kind of record that is in use here, which need not be the sender's."""
+    """Make a record from a pickle: compiled or not, as this process uses them."""
     from coterie.protocol import records
 
     return records.Record(*fields)
@@ -204,7 +204,7 @@ class HeaderColumns(NamedTuple):
 
 
 class ColumnBuffers(NamedTuple):
-    """As Arrow has them in memory, in the machine's byte order."""
+    """A column as Arrow has it in memory, in the machine's byte order."""
 
     rows: int
     offsets: Buffer
@@ -280,7 +280,7 @@ class Columns:
                 self._header_ends.append(len(self._names.ends) - 1)
 
     def finish(self) -> ColumnBuffers:
-        """What has been added; then it starts again."""
+        """Return what was added, and start again."""
         headers = None
         if self._with_headers:
             headers = HeaderColumns(self._header_ends.tobytes(), self._names.finish(), self._contents.finish())
@@ -344,7 +344,7 @@ class RecordWriter:
         timestamp: int,
         headers: Iterable[tuple[str, Buffer | None]] = (),
     ) -> bool:
-        """Whether there was room for it: the first always has."""
+        """Add a record; return whether there was room for it, which the first always has."""
         if not NO_TIMESTAMP <= timestamp < _MAX_INT64:
             check_timestamp(timestamp)
         key = key if type(key) is bytes else as_bytes(key, "key")
@@ -373,7 +373,7 @@ class RecordWriter:
         return all(self.append(key, value, timestamp) for key, value in pairs)
 
     def extend_offsets(self, rows: bytes, key: bytes, tail: bytes, timestamp: int) -> bool:
-        """What `offset_pairs` would give, without making it."""
+        """Append what `offset_pairs` would return, without making it."""
         return self.extend(offset_pairs(rows, key, tail), timestamp)
 
     def plain(self) -> Buffer:

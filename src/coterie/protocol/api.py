@@ -145,7 +145,7 @@ by_key = MappingProxyType({row.key: row for row in APIS})
 _BY_NAME = {row.name: row for row in APIS}
 
 FIRST_FLEXIBLE = MappingProxyType({row.key: row.flexible for row in APIS})
-"""For `coterie.protocol.frames.read_request_header`: from which version on a request header has tagged fields."""
+"""The first version of each API whose request header has tagged fields (`frames.read_request_header`)."""
 
 
 def api(name: str) -> Api:

@@ -78,11 +78,11 @@ NO_TIMESTAMP = NO_PRODUCER_ID = NO_PRODUCER_EPOCH = NO_SEQUENCE = -1
 
 
 class BatchError(MalformedError):
-    """A batch that cannot be taken; `code` is what a producer is told."""
+    """A batch cannot be accepted; `code` is the error that the producer gets."""
 
     code: ClassVar[ErrorCode] = ErrorCode.INVALID_RECORD
     records: Sequence[int] = ()
-    """Which of its records are to blame, counted from 0; none if it is the batch as a whole."""
+    """The indexes of the records that are wrong; empty if it is the batch as a whole."""
 
 
 class CorruptBatchError(BatchError):
@@ -190,7 +190,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """From when on compaction may take its tombstones or its marker; None if it has not seen any there yet."""
+        """The time from which compaction may remove its tombstones or its marker; None if it has met none."""
         return self.base_timestamp if self.attributes & _DELETE_HORIZON_BIT else None
 
     def with_delete_horizon(self, horizon_ms: int) -> BatchHeader:
@@ -198,7 +198,7 @@ class BatchHeader(NamedTuple):
         return self._replace(attributes=self.attributes | _DELETE_HORIZON_BIT, base_timestamp=horizon_ms)
 
     def without_records(self) -> BatchHeader:
-        """What is left when all records are gone: offsets, and who wrote what (KAFKA-5490)."""
+        """Return the header of the batch without its records: offsets and producer stay (KAFKA-5490)."""
         attributes = self.attributes & ~_COMPRESSION_BITS & ~_DELETE_HORIZON_BIT
         return self._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0)
 

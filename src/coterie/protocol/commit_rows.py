@@ -76,7 +76,7 @@ class CommitRows(_Rows, Sequence[CommitPartition]):
         self.numbers = numbers
         self.lowest = lowest
         self.highest = highest
-        """Of the numbers."""
+        """The highest of the numbers."""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -118,7 +118,7 @@ class OffsetRows(_Rows, Sequence[OffsetRecord]):
             position += step
 
     def stored(self) -> dict[int, CommittedOffset]:
-        """By partition; of two for one the later counts."""
+        """Return the rows by partition; the later of two for one partition counts."""
         return dict(self._values())
 
     def written(self) -> tuple[OffsetPairs, int]:
@@ -142,7 +142,7 @@ def _value_end(at_ms: int, topic_id: UUID | None) -> bytes:
 
 
 class StoredRows(_Rows, Sequence[tuple[str, int, int]]):
-    """Topic, partition and offset of a commit, for whoever hears that it is stored."""
+    """Topic, partition and offset of a commit, for the event that it is stored."""
 
     __slots__ = ("_of",)
 
@@ -169,7 +169,7 @@ class FetchedRows(_Rows, Sequence[FetchedOffset]):
     def __init__(self, topic: str, packed: bytes) -> None:
         self.topic = topic
         self.packed = packed
-        """As in an answer of a flexible version."""
+        """The rows as they are in an answer of a flexible version."""
 
     @classmethod
     def of_commit(cls, rows: CommitRows) -> Self:

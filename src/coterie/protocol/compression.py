@@ -44,11 +44,11 @@ class Scratch:
         self._memory = bytearray()
 
     def of(self, size: int) -> memoryview:
-        """So many bytes, until the next are asked for."""
+        """Return a buffer of this size, valid until the next call."""
         if size > _KEPT:
             return memoryview(bytearray(size))
         if size > len(self._memory):
-            self._memory = bytearray(size)  # never resized: somebody may still look at the old one
+            self._memory = bytearray(size)  # never resized: a view of the old one may still be in use
         return memoryview(self._memory)[:size]
 
 
@@ -58,7 +58,7 @@ def compress(compression: Compression, data: Buffer, level: int | None = None) -
 
 
 def decompress(compression: Compression, data: Buffer, limit: int, scratch: Scratch | None = None) -> Buffer:
-    """What was compressed, if it has at most `limit` bytes; with `scratch`, until that is used again."""
+    """Return the decompressed data, at most `limit` bytes; with `scratch` it is valid until that is used again."""
     try:
         return _DECOMPRESS[compression](data, limit, scratch or Scratch())
     except cramjam.DecompressionError as error:

@@ -66,7 +66,7 @@ class MemberMetadata:
     rebalance_timeout_ms: int
     server_assignor: str | None
     classic_session_timeout_ms: int | None = None
-    """Of a member that still speaks the classic protocol."""
+    """The session timeout of a member that still uses the classic protocol."""
     classic_protocols: Sequence[ClassicProtocol] = ()
 
 

@@ -42,7 +42,7 @@ def read_uvarint(frame: bytes, at: int) -> tuple[int, int]:
 
 
 def read_tags(frame: bytes, at: int) -> tuple[dict[int, int], int]:
-    """Where each tagged field begins. Most messages have none, and nobody has to know all there are."""
+    """Return where each tagged field begins. Most messages have none, and unknown ones are ignored."""
     count, at = read_uvarint(frame, at)
     if count > MAX_TAGS:
         raise MalformedError(f"{count} tagged fields before byte {at}: {MAX_TAGS} are allowed")
@@ -149,10 +149,10 @@ class Encoding(NamedTuple):
     string: Callable[[str | None], bytes]
     read_bytes: Callable[[bytes, int], tuple[bytes | None, int]]
     read_length: Callable[[bytes, int], tuple[int, int]]
-    """Of bytes and of arrays."""
+    """Read the length of bytes or of an array."""
     length: Callable[[int], bytes]
     tags: bytes
-    """What follows a message without tagged fields."""
+    """The bytes after a message without tagged fields."""
 
 
 OLD = Encoding(

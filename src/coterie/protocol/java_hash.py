@@ -28,7 +28,7 @@ def java_hash(text: str) -> int:
 
 
 def spread(key: str) -> int:
-    """What `HashMap` makes of a key's hash before it takes the lowest bits of it."""
+    """Return the hash of a key as `HashMap` spreads it, before it takes the lowest bits."""
     h = java_hash(key) & 0xFFFFFFFF
     return h ^ (h >> 16)
 

@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 Token = Hashable
-"""What a reply is addressed to. Opaque here; only the broker's node knows which connection and version it means."""
+"""The address of a reply. Only the broker's node knows which connection and version it means."""
 
 NO_GENERATION = -1
 CONSUMER = "consumer"
@@ -138,7 +138,7 @@ class LeaveGroup:
 
 @dataclass(slots=True)
 class CommitPartition:
-    """One partition of a commit. `error` is set by whoever knows the topics, before the group is asked (rule 21)."""
+    """One partition of a commit. The broker, which knows the topics, sets `error` beforehand (rule 21)."""
 
     topic: str
     partition: int
@@ -174,7 +174,7 @@ class OffsetFetch:
     """None: everything the group has committed."""
     require_stable: bool = False
     topic_ids: Sequence[UUID | None] | None = None
-    """Version 10: the ids of `topics`, in their order, for whoever knows the names (rule 22)."""
+    """Version 10: the ids of `topics`, in their order; the broker fills in the names (rule 22)."""
 
 
 @dataclass(slots=True)
@@ -195,7 +195,7 @@ class DescribeGroup:
     token: Token
     group_id: str
     asks_rights: bool = False
-    """What may the client do with it? Asked of all groups of a request, or of none."""
+    """Whether the client asked for authorized operations, of all groups of a request."""
 
 
 @dataclass(slots=True)
@@ -317,7 +317,7 @@ class DescribedMember:
 
 @dataclass(slots=True)
 class DescribedGroup:
-    """`exists` is False for a group nobody knows: `Dead` to old clients, GROUP_ID_NOT_FOUND from version 6 on."""
+    """`exists` is False for an unknown group: `Dead` to old clients, GROUP_ID_NOT_FOUND from version 6 on."""
 
     group_id: str
     state: str
@@ -357,7 +357,7 @@ class CommittedOffset:
     """Only when the commit brought a retention of its own (OffsetCommit 2-4)."""
     topic_id: UUID | None = None
     position: int = field(default=-1, compare=False)
-    """Where in the log it stands; not part of the record. Of two commits the later one counts (rule 22)."""
+    """Its offset in the log, which is not part of the record. The later of two commits counts (rule 22)."""
 
 
 @dataclass(slots=True)

@@ -119,7 +119,7 @@ def read_record_plainly(key: Buffer, value: Buffer | None) -> Record | Skipped:
 
 
 def read_key(key: Buffer) -> Record | Skipped:
-    """What the record is about: by itself a tombstone of it."""
+    """Return what a key is about, which is the tombstone of it."""
     reader = Reader(key, "key in __consumer_offsets")
     kind = reader.int16()
     if kind in OFFSET_KEYS:

@@ -97,7 +97,7 @@ class BatchRecord(NamedTuple):
     timestamp: int
     headers: Sequence[Header] = ()
     offset: int = 0
-    """Where it is in the log; `build_batch` gives offsets of its own."""
+    """Its offset in the log; `build_batch` assigns offsets itself."""
 
 
 class EndMarker(NamedTuple):

@@ -39,7 +39,7 @@ class Subscription:
     topics: Sequence[str]
     user_data: bytes | None = None
     owned: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """What the member still held when it joined, by topic."""
+    """The partitions that the member owned when it joined, by topic."""
     generation_id: int = NO_GENERATION
     """The generation in which it was given that."""
     rack: str | None = None
@@ -91,7 +91,7 @@ def _read_rest(reader: Reader, subscription: Subscription) -> Subscription:
 
 
 def write_subscription(subscription: Subscription) -> bytes:
-    """In sorted order, as Kafka's client writes it: equal subscriptions have equal bytes, and so start no rebalance."""
+    """Write topics in sorted order, as Kafka's client does: equal subscriptions are equal bytes, so no rebalance."""
     version = subscription.version
     writer = _writer(version)
     writer.array_length(len(subscription.topics))
@@ -114,7 +114,7 @@ def read_assignment(data: Buffer) -> Assignment:
 
 
 def write_assignment(assignment: Assignment) -> bytes:
-    """In the order given: the order of an assignment is the assignor's."""
+    """Write an assignment in the order that the assignor gave it."""
     writer = _writer(assignment.version)
     _write_partitions(writer, assignment.partitions)
     writer.nullable_binary(assignment.user_data)

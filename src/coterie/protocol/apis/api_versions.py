@@ -98,6 +98,6 @@ def names_its_client(request: Request, version: int) -> bool:
 
 
 def refuse_version() -> bytes:
-    """For a version we do not speak, in the form of version 0, with the versions we do (rule C5)."""
+    """Answer an unsupported version in the form of version 0, with the supported versions (rule C5)."""
     ours = [row for row in ADVERTISED if row.api_key == API.key]
     return _write_response(Response(error=ErrorCode.UNSUPPORTED_VERSION, api_keys=ours), 0)

@@ -60,7 +60,7 @@ class Member:
     subscribed_topic_names: Sequence[str] = ()
     subscribed_topic_regex: str | None = None
     assignment: Assignment
-    """Also what it has still to revoke."""
+    """It includes partitions that the member has still to revoke."""
     target_assignment: Assignment
     member_type: Int8 = wire(since=1, default=-1)
     """0: it still uses the classic protocol; 1: this one; -1: not known."""

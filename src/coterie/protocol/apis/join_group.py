@@ -152,7 +152,7 @@ def _head(
     skip_assignment: bool,
     version: int,
 ) -> bytes:
-    """What comes before the member's id is the same for all members, who are answered one after the other."""
+    """Return the bytes before the member id, which are the same for all members of a generation."""
     string = encoding_of(API, version).string
     # No protocol is "" to old clients and null to new ones, whatever the rule said (semantics 2).
     name = (protocol_name or None) if version >= NULL_PROTOCOL_NAME else (protocol_name or "")

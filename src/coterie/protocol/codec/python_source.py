@@ -22,7 +22,7 @@ _LITERALS = (bool, int, str, bytes, type(None))
 
 @cache
 def shape(layout: str) -> Struct:
-    """Of numbers side by side, big-endian."""
+    """Return the struct of numbers side by side, big-endian."""
     return Struct(">" + layout)
 
 

@@ -79,7 +79,7 @@ ERRORS = _Errors({int(code): code for code in ErrorCode})
 
 @lru_cache(maxsize=1024)
 def uuid(data: bytes) -> UUID | None:
-    """The same few topics come again and again, and to make a UUID takes longer than the rest of a small message."""
+    """Return a UUID from a cache: the same topics recur, and making one takes longer than a small message."""
     return None if data == _ZERO_UUID else UUID(bytes=data)
 
 
