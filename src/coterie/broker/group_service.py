@@ -55,30 +55,18 @@ class LoadDue:
     log: PartitionLog
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class GroupService:
-    def __init__(
-        self,
-        coordinator: GroupCoordinator,
-        responses: Responses,
-        replicas: ReplicaManager,
-        directory: DataDirectory,
-        flusher: Flusher,
-        changes: Changes,
-        timers: Timers[Any],
-        facts_topic: FactsTopic,
-        reporter: Reporter,
-        wall: WallClock,
-    ) -> None:
-        self.coordinator = coordinator
-        self._responses = responses
-        self._replicas = replicas
-        self._directory = directory
-        self._flusher = flusher
-        self._changes = changes
-        self._timers = timers
-        self._facts_topic = facts_topic
-        self._reporter = reporter
-        self._wall = wall
+    coordinator: GroupCoordinator
+    responses: Responses
+    replicas: ReplicaManager
+    directory: DataDirectory
+    flusher: Flusher
+    changes: Changes
+    timers: Timers[Any]
+    facts_topic: FactsTopic
+    reporter: Reporter
+    wall: WallClock
 
     # --- events and effects of the coordinator ------------------------------------------------------------------------
 
@@ -97,17 +85,17 @@ class GroupService:
             if kind is Reply:
                 out += self._answer(effect, now_ms)
             elif kind is Append:  # just before a flush: by then more has come that fits into the same batch
-                self._flusher.before_next(partial(self._append, effect))
+                self.flusher.before_next(partial(self._append, effect))
             else:
-                effect.fact.at_ms = self._wall.at(effect.fact.at_ms)
+                effect.fact.at_ms = self.wall.at(effect.fact.at_ms)
                 out.append(effect)
-                self._facts_topic.add(effect.fact, now_ms)
+                self.facts_topic.add(effect.fact, now_ms)
         return out
 
     def _answer(self, reply: Reply, now_ms: int) -> Effects:
         token = reply.token
         if type(token) is Call:
-            return self._responses.answer(token, reply.answer, now_ms)
+            return self.responses.answer(token, reply.answer, now_ms)
         gather: Gather
         index: int
         gather, index = token  # type: ignore[misc]
@@ -119,19 +107,19 @@ class GroupService:
         batch = effect.batch()
         if batch is None:
             return []
-        log = self._replicas.log(OFFSETS_TOPIC, effect.partition)
+        log = self.replicas.log(OFFSETS_TOPIC, effect.partition)
         if log is None:
             return self._appended(batch, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
-        at_ms = self._wall.at(now_ms)
+        at_ms = self.wall.at(now_ms)
         try:
             if batch.producer_id is None:
                 batch.then.base_offset = log.append_own(batch.records, at_ms)
             else:
                 batch.then.base_offset = log.append(_packed(batch, at_ms), at_ms, Origin.COORDINATOR).base_offset
         except LogError as error:
-            trouble = self._reporter.trouble(str(error), now_ms)
+            trouble = self.reporter.trouble(str(error), now_ms)
             return [trouble, *self._appended(batch, error.code, now_ms)]
-        self._flusher.written(log, partial(self._appended, batch))
+        self.flusher.written(log, partial(self._appended, batch))
         return []
 
     def _appended(self, batch: AppendBatch, error: ErrorCode, now_ms: int) -> Effects:
@@ -143,12 +131,12 @@ class GroupService:
     def load_all(self, now_ms: int) -> Effects:
         """Read the node's groups back (C4). Nothing else is answered before this has ended."""
         effects: Effects = []
-        topic = self._directory.topics.get(OFFSETS_TOPIC)
+        topic = self.directory.topics.get(OFFSETS_TOPIC)
         if topic is None:
             return effects
         self.coordinator.count_partitions(topic.partitions)
         for partition in range(topic.partitions):
-            log = self._replicas.log(OFFSETS_TOPIC, partition)
+            log = self.replicas.log(OFFSETS_TOPIC, partition)
             if log is None:
                 continue  # another node's
             replay = self.coordinator.gain(partition)
@@ -161,7 +149,7 @@ class GroupService:
     def gain(self, partition: int, log: PartitionLog) -> None:
         """Load a partition that this node leads now."""
         load = _Load(partition, log, self.coordinator.gain(partition))
-        self._flusher.written(log, partial(self._all_written, load))
+        self.flusher.written(log, partial(self._all_written, load))
 
     def lose(self, partition: int, now_ms: int) -> Effects:
         """Another node leads the partition now: answer everybody who waits, and forget its groups."""
@@ -179,7 +167,7 @@ class GroupService:
     def _all_written(self, load: _Load, error: ErrorCode, now_ms: int) -> Effects:
         if error:
             return self._load_again_later(load, now_ms)  # what the old leader wrote last is being cut off
-        self._changes.ask(None, partial(self._begin, load))
+        self.changes.ask(None, partial(self._begin, load))
         return []
 
     def _begin(self, load: _Load, now_ms: int) -> Effects:
@@ -197,14 +185,14 @@ class GroupService:
 
     def _was_read(self, load: _Load, outcome: int | LogError, now_ms: int) -> Effects:
         if isinstance(outcome, LogError):
-            trouble = self._reporter.trouble(str(outcome), now_ms)
+            trouble = self.reporter.trouble(str(outcome), now_ms)
             return [trouble, *self._load_again_later(load, now_ms)]
         load.offset = outcome
         return self._read_on(load, now_ms)
 
     def _load_again_later(self, load: _Load, now_ms: int) -> Effects:
         event = LoadDue(self, load.partition, load.log)
-        self._timers.arm((self, load.partition), now_ms + LOAD_AGAIN_AFTER_MS, event)
+        self.timers.arm((self, load.partition), now_ms + LOAD_AGAIN_AFTER_MS, event)
         return []
 
 

@@ -68,44 +68,30 @@ class TopicSpec:
     may_exist: bool = False
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class TopicManager:
-    def __init__(
-        self,
-        files: Files,
-        directory: DataDirectory,
-        settings: BrokerSettings,
-        changes: Changes,
-        metadata: MetadataCache,
-        leadership: Leadership,
-        flusher: Flusher,
-        fetches: Fetches,
-        reporter: Reporter,
-        wall: WallClock,
-        fresh_id: Callable[[], UUID],
-        load_groups: Callable[[int], Effects],
-    ) -> None:
-        """`load_groups` is called when the topic of the groups has been created."""
-        self._files = files
-        self._directory = directory
-        self._settings = settings
-        self._changes = changes
-        self._metadata = metadata
-        self._leadership = leadership
-        self._flusher = flusher
-        self._fetches = fetches
-        self._reporter = reporter
-        self._wall = wall
-        self._fresh_id = fresh_id
-        self._load_groups = load_groups
+    files: Files
+    directory: DataDirectory
+    settings: BrokerSettings
+    changes: Changes
+    metadata: MetadataCache
+    leadership: Leadership
+    flusher: Flusher
+    fetches: Fetches
+    reporter: Reporter
+    wall: WallClock
+    fresh_id: Callable[[], UUID]
+    load_groups: Callable[[int], Effects]
+    """Called when the topic of the groups has been created."""
 
     # --- creating -----------------------------------------------------------------------------------------------------
 
     def names(self) -> TopicNames:
-        return TopicNames(self._directory, self._settings)
+        return TopicNames(self.directory, self.settings)
 
     def by_default(self, name: str, done: Created = _ignore) -> TopicSpec:
         """Return the topic to create for a request. It has the broker's defaults; internal topics have theirs (C2)."""
-        settings = self._settings
+        settings = self.settings
         ours: Mapping[str, tuple[int, Mapping[str, str]]] = {
             OFFSETS_TOPIC: (settings.offsets_topic_num_partitions, offsets_topic_configs(settings)),
             FACTS_TOPIC: (1, {}),
@@ -118,7 +104,7 @@ class TopicManager:
         return self._create([self.by_default(name, done)], now_ms)
 
     def ask_to_ensure(self, name: str, done: Created) -> None:
-        self._changes.ask(None, partial(self.ensure, name, done))
+        self.changes.ask(None, partial(self.ensure, name, done))
 
     def create_each(
         self,
@@ -138,7 +124,7 @@ class TopicManager:
 
         def judge(some: Sequence[TopicSpec], at_ms: int) -> Effects:
             refusal: TopicError | None = None
-            if self._changes.is_closing:
+            if self.changes.is_closing:
                 refusal = _closing()
             elif at_ms > until_ms and some[0] is not wanted[0]:
                 refusal = TopicError(
@@ -150,7 +136,7 @@ class TopicManager:
             return [effect for one in some for effect in one.done(refusal, at_ms)]
 
         for some in _slices(wanted):
-            self._changes.ask(call, partial(judge, some))
+            self.changes.ask(call, partial(judge, some))
         return []
 
     def _create(self, wanted: Sequence[TopicSpec], now_ms: int) -> Effects:
@@ -161,7 +147,7 @@ class TopicManager:
         places: dict[Partition, Place] = {}
         effects: Effects = []
         for one in wanted:
-            existing = self._directory.topics.get(one.name)
+            existing = self.directory.topics.get(one.name)
             if existing is not None and one.may_exist:
                 effects += one.done(existing, now_ms)
                 continue
@@ -171,9 +157,9 @@ class TopicManager:
                 effects += one.done(error, now_ms)
                 continue
             names.add(one.name, one.partitions)
-            topics.append(Topic(one.name, self._fresh_id(), one.partitions, kept))
+            topics.append(Topic(one.name, self.fresh_id(), one.partitions, kept))
             accepted.append(one)
-            places |= self._leadership.new_places(one.name, range(one.partitions), one.homes)
+            places |= self.leadership.new_places(one.name, range(one.partitions), one.homes)
         if not topics:
             return effects
 
@@ -181,17 +167,17 @@ class TopicManager:
             if outcome is not None:
                 error = TopicError(outcome.code, str(outcome))
                 return [effect for one in accepted for effect in one.done(error, at_ms)]
-            self._leadership.created(places)
+            self.leadership.created(places)
             followed: Effects = []
             for topic in topics:
-                self._metadata.topic_names[topic.id] = topic.name
+                self.metadata.topic_names[topic.id] = topic.name
                 if topic.name == OFFSETS_TOPIC:
-                    followed += self._load_groups(at_ms)
+                    followed += self.load_groups(at_ms)
             for one, topic in zip(accepted, topics, strict=True):
                 followed += one.done(topic, at_ms)
             return followed
 
-        creation = self._directory.create(topics, self._wall.at(now_ms))
+        creation = self.directory.create(topics, self.wall.at(now_ms))
         return [*effects, self._leaders_first(topics, places, creation, then)]
 
     def _leaders_first(
@@ -206,11 +192,11 @@ class TopicManager:
         def ended(outcome: LogError | None, now_ms: int) -> Effects:
             if outcome is not None or creation.is_done:
                 return then(outcome, now_ms)
-            if self._changes.is_closing:
+            if self.changes.is_closing:
                 return [Work(creation.undo(), lambda _outcome, at_ms: then(_closing(), at_ms))]
             return [Work(creation.next(), ended)]
 
-        keeping = self._leadership.keeping(topics, places)
+        keeping = self.leadership.keeping(topics, places)
         return Work(creation.next() if keeping is None else keeping, ended)
 
     def grow(
@@ -222,15 +208,15 @@ class TopicManager:
         now_ms: int,
     ) -> Effects:
         """Give a topic more partitions, `count` in all."""
-        places = self._leadership.new_places(topic.name, range(topic.partitions, count), homes)
+        places = self.leadership.new_places(topic.name, range(topic.partitions, count), homes)
 
         def then(outcome: TopicError | LogError | None, at_ms: int) -> Effects:
             if outcome is None:
-                self._leadership.created(places)
+                self.leadership.created(places)
             return done(outcome, at_ms)
 
         grown = replace(topic, partitions=count)
-        creation = self._directory.create([grown], self._wall.at(now_ms))
+        creation = self.directory.create([grown], self.wall.at(now_ms))
         return [self._leaders_first([grown], places, creation, then)]
 
     # --- deleting -----------------------------------------------------------------------------------------------------
@@ -239,22 +225,22 @@ class TopicManager:
         def then(outcome: list[PartitionLog] | LogError, now_ms: int) -> Effects:
             if isinstance(outcome, LogError):
                 return done(outcome, now_ms)
-            del self._metadata.topic_names[topic.id]
-            self._leadership.deleted(topic)
+            del self.metadata.topic_names[topic.id]
+            self.leadership.deleted(topic)
             effects: Effects = []
             for log in outcome:
-                effects += self._flusher.forget(log, now_ms)
-                effects += self._fetches.look_again(log, now_ms)
+                effects += self.flusher.forget(log, now_ms)
+                effects += self.fetches.look_again(log, now_ms)
             effects += done(None, now_ms)
-            return [*effects, Work(self._directory.clear_away(topic, outcome), self._cleared_away)]
+            return [*effects, Work(self.directory.clear_away(topic, outcome), self._cleared_away)]
 
-        return [Work(self._directory.delete_topic(topic.name), then)]
+        return [Work(self.directory.delete_topic(topic.name), then)]
 
     def _cleared_away(self, outcome: list[str] | LogError, now_ms: int) -> Effects:
         if isinstance(outcome, LogError):
-            return [self._reporter.trouble(str(outcome), now_ms)]
+            return [self.reporter.trouble(str(outcome), now_ms)]
         return [
-            DeleteFiles(f"files of a deleted topic, {path}", partial(remove_directory, self._files, path))
+            DeleteFiles(f"files of a deleted topic, {path}", partial(remove_directory, self.files, path))
             for path in outcome
         ]
 
@@ -282,7 +268,7 @@ class TopicNames:
 
     def __init__(self, directory: DataDirectory, settings: BrokerSettings) -> None:
         self._topics = directory.topics
-        self._settings = settings
+        self.settings = settings
         self._flat: dict[str, str] | None = None
         self._new: set[str] = set()
         self._partitions = len(directory.logs)
@@ -306,7 +292,7 @@ class TopicNames:
                 f"{name!r} and {clash!r} differ only in '.' and '_', which metrics mix up",
             )
         check_partitions(partitions)
-        kept = tidy(configs, self._settings)
+        kept = tidy(configs, self.settings)
         if isinstance(kept, Refusal):
             raise TopicError(kept.error, kept.message)
         if not is_internal(name):
@@ -315,7 +301,7 @@ class TopicNames:
 
     def check_room(self, partitions: int) -> None:
         """Raise if there may not be so many more partitions."""
-        most = self._settings.coterie_max_partitions
+        most = self.settings.coterie_max_partitions
         if self._partitions + partitions > most:
             raise TopicError(
                 ErrorCode.POLICY_VIOLATION,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from coterie.broker.broker_effects import Effects, Work
 from coterie.broker.broker_facts import Reporter, TransactionRefused
@@ -34,26 +35,16 @@ NO_TRANSACTIONS = "this broker does not do transactions yet: use a producer with
 BROKER_ENDPOINT = 1
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ClusterApis:
-    def __init__(
-        self,
-        responses: Responses,
-        replicas: ReplicaManager,
-        metadata: MetadataCache,
-        topics: TopicManager,
-        changes: Changes,
-        producer_ids: ProducerIds,
-        reporter: Reporter,
-        data_path: Callable[[], str],
-    ) -> None:
-        self._responses = responses
-        self._replicas = replicas
-        self._metadata = metadata
-        self._topics = topics
-        self._changes = changes
-        self._producer_ids = producer_ids
-        self._reporter = reporter
-        self._data_path = data_path
+    responses: Responses
+    replicas: ReplicaManager
+    metadata: MetadataCache
+    topics: TopicManager
+    changes: Changes
+    producer_ids: ProducerIds
+    reporter: Reporter
+    data_path: Callable[[], str]
 
     def handlers(self) -> Mapping[int, Handler]:
         return {
@@ -71,7 +62,7 @@ class ClusterApis:
             answer = api_versions.Response(api_keys=api_versions.ADVERTISED)
         else:
             answer = api_versions.Response(error=ErrorCode.INVALID_REQUEST)
-        return self._responses.answer(call, answer, now_ms)
+        return self.responses.answer(call, answer, now_ms)
 
     # --- FindCoordinator ----------------------------------------------------------------------------------------------
 
@@ -79,19 +70,19 @@ class ClusterApis:
         request = find_coordinator.read_request(frame, at, call.version)
         if request.key_type == find_coordinator.TRANSACTION:
             return self._no_transactions(call, client_id_of(frame), request, now_ms)
-        is_missing = request.key_type == find_coordinator.GROUP and OFFSETS_TOPIC not in self._metadata.topics
+        is_missing = request.key_type == find_coordinator.GROUP and OFFSETS_TOPIC not in self.metadata.topics
         missing = [OFFSETS_TOPIC] if is_missing else []  # it is made when a client first asks for a coordinator (C2)
 
         def finish(made: list[Made], at_ms: int) -> tuple[find_coordinator.Response, Effects]:
             effects: Effects = [
-                self._reporter.trouble(f"the topic of the groups cannot be created: {error}", at_ms)
+                self.reporter.trouble(f"the topic of the groups cannot be created: {error}", at_ms)
                 for error in made
                 if isinstance(error, TopicError)
             ]
             found = [self._coordinator(request.key_type, key) for key in request.keys]
             return find_coordinator.Response(coordinators=found), effects
 
-        return self._changes.ask_each(call, missing, self._topics.ensure, finish, now_ms)
+        return self.changes.ask_each(call, missing, self.topics.ensure, finish, now_ms)
 
     def _no_transactions(self, call: Call, client_id: str, request: find_coordinator.Request, now_ms: int) -> Effects:
         """The code is the one at which every client gives up at once; others are retried for ever."""
@@ -99,29 +90,29 @@ class ClusterApis:
         found = [find_coordinator.Coordinator(key=key, error=code, message=NO_TRANSACTIONS) for key in request.keys]
         return [
             *(
-                self._reporter.fact(TransactionRefused(now_ms, "", client_id, key, NO_TRANSACTIONS))
+                self.reporter.fact(TransactionRefused(now_ms, "", client_id, key, NO_TRANSACTIONS))
                 for key in request.keys
             ),
-            *self._responses.answer(call, find_coordinator.Response(coordinators=found), now_ms),
+            *self.responses.answer(call, find_coordinator.Response(coordinators=found), now_ms),
         ]
 
     def _coordinator(self, key_type: int, key: str) -> find_coordinator.Coordinator:
         def leader_of(partition: int) -> int | None:
-            place = self._metadata.places.get((OFFSETS_TOPIC, partition))
+            place = self.metadata.places.get((OFFSETS_TOPIC, partition))
             return None if place is None or place.leader == NOBODY else place.leader
 
-        topic = self._metadata.topics.get(OFFSETS_TOPIC)
+        topic = self.metadata.topics.get(OFFSETS_TOPIC)
         error, node_id = node_for(key_type, key, topic.partitions if topic is not None else 1, leader_of)
         if error:
             return find_coordinator.Coordinator(key=key, error=error, message=_why(error))
-        host, port = self._metadata.endpoints[node_id]
+        host, port = self.metadata.endpoints[node_id]
         return find_coordinator.Coordinator(key=key, node_id=node_id, host=host, port=port)
 
     # --- the cluster and its directory --------------------------------------------------------------------------------
 
     def _describe_cluster(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
         request = describe_cluster.read_request(frame, at, call.version)
-        metadata, asked = self._metadata, request.endpoint_type
+        metadata, asked = self.metadata, request.endpoint_type
         if asked != BROKER_ENDPOINT:
             code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if asked == 2 else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
             answer = describe_cluster.Response(
@@ -139,7 +130,7 @@ class ClusterApis:
                     if number in metadata.nodes_up or request.include_fenced_brokers
                 ],
             )
-        return self._responses.answer(call, answer, now_ms)
+        return self.responses.answer(call, answer, now_ms)
 
     def _describe_log_dirs(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
         request = describe_log_dirs.read_request(frame, at, call.version)
@@ -149,18 +140,18 @@ class ClusterApis:
             else {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
         )
         sizes: dict[str, list[describe_log_dirs.DescribedPartition]] = {}
-        for (topic, partition), log in self._replicas.led.items():
+        for (topic, partition), log in self.replicas.led.items():
             if wanted is None or (topic, partition) in wanted:
                 described = describe_log_dirs.DescribedPartition(partition=partition, size=log.size)
                 sizes.setdefault(topic, []).append(described)
         topics = [describe_log_dirs.DescribedTopic(name=name, partitions=found) for name, found in sizes.items()]
-        directory = describe_log_dirs.LogDir(path=self._data_path(), topics=topics)
-        return self._responses.answer(call, describe_log_dirs.Response(results=[directory]), now_ms)
+        directory = describe_log_dirs.LogDir(path=self.data_path(), topics=topics)
+        return self.responses.answer(call, describe_log_dirs.Response(results=[directory]), now_ms)
 
     def _list_partition_reassignments(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
         """A partition moves at once: there is nothing to copy."""
         list_partition_reassignments.read_request(frame, at, call.version)
-        return self._responses.answer(call, list_partition_reassignments.Response(), now_ms)
+        return self.responses.answer(call, list_partition_reassignments.Response(), now_ms)
 
     # --- InitProducerId -----------------------------------------------------------------------------------------------
 
@@ -168,11 +159,11 @@ class ClusterApis:
         request = init_producer_id.read_request(frame, at, call.version)
         if request.transactional_id is not None:
             code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            return self._responses.answer(call, init_producer_id.Response(error=code), now_ms)
-        producer_id = self._producer_ids.next()
+            return self.responses.answer(call, init_producer_id.Response(error=code), now_ms)
+        producer_id = self.producer_ids.next()
         if producer_id is not None:
-            return self._responses.answer(call, init_producer_id.Response(producer_id=producer_id), now_ms)
-        return self._changes.ask_each(
+            return self.responses.answer(call, init_producer_id.Response(producer_id=producer_id), now_ms)
+        return self.changes.ask_each(
             call, [None], self._next_producer_id, lambda answers, _at_ms: (answers[0], []), now_ms
         )
 
@@ -182,13 +173,13 @@ class ClusterApis:
         def then(outcome: LogError | None, at_ms: int) -> Effects:
             if outcome is not None:
                 refused = init_producer_id.Response(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-                return [self._reporter.trouble(str(outcome), at_ms), *done(refused, at_ms)]
-            producer_id = self._producer_ids.next()
+                return [self.reporter.trouble(str(outcome), at_ms), *done(refused, at_ms)]
+            producer_id = self.producer_ids.next()
             assert producer_id is not None, "a block has a thousand"
             return done(init_producer_id.Response(producer_id=producer_id), at_ms)
 
-        if self._producer_ids.is_empty:
-            return [Work(self._producer_ids.another_block(), then)]
+        if self.producer_ids.is_empty:
+            return [Work(self.producer_ids.another_block(), then)]
         return then(None, now_ms)  # an earlier request has asked for a block
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from coterie.broker.broker_effects import Effects, Work
@@ -19,22 +20,14 @@ from coterie.storage import DataDirectory, LogError
 __all__ = ["ConfigApis"]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ConfigApis:
-    def __init__(
-        self,
-        responses: Responses,
-        directory: DataDirectory,
-        changes: Changes,
-        settings: BrokerSettings,
-        reporter: Reporter,
-        wall: WallClock,
-    ) -> None:
-        self._responses = responses
-        self._directory = directory
-        self._changes = changes
-        self._settings = settings
-        self._reporter = reporter
-        self._wall = wall
+    responses: Responses
+    directory: DataDirectory
+    changes: Changes
+    settings: BrokerSettings
+    reporter: Reporter
+    wall: WallClock
 
     def handlers(self) -> Mapping[int, Handler]:
         return {
@@ -50,48 +43,48 @@ class ConfigApis:
         asked = {(one.resource_type, one.resource_name): one for one in request.resources}
         for resource in asked.values():
             is_topic = resource.resource_type == ResourceType.TOPIC
-            topic = self._directory.topics.get(resource.resource_name) if is_topic else None
+            topic = self.directory.topics.get(resource.resource_name) if is_topic else None
             results.append(
                 describe(
                     resource,
                     None if topic is None else topic.configs,
-                    self._settings,
+                    self.settings,
                     synonyms=request.include_synonyms,
                     documentation=request.include_documentation,
                 )
             )
-        return self._responses.answer(call, describe_configs.Response(results=results), now_ms)
+        return self.responses.answer(call, describe_configs.Response(results=results), now_ms)
 
     def _alter_configs(self, call: Call, frame: bytes, at: int, _now_ms: int) -> Effects:
         request = alter_configs.read_request(frame, at, call.version)
-        return self._alter(call, lambda own: alter_all(request, own, self._settings))
+        return self._alter(call, lambda own: alter_all(request, own, self.settings))
 
     def _incremental_alter_configs(self, call: Call, frame: bytes, at: int, _now_ms: int) -> Effects:
         request = incremental_alter_configs.read_request(frame, at, call.version)
-        return self._alter(call, lambda own: incremental_alter_all(request, own, self._settings))
+        return self._alter(call, lambda own: incremental_alter_all(request, own, self.settings))
 
     def _alter(self, call: Call, rule: Callable[[ConfigsByTopic], tuple[Any, ConfigChanges]]) -> Effects:
         """Judge the change in its turn. A topic's configs are in force when the disk has them, then the next topic."""
 
         def judge(now_ms: int) -> Effects:
-            response, changes = rule({name: topic.configs for name, topic in self._directory.topics.items()})
+            response, changes = rule({name: topic.configs for name, topic in self.directory.topics.items()})
             return self._next(call, response, list(changes.items()), now_ms)
 
-        self._changes.ask(call, judge)
+        self.changes.ask(call, judge)
         return []
 
     def _next(self, call: Call, response: Any, changes: list[tuple[str, dict[str, str]]], now_ms: int) -> Effects:
         if not changes:
-            return self._responses.answer(call, response, now_ms)
+            return self.responses.answer(call, response, now_ms)
         (name, configs), *others = changes
 
         def then(outcome: LogError | None, at_ms: int) -> Effects:
             effects: Effects = []
             if outcome is not None:
-                effects.append(self._reporter.trouble(str(outcome), at_ms))
+                effects.append(self.reporter.trouble(str(outcome), at_ms))
                 for result in response.responses:
                     if result.resource_name == name:
                         result.error, result.message = outcome.code, str(outcome)
             return [*effects, *self._next(call, response, others, at_ms)]
 
-        return [Work(self._directory.set_configs(name, configs, self._wall.at(now_ms)), then)]
+        return [Work(self.directory.set_configs(name, configs, self.wall.at(now_ms)), then)]

@@ -233,15 +233,15 @@ def leader_epoch_error(epoch: int, log: PartitionLog) -> ErrorCode:
     return ErrorCode.FENCED_LEADER_EPOCH if epoch < log.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class FetchApi:
     """Handles the fetches that come to one node."""
 
-    def __init__(self, fetches: Fetches, replicas: ReplicaManager) -> None:
-        self._fetches = fetches
-        self._replicas = replicas
+    fetches: Fetches
+    replicas: ReplicaManager
 
     def handlers(self) -> Mapping[int, Handler]:
         return {fetch.API.key: self._fetch}
 
     def _fetch(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
-        return self._fetches.handle(self._replicas, call, fetch.read_request(frame, at, call.version), now_ms)
+        return self.fetches.handle(self.replicas, call, fetch.read_request(frame, at, call.version), now_ms)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import islice
 
 from coterie.broker.broker_effects import Effects, Work
@@ -25,20 +26,13 @@ EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -4, -5, -6
 HIGH_WATERMARK = -1
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class LogOffsetApis:
-    def __init__(
-        self,
-        responses: Responses,
-        replicas: ReplicaManager,
-        directory: DataDirectory,
-        changes: Changes,
-        reporter: Reporter,
-    ) -> None:
-        self._responses = responses
-        self._replicas = replicas
-        self._directory = directory
-        self._changes = changes
-        self._reporter = reporter
+    responses: Responses
+    replicas: ReplicaManager
+    directory: DataDirectory
+    changes: Changes
+    reporter: Reporter
 
     def handlers(self) -> Mapping[int, Handler]:
         return {
@@ -63,18 +57,18 @@ class LogOffsetApis:
             )
             for topic in request.topics
         ]
-        return self._responses.answer(call, list_offsets.Response(topics=topics), now_ms)
+        return self.responses.answer(call, list_offsets.Response(topics=topics), now_ms)
 
     def _listed(self, topic: str, asked: list_offsets.Partition, *, committed: bool) -> list_offsets.ListedPartition:
         answer = list_offsets.ListedPartition(partition=asked.partition)
-        log = self._replicas.log(topic, asked.partition)
+        log = self.replicas.log(topic, asked.partition)
         if log is None:
-            answer.error = self._replicas.error_for(topic, asked.partition)
+            answer.error = self.replicas.error_for(topic, asked.partition)
             return answer
         answer.error = leader_epoch_error(asked.current_leader_epoch, log)
         if answer.error:
             return answer
-        end = self._replicas.high_watermark(log)
+        end = self.replicas.high_watermark(log)
         if committed:
             end = log.last_stable(end)
         try:
@@ -95,18 +89,18 @@ class LogOffsetApis:
             )
             for topic in request.topics
         ]
-        return self._responses.answer(call, offset_for_leader_epoch.Response(topics=topics), now_ms)
+        return self.responses.answer(call, offset_for_leader_epoch.Response(topics=topics), now_ms)
 
     def _epoch_end(self, topic: str, asked: offset_for_leader_epoch.Partition) -> offset_for_leader_epoch.EpochEnd:
         answer = offset_for_leader_epoch.EpochEnd(partition=asked.partition)
-        log = self._replicas.log(topic, asked.partition)
+        log = self.replicas.log(topic, asked.partition)
         if log is None:
-            answer.error = self._replicas.error_for(topic, asked.partition)
+            answer.error = self.replicas.error_for(topic, asked.partition)
             return answer
         answer.error = leader_epoch_error(asked.current_leader_epoch, log)
         if not answer.error:
             answer.leader_epoch, end = log.end_of_epoch(asked.leader_epoch)
-            answer.end_offset = min(end, self._replicas.high_watermark(log))
+            answer.end_offset = min(end, self.replicas.high_watermark(log))
         return answer
 
     def _delete_records(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
@@ -123,7 +117,7 @@ class LogOffsetApis:
             ]
             return delete_records.Response(topics=topics), []
 
-        return self._changes.ask_each(call, asked, self._delete, finish, now_ms)
+        return self.changes.ask_each(call, asked, self._delete, finish, now_ms)
 
     def _delete(
         self,
@@ -139,21 +133,21 @@ class LogOffsetApis:
                 answer.low_watermark = outcome
                 return done(answer, at_ms)
             answer.error = outcome.code
-            return [self._reporter.trouble(str(outcome), at_ms), *done(answer, at_ms)]
+            return [self.reporter.trouble(str(outcome), at_ms), *done(answer, at_ms)]
 
-        log = self._replicas.log(topic, partition.partition)
+        log = self.replicas.log(topic, partition.partition)
         if log is None:
-            answer.error = self._replicas.error_for(topic, partition.partition)
+            answer.error = self.replicas.error_for(topic, partition.partition)
         elif is_internal(topic):
             answer.error = ErrorCode.INVALID_TOPIC_EXCEPTION
         elif not log.config.deletes:
             answer.error = ErrorCode.POLICY_VIOLATION
         else:
-            end = self._replicas.high_watermark(log)
+            end = self.replicas.high_watermark(log)
             before = end if partition.offset == HIGH_WATERMARK else partition.offset
             try:
                 return [
-                    Work(self._directory.checkpoints.delete_records((topic, partition.partition), before, end), then)
+                    Work(self.directory.checkpoints.delete_records((topic, partition.partition), before, end), then)
                 ]
             except OffsetOutOfRangeError as error:
                 answer.error = error.code

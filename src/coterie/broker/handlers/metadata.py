@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from coterie.broker.broker_effects import Effects
 from coterie.broker.calls import Call, Handler, Responses
@@ -24,14 +25,12 @@ LATER = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
 """Errors that a client hears as a missing topic: it asks again, and then the topic is created, or there."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class MetadataApis:
-    def __init__(
-        self, responses: Responses, cache: MetadataCache, topics: TopicManager, settings: BrokerSettings
-    ) -> None:
-        self._responses = responses
-        self._cache = cache
-        self._topics = topics
-        self._settings = settings
+    responses: Responses
+    cache: MetadataCache
+    topics: TopicManager
+    settings: BrokerSettings
 
     def handlers(self) -> Mapping[int, Handler]:
         return {
@@ -47,24 +46,24 @@ class MetadataApis:
         if call.version < metadata.API.by_id and any(
             one.name is None or one.topic_id is not None for one in request.topics or ()
         ):
-            return self._responses.answer(call, _refused_for_ids(request), now_ms)
+            return self.responses.answer(call, _refused_for_ids(request), now_ms)
         if request.topics is not None:  # asked for twice is answered once, as in Kafka
             request.topics = list({(one.name, one.topic_id): one for one in request.topics}.values())
         missing: list[str] = []
-        may_create = request.allow_auto_topic_creation and self._settings.auto_create_topics_enable
+        may_create = request.allow_auto_topic_creation and self.settings.auto_create_topics_enable
         if request.topics is not None and may_create:
-            known = self._cache.topics
+            known = self.cache.topics
             missing = [asked.name for asked in request.topics if asked.name is not None and asked.name not in known]
-        wanted = [self._topics.by_default(name) for name in missing]
+        wanted = [self.topics.by_default(name) for name in missing]
 
         def finish(made: list[Made], at_ms: int) -> Effects:
             response = self._response(request, dict(zip(missing, made, strict=True)))
-            return self._responses.answer(call, response, at_ms)
+            return self.responses.answer(call, response, at_ms)
 
-        return self._topics.create_each(call, wanted, CREATED_WITHIN_MS, finish, now_ms)
+        return self.topics.create_each(call, wanted, CREATED_WITHIN_MS, finish, now_ms)
 
     def _response(self, request: metadata.Request, made: dict[str, Made]) -> metadata.Response:
-        cache = self._cache
+        cache = self.cache
         if request.topics is None:
             topics = [self._described(topic) for topic in cache.topics.values()]
         else:
@@ -83,11 +82,11 @@ class MetadataApis:
     def _asked(self, asked: metadata.Topic, made: dict[str, Made]) -> metadata.DescribedTopic:
         """Describe a topic that was asked for by name, or by id."""
         if asked.name is None:
-            topic = self._cache.topic_by_id(asked.topic_id)
+            topic = self.cache.topic_by_id(asked.topic_id)
             if topic is None:
                 return metadata.DescribedTopic(error=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id)
             return self._described(topic)
-        topic = self._cache.topics.get(asked.name)
+        topic = self.cache.topics.get(asked.name)
         if topic is not None:
             return self._described(topic)
         if not is_legal_name(asked.name):
@@ -99,7 +98,7 @@ class MetadataApis:
         return metadata.DescribedTopic(error=error_code, name=asked.name)
 
     def _described(self, topic: Topic) -> metadata.DescribedTopic:
-        places = self._cache.places
+        places = self.cache.places
         return metadata.DescribedTopic(
             name=topic.name,
             topic_id=topic.id,
@@ -112,16 +111,16 @@ class MetadataApis:
     def _describe_topic_partitions(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
         """Describe topics in order of name, page by page; all of them if none is named."""
         request = describe_topic_partitions.read_request(frame, at, call.version)
-        asked = {topic.name for topic in request.topics} or set(self._cache.topics)
+        asked = {topic.name for topic in request.topics} or set(self.cache.topics)
         first, start = "", 0
         if request.cursor is not None:
             first, start = request.cursor.topic, request.cursor.partition
         left = min(max(request.response_partition_limit, 1), 2_000)
         topics: list[describe_topic_partitions.DescribedTopic] = []
         cursor: describe_topic_partitions.Cursor | None = None
-        places = self._cache.places
+        places = self.cache.places
         for name in sorted(name for name in asked if name >= first):
-            topic = self._cache.topics.get(name)
+            topic = self.cache.topics.get(name)
             if topic is None:
                 code = (
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -157,7 +156,7 @@ class MetadataApis:
                 cursor = describe_topic_partitions.Cursor(topic=name, partition=numbers.stop)
                 break
         response = describe_topic_partitions.Response(topics=topics, next_cursor=cursor)
-        return self._responses.answer(call, response, now_ms)
+        return self.responses.answer(call, response, now_ms)
 
 
 def _refused_for_ids(request: metadata.Request) -> metadata.Response:

@@ -88,24 +88,15 @@ class Production:
         return self._answer(now_ms)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ProduceApi:
-    def __init__(
-        self,
-        responses: Responses,
-        replicas: ReplicaManager,
-        metadata: MetadataCache,
-        timers: Timers[object],
-        settings: BrokerSettings,
-        reporter: Reporter,
-        wall: WallClock,
-    ) -> None:
-        self.responses = responses
-        self.replicas = replicas
-        self.timers = timers
-        self._metadata = metadata
-        self._settings = settings
-        self._reporter = reporter
-        self._wall = wall
+    responses: Responses
+    replicas: ReplicaManager
+    metadata: MetadataCache
+    timers: Timers[object]
+    settings: BrokerSettings
+    reporter: Reporter
+    wall: WallClock
 
     def handlers(self) -> Mapping[int, Handler]:
         return {produce.API.key: self._produce}
@@ -116,7 +107,7 @@ class ProduceApi:
         refusal = _refusal_of(request)
         effects: Effects = []
         for topic in request.topics:
-            name = topic.name if topic.topic_id is None else self._metadata.topic_names.get(topic.topic_id)
+            name = topic.name if topic.topic_id is None else self.metadata.topic_names.get(topic.topic_id)
             answers = []
             for partition in topic.partitions:
                 log = self.replicas.log(name, partition.partition) if name is not None else None
@@ -131,7 +122,7 @@ class ProduceApi:
                 elif log is None:
                     answer.error = self.replicas.error_for(name, partition.partition)
                     if answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and call.version >= TELLS_LEADERS:
-                        answer.current_leader = self._metadata.leader(name, partition.partition)
+                        answer.current_leader = self.metadata.leader(name, partition.partition)
                         production.leaders.append(answer.current_leader)
                 elif request.acks == ACKS_ALL and self._wants_more_replicas(name):
                     answer.error = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -145,13 +136,13 @@ class ProduceApi:
         return effects
 
     def answer(self, production: Production, now_ms: int) -> Effects:
-        endpoints = self._metadata.leader_endpoints(production.leaders) if production.leaders else ()
+        endpoints = self.metadata.leader_endpoints(production.leaders) if production.leaders else ()
         response = Response(responses=production.topics, node_endpoints=endpoints)
         return self.responses.answer(production.call, response, now_ms)
 
     def _wants_more_replicas(self, topic: str) -> bool:
         """There is one replica, and it is in sync."""
-        return bool(effective("min.insync.replicas", self._metadata.topics[topic].configs, self._settings) > 1)
+        return bool(effective("min.insync.replicas", self.metadata.topics[topic].configs, self.settings) > 1)
 
     def _append(
         self,
@@ -162,13 +153,13 @@ class ProduceApi:
         now_ms: int,
     ) -> Effects:
         try:
-            appended = log.append(records or b"", self._wall.at(now_ms))
+            appended = log.append(records or b"", self.wall.at(now_ms))
         except (LogError, BatchError) as error:
             answer.error, answer.message = error.code, str(error)
             if isinstance(error, BatchError):
                 answer.record_errors = [RecordError(batch_index=index, message=str(error)) for index in error.records]
             storage_failed = error.code is ErrorCode.KAFKA_STORAGE_ERROR
-            return [self._reporter.trouble(str(error), now_ms)] if storage_failed else []
+            return [self.reporter.trouble(str(error), now_ms)] if storage_failed else []
         answer.base_offset = appended.base_offset
         answer.log_append_time_ms = appended.append_time_ms
         answer.log_start_offset = appended.log_start

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
@@ -31,23 +32,15 @@ NO_ID = UUID(int=0)
 """The id of a topic that is not created."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class TopicApis:
-    def __init__(
-        self,
-        responses: Responses,
-        topics: TopicManager,
-        changes: Changes,
-        metadata: MetadataCache,
-        settings: BrokerSettings,
-        forget_offsets: Callable[[frozenset[str], int], Effects],
-    ) -> None:
-        """`forget_offsets` has all groups delete their offsets of topics that were deleted."""
-        self._responses = responses
-        self._topics = topics
-        self._changes = changes
-        self._metadata = metadata
-        self._settings = settings
-        self._forget_offsets = forget_offsets
+    responses: Responses
+    topics: TopicManager
+    changes: Changes
+    metadata: MetadataCache
+    settings: BrokerSettings
+    forget_offsets: Callable[[frozenset[str], int], Effects]
+    """Has all groups delete their offsets of topics that were deleted."""
 
     def handlers(self) -> Mapping[int, Handler]:
         return {
@@ -65,9 +58,9 @@ class TopicApis:
         too_many = _check_request(sum(self._count(topic) for topic in request.topics))
         if too_many is not None:
             refused = create_topics.Response(topics=[_refused(topic, too_many) for topic in asked])
-            return self._responses.answer(call, refused, now_ms)
+            return self.responses.answer(call, refused, now_ms)
         by_name = {topic.name: topic for topic in asked}
-        configs_of = ConfigsOf(self._settings)
+        configs_of = ConfigsOf(self.settings)
         answers: dict[str, create_topics.CreatedTopic] = {}
         wanted: list[TopicSpec] = []
         for topic in asked:
@@ -79,7 +72,7 @@ class TopicApis:
             try:
                 partitions, homes = self._partitions_of(topic)
                 if request.validate_only:
-                    kept = self._topics.names().check_new(topic.name, partitions, configs)
+                    kept = self.topics.names().check_new(topic.name, partitions, configs)
                     answers[topic.name] = _created(configs_of, Topic(topic.name, NO_ID, partitions, kept))
             except TopicError as error:
                 answers[topic.name] = _refused(topic, error)
@@ -94,15 +87,15 @@ class TopicApis:
                 else:
                     answers[one.name] = _created(configs_of, outcome)
             response = create_topics.Response(topics=[answers[topic.name] for topic in asked])
-            return self._responses.answer(call, response, at_ms)
+            return self.responses.answer(call, response, at_ms)
 
-        return self._topics.create_each(call, wanted, request.timeout_ms, finish, now_ms)
+        return self.topics.create_each(call, wanted, request.timeout_ms, finish, now_ms)
 
     def _count(self, asked: create_topics.NewTopic) -> int:
         """Return the number of partitions as Kafka counts them before it looks at anything else."""
         if asked.assignments:
             return len(asked.assignments)
-        return self._settings.num_partitions if asked.num_partitions == -1 else max(asked.num_partitions, 0)
+        return self.settings.num_partitions if asked.num_partitions == -1 else max(asked.num_partitions, 0)
 
     def _partitions_of(self, asked: create_topics.NewTopic) -> tuple[int, Mapping[int, int]]:
         """Return how many partitions a topic is to have, and the nodes it wants them on."""
@@ -121,7 +114,7 @@ class TopicApis:
             return len(numbers), {one.partition: self._home(one.broker_ids) for one in asked.assignments}
         self._check_replication_factor(asked.replication_factor)
         if asked.num_partitions == -1:
-            return self._settings.num_partitions, NOWHERE
+            return self.settings.num_partitions, NOWHERE
         if asked.num_partitions < 1:
             raise TopicError(
                 ErrorCode.INVALID_PARTITIONS,
@@ -140,9 +133,9 @@ class TopicApis:
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 "Replication factor must be larger than 0, or -1 to use the default value.",
             )
-        if self._settings.coterie_replicas_as_one:
+        if self.settings.coterie_replicas_as_one:
             return
-        count = len(self._metadata.nodes)
+        count = len(self.metadata.nodes)
         why = f"only {count} broker(s) are registered."
         if factor <= count:
             why = (
@@ -156,8 +149,8 @@ class TopicApis:
 
     def _home(self, replicas: Sequence[int]) -> int:
         """Return the node a partition is asked for on: of one replica, or of several the first if all are one."""
-        up = self._metadata.nodes_up
-        most = len(self._metadata.nodes) if self._settings.coterie_replicas_as_one else 1
+        up = self.metadata.nodes_up
+        most = len(self.metadata.nodes) if self.settings.coterie_replicas_as_one else 1
         if 1 <= len(replicas) <= most and len(set(replicas)) == len(replicas) and up.issuperset(replicas):
             return replicas[0]
         raise TopicError(
@@ -170,7 +163,7 @@ class TopicApis:
     def _create_partitions(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
         request = create_partitions.read_request(frame, at, call.version)
         grow = partial(self._grow, validate_only=request.validate_only)
-        return self._changes.ask_each(
+        return self.changes.ask_each(
             call,
             request.topics,
             grow,
@@ -198,11 +191,11 @@ class TopicApis:
             return then(error, now_ms)
         if validate_only:
             return then(None, now_ms)
-        return self._topics.grow(topic, asked.count, homes, then, now_ms)
+        return self.topics.grow(topic, asked.count, homes, then, now_ms)
 
     def _check_growth(self, asked: create_partitions.Topic) -> tuple[Topic, Mapping[int, int]]:
         """Return the topic, and the nodes that new partitions were asked for on."""
-        topic = self._metadata.topics.get(asked.name)
+        topic = self.metadata.topics.get(asked.name)
         if topic is None:
             raise TopicError(*no_such_topic(asked.name))
         new = asked.count - topic.partitions
@@ -212,7 +205,7 @@ class TopicApis:
                 f"topic {asked.name!r} has {topic.partitions} partitions; {asked.count} would not be more",
             )
         check_partitions(asked.count)
-        self._topics.names().check_room(new)
+        self.topics.names().check_room(new)
         if is_internal(asked.name):
             raise TopicError(
                 ErrorCode.INVALID_REQUEST, f"{asked.name} cannot grow: groups would be looked for where they are not"
@@ -233,20 +226,20 @@ class TopicApis:
 
         def finish(answers: list[delete_topics.DeletedTopic], at_ms: int) -> tuple[delete_topics.Response, Effects]:
             gone = frozenset(answer.name for answer in answers if not answer.error and answer.name is not None)
-            return delete_topics.Response(responses=answers), self._forget_offsets(gone, at_ms) if gone else []
+            return delete_topics.Response(responses=answers), self.forget_offsets(gone, at_ms) if gone else []
 
-        return self._changes.ask_each(call, request.topics, self._delete, finish, now_ms)
+        return self.changes.ask_each(call, request.topics, self._delete, finish, now_ms)
 
     def _delete(
         self, asked: delete_topics.Topic, done: Callable[[delete_topics.DeletedTopic, int], Effects], now_ms: int
     ) -> Effects:
-        metadata, by_id = self._metadata, asked.topic_id is not None
+        metadata, by_id = self.metadata, asked.topic_id is not None
         topic = metadata.topic_by_id(asked.topic_id) if by_id else metadata.topics.get(asked.name or "")
         if topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return done(delete_topics.DeletedTopic(name=asked.name, topic_id=asked.topic_id, error=code), now_ms)
         answer = delete_topics.DeletedTopic(name=topic.name, topic_id=topic.id)
-        if not self._settings.delete_topic_enable:
+        if not self.settings.delete_topic_enable:
             answer.error, answer.message = ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false"
         elif is_internal(topic.name):
             answer.error, answer.message = ErrorCode.INVALID_REQUEST, f"{topic.name} is where the groups are kept"
@@ -258,7 +251,7 @@ class TopicApis:
                 answer.error, answer.message = outcome.code, str(outcome)
             return done(answer, at_ms)
 
-        return self._topics.delete(topic, then)
+        return self.topics.delete(topic, then)
 
 
 def _check_request(partitions: int) -> TopicError | None:
@@ -288,7 +281,7 @@ class ConfigsOf:
     """The configs that a new topic is answered with; the topics of one request mostly have the same."""
 
     def __init__(self, settings: BrokerSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._known: dict[tuple[tuple[str, str], ...], list[create_topics.CreatedConfig]] = {}
 
     def __call__(self, topic: Topic) -> list[create_topics.CreatedConfig]:
@@ -299,7 +292,7 @@ class ConfigsOf:
 
     def _described(self, topic: Topic) -> list[create_topics.CreatedConfig]:
         resource = Resource(resource_type=ResourceType.TOPIC, resource_name=topic.name)
-        described = describe(resource, topic.configs, self._settings)
+        described = describe(resource, topic.configs, self.settings)
         return [
             create_topics.CreatedConfig(
                 name=config.name,

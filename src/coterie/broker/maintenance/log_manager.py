@@ -36,44 +36,33 @@ class RepairDue:
     log: PartitionLog
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class LogManager:
-    def __init__(
-        self,
-        files: Files,
-        directory: DataDirectory,
-        settings: BrokerSettings,
-        changes: Changes,
-        flusher: Flusher,
-        fetches: Fetches,
-        timers: Timers[object],
-        reporter: Reporter,
-        wall: WallClock,
-    ) -> None:
-        self._files = files
-        self._directory = directory
-        self._settings = settings
-        self._changes = changes
-        self._flusher = flusher
-        self._fetches = fetches
-        self._timers = timers
-        self._reporter = reporter
-        self._wall = wall
+    files: Files
+    directory: DataDirectory
+    settings: BrokerSettings
+    changes: Changes
+    flusher: Flusher
+    fetches: Fetches
+    timers: Timers[object]
+    reporter: Reporter
+    wall: WallClock
 
     def start(self, now_ms: int) -> None:
         self._checkpoint_at(now_ms + CHECKPOINT_EVERY_MS)
-        self._retain_at(now_ms + self._settings.log_retention_check_interval_ms)
+        self._retain_at(now_ms + self.settings.log_retention_check_interval_ms)
 
     def _checkpoint_at(self, at_ms: int) -> None:
-        self._timers.arm("checkpoint", at_ms, CheckpointDue())
+        self.timers.arm("checkpoint", at_ms, CheckpointDue())
 
     def _retain_at(self, at_ms: int) -> None:
-        self._timers.arm("retention", at_ms, RetentionDue())
+        self.timers.arm("retention", at_ms, RetentionDue())
 
     # --- repair -------------------------------------------------------------------------------------------------------
 
     def repair_all(self) -> None:
         """Repair the logs that need it now, and not when their turn comes: a log can only be closed in order."""
-        for log in self._directory.logs.values():
+        for log in self.directory.logs.values():
             if not log.is_in_order:
                 self.repair(log)
 
@@ -81,53 +70,53 @@ class LogManager:
         """Repair a log that the disk would not cut back, again and again: its readers wait for that."""
 
         def judge(now_ms: int) -> Effects:
-            is_there = log in self._directory.logs.values()
-            return [Work(log.repair(self._wall.surely(now_ms)), ended)] if is_there and not log.is_in_order else []
+            is_there = log in self.directory.logs.values()
+            return [Work(log.repair(self.wall.surely(now_ms)), ended)] if is_there and not log.is_in_order else []
 
         def ended(outcome: LogError | None, now_ms: int) -> Effects:
             if outcome is None:
-                return self._fetches.advanced(log, now_ms)
-            self._timers.arm((log, "repair"), now_ms + REPAIR_EVERY_MS, RepairDue(log))
+                return self.fetches.advanced(log, now_ms)
+            self.timers.arm((log, "repair"), now_ms + REPAIR_EVERY_MS, RepairDue(log))
             return []
 
-        self._changes.ask(None, judge)
+        self.changes.ask(None, judge)
         return []
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
     def checkpoint(self) -> Effects:
         """Record how far logs are durable. The segments are synced as well, so that the journal does not grow old."""
-        self._flusher.empty_journal()
+        self.flusher.empty_journal()
 
         def ended(outcome: LogError | None, now_ms: int) -> Effects:
             self._checkpoint_at(now_ms + CHECKPOINT_EVERY_MS)
-            return [] if outcome is None else [self._reporter.trouble(str(outcome), now_ms)]
+            return [] if outcome is None else [self.reporter.trouble(str(outcome), now_ms)]
 
-        self._changes.ask(None, lambda _now_ms: [Work(self._directory.checkpoints.write(), ended)])
+        self.changes.ask(None, lambda _now_ms: [Work(self.directory.checkpoints.write(), ended)])
         return []
 
     # --- retention ----------------------------------------------------------------------------------------------------
 
     def check_retention(self) -> Effects:
-        self._changes.ask(None, self._retain)
+        self.changes.ask(None, self._retain)
         return []
 
     def _retain(self, now_ms: int) -> Effects:
         deleted: list[DeletedSegment] = []
         effects: Effects = []
-        wall_ms = self._wall.surely(now_ms)
-        for log in self._directory.logs.values():
+        wall_ms = self.wall.surely(now_ms)
+        for log in self.directory.logs.values():
             try:
-                deleted += log.retain(wall_ms, self._flusher.end_of(log))
+                deleted += log.retain(wall_ms, self.flusher.end_of(log))
             except LogError as error:
-                effects.append(self._reporter.trouble(str(error), now_ms))
+                effects.append(self.reporter.trouble(str(error), now_ms))
             log.expire_producers(wall_ms)
         if deleted:
-            return [*effects, Work(self._directory.remove_segments(deleted), self._retained)]
+            return [*effects, Work(self.directory.remove_segments(deleted), self._retained)]
         return [*effects, *self._retained(deleted, now_ms)]
 
     def _retained(self, outcome: list[DeletedSegment] | LogError, now_ms: int) -> Effects:
-        self._retain_at(now_ms + self._settings.log_retention_check_interval_ms)
+        self._retain_at(now_ms + self.settings.log_retention_check_interval_ms)
         if isinstance(outcome, LogError):
-            return [self._reporter.trouble(str(outcome), now_ms)]
-        return [DeleteFiles("old segments", partial(remove_files, self._files, outcome))] if outcome else []
+            return [self.reporter.trouble(str(outcome), now_ms)]
+        return [DeleteFiles("old segments", partial(remove_files, self.files, outcome))] if outcome else []
