@@ -90,12 +90,12 @@ def spark_type(kind: Any) -> str:
 
 
 _GROUP = Column("group_id", _TEXT, "The group.")
-_TOPIC = Column("topic", _TEXT, "The topic; its id if no name of it is known.")
-_PARTITION = Column("partition", _INT, "The partition of that topic.")
+_TOPIC = Column("topic", _TEXT, "The topic, or its id if its name is not known.")
+_PARTITION = Column("partition", _INT, "The partition of the topic.")
 _LOG = (
     Column("log_partition", _INT, "The partition of the log that the record is in."),
-    Column("log_offset", _LONG, "Its offset there."),
-    Column("log_ms", _LONG, "When it was written, by the coordinator's clock."),
+    Column("log_offset", _LONG, "The offset of the record in that partition."),
+    Column("log_ms", _LONG, "When the record was written, by the coordinator's clock."),
 )
 _HELD = (
     _GROUP,
@@ -104,8 +104,8 @@ _HELD = (
     Column("member_id", _TEXT, "The member that owned it."),
     Column("instance_id", _TEXT, "The group.instance.id of a static member."),
     Column("client_id", _TEXT, "The client id of the member."),
-    Column("began_ms", _LONG, "When the assignment that gave it was stored."),
-    Column("first_generation", _INT, "The generation, or epoch, in which it began."),
+    Column("began_ms", _LONG, "When the assignment was stored."),
+    Column("first_generation", _INT, "The generation or epoch in which it began."),
 )
 
 COMMITS = TableSchema(
@@ -115,11 +115,11 @@ COMMITS = TableSchema(
         _GROUP,
         _TOPIC,
         _PARTITION,
-        Column("offset", _LONG, "The offset that is to be read next; null in a tombstone, as are the next five."),
-        Column("leader_epoch", _INT, "The epoch of the record before it; -1 if the client did not say."),
+        Column("offset", _LONG, "The committed offset; null in a tombstone, like the next five columns."),
+        Column("leader_epoch", _INT, "The leader epoch of the commit; -1 if the client sent none."),
         Column("metadata", _TEXT, "The metadata that the client committed."),
         Column("commit_ms", _LONG, "When it was committed."),
-        Column("expire_ms", _LONG, "When it expires, if the commit brought a retention of its own."),
+        Column("expire_ms", _LONG, "When it expires, if the commit had its own retention time."),
         Column("topic_id", _TEXT, "The topic's id as Kafka prints it; older Kafka did not write it."),
         Column("tombstone", _FLAG, "Whether it deletes the offset: expired, deleted on request, or with its topic."),
         *_LOG,
@@ -133,16 +133,22 @@ GENERATIONS = TableSchema(
         _GROUP,
         Column("protocol", _TEXT, "classic or consumer (KIP-848)."),
         Column("generation", _INT, "The generation or epoch; null in a tombstone, which deletes the group."),
-        Column("previous_generation", _INT, "The one that was in the log before; null if there is none."),
-        Column("missing", _INT, "How many between the two are not in the log: compacted, or never finished."),
+        Column("previous_generation", _INT, "The generation of the record before; null if there is none."),
+        Column(
+            "missing", _INT, "How many generations between the two are not in the log: compacted, or never completed."
+        ),
         Column("protocol_type", _TEXT, "consumer, connect, or another type that the members have."),
         Column("assignor", _TEXT, "The assignor, by name."),
-        Column("leader", _TEXT, "The member that assigned them; none in the new protocol."),
+        Column("leader", _TEXT, "The leader, which assigned the partitions; null in the new protocol."),
         Column("state_ms", _LONG, "When the group entered its state: for a classic group, when all had joined."),
-        Column("members", pa.list_(_MEMBER), "Its members by id: what each subscribes to and what it was assigned."),
-        Column("settled", _FLAG, "Whether every member has what it was assigned; in the new protocol it may not."),
+        Column("members", pa.list_(_MEMBER), "The members, with their subscriptions and assignments."),
+        Column(
+            "settled",
+            _FLAG,
+            "Whether every member has what it was assigned, which in the new protocol may take a while.",
+        ),
         Column("tombstone", _FLAG, "Whether this record deletes the group."),
-        Column("note", _TEXT, "What is unusual about it, or could not be read."),
+        Column("note", _TEXT, "Anything unusual, or what could not be read."),
         *_LOG,
     ),
 )
@@ -163,7 +169,7 @@ OWNERS = TableSchema("owners", "A partition that a member owns now.", _HELD, is_
 
 REBALANCES = TableSchema(
     "rebalances",
-    "The step from one generation to the next.",
+    "A rebalance: the change from one generation to the next.",
     (
         _GROUP,
         Column(
@@ -174,19 +180,19 @@ REBALANCES = TableSchema(
         Column("generation", _INT, "The generation it ended in; null if it did not end in one."),
         Column("missing", _INT, "How many generations between the two are not in the log."),
         Column("cause", _TEXT, "Why it happened, as far as the evidence shows."),
-        Column("culprit", _TEXT, "The member behind it, if it was observed."),
+        Column("culprit", _TEXT, "The member that caused it; only observed."),
         Column("reason", _TEXT, "The reason that the client gave, if any; only observed."),
         Column("outcome", _TEXT, "stable, empty, superseded by the next rebalance, or lost with its coordinator."),
         Column("began_ms", _LONG, "When it began; null if the log does not say."),
         Column("ended_ms", _LONG, "When it ended."),
-        Column("duration_ms", _LONG, "How long it took, as far as it can be known."),
+        Column("duration_ms", _LONG, "How long it took, as far as known."),
         Column("duration_is", _TEXT, "Which part of the rebalance the duration covers."),
         Column("members", _INT, "How many members there were at its end."),
         Column("came", pa.list_(_TEXT), "Members that joined."),
         Column("left", pa.list_(_TEXT), "Members that left or were removed."),
         Column("last_to_join", _TEXT, "The member that joined last, which all others waited for; only observed."),
         Column("moved", pa.list_(_MOVE), "Partitions whose owner is not their last one; the old owner may be empty."),
-        Column("kept", _INT, "Partitions that their owner kept."),
+        Column("kept", _INT, "Number of partitions whose owner stayed the same."),
         Column(
             "unassigned_ms",
             _LONG,
@@ -199,7 +205,7 @@ REBALANCES = TableSchema(
 
 LAG = TableSchema(
     "lag",
-    "How far a group was behind in a partition, at a time.",
+    "The lag of a group in a partition at a time.",
     (
         Column("at_ms", _LONG, "When it was measured."),
         _GROUP,
@@ -207,10 +213,10 @@ LAG = TableSchema(
         _PARTITION,
         Column("member_id", _TEXT, "The member that owned it, as far as the log says."),
         Column("committed", _LONG, "The committed offset."),
-        Column("commit_ms", _LONG, "When that was committed."),
+        Column("commit_ms", _LONG, "When it was committed."),
         Column("log_end", _LONG, "The end of the partition; null if it does not exist any more."),
-        Column("records_behind", _LONG, "How many offsets lie between the two."),
-        Column("seconds_behind", _REAL, "How old the next record to be read was; 0 if there was none."),
+        Column("records_behind", _LONG, "The lag: the end offset minus the committed offset."),
+        Column("seconds_behind", _REAL, "The age of the next record to read; 0 if there is none."),
         Column(
             "seconds_from",
             _TEXT,
@@ -225,15 +231,15 @@ HEALTH = TableSchema(
     (
         Column("at_ms", _LONG, "When it was measured."),
         _GROUP,
-        Column("protocol", _TEXT, "classic, consumer (KIP-848), or simple: it has offsets and never had members."),
+        Column("protocol", _TEXT, "classic, consumer (KIP-848), or simple (offsets but never a member)."),
         Column("state", _TEXT, "Stable, Empty, or, in the new protocol, Reconciling; as last written to the log."),
-        Column("generation", _INT, "Its generation or epoch."),
-        Column("members", _INT, "How many there are."),
-        Column("partitions", _INT, "In how many partitions it has committed an offset."),
-        Column("records_behind", _LONG, "The sum over its partitions."),
-        Column("seconds_behind", _REAL, "The most of any partition."),
-        Column("last_commit_ms", _LONG, "Its latest commit."),
-        Column("rebalances_last_hour", _INT, "How many rebalances ended in the hour before."),
+        Column("generation", _INT, "The generation or epoch."),
+        Column("members", _INT, "The number of members."),
+        Column("partitions", _INT, "The number of partitions with a committed offset."),
+        Column("records_behind", _LONG, "The total lag of its partitions."),
+        Column("seconds_behind", _REAL, "The maximum of its partitions."),
+        Column("last_commit_ms", _LONG, "When it last committed."),
+        Column("rebalances_last_hour", _INT, "The number of rebalances that ended in the last hour."),
         Column(
             "unassigned_s_last_hour",
             _REAL,
@@ -249,10 +255,10 @@ SKIPPED = TableSchema(
     "How many records were skipped.",
     (
         Column("kind", _TEXT, "type N for records of other kinds, garbage for records that cannot be read."),
-        Column("reason", _TEXT, "What was wrong with the first of them."),
-        Column("records", _LONG, "How many."),
+        Column("reason", _TEXT, "The reason for the first of them."),
+        Column("records", _LONG, "The number of records."),
         Column("log_topic", _TEXT, "The topic they are in."),
-        Column("log_partition", _INT, "The partition of that topic."),
+        Column("log_partition", _INT, "The partition of the topic."),
         Column("first_offset", _LONG, "The offset of the first."),
         Column("last_offset", _LONG, "The offset of the last."),
     ),
@@ -294,7 +300,7 @@ GROUPS_STATE = TableSchema(
         Column("protocol", _TEXT, "classic or consumer."),
         Column("state", _TEXT, "Stable, Empty, Reconciling or Gone."),
         Column("generation", _INT, "The last one."),
-        Column("members", _INT, "How many."),
+        Column("members", _INT, "The number of records."),
         Column("recent", pa.list_(_RECENT), "Its latest rebalances."),
         Column("owners", pa.list_(OWNERS.struct), "The intervals of ownership that last."),
         Column("memory", _TEXT, "What is needed to read on, as JSON."),
