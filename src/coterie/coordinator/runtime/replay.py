@@ -52,9 +52,10 @@ class Replay:
             self.skipped[record.type] = self.skipped.get(record.type, 0) + 1
 
     def _group(self, record: GroupRecord) -> None:
-        if record.value is None:
+        if record.value is None:  # what it has committed has tombstones of its own
             self._known.pop(record.group_id, None)
-            self._offsets.pop(record.group_id, None)
+            if record.group_id in self._offsets:
+                self._offsets[record.group_id].pending.clear()
         else:
             self._known[record.group_id] = record.value
 
