@@ -42,7 +42,7 @@ from coterie.spark.pipeline.schemas import DECODED
 __all__ = [
     "FACTS_TOPIC",
     "OFFSETS_TOPIC",
-    "BinaryColumn",
+    "ArrowBytes",
     "DecodedCommits",
     "decode",
     "decode_batches",
@@ -163,7 +163,7 @@ def topic_id_text(data: bytes) -> str:
 
 
 @dataclass(slots=True)
-class BinaryColumn:
+class ArrowBytes:
     """A binary column of Arrow: all its bytes, and where each row begins and ends in them."""
 
     data: Ints
@@ -172,7 +172,7 @@ class BinaryColumn:
     valid: Ints
 
     @classmethod
-    def of(cls, column: Any) -> BinaryColumn:
+    def of(cls, column: Any) -> ArrowBytes:
         _, offsets, data = column.buffers()
         rows = len(column)
         places = np.frombuffer(offsets, np.int32)[column.offset : column.offset + rows + 1].astype(np.int64)
@@ -212,7 +212,7 @@ def _bitmap(valid: Ints) -> Any:
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
-def type_of_key(keys: BinaryColumn) -> Ints:
+def type_of_key(keys: ArrowBytes) -> Ints:
     """Return the type of each key; -1 where there is none."""
     return np.where(keys.valid & (keys.ends - keys.starts >= 2), keys.number(keys.starts, 2), -1)
 
@@ -229,8 +229,8 @@ class DecodedCommits:
 def read_commits(keys: Any, values: Any, passed_over: Ints | None = None) -> DecodedCommits:
     """Read the commits of two binary columns. Rows that are `passed_over` are no commits, whatever they look like."""
     encoded = keys.dictionary_encode(null_encoding="encode")
-    key, which = _read_keys(BinaryColumn.of(encoded.dictionary)), np.asarray(encoded.indices)
-    of_values = BinaryColumn.of(values)
+    key, which = _read_keys(ArrowBytes.of(encoded.dictionary)), np.asarray(encoded.indices)
+    of_values = ArrowBytes.of(values)
     value = _read_values(of_values)
     taken = key.taken[which] & (value.taken | ~of_values.valid)  # no value at all is a tombstone
     if passed_over is not None:
@@ -261,7 +261,7 @@ class _Keys:
     partition: Ints
 
 
-def _read_keys(keys: BinaryColumn) -> _Keys:
+def _read_keys(keys: ArrowBytes) -> _Keys:
     taken = np.isin(type_of_key(keys), OFFSET_KEYS)
     group_at = keys.starts + 4
     group_size = keys.number(keys.starts + 2, 2)
@@ -274,7 +274,7 @@ def _read_keys(keys: BinaryColumn) -> _Keys:
     return _Keys(taken, group_id, topic, keys.number(partition_at, 4).astype(np.int32))
 
 
-def _texts(column: BinaryColumn, starts: Ints, lengths: Ints, wanted: Ints) -> tuple[Any, Ints]:
+def _texts(column: ArrowBytes, starts: Ints, lengths: Ints, wanted: Ints) -> tuple[Any, Ints]:
     """Return texts, and of which rows: if some are not UTF-8, only those that are ASCII are read here."""
     try:
         return column.slices(starts, lengths, wanted).cast(pa.string()), wanted
@@ -306,7 +306,7 @@ class _Values:
         return _Values(metadata=metadata, **numbers)
 
 
-def _read_values(values: BinaryColumn) -> _Values:
+def _read_values(values: ArrowBytes) -> _Values:
     version = values.number(values.starts, 2)
     is_flexible = version == FLEXIBLE_FROM
     has_epoch = version >= _EPOCH_FROM
@@ -345,7 +345,7 @@ def _read_values(values: BinaryColumn) -> _Values:
     )
 
 
-def _topic_ids(values: BinaryColumn, at: Ints, valid: Ints) -> Any:
+def _topic_ids(values: ArrowBytes, at: Ints, valid: Ints) -> Any:
     """Return topic ids as text. There are few different ones, so each is converted once."""
     if not valid.any():
         return pa.nulls(len(at), pa.string())
