@@ -33,7 +33,7 @@ from coterie.spark.pipeline.groups_pipeline import GroupsPipeline, PipelineOptio
 from coterie.spark.pipeline.schemas import TABLES
 from coterie.spark.pipeline.submit import session
 from coterie.spark.source import GroupLogSource
-from coterie.storage import DataDirectory, DiskFiles, Topic
+from coterie.storage import DataDirectory, DiskFiles, StoredTopic
 
 MILLION = 1_000_000
 DISTINCT = 100_000
@@ -63,7 +63,7 @@ def write_log(folder: Path, millions: list[int]) -> None:
     folder.mkdir()
     directory = DataDirectory.open(DiskFiles(folder), START_MS, cluster_id="bench")
     for size in millions:
-        change = directory.create_topic(Topic(name(size), UUID(int=size), PARTITIONS), START_MS)
+        change = directory.create_topic(StoredTopic(name(size), UUID(int=size), PARTITIONS), START_MS)
         change.run()
         change.done()
         for number in range(size * MILLION // DISTINCT):

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from coterie.broker.leadership import read_places, write_places
 from coterie.broker.placement import Partition, Place, default_place
-from coterie.storage import MemoryFiles, Topic
+from coterie.storage import MemoryFiles, StoredTopic
 from coterie.storage.files import replace_file
 from coterie.storage.log_errors import DamagedFileError
 from coterie.storage.metadata_files import LEADERS
 
-TOPIC = Topic("t", UUID(int=5), 3)
+TOPIC = StoredTopic("t", UUID(int=5), 3)
 
 
 def test_without_a_file_one_node_has_led_everything_from_the_beginning() -> None:
@@ -46,13 +46,13 @@ def test_what_was_written_is_read(made: list[Place]) -> None:
 def test_a_topic_made_anew_has_nothing_of_the_one_before() -> None:
     files = MemoryFiles()
     write_places(files, (1, 2), {("t", 0): Place(2, 1, 9)}, [TOPIC])
-    again = Topic("t", UUID(int=6), 1)
+    again = StoredTopic("t", UUID(int=6), 1)
     assert read_places(files, 1, [again])[1] == {("t", 0): default_place(("t", 0), (1, 2))}
 
 
 def test_partitions_that_were_added_since_are_where_the_rule_says() -> None:
     files = MemoryFiles()
-    write_places(files, (1, 2), {("t", 0): Place(2, 1, 9)}, [Topic("t", UUID(int=5), 1)])
+    write_places(files, (1, 2), {("t", 0): Place(2, 1, 9)}, [StoredTopic("t", UUID(int=5), 1)])
     _, places = read_places(files, 1, [TOPIC])
     assert places == {("t", 0): Place(2, 1, 9)} | {("t", n): default_place(("t", n), (1, 2)) for n in (1, 2)}
 

@@ -26,7 +26,7 @@ from coterie.broker.calls import Call
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import by_key, create_topics
 from coterie.protocol.frames import read_response_header
-from coterie.storage import Topic
+from coterie.storage import StoredTopic
 from soak.fuzz_sockets import fuzz_sockets
 from soak.mutations import hostile
 from soak.processes import rss_bytes
@@ -97,7 +97,7 @@ class Fuzz:
         known.members = [
             (group.group_id, member_id, group.generation_id) for group in groups for member_id in group.members
         ][:50]
-        topics: list[Topic] = list(self.world.cluster.directory.topics.values())
+        topics: list[StoredTopic] = list(self.world.cluster.directory.topics.values())
         known.topic_ids = [topic.id for topic in topics][:10]
 
     def create(self, name: str, *configs: create_topics.Config) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 from uuid import UUID
 
-from coterie.storage import DataDirectory, DiskChange, Files, LogConfig, Topic
+from coterie.storage import DataDirectory, DiskChange, Files, LogConfig, StoredTopic
 from coterie.storage.files import read_file
 from logs import SMALL, batch, read_all
 
@@ -14,7 +14,7 @@ __all__ = ["NOW", "ORDERS", "change", "flipped", "flush", "make", "opened", "seg
 
 T = TypeVar("T")
 NOW = 1_000
-ORDERS = Topic("orders", UUID(int=7), 2)
+ORDERS = StoredTopic("orders", UUID(int=7), 2)
 
 
 def opened(files: Files, config: LogConfig = SMALL) -> DataDirectory:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from coterie.errors import MalformedError
 from coterie.storage.leader_epochs import LeaderEpochs
 from coterie.storage.metadata_files import (
-    Topic,
+    StoredTopic,
     Topics,
     decode_epochs,
     decode_offsets,
@@ -124,8 +124,10 @@ def test_cutting_epochs_keeps_what_is_between(counts: list[int], start: int, end
 # --- our own file
 
 
-@given(st.lists(st.builds(Topic, names, st.uuids(), st.integers(1, 50), st.dictionaries(names, names)), max_size=5))
-def test_topics_are_read_again(topics: list[Topic]) -> None:
+@given(
+    st.lists(st.builds(StoredTopic, names, st.uuids(), st.integers(1, 50), st.dictionaries(names, names)), max_size=5)
+)
+def test_topics_are_read_again(topics: list[StoredTopic]) -> None:
     by_id = {topic.id: topic for topic in topics if is_legal_name(topic.name)}
     by_name = {topic.name: topic for topic in by_id.values()}
     deleted = {UUID(int=1): "gone"}

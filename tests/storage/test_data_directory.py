@@ -17,7 +17,7 @@ from coterie.storage import (
     Files,
     LogConfig,
     LogWriteError,
-    Topic,
+    StoredTopic,
     remove_directory,
 )
 from coterie.storage.files import read_file, replace_file
@@ -27,10 +27,10 @@ from logs import SMALL, FaultyFiles, batch, read_all
 
 T = TypeVar("T")
 NOW = 1_000
-ORDERS = Topic("orders", UUID(int=7), 2, {"retention.ms": "5"})
+ORDERS = StoredTopic("orders", UUID(int=7), 2, {"retention.ms": "5"})
 
 
-def config_of(topic: Topic) -> LogConfig:
+def config_of(topic: StoredTopic) -> LogConfig:
     return LogConfig(segment_bytes=int(topic.configs.get("segment.bytes", SMALL.segment_bytes)))
 
 
@@ -166,7 +166,7 @@ def test_a_deleted_topic_is_gone_and_its_name_is_free(files: Files) -> None:
     make(directory.create_topic(ORDERS, NOW))
     directory.logs["orders", 0].append(batch(b"old"), NOW)
     paths = delete(directory)
-    make(directory.create_topic(Topic("orders", UUID(int=8), 1), NOW))
+    make(directory.create_topic(StoredTopic("orders", UUID(int=8), 1), NOW))
     assert directory.logs["orders", 0].log_end == 0 and ("orders", 1) not in directory.logs
     for path in paths:
         remove_directory(files, path)
@@ -198,7 +198,7 @@ def test_directories_of_a_deleted_topic_are_set_aside_not_deleted(files: Files) 
     directory.release()
     directory = opened(files)
     assert directory.opening.strays == [f"orders-{n}.AAAAAAAAAAAAAAAAAAAABw-stray" for n in (0, 1)]
-    make(directory.create_topic(Topic("orders", UUID(int=8), 1), NOW))
+    make(directory.create_topic(StoredTopic("orders", UUID(int=8), 1), NOW))
     assert directory.logs["orders", 0].log_end == 0
     directory.release()
     assert not opened(files).opening.strays
@@ -290,7 +290,7 @@ def test_a_name_that_leads_elsewhere_is_refused(files: Files) -> None:
     directory = opened(files)
     for name in ("../x", "a/b", ""):
         with pytest.raises(DirectoryError, match="is not a topic name"):
-            directory.create_topic(Topic(name, UUID(int=1), 1), NOW)
+            directory.create_topic(StoredTopic(name, UUID(int=1), 1), NOW)
     make(directory.create_topic(ORDERS, NOW))
     with pytest.raises(DirectoryError, match="exists"):
         make(directory.create_topic(ORDERS, NOW))
@@ -317,7 +317,7 @@ def test_a_power_cut_while_a_topic_is_made_leaves_it_whole_or_not_at_all() -> No
             disk.steps_left = steps
             is_made = False
             with suppress(PowerCut):
-                make(directory.create_topic(Topic("t", UUID(int=8), 3), NOW))
+                make(directory.create_topic(StoredTopic("t", UUID(int=8), 3), NOW))
                 is_made = True
             disk.crash()
             again = opened(disk)

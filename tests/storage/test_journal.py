@@ -9,14 +9,14 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.storage import DataDirectory, Files, MemoryFiles, PartitionLog, Topic
+from coterie.storage import DataDirectory, Files, MemoryFiles, PartitionLog, StoredTopic
 from coterie.storage.files import read_file, replace_file
 from coterie.storage.flush import JOURNAL_FILE, Journal, journal_key, read_journal
 from coterie.storage.log_errors import DamagedFileError
 from logs import SMALL, FaultyFiles, batch, read_all
 
 NOW = 1_000
-ORDERS = Topic("orders", UUID(int=7), 2)
+ORDERS = StoredTopic("orders", UUID(int=7), 2)
 
 
 def opened(files: Files) -> DataDirectory:
@@ -113,7 +113,7 @@ def test_a_topic_made_anew_gets_nothing_of_the_old_one() -> None:
     logs_of_old = directory.delete_topic("orders")
     logs_of_old.run()
     directory.clear_away(ORDERS, logs_of_old.done()).run()
-    creation = directory.create_topic(Topic("orders", UUID(int=8), 2), NOW)
+    creation = directory.create_topic(StoredTopic("orders", UUID(int=8), 2), NOW)
     creation.run()
     creation.done()
     directory.logs["orders", 0].append(batch(b"new"), NOW)

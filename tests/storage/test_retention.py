@@ -19,7 +19,7 @@ from coterie.storage import (
     LogConfig,
     OffsetOutOfRangeError,
     PartitionLog,
-    Topic,
+    StoredTopic,
     remove_files,
     rename_files,
 )
@@ -158,7 +158,7 @@ def test_a_power_cut_while_old_segments_go_costs_no_offset_and_leaves_no_hole(re
         for steps in range(30):
             disk = Disk(Rng(seed).of("disk"))
             directory = DataDirectory.open(disk, NOW, cluster_id="c", config_of=lambda _topic: config)
-            make(directory.create_topic(Topic("t", UUID(int=7), 1), NOW))
+            make(directory.create_topic(StoredTopic("t", UUID(int=7), 1), NOW))
             log = directory.logs["t", 0]
             for number in range(40):
                 log.append(batch(b"%d" % number + bytes(50), timestamps=[NOW - 40 + number]), NOW)

@@ -6,11 +6,11 @@ from uuid import UUID
 
 import pytest
 
-from coterie.storage import DataDirectory, LogWriteError, PartitionLog, Topic
+from coterie.storage import DataDirectory, LogWriteError, PartitionLog, StoredTopic
 from logs import SMALL, FaultyFiles, batch, read_all
 
 NOW = 1_000
-TOPIC = Topic("orders", UUID(int=7), 1)
+TOPIC = StoredTopic("orders", UUID(int=7), 1)
 
 
 def torn() -> tuple[FaultyFiles, PartitionLog]:

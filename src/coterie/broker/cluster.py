@@ -62,7 +62,15 @@ from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.protocol.messages import TopicsDeleted
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.settings.broker_settings import BrokerSettings
-from coterie.storage import DataDirectory, Files, LogConfig, PartitionLog, Topic, facts_log_config, offsets_log_config
+from coterie.storage import (
+    DataDirectory,
+    Files,
+    LogConfig,
+    PartitionLog,
+    StoredTopic,
+    facts_log_config,
+    offsets_log_config,
+)
 
 __all__ = ["Cluster", "check_nodes"]
 
@@ -221,7 +229,7 @@ class Cluster:
             **ConfigApis(responses, self.directory, changes, settings, reporter, self.wall).handlers(),
         }
 
-    def _config_of(self, topic: Topic) -> LogConfig:
+    def _config_of(self, topic: StoredTopic) -> LogConfig:
         if topic.name == FACTS_TOPIC:
             return facts_log_config(topic.configs, self.settings)
         if is_internal(topic.name):

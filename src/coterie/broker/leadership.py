@@ -24,7 +24,7 @@ from coterie.broker.placement import NOBODY, Partition, Place, default_place
 from coterie.coordinator.classic.effects import Reply
 from coterie.errors import CoterieError
 from coterie.protocol.messages import Token
-from coterie.storage import DataDirectory, DiskChange, Files, LogError, LogWriteError, PartitionLog, Topic
+from coterie.storage import DataDirectory, DiskChange, Files, LogError, LogWriteError, PartitionLog, StoredTopic
 from coterie.storage.metadata_files import LEADERS, id_text
 
 __all__ = ["Kept", "Leadership", "read_places", "write_places"]
@@ -34,13 +34,13 @@ Kept = tuple[Sequence[int], dict[Partition, Place]]
 
 
 def write_places(
-    files: Files, nodes: Sequence[int], places: Mapping[Partition, Place], topics: Iterable[Topic]
+    files: Files, nodes: Sequence[int], places: Mapping[Partition, Place], topics: Iterable[StoredTopic]
 ) -> None:
     content = {"nodes": list(nodes), "topics": _unusual(nodes, places, topics)}
     LEADERS.write(files, (json.dumps(content) + "\n").encode())
 
 
-def _unusual(nodes: Sequence[int], places: Mapping[Partition, Place], topics: Iterable[Topic]) -> dict[str, Any]:
+def _unusual(nodes: Sequence[int], places: Mapping[Partition, Place], topics: Iterable[StoredTopic]) -> dict[str, Any]:
     """By id, since a topic that is created again is another one."""
     unusual = {}
     for topic in sorted(topics, key=lambda topic: topic.name):
@@ -55,7 +55,7 @@ def _unusual(nodes: Sequence[int], places: Mapping[Partition, Place], topics: It
     return unusual
 
 
-def read_places(files: Files, first_node: int, topics: Iterable[Topic]) -> Kept:
+def read_places(files: Files, first_node: int, topics: Iterable[StoredTopic]) -> Kept:
     """Of partitions that the file does not speak of it is known by rule; without a file there was one node."""
     if not files.exists(LEADERS.path):
         return [first_node], _places([first_node], {}, topics)
@@ -71,7 +71,7 @@ def read_places(files: Files, first_node: int, topics: Iterable[Topic]) -> Kept:
 
 
 def _places(
-    nodes: Sequence[int], unusual: Mapping[str, Mapping[str, Sequence[int]]], topics: Iterable[Topic]
+    nodes: Sequence[int], unusual: Mapping[str, Mapping[str, Sequence[int]]], topics: Iterable[StoredTopic]
 ) -> dict[Partition, Place]:
     places = {}
     for topic in topics:
@@ -133,13 +133,13 @@ class Leadership:
     def new_places(self, topic: str, numbers: range, homes: Mapping[int, int]) -> dict[Partition, Place]:
         return placement.new_places(topic, numbers, homes, self.nodes, self.up)
 
-    def keeping(self, topics: Iterable[Topic], new: Mapping[Partition, Place]) -> DiskChange[None] | None:
+    def keeping(self, topics: Iterable[StoredTopic], new: Mapping[Partition, Place]) -> DiskChange[None] | None:
         """To be done before these are created; None if they are where one would look for them."""
         if all(place == placement.default_place(key, self.nodes) for key, place in new.items()):
             return None
         return self._keeping(new, {**self._directory.topics, **{one.name: one for one in topics}}.values())
 
-    def _keeping(self, new: Mapping[Partition, Place], topics: Iterable[Topic]) -> DiskChange[None]:
+    def _keeping(self, new: Mapping[Partition, Place], topics: Iterable[StoredTopic]) -> DiskChange[None]:
         places, known = {**self.places, **new}, list(topics)
 
         def work() -> None:
@@ -157,7 +157,7 @@ class Leadership:
             if place.leader != NOBODY:
                 self.led[place.leader][key] = self._directory.logs[key]
 
-    def deleted(self, topic: Topic) -> None:
+    def deleted(self, topic: StoredTopic) -> None:
         for number in range(topic.partitions):
             place = self.places.pop((topic.name, number))
             if place.leader != NOBODY:

@@ -10,7 +10,7 @@ from coterie.broker.placement import NOBODY, Partition, Place
 from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.protocol.api import Leader, NodeEndpoint
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
-from coterie.storage import DataDirectory, Topic
+from coterie.storage import DataDirectory, StoredTopic
 
 __all__ = ["MetadataCache", "is_internal"]
 
@@ -45,7 +45,7 @@ class MetadataCache:
     def places(self) -> dict[Partition, Place]:
         return self._leadership.places
 
-    def topic_by_id(self, topic_id: UUID | None) -> Topic | None:
+    def topic_by_id(self, topic_id: UUID | None) -> StoredTopic | None:
         name = None if topic_id is None else self.topic_names.get(topic_id)
         return None if name is None else self.topics.get(name)
 

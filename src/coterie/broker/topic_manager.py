@@ -34,7 +34,7 @@ from coterie.storage import (
     Files,
     LogError,
     PartitionLog,
-    Topic,
+    StoredTopic,
     offsets_topic_configs,
     remove_directory,
 )
@@ -46,7 +46,7 @@ MAX_PARTITIONS = 10_000
 """Of one topic, and of all that one request creates: as in Kafka."""
 NOWHERE: Mapping[int, int] = MappingProxyType({})
 """No partition was asked for on a certain node."""
-Made = Topic | TopicError
+Made = StoredTopic | TopicError
 Created = Callable[[Made, int], Effects]
 """Called once, with the time: the topic, when it is there and durable, or why it cannot be."""
 
@@ -142,7 +142,7 @@ class TopicManager:
     def _create(self, wanted: Sequence[TopicSpec], now_ms: int) -> Effects:
         """Create topics with one write of the topics' file. If it is the topic of the groups, they are served then."""
         names = self.names()
-        topics: list[Topic] = []
+        topics: list[StoredTopic] = []
         accepted: list[TopicSpec] = []
         places: dict[Partition, Place] = {}
         effects: Effects = []
@@ -157,7 +157,7 @@ class TopicManager:
                 effects += one.done(error, now_ms)
                 continue
             names.add(one.name, one.partitions)
-            topics.append(Topic(one.name, self.fresh_id(), one.partitions, kept))
+            topics.append(StoredTopic(one.name, self.fresh_id(), one.partitions, kept))
             accepted.append(one)
             places |= self.leadership.new_places(one.name, range(one.partitions), one.homes)
         if not topics:
@@ -182,7 +182,7 @@ class TopicManager:
 
     def _leaders_first(
         self,
-        topics: Sequence[Topic],
+        topics: Sequence[StoredTopic],
         places: Mapping[Partition, Place],
         creation: Creation,
         then: Callable[[LogError | TopicError | None, int], Effects],
@@ -201,7 +201,7 @@ class TopicManager:
 
     def grow(
         self,
-        topic: Topic,
+        topic: StoredTopic,
         count: int,
         homes: Mapping[int, int],
         done: Callable[[TopicError | LogError | None, int], Effects],
@@ -221,7 +221,7 @@ class TopicManager:
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
-    def delete(self, topic: Topic, done: Callable[[LogError | None, int], Effects]) -> Effects:
+    def delete(self, topic: StoredTopic, done: Callable[[LogError | None, int], Effects]) -> Effects:
         def then(outcome: list[PartitionLog] | LogError, now_ms: int) -> Effects:
             if isinstance(outcome, LogError):
                 return done(outcome, now_ms)

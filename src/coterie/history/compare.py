@@ -32,7 +32,7 @@ from coterie.history.scenario import (
 from coterie.history.simulate_zookeeper_designs import simulate_zookeeper_design
 from coterie.protocol.apis import heartbeat, join_group, leave_group, sync_group
 from coterie.sim.client import Asked, Client
-from coterie.sim.consumer import Consumer, Habits
+from coterie.sim.consumer import ConsumerProcess, Habits
 from coterie.sim.faults import BrokerPaused, CutOff, Paused
 from coterie.sim.machine import Machine
 from coterie.sim.observer import Observer
@@ -236,14 +236,14 @@ class _DesignObserver(Observer):
         elif asked.module is heartbeat and answer is ErrorCode.REBALANCE_IN_PROGRESS:
             self._counts["messages"] += 1
 
-    def came(self, consumer: Consumer) -> None:
+    def came(self, consumer: ConsumerProcess) -> None:
         self._counts["restarts"] += consumer.name != consumer.slot
         self._result.added(consumer.slot, self.world.schedule.now_ms)
 
-    def went(self, consumer: Consumer, _how: str) -> None:
+    def went(self, consumer: ConsumerProcess, _how: str) -> None:
         self._result.removed(consumer.slot, self.world.schedule.now_ms)
 
-    def ownership_changed(self, consumer: Consumer) -> None:
+    def ownership_changed(self, consumer: ConsumerProcess) -> None:
         self._result.believes.owns(consumer.slot, consumer.owned, self.world.schedule.now_ms)
         self._note_ownership()
 

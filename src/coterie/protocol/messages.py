@@ -394,7 +394,7 @@ class StoredGroup:
 
 @dataclass(slots=True)
 class GroupRecord:
-    """A group as it was last made durable; None is a tombstone."""
+    """A GroupMetadataValue of `__consumer_offsets` and its key; None is a tombstone."""
 
     group_id: str
     value: StoredGroup | None

@@ -14,7 +14,7 @@ from coterie.protocol.apis import create_partitions, create_topics, delete_group
 from coterie.protocol.messages import DeleteGroup
 from coterie.sim.client import Client
 
-__all__ = ["Admin"]
+__all__ = ["AdminProcess"]
 
 AGAIN_S = 0.5
 DONE = frozenset(
@@ -30,7 +30,7 @@ DONE = frozenset(
 _Request = tuple[ModuleType, Any, Callable[[Any], ErrorCode], str]
 
 
-class Admin(Client):
+class AdminProcess(Client):
     def __init__(self, *about: Any) -> None:
         super().__init__(*about)
         self.requests: deque[_Request] = deque()

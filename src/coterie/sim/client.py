@@ -14,7 +14,7 @@ from coterie.protocol.api import Api
 from coterie.settings.client_settings import Address, AdminSettings, ClientSettings
 from coterie.sim.event_loop import VirtualEventLoop
 from coterie.sim.host import Host, HostClock
-from coterie.sim.network import Wire
+from coterie.sim.network import VirtualWire
 
 if TYPE_CHECKING:
     from coterie.sim.world import World
@@ -111,13 +111,13 @@ class Client(Host):
 
     # --- what the network does ----------------------------------------------------------------------------------------
 
-    def connected(self, wire: Wire) -> None:
+    def connected(self, wire: VirtualWire) -> None:
         if self.is_paused:
             self.misses(self.connected, wire)
         elif wire.is_open and wire.transport is not None:
             self.loop.run(wire.transport.connected)
 
-    def hears(self, about: tuple[Wire, bytes]) -> None:
+    def hears(self, about: tuple[VirtualWire, bytes]) -> None:
         if self.is_paused:
             self.misses(self.hears, about)
             return
@@ -127,7 +127,7 @@ class Client(Host):
                 hears(self, data)
             self.loop.run(wire.transport.received, data)
 
-    def lost(self, wire: Wire) -> None:
+    def lost(self, wire: VirtualWire) -> None:
         if self.is_paused:
             self.misses(self.lost, wire)
         elif wire.is_open and wire.transport is not None:

@@ -24,7 +24,7 @@ from coterie.sim.host import HostClock
 if TYPE_CHECKING:
     from coterie.sim.world import World
 
-__all__ = ["Consumer", "Habits", "User"]
+__all__ = ["ConsumerProcess", "Habits", "User"]
 
 AFTER_AN_ERROR_S = 0.5
 LOOK_AGAIN_MS = 50
@@ -71,7 +71,7 @@ class Habits:
 class _ObservedMember(Membership):
     """The shipped member. The world hears of what it decides before it is done."""
 
-    def __init__(self, process: Consumer, member: Membership) -> None:
+    def __init__(self, process: ConsumerProcess, member: Membership) -> None:
         super().__init__(member.settings)
         self._process = process
 
@@ -96,7 +96,7 @@ class _ObservedMember(Membership):
 class _ShippedConsumer(AsyncConsumer):
     """The shipped consumer, with a clock, chance and connections of the world."""
 
-    def __init__(self, process: Consumer, settings: dict[str, object]) -> None:
+    def __init__(self, process: ConsumerProcess, settings: dict[str, object]) -> None:
         self._runtime = process.runtime
         super().__init__(settings)
         assert self.engine.member is not None
@@ -107,7 +107,7 @@ class _ShippedConsumer(AsyncConsumer):
         return self._made or self._engine  # also when it is closed
 
 
-class Consumer(Client):
+class ConsumerProcess(Client):
     def __init__(self, world: World, name: str, clock: HostClock, habits: Habits) -> None:
         super().__init__(world, name, clock, habits.versions)
         self.habits = habits

@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from math import ceil
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coterie.sim.network import Wire
+from coterie.sim.network import VirtualWire
 
 if TYPE_CHECKING:
     from coterie.sim.client import Client
@@ -191,7 +191,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
 class Transport(asyncio.Transport):
     """A process's end of a wire."""
 
-    def __init__(self, loop: VirtualEventLoop, wire: Wire) -> None:
+    def __init__(self, loop: VirtualEventLoop, wire: VirtualWire) -> None:
         super().__init__()
         self._loop = loop
         self._wire = wire

@@ -10,7 +10,7 @@ from coterie.broker.broker_facts import LeadersChanged
 from coterie.coordinator.classic import State
 from coterie.facts import Cause, Fact, RebalanceStarted
 from coterie.protocol.apis import by_key
-from coterie.sim.machine import Link, Machine
+from coterie.sim.machine import BrokerLink, Machine
 from coterie.sim.observer import Observer
 from coterie.sim.world import World
 
@@ -63,7 +63,7 @@ class Exercised(Observer):
         self.account = Account(runs=1)
         self._cells = self.account.cells
 
-    def request_arrived(self, _machine: Machine, link: Link, frame: bytes) -> None:
+    def request_arrived(self, _machine: Machine, link: BrokerLink, frame: bytes) -> None:
         name = _NAMES.get(frame[1])
         if name is not None:
             group_id, coordinator = link.wire.client.group_id, link.node.coordinator

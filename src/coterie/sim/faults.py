@@ -160,7 +160,7 @@ class BrokerPaused(Fault):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClockSet(Fault):
+class WallClockSet(Fault):
     """The wall clock of the machine is set, and set right when this ends."""
 
     by_ms: int
@@ -386,7 +386,7 @@ def aimed_faults(rng: Random, steps: Sequence[Step], until_ms: int, *, compacts:
 def clock_faults(rng: Random, until_ms: int) -> list[Fault]:
     """By how much clocks are set, from seconds to years, forward and back."""
     return [
-        ClockSet(at_ms=rng.randint(0, until_ms), for_ms=_span(rng, _LONG), by_ms=rng.choice(_STEPS))
+        WallClockSet(at_ms=rng.randint(0, until_ms), for_ms=_span(rng, _LONG), by_ms=rng.choice(_STEPS))
         for _ in range(rng.randint(0, 3))
     ]
 

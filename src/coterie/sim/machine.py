@@ -41,7 +41,7 @@ from coterie.protocol.frames import FrameCutter
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.sim.disk import Disk, PowerCut
 from coterie.sim.host import Host, HostClock
-from coterie.sim.network import Wire
+from coterie.sim.network import VirtualWire
 from coterie.sim.nodes import Nodes
 from coterie.sim.rng import fresh_ids
 from coterie.storage.files import parent_of
@@ -49,7 +49,7 @@ from coterie.storage.files import parent_of
 if TYPE_CHECKING:
     from coterie.sim.world import World
 
-__all__ = ["FIRST_PORT", "Link", "Machine"]
+__all__ = ["FIRST_PORT", "BrokerLink", "Machine"]
 
 SWEEP_MS = 60_000
 FIRST_PORT = 9091
@@ -59,12 +59,12 @@ BACKGROUND_TASK_STEPS, BACKGROUND_TASK_MS = 1, 20
 """Of long work so much is done at a time, and so long it rests then: everybody else has a turn in between."""
 
 
-class Link:
+class BrokerLink:
     """The broker's end of a wire."""
 
     __slots__ = ("connection", "cutter", "heard_ms", "is_read", "node", "quick", "wire")
 
-    def __init__(self, node: Node, wire: Wire, now_ms: int) -> None:
+    def __init__(self, node: Node, wire: VirtualWire, now_ms: int) -> None:
         self.node = node
         self.wire = wire
         self.connection = Connection(wire.client.name, self)
@@ -85,7 +85,7 @@ class Machine(Host):
         self.disk = Disk(world.rng.of(f"{self.name}/disk"))
         self.cluster: Cluster | None = None
         self.has_power = True
-        self.links: dict[Link, None] = {}
+        self.links: dict[BrokerLink, None] = {}
         self.slow_disk = 1
         """Everything on the disk takes so many times longer."""
         self.was_slow = False
@@ -252,7 +252,7 @@ class Machine(Host):
         self.is_paused = False
         self.world.broker_ended(self)
 
-    def _take_links(self) -> list[Link]:
+    def _take_links(self) -> list[BrokerLink]:
         links = list(self.links)
         self.links.clear()
         for link in links:
@@ -302,15 +302,15 @@ class Machine(Host):
 
     # --- connections --------------------------------------------------------------------------------------------------
 
-    def accepts(self, wire: Wire) -> Link | None:
+    def accepts(self, wire: VirtualWire) -> BrokerLink | None:
         """The system does, even while the process pauses."""
         if self.cluster is None or not self.nodes.listens(wire.port - FIRST_PORT):
             return None
-        link = Link(self.cluster.nodes[wire.port - FIRST_PORT], wire, self.now_ms)
+        link = BrokerLink(self.cluster.nodes[wire.port - FIRST_PORT], wire, self.now_ms)
         self.links[link] = None
         return link
 
-    def receives(self, about: tuple[Link, bytes]) -> None:
+    def receives(self, about: tuple[BrokerLink, bytes]) -> None:
         if self.is_paused:
             self.misses(self.receives, about)
             return
@@ -341,7 +341,7 @@ class Machine(Host):
         if self.cluster.next_ms() != self._alarm_ms:
             self._keep_alarm(self.cluster)
 
-    def loses(self, about: tuple[Link, str]) -> None:
+    def loses(self, about: tuple[BrokerLink, str]) -> None:
         if self.is_paused:
             self.misses(self.loses, about)
             return
@@ -352,7 +352,7 @@ class Machine(Host):
 
     def drop(self, connection: Connection, why: str) -> None:
         if not connection.is_closed:
-            link: Link = connection.link
+            link: BrokerLink = connection.link
             link.node.disconnected(connection)
             self.links.pop(link, None)
             self.world.dropped(self, link.wire, why)

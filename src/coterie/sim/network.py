@@ -15,13 +15,13 @@ from coterie.sim.rng import Random
 if TYPE_CHECKING:
     from coterie.sim.client import Client
     from coterie.sim.event_loop import Transport
-    from coterie.sim.machine import Link, Machine
+    from coterie.sim.machine import BrokerLink, Machine
     from coterie.sim.world import World
 
-__all__ = ["Network", "Wire"]
+__all__ = ["VirtualNetwork", "VirtualWire"]
 
 
-class Wire:
+class VirtualWire:
     """One TCP connection. `is_open`: the client believes in it; `link`: what the broker knows of it."""
 
     __slots__ = (
@@ -44,7 +44,7 @@ class Wire:
         self.machine = machine
         self.port = port
         self.random = rng.random
-        self.link: Link | None = None
+        self.link: BrokerLink | None = None
         self.transport: Transport | None = None
         self.is_open = True
         self.is_cut = False
@@ -60,14 +60,14 @@ class Wire:
         return self.transport.protocol.waits_for if self.transport is not None and self.transport.protocol else []
 
 
-class Network:
+class VirtualNetwork:
     def __init__(self, world: World, *, delay_ms: int, jitter_ms: int) -> None:
         self._world = world
         self._schedule = world.schedule
         self._delay_ms = delay_ms
         self._jitter_ms = jitter_ms
         self._opened: dict[str, int] = {}
-        self.wires: dict[Wire, None] = {}
+        self.wires: dict[VirtualWire, None] = {}
         """Those that at least one side believes in."""
         self.cuts: dict[str, int] = {}
         """Names of hosts that are cut off, and by how many cuts."""
@@ -76,22 +76,22 @@ class Network:
 
     # --- wires --------------------------------------------------------------------------------------------------------
 
-    def open(self, client: Client, machine: Machine, port: int) -> Wire:
+    def open(self, client: Client, machine: Machine, port: int) -> VirtualWire:
         name = f"{client.name}/{port}"
         number = self._opened[name] = self._opened.get(name, 0) + 1
-        wire = Wire(client, machine, port, self._world.rng.of(f"wire/{name}/{number}"))
+        wire = VirtualWire(client, machine, port, self._world.rng.of(f"wire/{name}/{number}"))
         wire.is_cut = self._is_cut(wire)
         self.wires[wire] = None
         self._up(wire, self._syn, wire)
         return wire
 
-    def _is_cut(self, wire: Wire) -> bool:
+    def _is_cut(self, wire: VirtualWire) -> bool:
         return wire.client.name in self.cuts or wire.machine.name in self.cuts
 
-    def _slowness(self, wire: Wire) -> int:
+    def _slowness(self, wire: VirtualWire) -> int:
         return self.slow.get(wire.client.name, 0) + self.slow.get(wire.machine.name, 0)
 
-    def _up(self, wire: Wire, act: Any, about: Any) -> None:
+    def _up(self, wire: VirtualWire, act: Any, about: Any) -> None:
         schedule = self._schedule
         at_ms = schedule.now_ms + self._delay_ms + int(wire.random() * self._jitter_ms)
         if self.slow:
@@ -101,7 +101,7 @@ class Network:
         wire.up_at_ms = at_ms
         schedule.at(at_ms, act, about)
 
-    def _down(self, wire: Wire, act: Any, about: Any) -> None:
+    def _down(self, wire: VirtualWire, act: Any, about: Any) -> None:
         schedule = self._schedule
         at_ms = schedule.now_ms + self._delay_ms + int(wire.random() * self._jitter_ms)
         if self.slow:
@@ -111,7 +111,7 @@ class Network:
         wire.down_at_ms = at_ms
         schedule.at(at_ms, act, about)
 
-    def _waits(self, wire: Wire, act: Any, about: Any) -> bool:
+    def _waits(self, wire: VirtualWire, act: Any, about: Any) -> bool:
         """It cannot arrive now, or never."""
         if wire.is_dead:
             return True
@@ -122,10 +122,10 @@ class Network:
 
     # --- from the client ----------------------------------------------------------------------------------------------
 
-    def send(self, wire: Wire, data: bytes) -> None:
+    def send(self, wire: VirtualWire, data: bytes) -> None:
         self._up(wire, self._arrives, (wire, data))
 
-    def _syn(self, wire: Wire) -> None:
+    def _syn(self, wire: VirtualWire) -> None:
         if self._waits(wire, self._syn, wire):
             return
         link = wire.machine.accepts(wire)
@@ -136,7 +136,7 @@ class Network:
         wire.link = link
         self._down(wire, self._ack, wire)
 
-    def _arrives(self, about: tuple[Wire, bytes]) -> None:
+    def _arrives(self, about: tuple[VirtualWire, bytes]) -> None:
         wire, data = about
         if (wire.is_dead or wire.is_cut or wire.held) and self._waits(wire, self._arrives, about):
             return
@@ -145,12 +145,12 @@ class Network:
         elif wire.machine.has_power:
             self._down(wire, self._reset, wire)
 
-    def hang_up(self, wire: Wire) -> None:
+    def hang_up(self, wire: VirtualWire) -> None:
         """The client closes it; the broker hears of it, if it can."""
         wire.is_open = False
         self._up(wire, self._fin, wire)
 
-    def _fin(self, wire: Wire) -> None:
+    def _fin(self, wire: VirtualWire) -> None:
         if wire.is_dead or self._waits(wire, self._fin, wire):
             self._forget(wire)
             return
@@ -158,7 +158,7 @@ class Network:
             wire.machine.loses((wire.link, "hung up"))
         self._forget(wire)
 
-    def _forget(self, wire: Wire) -> None:
+    def _forget(self, wire: VirtualWire) -> None:
         if wire.link is None and not wire.is_open:
             self.wires.pop(wire, None)
 
@@ -171,28 +171,28 @@ class Network:
 
     # --- from the broker ----------------------------------------------------------------------------------------------
 
-    def answer(self, wire: Wire, data: bytes) -> None:
+    def answer(self, wire: VirtualWire, data: bytes) -> None:
         self._down(wire, self._returns, (wire, data))
 
-    def _ack(self, wire: Wire) -> None:
+    def _ack(self, wire: VirtualWire) -> None:
         if not self._waits(wire, self._ack, wire) and wire.is_open:
             wire.client.connected(wire)
 
-    def _returns(self, about: tuple[Wire, bytes]) -> None:
+    def _returns(self, about: tuple[VirtualWire, bytes]) -> None:
         wire = about[0]
         if wire.is_open:
             if (wire.is_dead or wire.is_cut or wire.held) and self._waits(wire, self._returns, about):
                 return
             wire.client.hears(about)
 
-    def drop(self, wire: Wire) -> None:
+    def drop(self, wire: VirtualWire) -> None:
         """The broker closes it, or its process has died: the client hears of it, if it can."""
         wire.link = None
         self._forget(wire)
         if wire.is_open:
             self._down(wire, self._reset, wire)
 
-    def _reset(self, wire: Wire) -> None:
+    def _reset(self, wire: VirtualWire) -> None:
         if wire.is_open and not self._waits(wire, self._reset, wire):
             wire.client.lost(wire)
             self._forget(wire)
@@ -206,7 +206,7 @@ class Network:
 
     # --- trouble ------------------------------------------------------------------------------------------------------
 
-    def lose(self, wire: Wire) -> None:
+    def lose(self, wire: VirtualWire) -> None:
         """Both sides notice."""
         if wire.link is not None:
             wire.machine.loses((wire.link, "reset"))
@@ -226,7 +226,7 @@ class Network:
             if not wire.is_cut and wire.held:
                 self._schedule.after(0, self._deliver, wire)
 
-    def _deliver(self, wire: Wire) -> None:
+    def _deliver(self, wire: VirtualWire) -> None:
         """What has waited arrives in order; until now, whatever came was put behind it."""
         if not wire.is_cut:
             held, wire.held = wire.held, deque()

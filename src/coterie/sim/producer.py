@@ -21,7 +21,7 @@ from coterie.sim.host import HostClock
 if TYPE_CHECKING:
     from coterie.sim.world import World
 
-__all__ = ["Producer"]
+__all__ = ["ProducerProcess"]
 
 PATIENCE_MS = (30_000, 120_000)
 """Whoever gives a record up leaves a gap behind it, and what follows has to find another place (KIP-360)."""
@@ -33,7 +33,7 @@ AFTER_AN_ERROR_S = 0.2
 class _ShippedProducer(AsyncProducer):
     """The shipped producer, with a clock, chance and connections of the world."""
 
-    def __init__(self, process: Producer, settings: dict[str, object]) -> None:
+    def __init__(self, process: ProducerProcess, settings: dict[str, object]) -> None:
         self._runtime = process.runtime
         super().__init__(settings)
 
@@ -42,7 +42,7 @@ class _ShippedProducer(AsyncProducer):
         return self._sender.batching
 
 
-class Producer(Client):
+class ProducerProcess(Client):
     def __init__(self, world: World, name: str, clock: HostClock, topics: Sequence[str], every_ms: int) -> None:
         super().__init__(world, name, clock)
         self.topics = list(topics)

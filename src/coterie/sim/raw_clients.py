@@ -14,7 +14,7 @@ from coterie.sim.client import Client
 from coterie.sim.host import HostClock
 
 if TYPE_CHECKING:
-    from coterie.sim.consumer import Consumer
+    from coterie.sim.consumer import ConsumerProcess
     from coterie.sim.world import World
 
 __all__ = ["Committer", "Zombie"]
@@ -96,7 +96,7 @@ class Zombie(Client):
     It speaks for a generation that is over: nothing that it asks for may be granted.
     """
 
-    def __init__(self, world: World, name: str, clock: HostClock, of: Consumer) -> None:
+    def __init__(self, world: World, name: str, clock: HostClock, of: ConsumerProcess) -> None:
         """What `of` is now, it will think it is."""
         super().__init__(world, name, clock)
         self.group_id = of.group_id

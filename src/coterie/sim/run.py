@@ -14,14 +14,14 @@ from traceback import format_exc
 from coterie.client.member.states import MemberState
 from coterie.client.types import TopicPartition
 from coterie.coordinator.classic import State
-from coterie.sim.consumer import Consumer
+from coterie.sim.consumer import ConsumerProcess
 from coterie.sim.exercised import Account, Exercised
 from coterie.sim.invariants import INVARIANTS
 from coterie.sim.invariants.at_least_once import EveryRecordIsProcessed
 from coterie.sim.observer import Broken, Observer
 from coterie.sim.plan import Plan
 from coterie.sim.steps import Fault, Step, Undo
-from coterie.sim.story import Story
+from coterie.sim.story import StoryObserver
 from coterie.sim.world import World
 from coterie.stories import grid
 
@@ -79,7 +79,7 @@ class Converged:
         for producer in world.producers.values():
             if not producer.is_done:
                 return f"{producer.name} has {producer.batching.unsettled} records on their way"
-        groups: dict[str, list[Consumer]] = {}
+        groups: dict[str, list[ConsumerProcess]] = {}
         for consumer in world.consumers.values():
             groups.setdefault(consumer.group_id, []).append(consumer)
         for group_id, consumers in groups.items():
@@ -88,7 +88,7 @@ class Converged:
                 return missing
         return ""
 
-    def _missing_in(self, group_id: str, consumers: list[Consumer]) -> str:
+    def _missing_in(self, group_id: str, consumers: list[ConsumerProcess]) -> str:
         world = self._world
         limit = world.machine.settings.group_max_size
         well = [one for one in consumers if one.member.state is MemberState.STABLE and one.member.rejoin_reason is None]
@@ -175,7 +175,7 @@ class Run:
         self.plan = plan
         self.world = World(
             plan.seed,
-            [*INVARIANTS, Story, Exercised, *watch],
+            [*INVARIANTS, StoryObserver, Exercised, *watch],
             plan.settings,
             delay_ms=plan.delay_ms,
             jitter_ms=plan.jitter_ms,
@@ -184,7 +184,7 @@ class Run:
             disk_ms=plan.disk_ms,
             nodes=plan.nodes,
         )
-        self.story = next(one for one in self.world.observers if isinstance(one, Story))
+        self.story = next(one for one in self.world.observers if isinstance(one, StoryObserver))
         self.account = next(one for one in self.world.observers if isinstance(one, Exercised)).account
         self._undos: dict[int, Undo] = {}
         self._sample_ms = max(SAMPLE_MS, plan.length_ms // SAMPLES)

@@ -11,13 +11,13 @@ from coterie.errors import ErrorCode
 from coterie.facts import Fact, GroupLoaded, MemberExpired, RebalanceStarted
 from coterie.protocol.apis import by_key, heartbeat
 from coterie.sim.client import Asked, Client
-from coterie.sim.consumer import Consumer
-from coterie.sim.machine import Link, Machine
+from coterie.sim.consumer import ConsumerProcess
+from coterie.sim.machine import BrokerLink, Machine
 from coterie.sim.observer import Observer
 from coterie.sim.world import World
 from coterie.stories.grid import StoryStep, in_words
 
-__all__ = ["Story"]
+__all__ = ["StoryObserver"]
 
 _TOLD = {
     "JoinGroup": "join",
@@ -32,7 +32,7 @@ _KEPT = 4_000
 _WIDEST = 100
 
 
-class Story(Observer):
+class StoryObserver(Observer):
     name = "story"
 
     def __init__(self, world: World) -> None:
@@ -69,7 +69,7 @@ class Story(Observer):
         state = str(group.state) if group is not None else "Dead" if group_id else ""
         self.steps.append(StoryStep(self.world.schedule.now_ms, who, says, hears, state))
 
-    def request_arrived(self, _machine: Machine, link: Link, frame: bytes) -> None:
+    def request_arrived(self, _machine: Machine, link: BrokerLink, frame: bytes) -> None:
         client = link.wire.client
         self._note(client.tag, frame)
         says = _SAYS.get(frame[1])
@@ -102,10 +102,10 @@ class Story(Observer):
                 machine.name, f"(loads generation {fact.generation_id}, {len(fact.members)} members)", "", fact.group_id
             )
 
-    def came(self, consumer: Consumer) -> None:
+    def came(self, consumer: ConsumerProcess) -> None:
         self.happened(consumer.name, "comes")
 
-    def went(self, consumer: Consumer, how: str) -> None:
+    def went(self, consumer: ConsumerProcess, how: str) -> None:
         self.happened(consumer.name, how)
 
     def broker_began(self, machine: Machine) -> None:

@@ -15,14 +15,14 @@ from coterie.coordinator.classic import Group
 from coterie.facts import Fact, GroupLoaded, JoinPhaseCompleted
 from coterie.protocol.messages import OffsetCommit
 from coterie.settings.broker_settings import BrokerSettings
-from coterie.sim.admin import Admin
+from coterie.sim.admin import AdminProcess
 from coterie.sim.client import Client
-from coterie.sim.consumer import Consumer, Habits
+from coterie.sim.consumer import ConsumerProcess, Habits
 from coterie.sim.host import HostClock
 from coterie.sim.machine import Machine
-from coterie.sim.network import Network, Wire
+from coterie.sim.network import VirtualNetwork, VirtualWire
 from coterie.sim.observer import HOOKS, Broken, Observer
-from coterie.sim.producer import Producer
+from coterie.sim.producer import ProducerProcess
 from coterie.sim.raw_clients import Committer, Zombie
 from coterie.sim.rng import Rng
 from coterie.sim.schedule import Schedule
@@ -55,19 +55,19 @@ class World:
         self.disk_ms = disk_ms
         self.rng = Rng(seed)
         self.schedule = Schedule()
-        self.network = Network(self, delay_ms=delay_ms, jitter_ms=jitter_ms)
+        self.network = VirtualNetwork(self, delay_ms=delay_ms, jitter_ms=jitter_ms)
         self._clock_rng = self.rng.of("clocks")
         self._skew_ms, self._drift_ppm = skew_ms, drift_ppm
         self._began_ms = EPOCH_MS + self._clock_rng.randrange(10**9)
         self.machine = Machine(self, BrokerSettings.of(settings), self._clock("b1"), nodes)
-        self.consumers: dict[str, Consumer] = {}
+        self.consumers: dict[str, ConsumerProcess] = {}
         """Those that are alive, by name. A name that comes back is another process."""
-        self.displaced: list[Consumer] = []
+        self.displaced: list[ConsumerProcess] = []
         """Alive, and another process has their slot."""
-        self.producers: dict[str, Producer] = {}
+        self.producers: dict[str, ProducerProcess] = {}
         self.clients: dict[str, Client] = {}
         """Everybody else that speaks to brokers."""
-        self.admin = Admin(self, "admin", self._clock("admin"))
+        self.admin = AdminProcess(self, "admin", self._clock("admin"))
         self._lives: dict[str, int] = {}
         self._awaited: dict[str, list[Callable[[object], None]]] = {}
         self._loaded_ms: dict[str, int] = {}
@@ -93,12 +93,12 @@ class World:
 
     # --- who is there -------------------------------------------------------------------------------------------------
 
-    def consumer(self, name: str, habits: Habits) -> Consumer | None:
+    def consumer(self, name: str, habits: Habits) -> ConsumerProcess | None:
         """A process of that name comes, unless one is there."""
         if name in self.consumers:
             return None
         life = self._lives[name] = self._lives.get(name, 0) + 1
-        consumer = Consumer(self, name if life == 1 else f"{name}.{life}", self._clock(name), habits)
+        consumer = ConsumerProcess(self, name if life == 1 else f"{name}.{life}", self._clock(name), habits)
         consumer.slot = name
         self.consumers[name] = consumer
         self._each("came", consumer)
@@ -111,28 +111,28 @@ class World:
             self.displaced.append(self.consumers.pop(name))
         self.consumer(name, habits)
 
-    def crash(self, consumer: Consumer, *, loses_power: bool = False) -> None:
+    def crash(self, consumer: ConsumerProcess, *, loses_power: bool = False) -> None:
         if consumer.is_alive:
             consumer.ends(loses_power=loses_power)
             self._gone(consumer, "crashed")
 
-    def closed(self, consumer: Consumer) -> None:
+    def closed(self, consumer: ConsumerProcess) -> None:
         self._gone(consumer, "closed")
 
-    def fenced(self, consumer: Consumer) -> None:
+    def fenced(self, consumer: ConsumerProcess) -> None:
         """Another process has its place: it ends, and its supervisor does not bring it back."""
         consumer.ends()
         self._gone(consumer, "was fenced")
 
-    def _gone(self, consumer: Consumer, how: str) -> None:
+    def _gone(self, consumer: ConsumerProcess, how: str) -> None:
         if self.consumers.get(consumer.slot) is consumer:
             del self.consumers[consumer.slot]
         else:
             self.displaced.remove(consumer)
         self._each("went", consumer, how)
 
-    def producer(self, name: str, topics: Sequence[str], every_ms: int) -> Producer:
-        producer = self.producers[name] = Producer(self, name, self._clock(name), topics, every_ms)
+    def producer(self, name: str, topics: Sequence[str], every_ms: int) -> ProducerProcess:
+        producer = self.producers[name] = ProducerProcess(self, name, self._clock(name), topics, every_ms)
         producer.begin()
         return producer
 
@@ -142,7 +142,7 @@ class World:
         self.clients[name] = committer
         committer.begin()
 
-    def zombie(self, of: Consumer) -> None:
+    def zombie(self, of: ConsumerProcess) -> None:
         """It is copied now, and wakes when the group has another generation."""
         name = f"{of.name}-zombie{len(self.clients)}"
         zombie = self.clients[name] = Zombie(self, name, self._clock(name), of)
@@ -182,7 +182,7 @@ class World:
         if client.is_alive:
             self._each("timed_out", client, api)
 
-    def dropped(self, machine: Machine, wire: Wire, why: str) -> None:
+    def dropped(self, machine: Machine, wire: VirtualWire, why: str) -> None:
         self._each("happened", machine.name, f"closes the connection of {wire.client.name}: {why}")
 
     def tell(self, machine: Machine, fact: Fact) -> None:
@@ -205,31 +205,33 @@ class World:
     def broker_ended(self, machine: Machine) -> None:
         self._each("broker_ended", machine)
 
-    def ownership_changed(self, consumer: Consumer) -> None:
+    def ownership_changed(self, consumer: ConsumerProcess) -> None:
         self._each("ownership_changed", consumer)
 
-    def listened(self, consumer: Consumer, kind: effects.Listened, partitions: Collection[TopicPartition]) -> None:
+    def listened(
+        self, consumer: ConsumerProcess, kind: effects.Listened, partitions: Collection[TopicPartition]
+    ) -> None:
         if consumer.is_alive:
             self._each("listened", consumer, kind, partitions)
 
-    def held(self, consumer: Consumer, partitions: Collection[TopicPartition]) -> None:
+    def held(self, consumer: ConsumerProcess, partitions: Collection[TopicPartition]) -> None:
         self._each("held", consumer, partitions)
 
-    def assigned(self, consumer: Consumer, effect: effects.SetAssignment) -> None:
+    def assigned(self, consumer: ConsumerProcess, effect: effects.SetAssignment) -> None:
         self._each("assigned", consumer, effect)
 
     def commit_sent(self, client: Client, request: OffsetCommit) -> None:
         self._each("commit_sent", client, request)
 
-    def took(self, consumer: Consumer, records: Sequence[Any]) -> None:
+    def took(self, consumer: ConsumerProcess, records: Sequence[Any]) -> None:
         if consumer.is_alive:
             self._each("took", consumer, records)
 
-    def processed(self, consumer: Consumer, records: Sequence[Any]) -> None:
+    def processed(self, consumer: ConsumerProcess, records: Sequence[Any]) -> None:
         if consumer.is_alive:
             self._each("processed", consumer, records)
 
-    def read_failed(self, consumer: Consumer, error: Exception) -> None:
+    def read_failed(self, consumer: ConsumerProcess, error: Exception) -> None:
         self._each("happened", consumer.name, f"poll raises: {error}")
 
     def acknowledged(self, where: TopicPartition, offset: int, value: bytes) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from coterie.storage.cleanup import Compactable, DeletedSegment, offer, remove_files, rename_files, swap, withdraw
 from coterie.storage.compaction import Compaction
 from coterie.storage.damage import Damage, DamageError
-from coterie.storage.data_directory import SLICE, Creation, DataDirectory, Opening, Topic, remove_directory
+from coterie.storage.data_directory import SLICE, Creation, DataDirectory, Opening, StoredTopic, remove_directory
 from coterie.storage.durable_ends import DurableEnds
 from coterie.storage.files import DiskChange, DiskFiles, File, Files, Lock, Sync
 from coterie.storage.flush import FlushTarget, Journal, JournalTarget
@@ -73,9 +73,9 @@ __all__ = [
     "Recovery",
     "RefusedError",
     "Segment",
+    "StoredTopic",
     "Sync",
     "TimestampedOffset",
-    "Topic",
     "facts_log_config",
     "offer",
     "offsets_log_config",

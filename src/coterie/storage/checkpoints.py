@@ -20,7 +20,7 @@ from coterie.storage.durable_ends import (
 )
 from coterie.storage.files import DiskChange, Files, read_file, replace_file
 from coterie.storage.log_errors import LogWriteError
-from coterie.storage.metadata_files import Topic, decode_offsets, encode_offsets
+from coterie.storage.metadata_files import StoredTopic, decode_offsets, encode_offsets
 from coterie.storage.partition_log import PartitionLog
 from coterie.storage.segment_files import LOG_STARTS
 
@@ -37,7 +37,7 @@ class Checkpoints:
     """Writes and remembers the checkpoints of one data directory, whose topics and logs it is given."""
 
     def __init__(
-        self, files: Files, topics: Mapping[str, Topic], logs: Mapping[Partition, PartitionLog], ends: DurableEnds
+        self, files: Files, topics: Mapping[str, StoredTopic], logs: Mapping[Partition, PartitionLog], ends: DurableEnds
     ) -> None:
         self._files = files
         self._topics = topics

@@ -1,7 +1,7 @@
 """The data directory: every partition's log, which topics there are, and what must be known to open them again.
 
     directory = DataDirectory.open(DiskFiles(path), now_ms, cluster_id="...", node_id=1)
-    change = directory.create_topic(Topic("orders", topic_id, 3), now_ms)
+    change = directory.create_topic(StoredTopic("orders", topic_id, 3), now_ms)
     change.run()                                 # on any thread; see `DiskChange`
     change.done()
     directory.logs["orders", 0].append(batch, now_ms)
@@ -37,7 +37,7 @@ from coterie.storage.log_errors import DamagedFileError, DirectoryError, LogErro
 from coterie.storage.metadata_files import (
     META,
     TOPICS,
-    Topic,
+    StoredTopic,
     Topics,
     decode_properties,
     encode_partition_metadata,
@@ -58,7 +58,7 @@ from coterie.storage.stray_directories import (
     set_strays_aside,
 )
 
-__all__ = ["SLICE", "Creation", "DataDirectory", "Opening", "Topic", "remove_directory"]
+__all__ = ["SLICE", "Creation", "DataDirectory", "Opening", "StoredTopic", "remove_directory"]
 
 _DEFAULTS = BrokerSettings()
 LOCK_FILE = ".lock"
@@ -82,12 +82,12 @@ class Opening:
 class DataDirectory:
     """All logs of a broker, and its topics."""
 
-    def __init__(self, files: Files, config_of: Callable[[Topic], LogConfig], *, journaled: bool) -> None:
+    def __init__(self, files: Files, config_of: Callable[[StoredTopic], LogConfig], *, journaled: bool) -> None:
         self._files = files
         self._config_of = config_of
         self._lock: Lock | None = None
         self.meta: dict[str, str] = {}
-        self.topics: dict[str, Topic] = {}
+        self.topics: dict[str, StoredTopic] = {}
         self._deleted: dict[UUID, str] = {}
         """Deleted topics whose directories may still have their names."""
         self.logs: dict[Partition, PartitionLog] = {}
@@ -104,7 +104,7 @@ class DataDirectory:
         *,
         cluster_id: str,
         node_id: int = _DEFAULTS.node_id,
-        config_of: Callable[[Topic], LogConfig] = lambda _topic: LogConfig(),
+        config_of: Callable[[StoredTopic], LogConfig] = lambda _topic: LogConfig(),
         journaled: bool = False,
     ) -> DataDirectory:
         """Open or create a directory; `cluster_id` is for a new one, an old one has its own (`meta`).
@@ -208,7 +208,7 @@ class DataDirectory:
         except DamagedFileError:
             return False
 
-    def _write_topics(self, topics: Mapping[str, Topic], deleted: Mapping[UUID, str]) -> None:
+    def _write_topics(self, topics: Mapping[str, StoredTopic], deleted: Mapping[UUID, str]) -> None:
         write_topics(self._files, topics.values(), deleted)
 
     def _read_meta(self, cluster_id: str, node_id: int) -> dict[str, str]:
@@ -237,7 +237,7 @@ class DataDirectory:
 
     def _open_log(
         self,
-        topic: Topic,
+        topic: StoredTopic,
         partition: int,
         now_ms: int,
         *,
@@ -277,7 +277,7 @@ class DataDirectory:
 
     # --- topics -------------------------------------------------------------------------------------------------------
 
-    def create_topic(self, topic: Topic, now_ms: int) -> DiskChange[None]:
+    def create_topic(self, topic: StoredTopic, now_ms: int) -> DiskChange[None]:
         """Create a topic with empty logs."""
         if not is_legal_name(topic.name):
             raise DirectoryError(
@@ -287,7 +287,7 @@ class DataDirectory:
             raise DirectoryError(f"topic {topic.name!r} exists")
         return self._with(topic, range(topic.partitions), f"cannot create {topic.name!r}", now_ms)
 
-    def create(self, topics: Sequence[Topic], now_ms: int) -> Creation:
+    def create(self, topics: Sequence[StoredTopic], now_ms: int) -> Creation:
         """Create topics, or new partitions of topics that exist, some at a time, and make all durable at once."""
         known = self.topics
         news = [(one, range(known[one.name].partitions if one.name in known else 0, one.partitions)) for one in topics]
@@ -305,11 +305,11 @@ class DataDirectory:
         topic = replace(self.topics[name], configs=dict(configs))
         return self._with(topic, range(0), f"cannot keep the configs of {name!r}", now_ms)
 
-    def _with(self, topic: Topic, new: range, failing: str, now_ms: int) -> DiskChange[None]:
+    def _with(self, topic: StoredTopic, new: range, failing: str, now_ms: int) -> DiskChange[None]:
         """Replace the topic of the same name by `topic`, with logs for its `new` partitions."""
         return Creation(self, [(topic, new)], now_ms, failing).at_once()
 
-    def make_logs(self, topic: Topic, new: Sequence[int], now_ms: int) -> dict[Partition, PartitionLog]:
+    def make_logs(self, topic: StoredTopic, new: Sequence[int], now_ms: int) -> dict[Partition, PartitionLog]:
         """Make empty logs, or none if it fails; on any thread."""
         logs: dict[Partition, PartitionLog] = {}
         try:
@@ -325,13 +325,13 @@ class DataDirectory:
             raise
         return logs
 
-    def keep_topics(self, topics: Sequence[Topic], logs: Mapping[Partition, PartitionLog]) -> None:
+    def keep_topics(self, topics: Sequence[StoredTopic], logs: Mapping[Partition, PartitionLog]) -> None:
         """Write the topics file with these topics added, or in place of those with the same name; on any thread."""
         if logs:  # a topic in the file has its directories: if one is missing, it was lost
             self._files.sync_directory()
         self._write_topics({**self.topics, **{topic.name: topic for topic in topics}}, self._deleted)
 
-    def take_topics(self, topics: Sequence[Topic], logs: Mapping[Partition, PartitionLog]) -> None:
+    def take_topics(self, topics: Sequence[StoredTopic], logs: Mapping[Partition, PartitionLog]) -> None:
         self.logs |= logs
         for topic in topics:
             self.topics[topic.name] = topic
@@ -373,7 +373,7 @@ class DataDirectory:
 
         return DiskChange(work, take)
 
-    def clear_away(self, topic: Topic, logs: list[PartitionLog]) -> DiskChange[list[str]]:
+    def clear_away(self, topic: StoredTopic, logs: list[PartitionLog]) -> DiskChange[list[str]]:
         """Rename the directories of a deleted topic; `done` returns the new names, for `remove_directory`."""
 
         def work() -> list[str]:
@@ -448,7 +448,7 @@ class Creation:
     """
 
     def __init__(
-        self, directory: DataDirectory, news: Sequence[tuple[Topic, range]], now_ms: int, failing: str = ""
+        self, directory: DataDirectory, news: Sequence[tuple[StoredTopic, range]], now_ms: int, failing: str = ""
     ) -> None:
         """Each topic with the numbers of its new partitions."""
         self._directory = directory

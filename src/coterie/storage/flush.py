@@ -197,7 +197,7 @@ class FlushState:
     def ended(self, target: FlushTarget | JournalTarget, *, well: bool) -> None:
         assert target is self._under_way, "a flush that this log did not ask for"
         self._under_way = None
-        # After a failure a later sync may succeed without what was lost: then no sync is believed any more.
+        # After a failure a later sync may succeed without what was lost: then no sync counts any more.
         self._has_failed |= not well
         if not self._has_failed:
             self.durable_end = max(self.durable_end, target.end)

@@ -25,7 +25,7 @@ from coterie.protocol.batch import (
 from coterie.storage.cleanup import finish_swaps
 from coterie.storage.durable_ends import LogState
 from coterie.storage.files import Files, read_file
-from coterie.storage.metadata_files import Topic, decode_partition_metadata
+from coterie.storage.metadata_files import StoredTopic, decode_partition_metadata
 from coterie.storage.segment_files import LOG, join, named, offsets_of
 from coterie.storage.stray_directories import PARTITION_FILE
 
@@ -40,7 +40,7 @@ _MAGIC_AT = 16
 class LogFinding:
     """What is wrong with a log, and what its segments have to become."""
 
-    topic: Topic
+    topic: StoredTopic
     partition: int
     wrong: list[str] = field(default_factory=list)
     """What is wrong, with the names of the files."""
@@ -69,7 +69,7 @@ class LogInspection:
     def __init__(
         self,
         files: Files,
-        topic: Topic,
+        topic: StoredTopic,
         partition: int,
         known: LogState | None,
         journaled: Sequence[bytes],

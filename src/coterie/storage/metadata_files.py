@@ -44,7 +44,7 @@ __all__ = [
     "TOPICS",
     "ChecksummedFile",
     "Content",
-    "Topic",
+    "StoredTopic",
     "Topics",
     "decode_entries",
     "decode_epochs",
@@ -276,7 +276,7 @@ _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class StoredTopic:
     name: str
     id: UUID
     partitions: int
@@ -287,7 +287,7 @@ class Topic:
 class Topics:
     """The content of `coterie-topics.json`."""
 
-    topics: dict[str, Topic] = field(default_factory=dict)
+    topics: dict[str, StoredTopic] = field(default_factory=dict)
     deleted: dict[UUID, str] = field(default_factory=dict)
     """Deleted topics whose directories may still have the topic's name."""
 
@@ -297,7 +297,7 @@ def is_legal_name(name: str) -> bool:
     return 0 < len(name) <= _MAX_NAME and name not in {".", ".."} and _LEGAL.issuperset(name)
 
 
-def write_topics(files: Files, topics: Iterable[Topic], deleted: Mapping[UUID, str]) -> None:
+def write_topics(files: Files, topics: Iterable[StoredTopic], deleted: Mapping[UUID, str]) -> None:
     TOPICS.write(files, encode_topics(topics, deleted))
 
 
@@ -311,7 +311,7 @@ def read_topics(files: Files) -> Topics:
     return found
 
 
-def encode_topics(topics: Iterable[Topic], deleted: Mapping[UUID, str]) -> bytes:
+def encode_topics(topics: Iterable[StoredTopic], deleted: Mapping[UUID, str]) -> bytes:
     """Return JSON with one topic a line; indenting every level would take ten times as long."""
     rows = [
         json.dumps(
@@ -339,9 +339,9 @@ def decode_topics(payload: bytes) -> Topics:
     return found
 
 
-def _topic(row: dict[str, Any]) -> Topic:
+def _topic(row: dict[str, Any]) -> StoredTopic:
     configs = {str(name): str(value) for name, value in row["configs"].items()}
-    topic = Topic(row["name"], parse_id(row["id"]), int(row["partitions"]), configs)
+    topic = StoredTopic(row["name"], parse_id(row["id"]), int(row["partitions"]), configs)
     if not is_legal_name(topic.name) or topic.partitions < 1:
         raise MalformedError(f"it has topic {topic.name!r} with {topic.partitions} partitions")
     return topic

@@ -183,8 +183,8 @@ def load_cut(
 ) -> LoadedLog:
     """Load a log as after a crash, and end it with the last whole batch before `end`.
 
-    What only the journal made durable is rewritten: after a sync that failed, the system still shows what it has in
-    its cache, takes it for written, and no later sync would write it to the disk.
+    What only the journal made durable is written again: after a failed fsync the kernel marks the pages clean. Reads
+    still return them, but later fsyncs skip them.
     """
 
     def loaded(journaled: Sequence[bytes]) -> LoadedLog:
@@ -423,6 +423,8 @@ def _recover(
                 loaded.note(found)
         except BatchError as error:
             why = str(error)
+        # It must reach `due`: the end of what was durable, or the next segment. Of a log whose ends were not kept, and
+        # where compaction left gaps, nothing is known to be missing.
         due = min([durable_end, *(after.base_offset for after in segments[slot + 1 : slot + 2])])
         is_kept = known is not None and due > known.start
         is_short = journaled.reach(segment.next_offset) < due and (why or segment.base_offset >= gaps_below)

@@ -41,7 +41,7 @@ from coterie.storage.metadata_files import (
     META,
     PRODUCER_IDS,
     TOPICS,
-    Topic,
+    StoredTopic,
     decode_offsets,
     decode_partition_metadata,
     decode_properties,
@@ -127,7 +127,7 @@ def inspect(files: Files, *, cluster_id: str, node_id: int = _DEFAULTS.node_id) 
     return findings
 
 
-def _states_of_kafkas_files(files: Files, topics: Sequence[Topic]) -> dict[tuple[UUID, int], LogState]:
+def _states_of_kafkas_files(files: Files, topics: Sequence[StoredTopic]) -> dict[tuple[UUID, int], LogState]:
     """Return log starts and compacted offsets from Kafka's own checkpoint files, which have no checksum."""
     kept: dict[str, dict[tuple[str, int], int]] = {}
     for path in (LOG_STARTS, COMPACTED):
@@ -145,7 +145,7 @@ def _states_of_kafkas_files(files: Files, topics: Sequence[Topic]) -> dict[tuple
     }
 
 
-def _topics(files: Files, findings: Findings) -> list[Topic]:
+def _topics(files: Files, findings: Findings) -> list[StoredTopic]:
     try:
         named_there = read_topics(files)
         known = {topic.id for topic in named_there.topics.values()} | set(named_there.deleted)
@@ -169,7 +169,7 @@ def _topics(files: Files, findings: Findings) -> list[Topic]:
         return topics
 
 
-def _topics_in_directories(files: Files) -> list[Topic]:
+def _topics_in_directories(files: Files) -> list[StoredTopic]:
     found: dict[str, tuple[UUID, int]] = {}
     for name in files.names():
         topic, _, number = name.rpartition("-")
@@ -180,10 +180,10 @@ def _topics_in_directories(files: Files) -> list[Topic]:
                 continue
             first_id, count = found.get(topic, (topic_id, 0))
             found[topic] = first_id, max(count, int(number) + 1)
-    return [Topic(name, topic_id, count) for name, (topic_id, count) in sorted(found.items())]
+    return [StoredTopic(name, topic_id, count) for name, (topic_id, count) in sorted(found.items())]
 
 
-def _has_records(files: Files, topic: Topic) -> bool:
+def _has_records(files: Files, topic: StoredTopic) -> bool:
     """Return whether a topic has records; without any it was being created, and an opening sets it aside."""
     paths = (partition_path(topic.name, partition) for partition in range(topic.partitions))
     return any(files.exists(path) and has_records(files, path) for path in paths)

@@ -12,7 +12,7 @@ from uuid import UUID
 from coterie.errors import MalformedError
 from coterie.storage.files import Files, read_file
 from coterie.storage.log_errors import DamagedFileError
-from coterie.storage.metadata_files import TOPICS, Topic, decode_partition_metadata, id_text
+from coterie.storage.metadata_files import TOPICS, StoredTopic, decode_partition_metadata, id_text
 from coterie.storage.segment_files import LOG
 
 __all__ = [
@@ -34,7 +34,7 @@ def partition_path(topic: str, partition: int) -> str:
     return f"{topic}-{partition}"
 
 
-def set_strays_aside(files: Files, topics: Iterable[Topic], deleted: Mapping[UUID, str]) -> list[str]:
+def set_strays_aside(files: Files, topics: Iterable[StoredTopic], deleted: Mapping[UUID, str]) -> list[str]:
     """Rename stray directories that hold no records, or belong to a topic that was deleted; return their new names.
 
     With records in any other one, `DamagedFileError`, and nothing is renamed: a file is damaged or an old copy, or a

@@ -14,7 +14,7 @@ from coterie.broker.topic_manager import Made, TopicManager
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import describe_topic_partitions, metadata
 from coterie.settings.broker_settings import BrokerSettings
-from coterie.storage import Topic
+from coterie.storage import StoredTopic
 from coterie.storage.metadata_files import is_legal_name
 
 __all__ = ["MetadataApis"]
@@ -97,7 +97,7 @@ class MetadataApis:
             error_code = refused.code
         return metadata.DescribedTopic(error=error_code, name=asked.name)
 
-    def _described(self, topic: Topic) -> metadata.DescribedTopic:
+    def _described(self, topic: StoredTopic) -> metadata.DescribedTopic:
         places = self.cache.places
         return metadata.DescribedTopic(
             name=topic.name,

@@ -24,7 +24,7 @@ from coterie.protocol.api import ResourceType
 from coterie.protocol.apis import create_partitions, create_topics, delete_topics
 from coterie.protocol.apis.describe_configs import Resource
 from coterie.settings.broker_settings import BrokerSettings
-from coterie.storage import LogError, Topic
+from coterie.storage import LogError, StoredTopic
 
 __all__ = ["TopicApis"]
 
@@ -73,7 +73,7 @@ class TopicApis:
                 partitions, homes = self._partitions_of(topic)
                 if request.validate_only:
                     kept = self.topics.names().check_new(topic.name, partitions, configs)
-                    answers[topic.name] = _created(configs_of, Topic(topic.name, NO_ID, partitions, kept))
+                    answers[topic.name] = _created(configs_of, StoredTopic(topic.name, NO_ID, partitions, kept))
             except TopicError as error:
                 answers[topic.name] = _refused(topic, error)
                 continue
@@ -193,7 +193,7 @@ class TopicApis:
             return then(None, now_ms)
         return self.topics.grow(topic, asked.count, homes, then, now_ms)
 
-    def _check_growth(self, asked: create_partitions.Topic) -> tuple[Topic, Mapping[int, int]]:
+    def _check_growth(self, asked: create_partitions.Topic) -> tuple[StoredTopic, Mapping[int, int]]:
         """Return the topic, and the nodes that new partitions were asked for on."""
         topic = self.metadata.topics.get(asked.name)
         if topic is None:
@@ -267,7 +267,7 @@ def _refused(asked: create_topics.NewTopic, error: TopicError) -> create_topics.
     return create_topics.CreatedTopic(name=asked.name, error=error.code, message=str(error))
 
 
-def _created(configs_of: ConfigsOf, topic: Topic) -> create_topics.CreatedTopic:
+def _created(configs_of: ConfigsOf, topic: StoredTopic) -> create_topics.CreatedTopic:
     return create_topics.CreatedTopic(
         name=topic.name,
         topic_id=None if topic.id == NO_ID else topic.id,
@@ -284,13 +284,13 @@ class ConfigsOf:
         self.settings = settings
         self._known: dict[tuple[tuple[str, str], ...], list[create_topics.CreatedConfig]] = {}
 
-    def __call__(self, topic: Topic) -> list[create_topics.CreatedConfig]:
+    def __call__(self, topic: StoredTopic) -> list[create_topics.CreatedConfig]:
         key = tuple(sorted(topic.configs.items()))
         if key not in self._known:
             self._known[key] = self._described(topic)
         return self._known[key]
 
-    def _described(self, topic: Topic) -> list[create_topics.CreatedConfig]:
+    def _described(self, topic: StoredTopic) -> list[create_topics.CreatedConfig]:
         resource = Resource(resource_type=ResourceType.TOPIC, resource_name=topic.name)
         described = describe(resource, topic.configs, self.settings)
         return [

@@ -21,7 +21,7 @@ from coterie.ledger import write_fact
 from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.protocol.records import BatchRecord, build_batch
 from coterie.settings.broker_settings import BrokerSettings
-from coterie.storage import DataDirectory, LogError, Origin, Topic
+from coterie.storage import DataDirectory, LogError, Origin, StoredTopic
 
 __all__ = ["FactsDue", "FactsTopic"]
 
@@ -48,7 +48,7 @@ class FactsTopic:
         timers: Timers[object],
         reporter: Reporter,
         wall: WallClock,
-        create: Callable[[Callable[[Topic | TopicError, int], Effects]], None],
+        create: Callable[[Callable[[StoredTopic | TopicError, int], Effects]], None],
         check_retention: Callable[[], object],
     ) -> None:
         """`create` asks for the topic, and calls a function when it is there; `check_retention` asks for that."""
@@ -88,7 +88,7 @@ class FactsTopic:
             effects += self._append(records, now_ms)
         return effects
 
-    def _created(self, made: Topic | TopicError, now_ms: int) -> Effects:
+    def _created(self, made: StoredTopic | TopicError, now_ms: int) -> Effects:
         return self._lost(str(made), now_ms) if isinstance(made, TopicError) else self.write(now_ms)
 
     def _append(self, records: list[BatchRecord], now_ms: int) -> Effects:

@@ -2,9 +2,9 @@
 
 With `sync` a waiter is called after the disk has it; otherwise at once, and the system writes when it likes.
 
-A flush of more than a few logs with little to flush in each goes to the journal, with one sync for all: that is what
-commits of many groups are. One with much data is synced in place, and so is what the journal had, before it grows too
-long. Then it starts again.
+A flush of more than a few logs with little data in each, as commits of many groups are, goes to the journal with one
+sync for all. A flush with much data is synced in its segments. When the journal is long, all logs that it has are
+synced in their segments, and it is emptied.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class Flusher:
             if waiters is None:
                 continue  # deleted meanwhile
             if error is None:
-                log.flushed(target)
+                log.flushed(target)  # the high watermark rises here
                 self.grown[log] = None
             elif self.sync:
                 waiters += self.waiting.pop(log, [])

@@ -521,7 +521,7 @@ class Fetcher:
             elif one.error is not None:
                 self._answer_failed(state, one.error, now_ms)
             elif one.offset < 0:
-                state.reset = LATEST  # no record is that young: begin with the next one
+                state.reset = LATEST  # no record is newer than that time: begin at the end
             else:
                 state.stand_at(one.offset)  # as it is in the log now: there is nothing to validate
 

@@ -1,6 +1,7 @@
 """JoinGroup: what comes before it (M3, M10), the request, and what its answer means (M4, M12).
 
-Before it, once a rebalance and during a poll, the pattern is matched, offsets are committed and partitions revoked.
+Before it (Java's onJoinPrepare), once a rebalance and during a poll, the pattern is matched, offsets are committed and
+partitions are revoked.
 """
 
 from __future__ import annotations

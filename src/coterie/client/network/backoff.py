@@ -1,4 +1,4 @@
-"""How long to wait before trying again: twice as long each time, up to a limit, and never all at once."""
+"""The back-off between retries: it doubles each time, up to a limit, with jitter."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ _MOST_DOUBLINGS = 32
 
 
 def backoff_ms(failures: int, first_ms: int, most_ms: int, chance: float) -> float:
-    """After so many failures, of which there was at least one. `chance` is a random number from 0 to 1.
+    """Return how long to wait after `failures` failures, at least 1. `chance` is a random number from 0 to 1.
 
-    As Kafka's ExponentialBackoff: the limit holds before the jitter of a fifth, which is so as much as a fifth above.
+    As Kafka's ExponentialBackoff: `most_ms` caps the pause before the jitter of ±20 %, so that a pause can be up to
+    1.2 times `most_ms`.
     """
     doublings = min(failures - 1, _MOST_DOUBLINGS)
     plain = min(first_ms << doublings, max(first_ms, most_ms))

@@ -10,7 +10,7 @@ from uuid import UUID
 from coterie.errors import ErrorCode, KafkaError
 from coterie.protocol.apis.metadata import DescribedPartition, DescribedTopic, Response
 
-__all__ = ["NO_LEADER", "Metadata", "Node", "PartitionMetadata", "TopicMetadata", "learn"]
+__all__ = ["NO_LEADER", "Metadata", "Node", "PartitionInfo", "TopicMetadata", "learn"]
 
 NO_LEADER = -1
 
@@ -35,7 +35,7 @@ class Node(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionMetadata:
+class PartitionInfo:
     leader: int
     """NO_LEADER while there is none."""
     leader_epoch: int = -1
@@ -49,7 +49,7 @@ class PartitionMetadata:
 class TopicMetadata:
     name: str
     id: UUID | None = None
-    partitions: Mapping[int, PartitionMetadata] = field(default_factory=dict)
+    partitions: Mapping[int, PartitionInfo] = field(default_factory=dict)
     error: ErrorCode = ErrorCode.NONE
     is_internal: bool = False
 
@@ -103,11 +103,11 @@ def _topic(news: DescribedTopic, known: TopicMetadata | None) -> TopicMetadata:
     return TopicMetadata(news.name, news.topic_id, dict(sorted(partitions.items())), news.error, news.is_internal)
 
 
-def _partition(news: DescribedPartition, known: PartitionMetadata | None) -> PartitionMetadata:
+def _partition(news: DescribedPartition, known: PartitionInfo | None) -> PartitionInfo:
     """News of an older leader epoch comes from a broker that has not heard yet, and is not believed (KIP-320)."""
     if known is not None and -1 < news.leader_epoch < known.leader_epoch:
         return known
-    return PartitionMetadata(
+    return PartitionInfo(
         news.leader_id,
         news.leader_epoch,
         tuple(news.replicas),

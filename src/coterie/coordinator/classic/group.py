@@ -288,10 +288,10 @@ class Group:
         self.records_under_way -= 1
 
     def apply(self, records: Sequence[Record], position: int, producer_id: int | None = None) -> None:
-        """Apply records that are in the log from `position` on. A record changes a group here, and nowhere else.
+        """Apply records that are in the log from `position` on: offsets, assignments and tombstones.
 
-        A live group may be ahead of its log: it has begun a rebalance since the record was made. Then the record of its
-        members is too old to say anything.
+        At load, `lifecycle.restore` sets the rest from the last group record. A group record of an older generation, or
+        one that is durable after the next rebalance has begun, is ignored.
         """
         self.is_in_log = True
         if type(records) is OffsetRows:

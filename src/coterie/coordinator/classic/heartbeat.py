@@ -1,7 +1,7 @@
-"""Heartbeats and sessions (rules 3, 9, 14, 15).
+"""Heartbeat, and the expiry of sessions (session.timeout.ms; rules 3, 9, 14, 15).
 
-With a heartbeat a member says that it is alive, and hears whether a rebalance is on. That is the hot path: no heap, no
-disk, one field written. A session ends when a member was not heard of, or when nobody came back with an id.
+A heartbeat says that a member is alive; its answer says whether the group rebalances. This is the hot path: no heap, no
+disk, one field written. A session expires when its member was silent, or when a member id was given and never used.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def session_due(group: Group, event: SessionDue, now_ms: int) -> Effects:
         return group.set_alarm(member, member.deadline_ms)
     waits = member.parked_join is not None or member.parked_sync is not None
     if waits and not member.is_new:
-        member.alarm_ms = NEVER  # it waits for us, not we for it (rule 9); the answer starts its session again
+        member.alarm_ms = NEVER  # its join or sync is parked: it does not expire, and the answer restarts it (rule 9)
         return []
     if _waits_for_commit(group, member):
         member.deadline_ms = now_ms + member.session_timeout_ms

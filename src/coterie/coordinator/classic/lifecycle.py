@@ -1,4 +1,4 @@
-"""Losing a group and getting it back: what unloading answers, and what a record can restore (C4)."""
+"""Unloading a group, and restoring it from its GroupMetadataValue when its coordinator loads it (C4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the records of a partition back to its groups (C4).
+"""Loading the groups of a partition of `__consumer_offsets` (C4), as Kafka's GroupMetadataManager replays them.
 
 Records are fed in the order of the log. Offsets change by `StoredOffsets.apply`, as they do live. Of the records of a
 group itself only the last counts, so no group is built before the end.

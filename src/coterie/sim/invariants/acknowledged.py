@@ -10,7 +10,7 @@ from typing import Any
 from coterie.client.types import TopicPartition
 from coterie.protocol.batch import batches
 from coterie.protocol.records import records
-from coterie.sim.consumer import Consumer
+from coterie.sim.consumer import ConsumerProcess
 from coterie.sim.observer import Observer
 from coterie.sim.world import World
 
@@ -29,7 +29,7 @@ class AcknowledgedIsKept(Observer):
         self.count += 1
         self._note(where, offset, value, "was acknowledged")
 
-    def took(self, consumer: Consumer, records: Sequence[Any]) -> None:
+    def took(self, consumer: ConsumerProcess, records: Sequence[Any]) -> None:
         for record in records:
             where = TopicPartition(record.topic, record.partition)
             self._note(where, record.offset, record.value, f"was read by {consumer.name}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from coterie.client.types import TopicPartition
 from coterie.facts import Fact, OffsetsStored
-from coterie.sim.consumer import Consumer
+from coterie.sim.consumer import ConsumerProcess
 from coterie.sim.machine import Machine
 from coterie.sim.observer import Observer
 from coterie.sim.world import World
@@ -43,10 +43,10 @@ class EveryRecordIsProcessed(Observer):
         self._groups: set[str] = set()
         self.count = 0
 
-    def came(self, consumer: Consumer) -> None:
+    def came(self, consumer: ConsumerProcess) -> None:
         self._groups.add(consumer.group_id)
 
-    def processed(self, consumer: Consumer, records: Sequence[Any]) -> None:
+    def processed(self, consumer: ConsumerProcess, records: Sequence[Any]) -> None:
         self.count += len(records)
         for record in records:
             self._of(consumer.group_id, record.topic, record.partition).add(record.offset)

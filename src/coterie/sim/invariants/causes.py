@@ -5,8 +5,8 @@ from __future__ import annotations
 from coterie.broker.node import Node
 from coterie.facts import Cause, Fact, GroupLoaded, MemberExpired, RebalanceStarted
 from coterie.protocol.apis import by_key
-from coterie.sim.consumer import Consumer
-from coterie.sim.machine import Link, Machine
+from coterie.sim.consumer import ConsumerProcess
+from coterie.sim.machine import BrokerLink, Machine
 from coterie.sim.observer import Observer
 from coterie.sim.world import World
 
@@ -44,10 +44,10 @@ class RebalancesHaveCauses(Observer):
         self._heard: dict[str, _Heard] = {}
         self._loaded: set[str] = set()
 
-    def came(self, consumer: Consumer) -> None:
+    def came(self, consumer: ConsumerProcess) -> None:
         self._heard[consumer.name] = _Heard(consumer.habits.session_timeout_ms, consumer.habits.instance_id)
 
-    def request_arrived(self, machine: Machine, link: Link, frame: bytes) -> None:
+    def request_arrived(self, machine: Machine, link: BrokerLink, frame: bytes) -> None:
         heard = self._heard.get(link.wire.client.name)
         if heard is not None:
             name = _GROUP_KEYS.get(frame[1])

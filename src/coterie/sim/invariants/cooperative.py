@@ -8,7 +8,7 @@ from coterie.client.consumer.partition_state import PartitionState
 from coterie.client.member import effects
 from coterie.client.member.states import MemberState
 from coterie.client.types import TopicPartition
-from coterie.sim.consumer import Consumer
+from coterie.sim.consumer import ConsumerProcess
 from coterie.sim.observer import Observer
 from coterie.sim.world import World
 
@@ -22,11 +22,11 @@ class CooperativeMembersKeepReading(Observer):
         super().__init__(world)
         self._held: dict[str, set[TopicPartition]] = {}
 
-    def held(self, consumer: Consumer, partitions: Collection[TopicPartition]) -> None:
+    def held(self, consumer: ConsumerProcess, partitions: Collection[TopicPartition]) -> None:
         if consumer.member.settings.is_cooperative:
             self._held.setdefault(consumer.name, set()).update(partitions)
 
-    def assigned(self, consumer: Consumer, effect: effects.SetAssignment) -> None:
+    def assigned(self, consumer: ConsumerProcess, effect: effects.SetAssignment) -> None:
         """Before the reader is told: what stays must not have been held, nor be counted as new."""
         if not consumer.member.settings.is_cooperative:
             return
@@ -38,7 +38,9 @@ class CooperativeMembersKeepReading(Observer):
         if kept & set(effect.added):
             self.fails(f"{consumer.name} starts again with {sorted(kept & set(effect.added))}, which it had")
 
-    def listened(self, consumer: Consumer, kind: effects.Listened, partitions: Collection[TopicPartition]) -> None:
+    def listened(
+        self, consumer: ConsumerProcess, kind: effects.Listened, partitions: Collection[TopicPartition]
+    ) -> None:
         """What it has to give up it is told by the assignment; until then only what it does not read any more goes."""
         member = consumer.member
         if (

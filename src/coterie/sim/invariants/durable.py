@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coterie.client.types import TopicPartition
-from coterie.sim.consumer import Consumer
+from coterie.sim.consumer import ConsumerProcess
 from coterie.sim.observer import Observer
 
 __all__ = ["OnlyDurableIsRead"]
@@ -15,7 +15,7 @@ __all__ = ["OnlyDurableIsRead"]
 class OnlyDurableIsRead(Observer):
     name = "only what is durable is read"
 
-    def took(self, consumer: Consumer, records: Sequence[Any]) -> None:
+    def took(self, consumer: ConsumerProcess, records: Sequence[Any]) -> None:
         for where, last in {TopicPartition(one.topic, one.partition): one.offset for one in records}.items():
             log = self.world.log(where)
             if log is not None and last >= log.durable_end:

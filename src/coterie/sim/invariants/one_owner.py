@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coterie.client.types import TopicPartition
 from coterie.facts import Fact, GroupCreated
-from coterie.sim.consumer import Consumer
+from coterie.sim.consumer import ConsumerProcess
 from coterie.sim.machine import Machine
 from coterie.sim.observer import Observer
 from coterie.sim.world import World
@@ -22,7 +22,7 @@ class OneOwner(Observer):
         super().__init__(world)
         self._owners: dict[str, dict[int, dict[TopicPartition, tuple[str, str | None]]]] = {}
 
-    def ownership_changed(self, consumer: Consumer) -> None:
+    def ownership_changed(self, consumer: ConsumerProcess) -> None:
         member = consumer.member
         if not member.has_generation:
             return

@@ -7,7 +7,7 @@ from typing import Any
 
 from coterie.client.member import effects
 from coterie.client.types import TopicPartition
-from coterie.sim.consumer import Consumer
+from coterie.sim.consumer import ConsumerProcess
 from coterie.sim.observer import Observer
 from coterie.sim.world import World
 
@@ -21,13 +21,13 @@ class RecordsComeInOrder(Observer):
         super().__init__(world)
         self._last: dict[str, dict[TopicPartition, int]] = {}
 
-    def assigned(self, consumer: Consumer, effect: effects.SetAssignment) -> None:
+    def assigned(self, consumer: ConsumerProcess, effect: effects.SetAssignment) -> None:
         """What is new to it begins where the group has come to."""
         stays = set(effect.partitions) - set(effect.added)
         before = self._last.get(consumer.name, {})
         self._last[consumer.name] = {one: last for one, last in before.items() if one in stays}
 
-    def took(self, consumer: Consumer, records: Sequence[Any]) -> None:
+    def took(self, consumer: ConsumerProcess, records: Sequence[Any]) -> None:
         last = self._last.setdefault(consumer.name, {})
         for record in records:
             where = TopicPartition(record.topic, record.partition)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from coterie.client.types import TopicPartition
 from coterie.protocol.messages import OffsetCommit
 from coterie.sim.client import Client
-from coterie.sim.consumer import Consumer
+from coterie.sim.consumer import ConsumerProcess
 from coterie.sim.observer import Observer
 from coterie.sim.world import World
 
@@ -22,7 +22,7 @@ class OnlyOwnersCommit(Observer):
         self._owned: dict[str, tuple[int, set[TopicPartition]]] = {}
         """Of each process: a generation, and all that it has owned while it was in it."""
 
-    def ownership_changed(self, consumer: Consumer) -> None:
+    def ownership_changed(self, consumer: ConsumerProcess) -> None:
         generation = consumer.member.generation_id
         before = self._owned.get(consumer.name)
         if before is not None and before[0] == generation:
@@ -31,7 +31,7 @@ class OnlyOwnersCommit(Observer):
             self._owned[consumer.name] = (generation, set(consumer.member.assigned))
 
     def commit_sent(self, client: Client, request: OffsetCommit) -> None:
-        if not isinstance(client, Consumer):
+        if not isinstance(client, ConsumerProcess):
             return
         generation = client.member.generation_id
         if request.generation_id != generation:

@@ -9,8 +9,8 @@ from coterie.broker.calls import Call, Gather
 from coterie.coordinator.classic import State
 from coterie.facts import Fact, JoinPhaseCompleted, MemberTurnedAway, RebalanceStarted
 from coterie.protocol.messages import Token
-from coterie.sim.consumer import Consumer
-from coterie.sim.machine import Link, Machine
+from coterie.sim.consumer import ConsumerProcess
+from coterie.sim.machine import BrokerLink, Machine
 from coterie.sim.observer import Observer
 from coterie.sim.world import World
 
@@ -70,10 +70,10 @@ def _call(token: Token) -> object:
     return token
 
 
-def _may_be_forgotten(link: Link, call: Call) -> bool:
+def _may_be_forgotten(link: BrokerLink, call: Call) -> bool:
     if call.route.api.name not in _PARKED:
         return False
     wire, client = link.wire, link.wire.client
-    if not wire.is_open or not client.is_alive or not isinstance(client, Consumer):
+    if not wire.is_open or not client.is_alive or not isinstance(client, ConsumerProcess):
         return True
     return client.member.ending is not None or not _PARKED.intersection(wire.waits_for)
