@@ -36,6 +36,8 @@ def run_groups(
     master: str | None,
 ) -> None:
     try:
+        from pyspark.errors import PySparkException  # before the others: what is missing is named by this one
+
         from coterie.spark.pipeline.groups_pipeline import PipelineOptions
         from coterie.spark.pipeline.submit import kafka_options, run
     except ImportError as missing:
@@ -45,7 +47,6 @@ def run_groups(
     no_java = why_no_java("Spark", 17)
     if no_java is not None:
         raise CoterieError(no_java)
-    from pyspark.errors import PySparkException
 
     def say(text: str) -> None:
         typer.echo(text, err=True)
