@@ -92,9 +92,9 @@ def topics_are_created_described_changed_and_deleted(admin: Admin, _: str) -> No
     assert configs["retention.ms"].value == "86400000" and configs["retention.ms"].source is ConfigSource.DYNAMIC_TOPIC
     changes = [ConfigChange("retention.ms", None, AlterConfigOp.DELETE), ConfigChange("max.message.bytes", "2000")]
     checked(admin.alter_configs({resource: changes}))
+    wait_until(lambda: checked(admin.describe_configs([resource]))[resource]["max.message.bytes"].value == "2000")
     configs = checked(admin.describe_configs([resource]))[resource]
     assert configs["retention.ms"].source is not ConfigSource.DYNAMIC_TOPIC
-    assert configs["max.message.bytes"].value == "2000"
     wrong = admin.alter_configs({resource: [ConfigChange("retention.ms", "soon")]})
     assert code_of(wrong[resource]) is ErrorCode.INVALID_CONFIG and "retention.ms" in str(wrong[resource])
     assert "node.id" in checked(admin.describe_configs([ConfigResource.broker(1)]))[ConfigResource.broker(1)]

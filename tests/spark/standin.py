@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
+from time import monotonic  # noqa: TID251  a busy machine joins by the wall clock
 from typing import Any
 
 from coterie.client.network.background import background
@@ -18,6 +19,8 @@ from coterie.spark.source import StreamReader
 from spark.topics import Topic
 
 __all__ = ["Query"]
+
+JOINS_WITHIN_S = 30.0
 
 
 class Query:
@@ -91,10 +94,13 @@ class Query:
         self._has_recovered = True
 
     def run(self, at_least: int = 1) -> None:
-        """Trigger after trigger, as long as there is something new."""
-        idle = 0
+        """Trigger after trigger, as long as there is something new. To join a group may take several triggers."""
+        idle, give_up_s = 0, monotonic() + JOINS_WITHIN_S
         while idle < at_least:
-            idle = 0 if self.trigger() else idle + 1
+            if self.trigger():
+                idle = 0
+            elif not self._is_joining or monotonic() > give_up_s:
+                idle += 1
 
     def start(self) -> Query:
         """Trigger after trigger in a thread, until it is stopped, killed or fails."""
@@ -127,6 +133,10 @@ class Query:
         background().run(query._member.engine.close())
         if self._thread is not None:
             self._thread.join(30)
+
+    @property
+    def _is_joining(self) -> bool:
+        return isinstance(self.reader._query, GroupQuery) and not self.owned
 
     @property
     def owned(self) -> int:
