@@ -1,0 +1,75 @@
+"""DeleteAcls: delete the ACLs that filters find; each filter is answered with those (KIP-140, KIP-290)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coterie.errors import ErrorCode
+from coterie.protocol.acls import PatternType
+from coterie.protocol.api import api
+from coterie.protocol.codec.codec import codec
+from coterie.protocol.codec.fields import Int8, Int32
+
+__all__ = [
+    "API",
+    "DeletedAcl",
+    "Filter",
+    "FilterResult",
+    "Request",
+    "Response",
+    "read_request",
+    "read_response",
+    "write_request",
+    "write_response",
+]
+
+API = api("DeleteAcls")
+
+
+@dataclass(slots=True, kw_only=True)
+class Filter:
+    """The numbers are those of `coterie.protocol.acls`."""
+
+    resource_type_filter: Int8
+    resource_name_filter: str | None = None
+    pattern_type_filter: Int8 = PatternType.LITERAL
+    principal_filter: str | None = None
+    host_filter: str | None = None
+    operation: Int8
+    permission_type: Int8
+
+
+@dataclass(slots=True, kw_only=True)
+class Request:
+    filters: Sequence[Filter]
+
+
+@dataclass(slots=True, kw_only=True)
+class DeletedAcl:
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = ""
+    resource_type: Int8
+    resource_name: str
+    pattern_type: Int8 = PatternType.LITERAL
+    principal: str
+    host: str
+    operation: Int8
+    permission_type: Int8
+
+
+@dataclass(slots=True, kw_only=True)
+class FilterResult:
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = ""
+    matching_acls: Sequence[DeletedAcl] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Response:
+    throttle_time_ms: Int32 = 0
+    filter_results: Sequence[FilterResult]
+
+
+read_request, write_request = codec(API, Request)
+read_response, write_response = codec(API, Response)
