@@ -10,14 +10,18 @@ configs of topics, which take their defaults from this table, are in `topic_conf
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
 from coterie.settings.config_def import (
+    OF_LISTENER,
     Flag,
     Given,
+    Ignored,
+    Password,
     Ratio,
+    Secret,
     Settings,
     SettingsError,
     Unsupported,
@@ -29,7 +33,8 @@ from coterie.settings.config_def import (
     setting,
     text_of,
 )
-from coterie.settings.listeners import Endpoint, advertised_endpoints, client_endpoints
+from coterie.settings.jaas import parse_jaas
+from coterie.settings.listeners import Endpoint, advertised_endpoints, client_endpoints, listener_names
 from coterie.settings.sources import from_environ, from_properties, from_sets
 
 __all__ = ["SMALLEST_SEGMENT", "BrokerSettings", "GroupCoordinatorSettings"]
@@ -38,8 +43,22 @@ GROUPS = "Groups and their offsets"
 TOPICS = "Topics"
 LOG = "Logs, and the default of a topic's own config"
 REQUESTS = "Connections and requests"
+TLS = "TLS"
+SASL = "SASL"
 NODE = "The node"
+ACLS = "ACLs"
 
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+OF_LISTENERS = (TLS, SASL)
+"""The sections whose settings a listener may have of its own: `listener.name.NAME.ssl.client.auth`."""
+_UNSECURED = (
+    "org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+)
+_VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+_STORES = ("PEM", "PKCS12", "JKS")
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 SMALLEST_SEGMENT = 1_048_576
 """Kafka accepts less for __consumer_offsets, and then never finds a coordinator: no topic may have less."""
 _FOREVER = 2**63 - 1
@@ -62,7 +81,7 @@ UNSUPPORTED = (
     ignored(
         "there is one copy of each log, and nothing is replicated",
         "replica.* replication.quota.* num.replica.fetchers num.replica.alter.log.dirs.threads "
-        "alter.log.dirs.replication.quota.* auto.leader.rebalance.enable leader.imbalance.* "
+        "alter.log.dirs.replication.quota.* leader.imbalance.* "
         "unclean.leader.election.interval.ms offsets.topic.replication.factor inter.broker.listener.name "
         "broker.rack follower.fetch.last.tiered.offset.enable request.timeout.ms "
         "socket.connection.setup.timeout.*",
@@ -70,17 +89,34 @@ UNSUPPORTED = (
     ignored(
         "there are no transactions yet", "transaction.* transactional.id.expiration.ms add.partitions.to.txn.retry.*"
     ),
+    ignored("members of the two protocols are not mixed in one group", "group.consumer.migration.policy"),
     ignored(
-        "groups are of the classic protocol",
-        "group.consumer.* group.share.* group.streams.* group.coordinator.* share.coordinator.* share.fetch.*",
+        "groups are of the protocols classic and consumer",
+        "group.share.* group.streams.* group.coordinator.* share.coordinator.* share.fetch.*",
     ),
     ignored("there is no tiered storage", "remote.* rlmm.config.* rsm.config.*"),
     ignored(
-        "only PLAINTEXT is supported; a listener with another protocol is refused",
-        "ssl.* sasl.* security.inter.broker.protocol security.providers listener.name.* "
-        "principal.builder.class connection.failed.authentication.delay.ms connections.max.reauth.ms "
-        "delegation.token.* super.users allow.everyone.if.no.acl.found",
+        "OpenSSL chooses it",
+        "ssl.cipher.suites ssl.protocol ssl.provider ssl.secure.random.implementation ssl.keymanager.algorithm "
+        "ssl.trustmanager.algorithm ssl.allow.dn.changes ssl.allow.san.changes security.providers",
     ),
+    ignored(
+        "the broker does not connect to others",
+        "ssl.endpoint.identification.algorithm security.inter.broker.protocol sasl.mechanism.inter.broker.protocol "
+        "sasl.mechanism.controller.protocol sasl.client.callback.handler.class sasl.login.* "
+        "sasl.oauthbearer.assertion.* sasl.oauthbearer.client.credentials.* sasl.oauthbearer.jwt.retriever.class "
+        "sasl.oauthbearer.scope sasl.oauthbearer.token.endpoint.url",
+    ),
+    ignored(
+        "there is no JVM to load a class into; principals are named as Kafka's own class names them",
+        "ssl.engine.factory.class principal.builder.class sasl.oauthbearer.jwt.validator.class",
+    ),
+    ignored("GSSAPI is not supported", "sasl.kerberos.*"),
+    ignored("scopes of tokens are not used", "sasl.oauthbearer.scope.claim.name"),
+    ignored(
+        "an endpoint that fails is asked again at the next refresh", "sasl.oauthbearer.jwks.endpoint.retry.backoff.*"
+    ),
+    ignored("there are no delegation tokens", "delegation.token.*"),
     ignored(
         "one thread answers requests, and one flushes",
         "num.network.threads num.io.threads background.threads num.recovery.threads.per.data.dir",
@@ -106,7 +142,7 @@ UNSUPPORTED = (
         "delete.records.purgatory.purge.interval.requests fetch.purgatory.purge.interval.requests "
         "producer.purgatory.purge.interval.requests producer.id.expiration.check.interval.ms "
         "log.initial.task.delay.ms controlled.shutdown.enable early.start.listeners "
-        "max.request.partition.size.limit socket.listen.backlog.size socket.receive.buffer.bytes",
+        "max.request.partition.size.limit socket.listen.backlog.size",
     ),
     ignored(
         "Kafka 4 does not have it any more",
@@ -131,6 +167,49 @@ class GroupCoordinatorSettings(Settings):
     group_max_size: int = setting(GROUPS, 2**31 - 1, int32(1), "How many members a group may have.")
     group_initial_rebalance_delay_ms: int = setting(
         GROUPS, 3_000, int32(0), "How long the first rebalance of an empty group waits for more members to join."
+    )
+    group_consumer_assignors: tuple[str, ...] = setting(
+        GROUPS,
+        ("uniform", "range"),
+        Words(("uniform", "range")),
+        "The assignors of consumer groups; the first is used if no member names one.",
+    )
+    group_consumer_session_timeout_ms: int = setting(
+        GROUPS, 45_000, int32(1), "How long a member of a consumer group may be silent before it is removed."
+    )
+    group_consumer_min_session_timeout_ms: int = setting(
+        GROUPS, 45_000, int32(1), "The shortest session timeout that a consumer group may be given."
+    )
+    group_consumer_max_session_timeout_ms: int = setting(
+        GROUPS, 60_000, int32(1), "The longest session timeout that a consumer group may be given."
+    )
+    group_consumer_heartbeat_interval_ms: int = setting(
+        GROUPS, 5_000, int32(1), "How often the members of a consumer group send a heartbeat."
+    )
+    group_consumer_min_heartbeat_interval_ms: int = setting(
+        GROUPS, 5_000, int32(1), "The shortest heartbeat interval that a consumer group may be given."
+    )
+    group_consumer_max_heartbeat_interval_ms: int = setting(
+        GROUPS, 15_000, int32(1), "The longest heartbeat interval that a consumer group may be given."
+    )
+    group_consumer_assignment_interval_ms: int = setting(
+        GROUPS,
+        1_000,
+        int32(0),
+        "How long a consumer group waits after it has computed its target assignment before it does so again.",
+    )
+    group_consumer_min_assignment_interval_ms: int = setting(
+        GROUPS, 0, int32(0), "The shortest assignment interval that a consumer group may be given."
+    )
+    group_consumer_max_assignment_interval_ms: int = setting(
+        GROUPS, 15_000, int32(0), "The longest assignment interval that a consumer group may be given."
+    )
+    group_consumer_max_size: int = setting(GROUPS, 2**31 - 1, int32(1), "How many members a consumer group may have.")
+    group_consumer_regex_refresh_interval_ms: int = setting(
+        GROUPS,
+        600_000,
+        int32(10_000),
+        "How often a consumer group matches its regular expressions with all topics, if no topic is new.",
     )
     offset_metadata_max_bytes: int = setting(
         GROUPS, 4_096, int32(0), "The longest metadata that a commit may have for a partition."
@@ -240,6 +319,12 @@ class BrokerSettings(GroupCoordinatorSettings):
         int32(1),
         "How many partitions all topics together may have. To create more is refused with POLICY_VIOLATION. "
         "Kafka has no such limit.",
+    )
+    auto_leader_rebalance_enable: bool = setting(
+        TOPICS,
+        True,
+        Flag(),
+        "Whether a node that starts again leads its partitions at once; else an election of leaders gives them back.",
     )
     delete_topic_enable: bool = setting(TOPICS, True, Flag(), "Whether topics may be deleted.")
     unclean_leader_election_enable: bool = setting(
@@ -389,6 +474,13 @@ class BrokerSettings(GroupCoordinatorSettings):
     socket_send_buffer_bytes: int = setting(
         REQUESTS, 102_400, int32(), "The send buffer of a connection's socket; a negative size is the system's default."
     )
+    socket_receive_buffer_bytes: int = setting(
+        REQUESTS,
+        102_400,
+        int32(),
+        "The receive buffer of a connection's socket; a negative size is the system's default. What a client has sent "
+        "and the broker has not read yet waits there.",
+    )
     max_connections: int = setting(REQUESTS, 2**31 - 1, int32(0), "How many connections may be open at a time.")
     max_connections_per_ip: int = setting(
         REQUESTS, 2**31 - 1, int32(0), "How many connections from one address may be open at a time."
@@ -427,6 +519,121 @@ class BrokerSettings(GroupCoordinatorSettings):
         unused="there are no fetch sessions",
     )
 
+    ssl_keystore_location: str | None = setting(
+        TLS, None, Word(), "The file with the broker's certificate, the chain to its CA, and its key."
+    )
+    ssl_keystore_type: str = setting(
+        TLS,
+        "JKS",
+        Word(_STORES, any_case=True),
+        "The format of the file. PEM and PKCS12 are read, whatever is given here; JKS is not.",
+    )
+    ssl_keystore_password: Password | None = setting(TLS, None, Secret(), "The password of a PKCS12 file.")
+    ssl_keystore_key: Password | None = setting(TLS, None, Secret(), "The key as PEM text, in place of a file.")
+    ssl_keystore_certificate_chain: Password | None = setting(
+        TLS, None, Secret(), "The certificate and its chain as PEM text, in place of a file."
+    )
+    ssl_key_password: Password | None = setting(TLS, None, Secret(), "The password of an encrypted key.")
+    ssl_truststore_location: str | None = setting(
+        TLS, None, Word(), "The file with the CAs that certificates of clients are verified with."
+    )
+    ssl_truststore_type: str = setting(
+        TLS,
+        "JKS",
+        Word(_STORES, any_case=True),
+        "The format of the file. PEM and PKCS12 are read, whatever is given here; JKS is not.",
+    )
+    ssl_truststore_password: Password | None = setting(TLS, None, Secret(), "The password of a PKCS12 file.")
+    ssl_truststore_certificates: Password | None = setting(
+        TLS, None, Secret(), "The CAs as PEM text, in place of a file."
+    )
+    ssl_client_auth: str = setting(
+        TLS,
+        "none",
+        Word(("required", "requested", "none")),
+        "Whether a client must have a certificate, may have one, or is not asked. On a SASL_SSL listener only "
+        "`listener.name.NAME.ssl.client.auth` counts.",
+    )
+    ssl_enabled_protocols: tuple[str, ...] = setting(
+        TLS, ("TLSv1.2", "TLSv1.3"), Words(("TLSv1.2", "TLSv1.3")), "The versions of TLS that a client may use."
+    )
+    ssl_principal_mapping_rules: str = setting(
+        TLS,
+        "DEFAULT",
+        Word(),
+        "How the name in a certificate becomes a principal: a list of RULE:pattern/replacement/[LU] and DEFAULT, "
+        "of which the first that matches counts.",
+    )
+
+    sasl_enabled_mechanisms: tuple[str, ...] = setting(
+        SASL,
+        ("GSSAPI",),
+        Words(),
+        "The SASL mechanisms that clients may use: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. Kafka's default, "
+        "GSSAPI, is not supported.",
+    )
+    sasl_jaas_config: Password | None = setting(
+        SASL,
+        None,
+        Secret(),
+        "The users of PLAIN, as options user_NAME of PlainLoginModule. It is given for a listener and a mechanism: "
+        "`listener.name.NAME.plain.sasl.jaas.config`.",
+    )
+    coterie_users_file: str | None = setting(
+        SASL,
+        None,
+        Word(),
+        "A properties file with users and their passwords, name=password, for PLAIN and SCRAM. It is read again when "
+        "it changes.",
+    )
+    sasl_server_callback_handler_class: str | None = setting(
+        SASL,
+        None,
+        Word((_VALIDATOR, _UNSECURED), code=8),
+        "Which tokens OAUTHBEARER takes: those that a key of sasl.oauthbearer.jwks.endpoint.url has signed, or "
+        "unsecured ones, for tests. Without it, an endpoint means the first.",
+        why="there is no JVM to load another class into",
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str | None = setting(
+        SASL, None, Word(), "Where the keys are that tokens are verified with: an http, https or file URL of a JWKS."
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = setting(
+        SASL, 3_600_000, int64(), "How often the keys are fetched again."
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = setting(
+        SASL, (), Words(), "The audiences of which a token must name one."
+    )
+    sasl_oauthbearer_expected_issuer: str | None = setting(SASL, None, Word(), "The issuer that a token must be from.")
+    sasl_oauthbearer_clock_skew_seconds: int = setting(
+        SASL, 30, int32(), "By how much the clock of a token's issuer may be wrong."
+    )
+    sasl_oauthbearer_sub_claim_name: str = setting(SASL, "sub", Word(), "The claim that has the user's name.")
+    sasl_server_max_receive_size: int = setting(
+        SASL, 524_288, int32(), "The largest request of a client that has not authenticated yet."
+    )
+    connections_max_reauth_ms: int = setting(
+        SASL,
+        0,
+        int64(),
+        "How long a connection may be used before its client must authenticate again; 0 is no limit.",
+    )
+    connection_failed_authentication_delay_ms: int = setting(
+        REQUESTS, 100, int32(0), "How long the answer to a failed authentication is held back."
+    )
+    coterie_authentication_timeout_ms: int = setting(
+        REQUESTS,
+        60_000,
+        int32(1),
+        "How long a client may take for the TLS handshake and SASL. Kafka has no such limit.",
+    )
+    coterie_max_unauthenticated_connections: int = setting(
+        REQUESTS,
+        1_000,
+        int32(1),
+        "How many connections may be within the TLS handshake or SASL at a time. If there are more, the oldest of them "
+        "is closed. Kafka has no such limit.",
+    )
+
     node_id: int = setting(NODE, 1, int32(0), "The id that clients know this broker by.", also=("broker.id",))
     coterie_cluster_id: str = setting(
         NODE, "", Word(), "The id of the cluster. If it is empty, the data directory's is used, or a new one."
@@ -445,20 +652,36 @@ class BrokerSettings(GroupCoordinatorSettings):
         NODE,
         ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"),
         Words(code=2),
-        "The security protocol of each listener. It must be PLAINTEXT for those that are opened.",
+        "The security protocol of each listener: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
     )
     controller_listener_names: tuple[str, ...] = setting(
         NODE, (), Words(), "The listeners for controllers. They are not opened, as there are no controllers."
     )
     log_dirs: tuple[str, ...] = setting(NODE, (), Words(), "The data directory. There can be one.", also=("log.dir",))
+    # --- ACLs
     authorizer_class_name: str = setting(
-        NODE,
+        ACLS,
         "",
-        Word(("",)),
-        "The class that decides what clients may do.",
-        why="there are no ACLs: every client that can connect may do everything. Leave it out, and restrict who can "
-        "connect",
+        Word(("", STANDARD_AUTHORIZER, STANDARD_AUTHORIZER.rpartition(".")[2])),
+        "What decides what clients may do: StandardAuthorizer decides by ACLs. If it is empty, every client that can "
+        "connect may do everything.",
+        why="there is no JVM to load a class into; StandardAuthorizer is built in",
     )
+    super_users: str = setting(
+        ACLS,
+        "",
+        Word(),
+        "Principals that may do everything, whatever the ACLs say, with semicolons between them: User:admin;User:ops.",
+    )
+    allow_everyone_if_no_acl_found: bool = setting(
+        ACLS,
+        False,
+        Flag(),
+        "Whether everybody may do everything with a resource that no ACL applies to.",
+    )
+
+    of_listeners: Mapping[tuple[str, str, str], Any] = field(default_factory=dict)
+    """What listeners have of their own, by listener, mechanism (empty is all) and field."""
 
     @classmethod
     def load(
@@ -483,6 +706,51 @@ class BrokerSettings(GroupCoordinatorSettings):
         """Make settings from values in Python. Names have dots or underscores; values may also be text."""
         return cls.settled([Given(name, text_of(value), "settings") for name, value in values.items()], [])
 
+    @classmethod
+    def _take_others(
+        cls, latest: dict[str, Given], problems: list[str], without_effect: list[Ignored]
+    ) -> dict[str, Any]:
+        """Take `listener.name.NAME.…` and `listener.name.NAME.MECHANISM.…`."""
+        listeners = latest["listeners"].text.split(",") if "listeners" in latest else cls.rows()["listeners"].default
+        names = sorted(listener_names([text.strip() for text in listeners]), key=len, reverse=True)
+        values = {}
+        for each in [each for name, each in latest.items() if name.lower().startswith(OF_LISTENER)]:
+            del latest[each.name]
+            rest = each.name[len(OF_LISTENER) :]
+            listener = next((name for name in names if rest.upper().startswith(f"{name}.")), None)
+            if listener is None:
+                without_effect.append(Ignored(each.name, each.where, "listeners has no listener of this name"))
+                continue
+            rest = rest[len(listener) + 1 :]
+            mechanism = next((name for name in MECHANISMS if rest.upper().startswith(f"{name}.")), "")
+            row = cls.rows().get(rest[len(mechanism) + 1 :] if mechanism else rest)
+            if row is None or row.section not in OF_LISTENERS:
+                without_effect.append(Ignored(each.name, each.where, "a listener has no such setting of its own"))
+                continue
+            try:
+                values[listener, mechanism, row.field_name] = row.kind.read(each.text)
+            except ValueError:
+                problems.append(f"{each.name} ({each.where}): must be {row.kind.allowed}")
+        return {"of_listeners": values}
+
+    def of_listener(self, endpoint: Endpoint, mechanism: str = "") -> Self:
+        """Return the settings that hold for a listener, and there for a mechanism."""
+        own = {
+            name: value
+            for level in dict.fromkeys(("", mechanism))
+            for (listener, of_mechanism, name), value in self.of_listeners.items()
+            if listener == endpoint.name and of_mechanism == level
+        }
+        if endpoint.has_sasl and "ssl_client_auth" not in own:
+            own["ssl_client_auth"] = "none"  # S24
+        return replace(self, **own)
+
+    @property
+    def has_signed_tokens(self) -> bool:
+        """Return whether OAUTHBEARER takes tokens that are signed; otherwise unsecured ones, for tests."""
+        handler = self.sasl_server_callback_handler_class
+        return handler == _VALIDATOR or (handler is None and bool(self.sasl_oauthbearer_jwks_endpoint_url))
+
     def contradictions(self) -> list[str]:
         problems = []
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
@@ -490,6 +758,18 @@ class BrokerSettings(GroupCoordinatorSettings):
                 f"group.min.session.timeout.ms is {self.group_min_session_timeout_ms}, group.max.session.timeout.ms "
                 f"{self.group_max_session_timeout_ms}: no member could join. Lower the one or raise the other"
             )
+        for what in ("session_timeout", "heartbeat_interval", "assignment_interval"):
+            least, own, most = (getattr(self, f"group_consumer_{bound}{what}_ms") for bound in ("min_", "", "max_"))
+            if not least <= own <= most:
+                dotted = what.replace("_", ".")
+                problems.append(
+                    f"group.consumer.{dotted}.ms is {own}; it must be within group.consumer.min.{dotted}.ms and "
+                    f"group.consumer.max.{dotted}.ms, which are {least} and {most}"
+                )
+        if self.group_consumer_heartbeat_interval_ms >= self.group_consumer_session_timeout_ms:
+            problems.append("group.consumer.heartbeat.interval.ms must be less than group.consumer.session.timeout.ms")
+        if not self.group_consumer_assignors:
+            problems.append("group.consumer.assignors is empty; give uniform, range, or both")
         retention = (self.log_retention_ms, self.log_retention_minutes, self.log_retention_hours)
         if next(time for time in retention if time is not None) == 0:
             problems.append(
@@ -509,11 +789,44 @@ class BrokerSettings(GroupCoordinatorSettings):
         if len(self.log_dirs) > 1:
             problems.append(f"log.dirs has {len(self.log_dirs)} directories; only one is supported")
         try:
-            self.endpoints()
             self.advertised()
+            for endpoint in self.endpoints():
+                self._check_listener(endpoint)
         except SettingsError as error:
             problems.append(str(error))
         return problems
+
+    def _check_listener(self, endpoint: Endpoint) -> None:
+        settings = self.of_listener(endpoint)
+        if endpoint.has_sasl:
+            unknown = [name for name in settings.sasl_enabled_mechanisms if name not in MECHANISMS]
+            if unknown or not settings.sasl_enabled_mechanisms:
+                raise SettingsError(
+                    f"listener {endpoint.name} needs sasl.enabled.mechanisms, which is "
+                    f"{','.join(settings.sasl_enabled_mechanisms)!r}; supported are {', '.join(MECHANISMS)}"
+                )
+            for mechanism in settings.sasl_enabled_mechanisms:
+                of_mechanism = self.of_listener(endpoint, mechanism)
+                if of_mechanism.sasl_jaas_config:
+                    parse_jaas(of_mechanism.sasl_jaas_config.value)
+                if of_mechanism.has_signed_tokens and not of_mechanism.sasl_oauthbearer_jwks_endpoint_url:
+                    raise SettingsError(
+                        f"listener {endpoint.name} must verify tokens (sasl.server.callback.handler.class), and has no "
+                        "keys: give sasl.oauthbearer.jwks.endpoint.url"
+                    )
+        if endpoint.has_tls:
+            has_text = settings.ssl_keystore_key and settings.ssl_keystore_certificate_chain
+            if not settings.ssl_keystore_location and not has_text:
+                raise SettingsError(
+                    f"listener {endpoint.name} needs a certificate: give ssl.keystore.location, a PEM file with the "
+                    "key and the certificate, or ssl.keystore.key and ssl.keystore.certificate.chain"
+                )
+            has_authorities = settings.ssl_truststore_location or settings.ssl_truststore_certificates
+            if settings.ssl_client_auth != "none" and not has_authorities:
+                raise SettingsError(
+                    f"listener {endpoint.name} asks for certificates of clients (ssl.client.auth) and cannot verify "
+                    "them: give ssl.truststore.location, a PEM file with their CA"
+                )
 
     @property
     def most_held_bytes(self) -> int:

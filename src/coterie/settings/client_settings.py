@@ -20,11 +20,12 @@ from typing import ClassVar, NamedTuple, Self
 from coterie.settings.config_def import (
     Flag,
     Given,
-    Settings,
     SettingsError,
     Unsupported,
     Word,
     Words,
+    dotted,
+    ignored,
     int32,
     int64,
     refused,
@@ -32,6 +33,8 @@ from coterie.settings.config_def import (
     text_of,
     with_default,
 )
+from coterie.settings.config_providers import resolve_references
+from coterie.settings.security_settings import UNSUPPORTED_SECURITY, SecuritySettings, protocol_problem
 from coterie.settings.sources import from_properties, from_sets
 
 __all__ = [
@@ -50,7 +53,6 @@ GROUP = "The consumer: its group"
 FETCH = "The consumer: reading"
 PRODUCER = "The producer"
 
-NO_TLS = "TLS and SASL are not supported. Connect to a PLAINTEXT listener"
 _NO_PUSH = "metrics are not pushed to brokers; metrics() has them"
 _OWN_CHOICE = "a slow broker gets less as its queue grows, and is never left out"
 
@@ -68,16 +70,16 @@ UNSUPPORTED = (
         "there is no JVM to load a class into. Name the partition in send(), or set partitioner.ignore.keys",
         "partitioner.class",
     ),
-    refused(
-        "values are taken as they are. Read the secret or the file in Python and give what it says",
-        "config.providers config.providers.*",
+    ignored(
+        "${env:NAME}, ${file:PATH} and ${file:PATH:KEY} are understood without it",
+        "config.providers config.providers.env.* config.providers.file.*",
     ),
-    refused(NO_TLS, "ssl.* sasl.* security.providers"),
+    refused(
+        "there is no JVM to load a class into. ${env:NAME}, ${file:PATH} and ${file:PATH:KEY} need no provider",
+        "config.providers.*",
+    ),
+    *UNSUPPORTED_SECURITY,
     refused("clients talk to brokers. Give bootstrap.servers", "bootstrap.controllers"),
-    refused(
-        "groups are of the classic protocol, whose assignors are in partition.assignment.strategy",
-        "group.remote.assignor",
-    ),
     refused("there are no share groups", "share.acknowledgement.mode share.acquire.mode"),
     refused(
         "there are no transactions yet; leave it out, and the producer is idempotent",
@@ -97,16 +99,16 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_addresses(texts: Sequence[str], problems: list[str]) -> tuple[Address, ...]:
-    """Return the addresses of `bootstrap.servers`: host:port or [::1]:port, with or without PLAINTEXT:// before it."""
+def parse_addresses(texts: Sequence[str], security_protocol: str, problems: list[str]) -> tuple[Address, ...]:
+    """Return the addresses of `bootstrap.servers`: host:port or [::1]:port, with or without SASL_SSL:// before it."""
     found = []
     for text in texts:
         protocol, _, rest = text.rpartition("://")
         host, colon, port = rest.rpartition(":")
         if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= 65_535:
             problems.append(f"bootstrap.servers has {text!r}: must be host:port, for example localhost:9092")
-        elif protocol.upper() not in {"", "PLAINTEXT"}:
-            problems.append(f"bootstrap.servers has {text!r}: {NO_TLS}")
+        elif problem := protocol_problem(protocol, text, security_protocol):
+            problems.append(problem)
         else:
             found.append(Address(host.removeprefix("[").removesuffix("]"), int(port)))
     return tuple(found)
@@ -178,19 +180,21 @@ def heartbeat_problem(heartbeat_interval_ms: int, session_timeout_ms: int) -> st
 def check_mapping(values: object) -> None:
     """Raise a SettingsError if the settings of a client are no mapping: an address alone is a common mistake."""
     if not isinstance(values, Mapping):
+        shown = repr(values) if isinstance(values, str) else type(values).__name__  # a list may have secrets
         raise SettingsError(
-            f'settings are a mapping, not {values!r}; give {{"bootstrap.servers": "localhost:9092"}}, or '
+            f'settings are a mapping, not {shown}; give {{"bootstrap.servers": "localhost:9092"}}, or '
             'bootstrap_servers="localhost:9092"'
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientSettings(Settings):
+class ClientSettings(SecuritySettings):
     """The settings that all clients have."""
 
     whose: ClassVar[str] = "a client"
     page: ClassVar[str] = "docs/client-settings.md"
     unsupported: ClassVar[Sequence[Unsupported]] = UNSUPPORTED
+    other_names_must_agree: ClassVar[bool] = True
 
     bootstrap_servers: tuple[str, ...] = setting(
         CLIENT, (), Words(), "The brokers to connect to first, as host:port. One of them must be up."
@@ -241,9 +245,6 @@ class ClientSettings(Settings):
         "How long to wait before the client connects to bootstrap.servers again.",
         unused="bootstrap.servers are asked again at once",
     )
-    security_protocol: str = setting(
-        CLIENT, "PLAINTEXT", Word(("PLAINTEXT",), any_case=True), "The security protocol of connections.", why=NO_TLS
-    )
     client_dns_lookup: str = setting(
         CLIENT,
         "use_all_dns_ips",
@@ -289,10 +290,12 @@ class ClientSettings(Settings):
             SettingsError: A setting is unknown, or its value is not allowed; there is a line for each.
         """
         check_mapping(values)
-        both = {name.replace("_", "."): value for name, value in values.items()}
-        both |= {name.replace("_", "."): value for name, value in more.items()}
-        given = [Given(name, text_of(value), "settings") for name, value in both.items() if value is not None]
-        return cls.settled(given, [])
+        both = {dotted(name): value for name, value in values.items()}
+        both |= {dotted(name): value for name, value in more.items()}
+        given = [
+            Given(name, text_of(value), "settings", value=value) for name, value in both.items() if value is not None
+        ]
+        return cls._resolved(given, [])
 
     @classmethod
     def of_arguments(cls, settings: Mapping[str, object] | Self | None, keywords: Mapping[str, object]) -> Self:
@@ -336,18 +339,24 @@ class ClientSettings(Settings):
             *from_sets(sets, problems),
             *(Given(name, text_of(value), f"{name}=") for name, value in more.items() if value is not None),
         ]
-        return cls.settled(given, problems, defaults)
+        return cls._resolved(given, problems, defaults)
+
+    @classmethod
+    def _resolved(
+        cls, given: Sequence[Given], problems: list[str], defaults: Mapping[str, object] = MappingProxyType({})
+    ) -> Self:
+        return cls.settled(resolve_references(given, problems), problems, defaults)
 
     def contradictions(self) -> list[str]:
-        problems: list[str] = []
-        parse_addresses(self.bootstrap_servers, problems)
+        problems = SecuritySettings.contradictions(self)
+        parse_addresses(self.bootstrap_servers, self.security_protocol, problems)
         return problems
 
     @property
     def addresses(self) -> tuple[Address, ...]:
         """Return the addresses of `bootstrap.servers`; raise a SettingsError if there are none."""
         problems: list[str] = []
-        found = parse_addresses(self.bootstrap_servers, problems)
+        found = parse_addresses(self.bootstrap_servers, self.security_protocol, problems)
         if problems or not found:
             raise SettingsError(
                 "\n".join(problems) or "bootstrap.servers is empty: name a broker, as in localhost:9092"
@@ -381,6 +390,21 @@ class AdminSettings(ClientSettings):
         return problems
 
 
+_NOT_WITH: Mapping[str, Mapping[str, str]] = {
+    "classic": {
+        "group.remote.assignor": "the members assign the partitions themselves, by partition.assignment.strategy",
+    },
+    "consumer": {
+        "partition.assignment.strategy": "the broker assigns the partitions. Use group.remote.assignor",
+        "session.timeout.ms": "the broker has group.consumer.session.timeout.ms, and consumer.session.timeout.ms of "
+        "the group",
+        "heartbeat.interval.ms": "the broker has group.consumer.heartbeat.interval.ms, and "
+        "consumer.heartbeat.interval.ms of the group",
+    },
+}
+"""Settings that a group protocol does not have, as in Java."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings(ClientSettings):
     """The settings of a consumer."""
@@ -400,9 +424,15 @@ class ConsumerSettings(ClientSettings):
     group_protocol: str = setting(
         GROUP,
         "classic",
-        Word(("classic",), any_case=True),
-        "The group protocol. classic: the members assign the partitions themselves.",
-        why="the protocol of KIP-848 is not supported yet; leave it out",
+        Word(("classic", "consumer"), any_case=True),
+        "The group protocol. classic: the members assign the partitions themselves. consumer: the broker assigns them "
+        "(KIP-848), which needs Kafka 4.0 or newer.",
+    )
+    group_remote_assignor: str | None = setting(
+        GROUP,
+        None,
+        Word(is_empty_allowed=False),
+        "The broker's assignor, uniform or range, with group.protocol=consumer. Without it the broker chooses.",
     )
     partition_assignment_strategy: tuple[str, ...] = setting(
         GROUP,
@@ -470,6 +500,11 @@ class ConsumerSettings(ClientSettings):
         problems = ClientSettings.contradictions(self)
         problem = heartbeat_problem(self.heartbeat_interval_ms, self.session_timeout_ms)
         problems += [problem] if problem else []
+        problems += [
+            f"{name} cannot be set with group.protocol={self.group_protocol}: {why}"
+            for name, why in _NOT_WITH[self.group_protocol].items()
+            if name in self.given
+        ]
         if self.enable_auto_commit and "enable.auto.commit" in self.given and self.group_id is None:
             problems.append("enable.auto.commit=true needs a group.id")
         return problems

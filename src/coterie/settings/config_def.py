@@ -12,7 +12,7 @@ Values are read as Kafka reads them: blanks around a value do not count, `true` 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache
@@ -22,12 +22,16 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 from coterie.errors import CoterieError
 
 __all__ = [
+    "OF_LISTENER",
     "Flag",
     "Given",
     "Ignored",
     "Kind",
     "Number",
+    "Password",
+    "PythonObject",
     "Ratio",
+    "Secret",
     "Setting",
     "Settings",
     "SettingsError",
@@ -202,8 +206,80 @@ class Words:
         return ",".join(value)
 
 
+HIDDEN = "[hidden]"
+
+
+class Password:
+    """A value that is not shown: not by `str` or `repr`, not in a log. `value` has it."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Password) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """Any text, which is not shown: its value is a `Password`. Kafka's name of the type is PASSWORD."""
+
+    code: int = 9
+
+    @property
+    def allowed(self) -> str:
+        return "any text"
+
+    def read(self, text: str) -> Password:
+        return Password(text.strip())
+
+    def write(self, value: Password) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class PythonObject:
+    """An object of Python, such as a function; text that matches `names` may name one. It appears in no error."""
+
+    what: str
+    """What it is, in words that can follow "must be"."""
+    is_one: Callable[[Any], bool]
+    names: re.Pattern[str] | None = None
+    code: int = 8
+
+    @property
+    def allowed(self) -> str:
+        return self.what
+
+    def take(self, value: object) -> object:
+        """Return an object that was given in Python."""
+        if not self.is_one(value):
+            raise ValueError
+        return value
+
+    def read(self, text: str) -> str:
+        if self.names is None or not self.names.fullmatch(text.strip()):
+            raise ValueError(text)
+        return text.strip()
+
+    def write(self, value: object) -> str:
+        return value if isinstance(value, str) else type(value).__name__
+
+
 def text_of(value: object) -> str:
     """Return the text that a properties file would have for a value given in Python."""
+    if isinstance(value, Password):
+        return value.value
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
@@ -242,6 +318,10 @@ class Setting:
 
     def text(self, value: Any) -> str | None:
         return None if value is None else self.kind.write(value)
+
+    def shown(self, text: str) -> str:
+        """Return what an error may say of a value that was given."""
+        return HIDDEN if isinstance(self.kind, Secret | PythonObject) else repr(text)
 
 
 def setting(
@@ -285,9 +365,13 @@ def refused(instead: str, names: str) -> Unsupported:
     return Unsupported(tuple(names.split()), instead, is_refused=True)
 
 
+OF_LISTENER = "listener.name."
+"""A setting of one listener begins with this and the listener's name."""
+
+
 def dotted(name: str) -> str:
-    """Kafka's names have no underscore, so `num_partitions` can only be `num.partitions`."""
-    return name.replace("_", ".")
+    """Kafka's names have no underscore, so `num_partitions` can only be `num.partitions`. Names of listeners have."""
+    return name if name.lower().startswith(OF_LISTENER) else name.replace("_", ".")
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -303,6 +387,14 @@ class Given(NamedTuple):
     where: str
     is_certain: bool = True
     """False for a variable of the environment that may have nothing to do with Coterie, such as KAFKA_TOPIC."""
+    value: object = None
+    """The value, if it was given in Python."""
+
+    def read_by(self, kind: Kind) -> Any:
+        """Return the value that a kind makes of it; raise ValueError if it is not allowed."""
+        if isinstance(kind, PythonObject) and not isinstance(self.value, str | None):
+            return kind.take(self.value)
+        return kind.read(self.text)
 
 
 class Ignored(NamedTuple):
@@ -325,6 +417,8 @@ class Settings:
     page: ClassVar[str]
     """The page of the documentation that has them all."""
     unsupported: ClassVar[Sequence[Unsupported]] = ()
+    other_names_must_agree: ClassVar[bool] = False
+    """Whether two names of one setting with different values are an error. Otherwise the first one wins."""
 
     given: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Where those that were given came from, by name; all others have their default."""
@@ -337,6 +431,11 @@ class Settings:
         """Return the rows of the table, by name."""
         made = [(each.name, each.metadata["setting"]) for each in fields(cls) if each.metadata]
         return {dotted(field_name): replace(row, name=dotted(field_name)) for field_name, row in made}
+
+    @classmethod
+    def has(cls, name: str) -> bool:
+        """Return whether a name, with dots, is that of a row or another name of one."""
+        return name in cls.rows() or any(name in row.also for row in cls.rows().values())
 
     def __getitem__(self, name: str) -> Any:
         """Return the value of a setting by its name with dots."""
@@ -356,8 +455,8 @@ class Settings:
             SettingsError: There are problems; a line for each, those that were known before first.
         """
         latest = {dotted(each.name): each for each in given}
-        without_effect = cls._resolve_other_names(latest)
-        values: dict[str, Any] = {}
+        without_effect = cls._resolve_other_names(latest, problems)
+        values: dict[str, Any] = cls._take_others(latest, problems, without_effect)
         origins: dict[str, str] = {}
         for name, each in latest.items():
             row = cls.rows().get(name)
@@ -365,10 +464,11 @@ class Settings:
                 without_effect += cls._not_in_the_table(name, each, problems)
                 continue
             try:
-                values[row.field_name] = row.kind.read(each.text)
+                values[row.field_name] = each.read_by(row.kind)
             except ValueError:
                 why = f"; {row.why}" if row.why else ""
-                problems.append(f"{each.name} = {each.text!r} ({each.where}): must be {row.kind.allowed}{why}")
+                shown = row.shown(each.text)
+                problems.append(f"{each.name} = {shown} ({each.where}): must be {row.kind.allowed}{why}")
                 continue
             origins[name] = each.where
             if row.unused and values[row.field_name] != row.default:
@@ -381,17 +481,34 @@ class Settings:
         return settings
 
     @classmethod
-    def _resolve_other_names(cls, latest: dict[str, Given]) -> list[Ignored]:
+    def _resolve_other_names(cls, latest: dict[str, Given], problems: list[str]) -> list[Ignored]:
         """Put what was given under another name of a setting under its own."""
         without_effect = []
         for row in cls.rows().values():
             for other in row.also:
                 if other in latest:
                     found = latest.pop(other)
-                    if latest.setdefault(row.name, found) is not found:
+                    first = latest.setdefault(row.name, found)
+                    if first is not found and cls.other_names_must_agree:
+                        if first.text != found.text:
+                            problems.append(
+                                f"{first.name} ({first.where}) and {found.name} ({found.where}) are the same setting, "
+                                "and have different values: leave one out"
+                            )
+                    elif first is not found:
                         reason = f"{row.name} is also given and takes precedence"
                         without_effect.append(Ignored(other, found.where, reason))
         return without_effect
+
+    @classmethod
+    def _take_others(
+        cls,
+        latest: dict[str, Given],  # noqa: ARG003  for tables that have more than rows
+        problems: list[str],  # noqa: ARG003
+        without_effect: list[Ignored],  # noqa: ARG003
+    ) -> dict[str, Any]:
+        """Remove from `latest` what is no row of the table, and return the fields that it makes."""
+        return {}
 
     @classmethod
     def _not_in_the_table(cls, name: str, given: Given, problems: list[str]) -> list[Ignored]:

@@ -1,7 +1,4 @@
-"""Reads `listeners` and `advertised.listeners`.
-
-Only PLAINTEXT is supported. A listener with another protocol is refused, and not opened without protection.
-"""
+"""Reads `listeners`, `advertised.listeners` and `listener.security.protocol.map`."""
 
 from __future__ import annotations
 
@@ -11,21 +8,31 @@ from typing import NamedTuple
 
 from coterie.settings.config_def import SettingsError
 
-__all__ = ["Endpoint", "advertised_endpoints", "client_endpoints"]
+__all__ = ["PROTOCOLS", "Endpoint", "advertised_endpoints", "client_endpoints", "listener_names"]
 
 _LISTENER = re.compile(
     r"(?P<name>[A-Za-z0-9_.-]+)://(?P<host>\[[0-9A-Fa-f:.%]*\]|[^\[\]:/]*):(?P<port>[0-9]{1,5})", re.ASCII
 )
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""Kafka's security protocols (S1)."""
 
 
 class Endpoint(NamedTuple):
-    """A listener: its name and address."""
+    """A listener: its name, address and security protocol."""
 
     name: str
     host: str
     """The host, or empty for every address of the machine."""
     port: int
+    protocol: str = "PLAINTEXT"
+
+    @property
+    def has_tls(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+    @property
+    def has_sasl(self) -> bool:
+        return self.protocol.startswith("SASL")
 
 
 def client_endpoints(
@@ -37,16 +44,21 @@ def client_endpoints(
     if not found:
         raise SettingsError(f"listeners is {','.join(listeners)!r}: no listener for clients is left")
     for endpoint in found:
-        protocol = protocols.get(endpoint.name, endpoint.name)
-        if protocol != "PLAINTEXT":
+        if endpoint.name not in protocols:
             raise SettingsError(
-                f"listener {endpoint.name} has the protocol {protocol} (listener.security.protocol.map); only "
-                "PLAINTEXT is supported, without passwords. Make it PLAINTEXT, and restrict who can connect"
+                f"listener {endpoint.name} has no security protocol; listener.security.protocol.map must have "
+                f"{endpoint.name}:PROTOCOL, of {', '.join(PROTOCOLS)}"
             )
-    for endpoint in found:
         if [other.name for other in found].count(endpoint.name) > 1:
             raise SettingsError(f"listeners names {endpoint.name} twice; each has a name of its own")
-    return tuple(found)
+        if endpoint.port and [other.port for other in found].count(endpoint.port) > 1:
+            raise SettingsError(f"listeners has port {endpoint.port} twice; each has a port of its own")
+    return tuple(endpoint._replace(protocol=protocols[endpoint.name]) for endpoint in found)
+
+
+def listener_names(listeners: Sequence[str]) -> list[str]:
+    """Return the names of all listeners, in upper case; those that cannot be read are left out."""
+    return [match["name"].upper() for match in map(_LISTENER.fullmatch, listeners) if match is not None]
 
 
 def advertised_endpoints(
@@ -80,9 +92,9 @@ def _endpoint(text: str) -> Endpoint:
 
 def _protocol(entry: str) -> tuple[str, str]:
     name, colon, protocol = entry.partition(":")
-    if not colon or protocol.upper() not in _PROTOCOLS:
+    if not colon or protocol.upper() not in PROTOCOLS:
         raise SettingsError(
-            f"listener.security.protocol.map has {entry!r}; an entry must be NAME:PROTOCOL, of {', '.join(_PROTOCOLS)}"
+            f"listener.security.protocol.map has {entry!r}; an entry must be NAME:PROTOCOL, of {', '.join(PROTOCOLS)}"
         )
     return name.upper(), protocol.upper()
 
