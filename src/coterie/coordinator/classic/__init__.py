@@ -10,21 +10,27 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from coterie.coordinator.classic import effects
-from coterie.coordinator.classic.delete_group import delete_group, deletion_written
 from coterie.coordinator.classic.describe_group import describe_group, listed
 from coterie.coordinator.classic.effects import Effects
-from coterie.coordinator.classic.group import Group, Member
+from coterie.coordinator.classic.group import ClassicGroupMember, Group
 from coterie.coordinator.classic.heartbeat import heartbeat, session_due
 from coterie.coordinator.classic.join_group import creation_written, join_group, join_precheck, static_member_written
 from coterie.coordinator.classic.join_phase import join_phase_due
 from coterie.coordinator.classic.leave_group import leave_group
-from coterie.coordinator.classic.lifecycle import empty_written, loaded, restore, unload
+from coterie.coordinator.classic.lifecycle import delete_group, deletion_written, empty_written, loaded, restore, unload
 from coterie.coordinator.classic.member_bytes import HeldBytes
 from coterie.coordinator.classic.states import State
 from coterie.coordinator.classic.sync_group import assignment_written, sync_group, sync_phase_due, sync_precheck
-from coterie.coordinator.offsets.offset_commit import offset_commit, offsets_written, transaction_ended
-from coterie.coordinator.offsets.offset_delete import expiry_due, offset_delete, tombstones_written, topics_deleted
-from coterie.coordinator.offsets.offset_fetch import offset_fetch
+from coterie.coordinator.offsets.offset_metadata_manager import (
+    expiry_due,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offsets_written,
+    tombstones_written,
+    topics_deleted,
+    transaction_ended,
+)
 from coterie.errors import ErrorCode
 from coterie.protocol.messages import (
     DeleteGroup,
@@ -42,10 +48,10 @@ from coterie.settings.broker_settings import GroupCoordinatorSettings
 
 __all__ = [
     "RULES",
+    "ClassicGroupMember",
     "Effects",
     "Group",
     "HeldBytes",
-    "Member",
     "State",
     "handle",
     "listed",
@@ -99,5 +105,5 @@ PRECHECKS: Mapping[type, Callable[[Any, GroupCoordinatorSettings], ErrorCode]] =
 
 
 def handle(group: Group, event: Any, now_ms: int) -> Effects:
-    """What follows from `event` at `now_ms`. A refused event leaves the group as it was."""
+    """Handle `event` at `now_ms` and return the effects. A refused event leaves the group unchanged."""
     return RULES[type(event)](group, event, now_ms)

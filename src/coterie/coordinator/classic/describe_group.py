@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from coterie.coordinator.classic.effects import Effects, Reply
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.states import DEAD, STABLE
+from coterie.coordinator.offsets.offsets_group import OffsetsGroup
 from coterie.errors import ErrorCode
 from coterie.protocol.messages import DescribedGroup, DescribedMember, DescribeGroup, ListedGroup
-
-__all__ = ["describe_group", "listed"]
-
-TYPE = "classic"
 
 
 def describe_group(group: Group, request: DescribeGroup, _now_ms: int) -> Effects:
@@ -40,10 +37,11 @@ def describe_group(group: Group, request: DescribeGroup, _now_ms: int) -> Effect
     return [Reply(request.token, described)]
 
 
-def listed(group: Group, states: Sequence[str], types: Sequence[str]) -> ListedGroup | None:
+def listed(group: OffsetsGroup, states: Sequence[str], types: Sequence[str]) -> ListedGroup | None:
     """The group's line in a list; None if a filter leaves it out. Filters ignore case, unknown words match nothing."""
-    if states and group.state.lower() not in {state.lower() for state in states}:
+    row = group.listed()
+    if states and row.state.lower() not in {state.lower() for state in states}:
         return None
-    if types and TYPE not in {kind.lower() for kind in types}:
+    if types and row.group_type not in {kind.lower() for kind in types}:
         return None
-    return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, TYPE)
+    return row

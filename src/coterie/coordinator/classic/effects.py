@@ -11,34 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie.errors import ErrorCode
-from coterie.facts import Fact
+from coterie.facts import Emit
 from coterie.protocol.messages import CommitPartition, JoinGroup, LeftGroup, OffsetRecord, Protocol, Record, Token
-
-__all__ = [
-    "Arm",
-    "AssignmentWritten",
-    "CreationWritten",
-    "DeletionWritten",
-    "Disarm",
-    "Effect",
-    "Effects",
-    "Emit",
-    "EmptyWritten",
-    "ExpiryDue",
-    "JoinPhaseDue",
-    "OffsetsWritten",
-    "Persist",
-    "Reply",
-    "SessionDue",
-    "StaticMemberWritten",
-    "SyncPhaseDue",
-    "TimerKey",
-    "TombstonesWritten",
-    "TransactionEnded",
-    "Written",
-    "error_for_client",
-]
-
 
 TimerKey = tuple[str, str, str]
 """Group, kind, member (or ""). Arming a key again replaces what it had."""
@@ -48,19 +22,15 @@ TimerKey = tuple[str, str, str]
 class Reply:
     token: Token
     answer: Any
-    """One of the replies of `coterie.protocol.messages`, or an ErrorCode where that is all there is to say."""
-
-
-@dataclass(slots=True)
-class Emit:
-    fact: Fact
+    """One of the replies of `coterie.protocol.messages`, or an ErrorCode."""
 
 
 @dataclass(slots=True)
 class Arm:
     key: TimerKey
     at_ms: int
-    then: SessionDue | JoinPhaseDue | SyncPhaseDue
+    then: Any
+    """The event that comes back when the timer rings."""
 
 
 @dataclass(slots=True)
@@ -99,7 +69,7 @@ class JoinPhaseDue:
     generation_id: int
     waited_ms: int = 0
     rest_ms: int | None = None
-    """Of the initial delay (rule 5): how much more waiting there may be. None outside of it."""
+    """How much longer the initial delay may be (rule 5). None outside of it."""
 
 
 @dataclass(slots=True)
@@ -131,11 +101,11 @@ class TransactionEnded:
 class Written:
     group_id: str
     error: ErrorCode = ErrorCode.NONE
-    """What the log said; anything but NONE means that nothing was written."""
+    """The error of the write; NONE if it was written."""
     position: int = -1
-    """Where in the log the first record stands: later is larger."""
+    """The offset of the first record."""
     token: Token | None = None
-    """Who waits for it; None if nobody does, or no longer."""
+    """The request that waits for it; None if there is none, or no longer."""
 
 
 @dataclass(slots=True, kw_only=True)

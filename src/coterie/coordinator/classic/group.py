@@ -12,7 +12,6 @@ from coterie.coordinator.classic.effects import (
     Arm,
     Disarm,
     Effects,
-    OffsetsWritten,
     Persist,
     Reply,
     SessionDue,
@@ -20,9 +19,22 @@ from coterie.coordinator.classic.effects import (
     Written,
 )
 from coterie.coordinator.classic.member_bytes import HeldBytes, bytes_of_id, bytes_of_member, bytes_of_protocols
-from coterie.coordinator.classic.states import DEAD, State
+from coterie.coordinator.classic.states import (
+    DEAD,
+    EMPTY,
+    ON_COMMIT,
+    ON_DELETE_GROUP,
+    ON_OFFSET_DELETE,
+    ON_SIMPLE_COMMIT,
+    ON_SIMPLE_TXN_COMMIT,
+    ON_TXN_COMMIT,
+    STABLE,
+    Do,
+    State,
+    enter,
+)
 from coterie.coordinator.classic.wall_clock import WallClock
-from coterie.coordinator.offsets.stored_offsets import StoredOffsets
+from coterie.coordinator.offsets.offsets_group import OffsetsGroup
 from coterie.errors import ErrorCode
 from coterie.protocol.commit_rows import OffsetRows
 from coterie.protocol.java_hash import MIN_CAPACITY, capacity_for, map_order, spread
@@ -33,6 +45,10 @@ from coterie.protocol.messages import (
     JoinedGroup,
     JoinedMember,
     JoinGroup,
+    ListedGroup,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
     OffsetRecord,
     Protocol,
     Record,
@@ -43,13 +59,11 @@ from coterie.protocol.messages import (
 from coterie.protocol.subscription import subscribed_topics
 from coterie.settings.broker_settings import GroupCoordinatorSettings
 
-__all__ = ["NEVER", "Group", "Member"]
-
 NEVER = 1 << 62
 _SESSION, _JOIN, _SYNC = "session", "join", "sync"
 
 
-class Member:
+class ClassicGroupMember:
     """One member. A parked request is its token; a deadline is a field that heartbeats overwrite."""
 
     __slots__ = (
@@ -110,17 +124,13 @@ class Member:
         return b""
 
 
-class Group:
+class Group(OffsetsGroup):
     __slots__ = (
         "_subscribed_topics",
         "_subscriptions",
         "buckets",
         "generation_id",
-        "group_id",
-        "held_bytes",
-        "held_in_all",
         "in_initial_delay",
-        "is_in_log",
         "leader_id",
         "members",
         "newcomers",
@@ -129,15 +139,10 @@ class Group:
         "protocol_name",
         "protocol_type",
         "rebalance_began_ms",
-        "records_under_way",
-        "settings",
         "state",
         "state_timestamp_ms",
         "static",
-        "stored",
         "support",
-        "unwritten_commits",
-        "wall",
         "writing_generation",
     )
 
@@ -149,21 +154,15 @@ class Group:
         held_in_all: HeldBytes | None = None,
     ) -> None:
         """`held_in_all` is what all groups of a process hold, this one included."""
-        self.group_id = group_id
-        self.settings = settings
-        self.wall = WallClock() if wall is None else wall
-        self.held_bytes = 0  # for members and ids, as `member_bytes` counts them
-        self.held_in_all = HeldBytes() if held_in_all is None else held_in_all
+        super().__init__(group_id, settings, wall, held_in_all)
         self.state: State = DEAD
         self.state_timestamp_ms = -1
         self.in_initial_delay = False
-        self.is_in_log = False  # some record of it is written
-        self.records_under_way = 0  # of the group itself, on their way to the log
         self.generation_id = 0
         self.protocol_type: str | None = None  # None and Empty: a simple group
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicGroupMember] = {}
         self.buckets = MIN_CAPACITY  # of the HashMap that Kafka keeps its members in (rule 7)
         self.static: dict[str, str] = {}  # instance id -> member id
         self.pending: dict[str, int] = {}  # ids given out, not yet joined -> when they lapse (rule 3)
@@ -174,12 +173,10 @@ class Group:
         self.writing_generation = -1  # whose assignment is on its way to the log
         self._subscriptions: set[bytes] | None = None  # of this generation, until they are read
         self._subscribed_topics: frozenset[str] | None = None  # None: not known
-        self.stored = StoredOffsets()
-        self.unwritten_commits: dict[int, OffsetsWritten] = {}  # on their way to the log, by identity
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
-    def refusal_of(self, member_id: str, instance_id: str | None) -> ErrorCode:
+    def validate_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
         """Instance, then member: the two checks every request of a member begins with (section 2)."""
         if instance_id is not None:
             holder = self.static.get(instance_id)
@@ -191,16 +188,16 @@ class Group:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE
 
-    def in_map_order(self) -> list[Member]:
+    def in_map_order(self) -> list[ClassicGroupMember]:
         """Members as Kafka's HashMap hands them out (rule 7)."""
         mask = self.buckets - 1
         return sorted(self.members.values(), key=lambda member: member.spread & mask)
 
-    def first_in_map_order(self, members: Iterable[Member]) -> Member | None:
+    def first_in_map_order(self, members: Iterable[ClassicGroupMember]) -> ClassicGroupMember | None:
         mask = self.buckets - 1
         return min(members, key=lambda member: member.spread & mask, default=None)
 
-    def everybody_joined(self) -> bool:
+    def all_members_joined(self) -> bool:
         return self.parked_joins == len(self.members) and not self.pending
 
     def rebalance_timeout_ms(self) -> int:
@@ -219,8 +216,8 @@ class Group:
 
     def vote(self) -> str:
         """Rule 8: each member votes for the first of its own names that all know; ties go by map order of the names."""
-        everybody = len(self.members)
-        candidates = [name for name, count in self.support.items() if count == everybody]
+        members = len(self.members)
+        candidates = [name for name, count in self.support.items() if count == members]
         if len(candidates) == 1:
             return candidates[0]
         votes: dict[str, int] = {}
@@ -300,6 +297,8 @@ class Group:
         for at, record in enumerate(records, position):
             if isinstance(record, OffsetRecord):
                 self.stored.apply(record, at, producer_id)
+            elif not isinstance(record, GroupRecord):
+                raise TypeError(f"a classic group has no records of type {type(record).__name__}")
             elif record.value is None:
                 self.stored.clear()
             elif record.value.generation_id == self.generation_id and self.state is not State.PREPARING_REBALANCE:
@@ -307,7 +306,7 @@ class Group:
                     if was.member_id in self.members:
                         self.assign(self.members[was.member_id], was.assignment)
 
-    def joined(self, member: Member, *, members: bool, skip_assignment: bool = False) -> JoinedGroup:
+    def joined(self, member: ClassicGroupMember, *, members: bool, skip_assignment: bool = False) -> JoinedGroup:
         """The answer to a join in the current generation."""
         return JoinedGroup(
             ErrorCode.NONE,
@@ -324,7 +323,7 @@ class Group:
 
     # --- members ------------------------------------------------------------------------------------------------------
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicGroupMember) -> None:
         self.members[member.member_id] = member
         self.buckets = capacity_for(len(self.members), self.buckets)
         if member.instance_id is not None:
@@ -336,7 +335,7 @@ class Group:
             self.leader_id = member.member_id
         self._count(member.protocols, +1)
 
-    def remove(self, members: Sequence[Member]) -> Effects:
+    def remove(self, members: Sequence[ClassicGroupMember]) -> Effects:
         """Forget members: their parked joins are answered, their timers go, a lost leader is replaced (rules 7, 9).
 
         A parked sync is not answered (rule 13).
@@ -365,11 +364,11 @@ class Group:
         self._hold(-bytes_of_id(member_id))
         return [Disarm(self.session_key(member_id))]
 
-    def rename(self, old: Member, member_id: str) -> Member:
+    def rename(self, old: ClassicGroupMember, member_id: str) -> ClassicGroupMember:
         """A static member's place, under a new id: assignment, leadership, timeouts (rule 18)."""
         del self.members[old.member_id]
         self._hold(len(member_id) - len(old.member_id))
-        new = Member(
+        new = ClassicGroupMember(
             member_id,
             old.instance_id,
             old.client_id,
@@ -386,12 +385,16 @@ class Group:
             self.leader_id = member_id
         return new
 
-    def update(self, member: Member, request: JoinGroup) -> None:
+    def update(self, member: ClassicGroupMember, request: JoinGroup) -> None:
         """Take what a member says of itself in a new join."""
         self.change(member, request.protocols, request.session_timeout_ms, request.rebalance_timeout_ms)
 
     def change(
-        self, member: Member, protocols: Sequence[Protocol], session_timeout_ms: int, rebalance_timeout_ms: int
+        self,
+        member: ClassicGroupMember,
+        protocols: Sequence[Protocol],
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
     ) -> None:
         self._count(member.protocols, -1)
         self._hold(bytes_of_protocols(protocols) - bytes_of_protocols(member.protocols))
@@ -400,17 +403,9 @@ class Group:
         member.session_timeout_ms = session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout_ms
 
-    def assign(self, member: Member, assignment: bytes) -> None:
+    def assign(self, member: ClassicGroupMember, assignment: bytes) -> None:
         self._hold(len(assignment) - len(member.assignment))
         member.assignment = assignment
-
-    def _hold(self, more: int) -> None:
-        self.held_bytes += more
-        self.held_in_all.total += more
-
-    def let_go(self) -> None:
-        """The group is not held here any more; whatever it says of its members, nobody looks at it."""
-        self._hold(-self.held_bytes)
 
     def _count(self, protocols: Sequence[Protocol], step: int) -> None:
         for protocol in protocols:
@@ -422,14 +417,14 @@ class Group:
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    def park_join(self, member: Member, token: Token, now_ms: int) -> None:
+    def park_join(self, member: ClassicGroupMember, token: Token, now_ms: int) -> None:
         """An earlier join of the same member loses its place and is never answered (rule 10)."""
         if member.parked_join is None:
             self.parked_joins += 1
         member.parked_join = token
         member.joined_at_ms = now_ms
 
-    def answer_join(self, member: Member, answer: JoinedGroup) -> Effects:
+    def answer_join(self, member: ClassicGroupMember, answer: JoinedGroup) -> Effects:
         token = member.parked_join
         if token is None:
             return []
@@ -446,37 +441,100 @@ class Group:
     def sync_key(self) -> TimerKey:
         return (self.group_id, _SYNC, "")
 
-    def expect_by(self, member: Member, deadline_ms: int) -> Effects:
+    def expect_by(self, member: ClassicGroupMember, deadline_ms: int) -> Effects:
         """The member must be heard of by then. The alarm is only moved if it would ring too late."""
         member.deadline_ms = deadline_ms
         if deadline_ms >= member.alarm_ms:
             return []
         return self.set_alarm(member, deadline_ms)
 
-    def set_alarm(self, member: Member, at_ms: int) -> Effects:
+    def set_alarm(self, member: ClassicGroupMember, at_ms: int) -> Effects:
         member.alarm_ms = at_ms
         return [Arm(self.session_key(member.member_id), at_ms, SessionDue(self.group_id, member.member_id))]
 
-    # --- offsets ------------------------------------------------------------------------------------------------------
+    def timer_keys(self) -> Iterable[TimerKey]:
+        yield from map(self.session_key, (*self.members, *self.pending))
+        yield self.join_key()
+        yield self.sync_key()
+
+    def parked_tokens(self) -> Iterable[Token]:
+        for member in self.members.values():
+            if member.parked_join is not None:
+                yield member.parked_join
+            if member.parked_sync is not None:
+                yield member.parked_sync
+
+    # --- what the rules of offsets ask --------------------------------------------------------------------------------
 
     @property
-    def offsets(self) -> dict[str, dict[int, CommittedOffset]]:
-        """By topic and partition."""
-        return self.stored.by_topic()
+    def is_dead(self) -> bool:
+        return self.state is DEAD
 
     @property
-    def pending_offsets(self) -> dict[int, dict[tuple[str, int], CommittedOffset]]:
-        """By producer, topic and partition: of transactions that have not ended."""
-        return self.stored.pending
+    def is_empty(self) -> bool:
+        return self.state is EMPTY
 
-    def has_pending_offset(self, topic: str, partition: int) -> bool:
-        return any((topic, partition) in offsets for offsets in self.pending_offsets.values())
+    def validate_offset_commit(self, request: OffsetCommit) -> ErrorCode:
+        transactional = request.producer_id is not None
+        nameless = request.generation_id < 0 and not request.member_id and request.instance_id is None
+        if request.generation_id < 0 and (nameless or self.state in (EMPTY, DEAD)):  # whatever the ids
+            table = ON_SIMPLE_TXN_COMMIT if transactional else ON_SIMPLE_COMMIT
+        else:
+            table = ON_TXN_COMMIT if transactional else ON_COMMIT
+            if self.state is DEAD and not transactional and request.knows_group_id_not_found:
+                return ErrorCode.GROUP_ID_NOT_FOUND
+            if self.state is not DEAD:
+                error = self.validate_member(request.member_id, request.instance_id)
+                if error:
+                    return error
+                if request.generation_id != self.generation_id:
+                    return ErrorCode.ILLEGAL_GENERATION
+        what = table[self.state]
+        return ErrorCode.NONE if isinstance(what, Do) else what
 
-    def partitions_with_offsets(self) -> dict[tuple[str, int], None]:
-        """All that a tombstone would have to be written for, in a fixed order: stored, pending and on the way."""
-        partitions = {(topic, partition): None for topic, offsets in self.offsets.items() for partition in offsets}
-        for pending in self.pending_offsets.values():
-            partitions.update(dict.fromkeys(pending))
-        for commit in self.unwritten_commits.values():
-            partitions.update(((record.topic, record.partition), None) for record in commit.records)
-        return partitions
+    def commit_accepted(self, request: OffsetCommit, now_ms: int) -> Effects:
+        """A commit is a sign of life, even if every partition fails (rule 14)."""
+        member = self.members.get(request.member_id)
+        if member is None or request.producer_id is not None:
+            return []
+        return self.expect_by(member, now_ms + member.session_timeout_ms)
+
+    def validate_offset_fetch(self, _request: OffsetFetch) -> ErrorCode:
+        return ErrorCode.NONE  # member and epoch are not looked at (K20)
+
+    def validate_offset_delete(self, request: OffsetDelete) -> ErrorCode:
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        what = ON_OFFSET_DELETE[self.state]
+        if what is Do.TAKE_IF_CONSUMER and self.protocol_type != CONSUMER:
+            return ErrorCode.NON_EMPTY_GROUP
+        return ErrorCode.NONE if isinstance(what, Do) else what
+
+    def validate_delete(self) -> ErrorCode:
+        what = ON_DELETE_GROUP[self.state]
+        return ErrorCode.NONE if isinstance(what, Do) else what
+
+    @property
+    def offsets_may_expire(self) -> bool:
+        """Offsets of Empty groups may expire; of Stable consumers, those of topics they no longer read."""
+        if self.state is EMPTY:
+            return True
+        return self.state is STABLE and self.protocol_type == CONSUMER and self.subscribed_topics is not None
+
+    def in_use_until_ms(self, offset: CommittedOffset) -> int:
+        if self.state is EMPTY and self.protocol_type is not None and self.state_timestamp_ms >= 0:
+            return self.state_timestamp_ms  # until the last member went
+        return offset.commit_timestamp_ms
+
+    def tombstones(self) -> list[Record]:
+        return [GroupRecord(self.group_id, None)]
+
+    def died(self, now_ms: int) -> Effects:
+        effects: Effects = []
+        for member_id in list(self.pending):
+            effects += self.forget_pending(member_id)
+        enter(self, DEAD, now_ms)
+        return effects
+
+    def listed(self) -> ListedGroup:
+        return ListedGroup(self.group_id, self.protocol_type or "", self.state.value, "classic")

@@ -6,37 +6,35 @@ disk, one field written. A session expires when its member was silent, or when a
 
 from __future__ import annotations
 
-from coterie.coordinator.classic.effects import Arm, Effects, Emit, Reply, SessionDue
-from coterie.coordinator.classic.group import NEVER, Group, Member
+from coterie.coordinator.classic.effects import Arm, Effects, Reply, SessionDue
+from coterie.coordinator.classic.group import NEVER, ClassicGroupMember, Group
 from coterie.coordinator.classic.join_phase import complete, start_rebalance
 from coterie.coordinator.classic.states import DEAD, ON_HEARTBEAT, ON_REMOVAL, PREPARING, Do
 from coterie.errors import ErrorCode
-from coterie.facts import Cause, MemberExpired, MemberIdExpired
+from coterie.facts import Cause, Emit, MemberExpired, MemberIdExpired
 from coterie.protocol.messages import Heartbeat
-
-__all__ = ["heartbeat", "session_due"]
 
 
 def heartbeat(group: Group, request: Heartbeat, now_ms: int) -> Effects:
     member = group.members.get(request.member_id)
     if member is None or request.instance_id is not None or request.generation_id != group.generation_id:
-        refusal = _refusal_of(group, request)  # an ordinary heartbeat has nothing that could be refused
-        if refusal:
-            return [Reply(request.token, refusal)]
+        error = _validate_heartbeat(group, request)  # an ordinary heartbeat has nothing that could be refused
+        if error:
+            return [Reply(request.token, error)]
         member = group.members[request.member_id]
     moved = group.expect_by(member, now_ms + member.session_timeout_ms)
     reply = Reply(request.token, ON_HEARTBEAT[group.state])
     return [*moved, reply] if moved else [reply]
 
 
-def _refusal_of(group: Group, request: Heartbeat) -> ErrorCode:
+def _validate_heartbeat(group: Group, request: Heartbeat) -> ErrorCode:
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     if group.state is DEAD:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    refusal = group.refusal_of(request.member_id, request.instance_id)
-    if refusal:
-        return refusal
+    error = group.validate_member(request.member_id, request.instance_id)
+    if error:
+        return error
     if request.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION  # in every state (KAFKA-2557)
     return ErrorCode.NONE
@@ -63,7 +61,7 @@ def session_due(group: Group, event: SessionDue, now_ms: int) -> Effects:
     return _expire(group, member, now_ms)
 
 
-def _waits_for_commit(group: Group, member: Member) -> bool:
+def _waits_for_commit(group: Group, member: ClassicGroupMember) -> bool:
     """The disk is slow: its heartbeats wait behind its commit, on the same connection, for us to answer it."""
     return any(
         commit.member_id == member.member_id and commit.token is not None for commit in group.unwritten_commits.values()
@@ -71,13 +69,13 @@ def _waits_for_commit(group: Group, member: Member) -> bool:
 
 
 def _lapse(group: Group, member_id: str, now_ms: int) -> Effects:
-    """Nobody came back with the id it was given. Where a join phase waited for it, that may be over now."""
+    """Forget a member id that was given and not used. A join phase that waited for it may end now."""
     effects = group.forget_pending(member_id)
     effects.append(Emit(MemberIdExpired(now_ms, group.group_id, member_id)))
     return effects + _complete_if_all_joined(group, now_ms)
 
 
-def _expire(group: Group, member: Member, now_ms: int) -> Effects:
+def _expire(group: Group, member: ClassicGroupMember, now_ms: int) -> Effects:
     never_heard = member.deadline_ms == member.restored_until_ms
     effects = group.remove([member])
     fact = MemberExpired(now_ms, group.group_id, member.member_id, member.session_timeout_ms, never_heard)
@@ -90,6 +88,6 @@ def _expire(group: Group, member: Member, now_ms: int) -> Effects:
 
 def _complete_if_all_joined(group: Group, now_ms: int) -> Effects:
     """Unlike a leave, an expiry ends even the initial delay if nobody else is waited for (rule 10)."""
-    if group.state is PREPARING and group.everybody_joined():
+    if group.state is PREPARING and group.all_members_joined():
         return complete(group, now_ms)
     return []

@@ -11,13 +11,12 @@ from coterie.coordinator.classic.effects import (
     CreationWritten,
     Disarm,
     Effects,
-    Emit,
     Reply,
     SessionDue,
     StaticMemberWritten,
     error_for_client,
 )
-from coterie.coordinator.classic.group import NEVER, Group, Member
+from coterie.coordinator.classic.group import NEVER, ClassicGroupMember, Group
 from coterie.coordinator.classic.join_phase import recheck, start_rebalance
 from coterie.coordinator.classic.member_bytes import why_too_large
 from coterie.coordinator.classic.states import (
@@ -36,6 +35,7 @@ from coterie.coordinator.classic.states import (
 from coterie.errors import ErrorCode
 from coterie.facts import (
     Cause,
+    Emit,
     Fact,
     GroupCreated,
     GroupDied,
@@ -49,8 +49,6 @@ from coterie.facts import (
 from coterie.protocol.messages import JoinedGroup, JoinGroup, SyncedGroup
 from coterie.settings.broker_settings import GroupCoordinatorSettings
 
-__all__ = ["creation_written", "join_group", "join_precheck", "static_member_written"]
-
 LONGEST_STRING = 32_767
 """The longest string of the protocol, in bytes."""
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
@@ -58,9 +56,9 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
 
 def join_group(group: Group, request: JoinGroup, now_ms: int) -> Effects:
-    refusal = join_precheck(request, group.settings)
-    if refusal:
-        return _refuse(request, refusal)
+    error = join_precheck(request, group.settings)
+    if error:
+        return _refuse(request, error)
     too_large = why_too_large(group, request)
     if too_large is not None:
         return _turn_away(group, request, now_ms, too_large)
@@ -101,9 +99,9 @@ def _join_existing_group(group: Group, request: JoinGroup, now_ms: int) -> Effec
         if request.instance_id is not None:  # Kafka breaks on this one: UNKNOWN_SERVER_ERROR
             return _refuse(request, ErrorCode.UNKNOWN_MEMBER_ID)
         return _add(group, request, request.member_id, now_ms)
-    refusal = group.refusal_of(request.member_id, request.instance_id)
-    if refusal:
-        return _refuse(request, refusal)
+    error = group.validate_member(request.member_id, request.instance_id)
+    if error:
+        return _refuse(request, error)
     return _known_member(group, request, now_ms)
 
 
@@ -166,7 +164,7 @@ def _give_id(group: Group, request: JoinGroup, member_id: str, now_ms: int) -> E
 
 
 def _add(group: Group, request: JoinGroup, member_id: str, now_ms: int) -> Effects:
-    member = Member(
+    member = ClassicGroupMember(
         member_id,
         request.instance_id,
         request.client_id,
@@ -215,12 +213,12 @@ def _known_member(group: Group, request: JoinGroup, now_ms: int) -> Effects:
     return effects + recheck(group, now_ms)
 
 
-def _same_protocols(member: Member, request: JoinGroup) -> bool:
+def _same_protocols(member: ClassicGroupMember, request: JoinGroup) -> bool:
     """Same names, same bytes, same order."""
     return list(member.protocols) == list(request.protocols)
 
 
-def _cause_of_rejoin(member: Member, request: JoinGroup, *, same: bool) -> Cause:
+def _cause_of_rejoin(member: ClassicGroupMember, request: JoinGroup, *, same: bool) -> Cause:
     if same:
         return Cause.LEADER_REJOINED
     if member.is_restored and all(protocol in request.protocols for protocol in member.protocols):
@@ -228,7 +226,7 @@ def _cause_of_rejoin(member: Member, request: JoinGroup, *, same: bool) -> Cause
     return Cause.PROTOCOLS_CHANGED
 
 
-def _tell_rejoined(group: Group, member: Member, now_ms: int) -> Emit:
+def _tell_rejoined(group: Group, member: ClassicGroupMember, now_ms: int) -> Emit:
     metadata = member.metadata(group.protocol_name)
     fact: Fact = MemberRejoined(now_ms, group.group_id, member.member_id, metadata)
     return Emit(fact)
@@ -300,7 +298,7 @@ def static_member_written(group: Group, event: StaticMemberWritten, now_ms: int)
     return effects
 
 
-def _put_old_member_back(group: Group, member: Member, event: StaticMemberWritten, now_ms: int) -> Effects:
+def _put_old_member_back(group: Group, member: ClassicGroupMember, event: StaticMemberWritten, now_ms: int) -> Effects:
     error = error_for_client(event.error)
     answer = JoinedGroup(error, "", group.generation_id, group.protocol_type, group.protocol_name, event.old_leader_id)
     effects = group.answer_join(member, answer)
@@ -323,7 +321,7 @@ def _put_old_member_back(group: Group, member: Member, event: StaticMemberWritte
 
 
 def creation_written(group: Group, event: CreationWritten, now_ms: int) -> Effects:
-    """If it could not be written there is no group; once a generation is written it does not matter any more."""
+    """If the write failed, there is no group, unless a generation was written meanwhile."""
     group.written()
     if not event.error or group.state is DEAD:
         return []

@@ -1,29 +1,25 @@
 """The join phase: how a rebalance starts, what it waits for, how it ends (rules 4-8, 13).
 
-A rebalance starts by `start_rebalance`, always with a cause. It ends when everybody's join is parked and no id is
+A rebalance starts by `start_rebalance`, always with a cause. It ends when all members' joins are parked and no id is
 pending, or at the deadline; `recheck` is called whenever that may have become true.
 """
 
 from __future__ import annotations
 
-from coterie.coordinator.classic.effects import (
-    Arm,
-    Disarm,
-    Effects,
-    Emit,
-    EmptyWritten,
-    JoinPhaseDue,
-    Reply,
-    SyncPhaseDue,
-)
+from coterie.coordinator.classic.effects import Arm, Disarm, Effects, EmptyWritten, JoinPhaseDue, Reply, SyncPhaseDue
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.states import COMPLETING, EMPTY, PREPARING, enter
 from coterie.errors import ErrorCode
-from coterie.facts import Cause, GroupEmptied, JoinPhaseCompleted, JoinPhaseStuck, MemberMissedJoin, RebalanceStarted
+from coterie.facts import (
+    Cause,
+    Emit,
+    GroupEmptied,
+    JoinPhaseCompleted,
+    JoinPhaseStuck,
+    MemberMissedJoin,
+    RebalanceStarted,
+)
 from coterie.protocol.messages import SyncedGroup
-
-__all__ = ["SHORTEST_STUCK_WAIT_MS", "answer_parked_syncs", "complete", "join_phase_due", "recheck", "start_rebalance"]
-
 
 SHORTEST_STUCK_WAIT_MS = 1_000
 """A client may give any rebalance timeout, 0 and less too; a phase that can only wait must not keep us busy with it."""
@@ -51,14 +47,14 @@ def start_rebalance(group: Group, now_ms: int, cause: Cause, member_id: str = ""
         group.newcomers = False
         rest_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
         return [*effects, _wait(group, now_ms, delay_ms, rest_ms)]
-    if group.everybody_joined():
+    if group.all_members_joined():
         return effects + complete(group, now_ms)
     return [*effects, _wait(group, now_ms, group.rebalance_timeout_ms())]
 
 
 def recheck(group: Group, now_ms: int) -> Effects:
     """Complete the phase if nobody else has to join; the initial delay is not cut short (rule 5)."""
-    if group.state is PREPARING and not group.in_initial_delay and group.everybody_joined():
+    if group.state is PREPARING and not group.in_initial_delay and group.all_members_joined():
         return complete(group, now_ms)
     return []
 

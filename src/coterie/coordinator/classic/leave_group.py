@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from coterie.coordinator.classic.effects import Effects, Emit, EmptyWritten, Persist, Reply
+from coterie.coordinator.classic.effects import Effects, EmptyWritten, Persist, Reply
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.join_phase import recheck, start_rebalance
 from coterie.coordinator.classic.states import ON_REMOVAL, Do
 from coterie.errors import ErrorCode
-from coterie.facts import Cause, MemberLeft
+from coterie.facts import Cause, Emit, MemberLeft
 from coterie.protocol.messages import LeaveGroup, LeavingMember, LeftGroup, LeftMember
-
-__all__ = ["leave_group"]
 
 
 def leave_group(group: Group, request: LeaveGroup, now_ms: int) -> Effects:
@@ -55,4 +53,4 @@ def _who(group: Group, leaving: LeavingMember) -> tuple[str, ErrorCode]:
         return (holder, ErrorCode.NONE) if holder else ("", ErrorCode.UNKNOWN_MEMBER_ID)
     if leaving.member_id in group.pending:
         return leaving.member_id, ErrorCode.NONE
-    return leaving.member_id, group.refusal_of(leaving.member_id, leaving.instance_id)
+    return leaving.member_id, group.validate_member(leaving.member_id, leaving.instance_id)

@@ -1,24 +1,35 @@
-"""Unloading a group, and restoring it from its GroupMetadataValue when its coordinator loads it (C4)."""
+"""Load a group from its GroupMetadataValue (C4), unload it, and delete it (rule 24)."""
 
 from __future__ import annotations
 
-from coterie.coordinator.classic.effects import Effects, Emit, EmptyWritten, Reply, error_for_client
-from coterie.coordinator.classic.group import Group, Member
+from collections.abc import Sequence
+
+from coterie.coordinator.classic.effects import DeletionWritten, Effects, EmptyWritten, Persist, Reply, error_for_client
+from coterie.coordinator.classic.group import ClassicGroupMember, Group
 from coterie.coordinator.classic.join_phase import start_rebalance
 from coterie.coordinator.classic.member_bytes import HeldBytes
 from coterie.coordinator.classic.states import DEAD, EMPTY, STABLE, enter, resume
 from coterie.coordinator.classic.wall_clock import WallClock
-from coterie.coordinator.offsets.stored_offsets import StoredOffsets
+from coterie.coordinator.offsets.offsets_group import OffsetsGroup
+from coterie.coordinator.offsets.stored_offsets import StoredOffsets, tombstones
 from coterie.errors import ErrorCode
-from coterie.facts import Cause, GroupLoaded, GroupUnloaded, WriteFailed
-from coterie.protocol.messages import GroupRecord, JoinedGroup, LeftGroup, Protocol, StoredGroup, SyncedGroup
+from coterie.facts import Cause, Emit, GroupDied, GroupLoaded, GroupUnloaded, OffsetsExpired, WriteFailed
+from coterie.protocol.messages import (
+    DeleteGroup,
+    GroupRecord,
+    JoinedGroup,
+    LeftGroup,
+    Protocol,
+    Record,
+    StoredGroup,
+    SyncedGroup,
+    Token,
+)
 from coterie.settings.broker_settings import GroupCoordinatorSettings
-
-__all__ = ["empty_written", "loaded", "restore", "unload"]
 
 
 def empty_written(group: Group, event: EmptyWritten, now_ms: int) -> Effects:
-    """If it failed, the generation before comes back after a crash, and its members expire: harmless."""
+    """If the write failed, a crash restores the previous generation, and its members expire: harmless."""
     group.written()
     answer = LeftGroup(error_for_client(event.error)) if event.error else event.answer
     effects: Effects = [] if event.token is None else [Reply(event.token, answer)]
@@ -28,7 +39,7 @@ def empty_written(group: Group, event: EmptyWritten, now_ms: int) -> Effects:
 
 
 def unload(group: Group, now_ms: int) -> Effects:
-    """The partition has another leader now: answer every request that waits with NOT_COORDINATOR."""
+    """Another node coordinates the group now: answer every waiting request with NOT_COORDINATOR."""
     effects: Effects = []
     for member in group.in_map_order():
         effects += group.answer_join(member, JoinedGroup(ErrorCode.NOT_COORDINATOR, member.member_id))
@@ -66,7 +77,7 @@ def restore(
     group.leader_id = stored.leader_id
     for was in stored.members:
         protocols = [Protocol(stored.protocol_name or "", was.subscription)]  # the others were never written
-        member = Member(
+        member = ClassicGroupMember(
             was.member_id,
             was.instance_id,
             was.client_id,
@@ -84,7 +95,7 @@ def restore(
 
 
 def loaded(group: Group, now_ms: int) -> Effects:
-    """The partition is ours: everybody has a session from now; a group that is too large has a rebalance."""
+    """Start the session of each member; a group that is too large has a rebalance."""
     effects: Effects = []
     for member in group.in_map_order():
         effects += group.expect_by(member, now_ms + member.session_timeout_ms)
@@ -97,4 +108,39 @@ def loaded(group: Group, now_ms: int) -> Effects:
     effects.append(Emit(fact))
     if len(group.members) > group.settings.group_max_size:
         effects += start_rebalance(group, now_ms, Cause.OVER_SIZE_AT_LOAD)
+    return effects
+
+
+def delete_group(group: OffsetsGroup, request: DeleteGroup, _now_ms: int) -> Effects:
+    """Only an Empty group can be deleted; its offsets are deleted with it (rule 24)."""
+    error = group.validate_delete()
+    return [Reply(request.token, error)] if error else end_group(group, token=request.token)
+
+
+def end_group(
+    group: OffsetsGroup, *, token: Token | None = None, expired: Sequence[tuple[str, int]] | None = None
+) -> Effects:
+    """Write its tombstones. Nothing changes before they are durable; the shard holds requests back till then.
+
+    Pending ids and open transactional commits do not prevent it.
+    """
+    records: list[Record] = [
+        *tombstones(group.group_id, group.partitions_with_offsets()),
+        *group.tombstones(),
+    ]
+    return [Persist(records, DeletionWritten(group_id=group.group_id, token=token, expired=expired))]
+
+
+def deletion_written(group: OffsetsGroup, event: DeletionWritten, now_ms: int) -> Effects:
+    if event.error:
+        effects: Effects = [Emit(WriteFailed(now_ms, group.group_id, "the end of the group", event.error))]
+        if event.token is not None:
+            effects.append(Reply(event.token, error_for_client(event.error)))
+        return effects
+    effects = [Emit(OffsetsExpired(now_ms, group.group_id, event.expired))] if event.expired else []
+    effects += group.died(now_ms)
+    why = "deleted" if event.token is not None else "nothing was left of it"
+    effects.append(Emit(GroupDied(now_ms, group.group_id, why)))
+    if event.token is not None:
+        effects.append(Reply(event.token, ErrorCode.NONE))
     return effects

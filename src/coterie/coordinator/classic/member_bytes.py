@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 from coterie.protocol.messages import JoinGroup, Protocol
 
 if TYPE_CHECKING:
-    from coterie.coordinator.classic.group import Group, Member
-
-__all__ = ["HeldBytes", "bytes_of_id", "bytes_of_member", "bytes_of_protocols", "count_held", "why_too_large"]
+    from coterie.coordinator.classic.group import ClassicGroupMember, Group
 
 OVERHEAD = 256
 """Bytes that a member, an id or a protocol costs beside its content."""
@@ -38,7 +36,7 @@ def bytes_of_id(member_id: str) -> int:
     return OVERHEAD + len(member_id)
 
 
-def bytes_of_member(member: Member) -> int:
+def bytes_of_member(member: ClassicGroupMember) -> int:
     names = (member.member_id, member.instance_id or "", member.client_id, member.client_host)
     return OVERHEAD + sum(map(len, names)) + bytes_of_protocols(member.protocols) + len(member.assignment)
 

@@ -15,8 +15,6 @@ from coterie.errors import ErrorCode, IllegalTransitionError
 if TYPE_CHECKING:
     from coterie.coordinator.classic.group import Group
 
-__all__ = ["NEXT", "TABLES", "Do", "State", "enter", "resume"]
-
 
 class State(StrEnum):
     """The names every Kafka tool prints. `Dead` is also what a client sees of a group that does not exist."""
@@ -32,7 +30,7 @@ EMPTY, PREPARING, COMPLETING, STABLE, DEAD = State
 
 
 class Do(Enum):
-    """What a state does with a request that it does not simply answer."""
+    """The reaction of a state to a request, other than an error."""
 
     CREATE = "create the group, as Empty, and ask again"
     START_REBALANCE = "start a rebalance"

@@ -1,28 +1,26 @@
 """SyncGroup: members fetch their assignment, the leader brings it (rules 11-13).
 
-The leader's sync goes to disk before anybody is answered.
+The leader's sync is written before any member is answered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coterie.coordinator.classic.effects import AssignmentWritten, Effects, Emit, Reply, SyncPhaseDue, error_for_client
+from coterie.coordinator.classic.effects import AssignmentWritten, Effects, Reply, SyncPhaseDue, error_for_client
 from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.join_phase import answer_parked_syncs, start_rebalance
 from coterie.coordinator.classic.states import COMPLETING, ON_SYNC, STABLE, Do, enter
 from coterie.errors import ErrorCode
-from coterie.facts import AssignmentFailed, AssignmentStored, Cause, MemberMissedSync
+from coterie.facts import AssignmentFailed, AssignmentStored, Cause, Emit, MemberMissedSync
 from coterie.protocol.messages import SyncedGroup, SyncGroup
 from coterie.settings.broker_settings import GroupCoordinatorSettings
 
-__all__ = ["assignment_written", "sync_group", "sync_phase_due", "sync_precheck"]
-
 
 def sync_group(group: Group, request: SyncGroup, now_ms: int) -> Effects:
-    refusal = _refusal_of(group, request)
-    if refusal:
-        return [Reply(request.token, SyncedGroup(refusal))]
+    error = _validate_sync_group(group, request)
+    if error:
+        return [Reply(request.token, SyncedGroup(error))]
     what = ON_SYNC[group.state]
     if isinstance(what, ErrorCode):
         return [Reply(request.token, SyncedGroup(what))]
@@ -44,13 +42,13 @@ def sync_precheck(request: SyncGroup, _settings: GroupCoordinatorSettings) -> Er
     return ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
 
 
-def _refusal_of(group: Group, request: SyncGroup) -> ErrorCode:
-    refusal = sync_precheck(request, group.settings)
-    if refusal:
-        return refusal
-    refusal = group.refusal_of(request.member_id, request.instance_id)
-    if refusal:
-        return refusal
+def _validate_sync_group(group: Group, request: SyncGroup) -> ErrorCode:
+    error = sync_precheck(request, group.settings)
+    if error:
+        return error
+    error = group.validate_member(request.member_id, request.instance_id)
+    if error:
+        return error
     if request.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
     if _differs(request.protocol_type, group.protocol_type) or _differs(request.protocol_name, group.protocol_name):
@@ -63,7 +61,7 @@ def _differs(given: str | None, ours: str | None) -> bool:
 
 
 def _write(group: Group, request: SyncGroup, now_ms: int) -> Effects:
-    """Only members count; for a repeated one the last entry; who was left out gets nothing to read (rule 11)."""
+    """Return the assignment of each member: the last entry counts, and a member without one gets nothing (rule 11)."""
     given = dict(request.assignments)
     assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
     group.writing_generation = group.generation_id

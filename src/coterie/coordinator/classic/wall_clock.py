@@ -7,8 +7,6 @@ set forward by mistake, and what was deleted does not come back when it is set r
 
 from __future__ import annotations
 
-__all__ = ["DOUBT_MS", "STEP_MS", "WallClock"]
-
 STEP_MS = 1_000
 """A clock that moves further than this between two looks was set; one that is slewed moves less."""
 DOUBT_MS = 60 * 60 * 1_000

@@ -13,8 +13,6 @@ from collections.abc import Iterable
 from coterie.protocol.commit_rows import CommitRows, OffsetRows
 from coterie.protocol.messages import CommittedOffset, OffsetRecord
 
-__all__ = ["StoredOffsets", "tombstones"]
-
 
 def tombstones(group_id: str, partitions: Iterable[tuple[str, int]]) -> list[OffsetRecord]:
     """Return the records that delete the offsets of these partitions."""

@@ -6,10 +6,8 @@ Turns the effects of groups into appends, timers and replies, and records back i
 
 from __future__ import annotations
 
-from coterie.coordinator.runtime.coordinator import GroupCoordinator, find_coordinator, partition_of
-from coterie.coordinator.runtime.replay import Replay
-from coterie.coordinator.runtime.shard import Append, AppendBatch, Appended, Shard
-from coterie.coordinator.runtime.timers import Timers
+from coterie.coordinator.runtime.coordinator import GroupCoordinator, Replay, find_coordinator, partition_of
+from coterie.coordinator.runtime.shard import Append, AppendBatch, Appended, Shard, Timers
 
 __all__ = [
     "Append",

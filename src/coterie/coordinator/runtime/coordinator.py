@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import Any
 
-from coterie.coordinator.classic import PRECHECKS, HeldBytes
-from coterie.coordinator.classic.effects import Emit, Reply
+from coterie.coordinator.classic import PRECHECKS, Group, HeldBytes, restore
+from coterie.coordinator.classic.effects import Reply
 from coterie.coordinator.classic.wall_clock import WallClock
-from coterie.coordinator.runtime.replay import Replay
-from coterie.coordinator.runtime.shard import Appended, ExpiryCheckDue, Outward, Shard, WriteLate
-from coterie.coordinator.runtime.timers import Timers
-from coterie.errors import ErrorCode
-from coterie.facts import RecordsSkipped
+from coterie.coordinator.consumer import ConsumerGroup, TopicImage, heartbeat_refusal, restore_consumer_group
+from coterie.coordinator.offsets.stored_offsets import StoredOffsets
+from coterie.coordinator.runtime.shard import Appended, ExpiryCheckDue, Outward, Shard, Timers, WriteLate
+from coterie.errors import ErrorCode, MalformedError
+from coterie.facts import Emit, RecordsSkipped
+from coterie.protocol.consumer_group_records import TYPES, ConsumerGroupRecord, Value, read_consumer_group_record
 from coterie.protocol.java_hash import java_hash
 from coterie.protocol.messages import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatAnswer,
     DeleteGroup,
+    DescribeConsumerGroup,
+    DescribedConsumerGroup,
     DescribedGroup,
     DescribeGroup,
+    GroupRecord,
     GroupsListed,
     Heartbeat,
     JoinedGroup,
@@ -30,16 +36,110 @@ from coterie.protocol.messages import (
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
+    OffsetRecord,
     OffsetsCommitted,
     OffsetsDeleted,
     OffsetsFetched,
+    StoredGroup,
     SyncedGroup,
     SyncGroup,
     TopicsDeleted,
 )
+from coterie.protocol.offsets_topic import Skipped, read_record
 from coterie.settings.broker_settings import GroupCoordinatorSettings
 
-__all__ = ["GroupCoordinator", "find_coordinator", "partition_of"]
+MALFORMED = -1
+"""The key of `Replay.skipped` under which records that cannot be read at all are counted."""
+
+
+class Replay:
+    """Loads the groups of a partition of `__consumer_offsets` (C4) from its records, in the order of the log.
+
+    Offsets change by `StoredOffsets.apply`, as they do live. Of the records of a group itself only the last of each key
+    counts, so no group is built before the end.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, StoredGroup | None] = {}  # None: a simple group, known by its offsets alone
+        self._consumer: dict[str, dict[tuple[int, str], Value]] = {}  # by group and key
+        self._offsets: dict[str, StoredOffsets] = {}
+        self._open_transactions: dict[int, dict[str, None]] = {}  # producer -> its groups, until the marker
+        self.skipped: dict[int, int] = {}
+
+    def record(self, position: int, key: bytes, value: bytes | None, producer_id: int | None = None) -> None:
+        """Take one record; `producer_id` is that of its batch if the batch is transactional."""
+        try:
+            record = read_record(key, value)
+            if type(record) is Skipped and record.type in TYPES:
+                found = read_consumer_group_record(key, value)
+                assert found is not None
+                self._consumer_record(found)
+                return
+        except MalformedError:
+            record = Skipped(MALFORMED)
+        if type(record) is OffsetRecord:  # as nearly all are
+            group_id = record.group_id
+            offsets = self._offsets.get(group_id)
+            if offsets is None:
+                offsets = self._offsets[group_id] = StoredOffsets()
+            if record.value is not None:
+                self._known.setdefault(group_id, None)
+                if producer_id is not None:
+                    self._open_transactions.setdefault(producer_id, {})[group_id] = None
+            offsets.apply(record, position, producer_id)
+        elif isinstance(record, GroupRecord):
+            self._group(record)
+        else:
+            assert isinstance(record, Skipped)
+            self.skipped[record.type] = self.skipped.get(record.type, 0) + 1
+
+    def _group(self, record: GroupRecord) -> None:
+        if record.value is None:  # what it has committed has tombstones of its own
+            self._known.pop(record.group_id, None)
+            if record.group_id in self._offsets:
+                self._offsets[record.group_id].pending.clear()
+        else:
+            self._known[record.group_id] = record.value
+
+    def _consumer_record(self, record: ConsumerGroupRecord) -> None:
+        known = self._consumer.setdefault(record.group_id, {})
+        if record.value is None:
+            known.pop((record.type, record.about), None)
+            if not known:
+                del self._consumer[record.group_id]
+                offsets = self._offsets.get(record.group_id)
+                if offsets is None or not (offsets.by_topic() or offsets.pending):  # else a simple group is left
+                    self._known.pop(record.group_id, None)
+        else:
+            known[record.type, record.about] = record.value
+
+    def marker(self, producer_id: int, *, committed: bool) -> None:
+        """Take the end of a transaction: its offsets count now, or never."""
+        for group_id in self._open_transactions.pop(producer_id, {}):
+            if group_id in self._offsets:
+                self._offsets[group_id].end_transaction(producer_id, committed=committed)
+
+    def groups(
+        self,
+        settings: GroupCoordinatorSettings,
+        now_ms: int,
+        wall: WallClock | None = None,
+        held_in_all: HeldBytes | None = None,
+        image: TopicImage | None = None,
+        group_configs: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> Iterator[Group | ConsumerGroup]:
+        for group_id in dict.fromkeys((*self._known, *self._consumer)):
+            offsets = self._offsets.get(group_id)
+            if offsets is None:
+                offsets = StoredOffsets()
+            records = self._consumer.get(group_id)
+            if records is None:
+                yield restore(group_id, settings, self._known[group_id], offsets, now_ms, wall, held_in_all)
+            else:
+                yield restore_consumer_group(
+                    group_id, settings, records, offsets, wall, held_in_all, image, group_configs
+                )
+
 
 _GROUP_KEY = 0
 _CACHED_IDS, _CACHED_LENGTH = 100_000, 256
@@ -80,6 +180,8 @@ REFUSALS: Mapping[type, Callable[[Any, ErrorCode], Any]] = {
     OffsetDelete: lambda _request, error: OffsetsDeleted(error),
     DeleteGroup: lambda _request, error: error,
     DescribeGroup: lambda request, error: DescribedGroup(request.group_id, "", error=error),
+    ConsumerGroupHeartbeat: lambda _request, error: ConsumerGroupHeartbeatAnswer(error),
+    DescribeConsumerGroup: lambda request, error: DescribedConsumerGroup(request.group_id, error),
 }
 
 
@@ -90,12 +192,16 @@ class GroupCoordinator:
         timers: Timers[Any] | None = None,
         wall: WallClock | None = None,
         held_in_all: HeldBytes | None = None,
+        image: TopicImage | None = None,
+        group_configs: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """`timers` and `held_in_all` may be those of several coordinators: each has groups of its own."""
         self.held_in_all = HeldBytes() if held_in_all is None else held_in_all
         self.settings = settings or GroupCoordinatorSettings()
         self.timers: Timers[Any] = Timers() if timers is None else timers
         self.wall = WallClock() if wall is None else wall
+        self.image = image
+        self.group_configs = group_configs
         self.shards: dict[int, Shard] = {}
         self._num_partitions = self.settings.offsets_topic_num_partitions
         self._loading: dict[int, Replay] = {}
@@ -133,7 +239,7 @@ class GroupCoordinator:
         return partition
 
     def count_partitions(self, num_partitions: int) -> None:
-        """How many the topic of the groups really has: groups are where they were written, whatever is set today."""
+        """Set the actual number of partitions of `__consumer_offsets`, whatever the setting is now."""
         self._num_partitions = num_partitions
         self._partitions.clear()
 
@@ -151,9 +257,17 @@ class GroupCoordinator:
     def loaded(self, partition: int, now_ms: int) -> list[Outward]:
         replay = self._loading.pop(partition)
         shard = self.shards[partition] = Shard(
-            partition, self.settings, self.timers, self._tickets, self.wall, self.held_in_all
+            partition,
+            self.settings,
+            self.timers,
+            self._tickets,
+            self.wall,
+            self.held_in_all,
+            self.image,
+            self.group_configs,
         )
-        out = shard.load(replay.groups(self.settings, now_ms, self.wall, self.held_in_all), now_ms)
+        groups = replay.groups(self.settings, now_ms, self.wall, self.held_in_all, self.image, self.group_configs)
+        out = shard.load(groups, now_ms)
         if replay.skipped:
             out.append(Emit(RecordsSkipped(now_ms, "", replay.skipped)))
         return out
@@ -172,6 +286,10 @@ class GroupCoordinator:
             return []  # a timer or a write of a group that went elsewhere
         loading = partition in self._loading
         elsewhere = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NOT_COORDINATOR
+        if kind is ConsumerGroupHeartbeat:
+            refusal_of_request = heartbeat_refusal(request, self.settings)
+            if refusal_of_request is not None:
+                return [Reply(request.token, ConsumerGroupHeartbeatAnswer(*refusal_of_request))]
         precheck = PRECHECKS.get(kind)
         error = precheck(request, self.settings) if precheck else ErrorCode.NONE
         return [Reply(request.token, refusal(request, error or elsewhere))]

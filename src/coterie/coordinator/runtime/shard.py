@@ -8,19 +8,20 @@ State changes in the order of the log: records that are durable are applied to t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from itertools import count
 from traceback import format_exc
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from coterie.coordinator.classic import RULES, Group, HeldBytes, State, handle, listed, loaded, unload
+from coterie.coordinator import classic, consumer
+from coterie.coordinator.classic import Group, HeldBytes, listed
 from coterie.coordinator.classic.effects import (
     Arm,
     DeletionWritten,
     Disarm,
     Effects,
-    Emit,
     ExpiryDue,
     OffsetsWritten,
     Persist,
@@ -30,13 +31,22 @@ from coterie.coordinator.classic.effects import (
     error_for_client,
 )
 from coterie.coordinator.classic.wall_clock import WallClock
-from coterie.coordinator.runtime.timers import Timers
+from coterie.coordinator.consumer import (
+    ConsumerGroup,
+    ConsumerGroupWritten,
+    Retired,
+    TopicImage,
+    become_classic,
+    become_consumer,
+)
 from coterie.errors import ErrorCode
-from coterie.facts import Mistake
+from coterie.facts import Emit, Mistake
 from coterie.protocol.commit_rows import OffsetRows
 from coterie.protocol.messages import (
+    ConsumerGroupHeartbeat,
     GroupsListed,
     Heartbeat,
+    JoinedGroup,
     ListGroups,
     OffsetsCommitted,
     Record,
@@ -48,7 +58,81 @@ from coterie.protocol.offsets_topic import write_record
 from coterie.protocol.records import joined
 from coterie.settings.broker_settings import GroupCoordinatorSettings
 
-__all__ = ["Append", "AppendBatch", "Appended", "ExpiryCheckDue", "MarkerWritten", "Outward", "Shard", "WriteLate"]
+E = TypeVar("E")
+
+RULES: Mapping[type, Mapping[type, Callable[[Any, Any, int], Effects]]] = {
+    Group: {**classic.RULES, **consumer.OF_CLASSIC_GROUPS},
+    ConsumerGroup: consumer.RULES,
+}
+"""The rules of each type of groups."""
+_EVENTS = frozenset({*classic.RULES, *consumer.RULES} - {TopicsDeleted})
+
+
+def handle(group: Group | ConsumerGroup, event: Any, now_ms: int) -> Effects:
+    """Handle an event of a group by the rules of its type. A refused event leaves the group unchanged."""
+    return RULES[type(group)][type(event)](group, event, now_ms)
+
+
+class Timers(Generic[E]):
+    """Keyed timers. Arming a key again replaces its time, which costs an assignment and no heap operation.
+
+    The heap has one entry per key, which may fire early. The time in `_armed` counts.
+    """
+
+    def __init__(self) -> None:
+        self._armed: dict[Hashable, tuple[int, E]] = {}
+        self._queued: dict[Hashable, int] = {}  # key -> when its entry in the heap rings
+        self._heap: list[tuple[int, int, Hashable]] = []
+        self._count = 0  # keeps equal times in the order in which they were armed
+
+    def __len__(self) -> int:
+        return len(self._armed)
+
+    def arm(self, key: Hashable, at_ms: int, event: E) -> None:
+        self._armed[key] = (at_ms, event)
+        queued = self._queued.get(key)
+        if queued is None or at_ms < queued:
+            self._push(key, at_ms)
+
+    def disarm(self, key: Hashable) -> None:
+        """The entry in the heap stays and rings for nobody."""
+        if self._armed.pop(key, None) is not None:
+            self._tidy()
+
+    def next_ms(self) -> int | None:
+        """The time of the next check. It may be early, never late."""
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now_ms: int) -> Iterator[E]:
+        """Everything whose time has come, in order of time. What is armed while it is consumed counts too."""
+        while self._heap and self._heap[0][0] <= now_ms:
+            at_ms, _, key = heappop(self._heap)
+            if self._queued.get(key) != at_ms:
+                continue  # an earlier entry has taken its place
+            del self._queued[key]
+            armed = self._armed.get(key)
+            if armed is None:
+                continue
+            deadline_ms, event = armed
+            if deadline_ms > now_ms:
+                self._push(key, deadline_ms)
+                continue
+            del self._armed[key]
+            yield event
+
+    def _push(self, key: Hashable, at_ms: int) -> None:
+        self._count += 1
+        self._queued[key] = at_ms
+        heappush(self._heap, (at_ms, self._count, key))
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Rebuild the heap when most entries are stale."""
+        if len(self._heap) <= 2 * len(self._armed) + 64:
+            return
+        self._queued = {key: at_ms for key, (at_ms, _) in self._armed.items()}
+        self._heap = [(at_ms, index, key) for index, (key, at_ms) in enumerate(self._queued.items())]
+        heapify(self._heap)
 
 
 @dataclass(slots=True)
@@ -113,7 +197,7 @@ class _Unwritten:
 
     __slots__ = ("applied", "asked_ms", "group", "marker", "producer", "records", "size", "then")
 
-    def __init__(self, group: Group | None, then: Written, asked_ms: int) -> None:
+    def __init__(self, group: Group | ConsumerGroup | None, then: Written, asked_ms: int) -> None:
         self.group = group
         self.then = then
         self.asked_ms = asked_ms
@@ -133,14 +217,18 @@ class Shard:
         tickets: Iterator[int] | None = None,
         wall: WallClock | None = None,
         held_in_all: HeldBytes | None = None,
+        image: TopicImage | None = None,
+        group_configs: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """`held_in_all` is what all groups of a process make it hold."""
+        self.image = image
+        self.group_configs = group_configs
         self.held_in_all = HeldBytes() if held_in_all is None else held_in_all
         self.partition = partition
         self.settings = settings
         self.timers = timers
         self.wall = WallClock() if wall is None else wall
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, Group | ConsumerGroup] = {}
         self.open_transactions: dict[int, dict[str, None]] = {}  # producer -> its groups, until the marker
         self._queue: deque[_Unwritten] = deque()
         self._under_way: list[_Unwritten] = []
@@ -158,18 +246,17 @@ class Shard:
         """Return whether something is on its way to the log, or waits for its turn."""
         return bool(self._under_way or self._queue)
 
+    def classic_groups(self) -> Iterator[Group]:
+        return (group for group in self.groups.values() if isinstance(group, Group))
+
     def waiting_tokens(self) -> Iterator[Token]:
         """Return the tokens of all requests that will be answered later."""
         for group in self.groups.values():
-            for member in group.members.values():
-                if member.parked_join is not None:
-                    yield member.parked_join
-                if member.parked_sync is not None:
-                    yield member.parked_sync
+            yield from group.parked_tokens()
         held = [event for events in self._held.values() for event in events]
         for waiting in [*(item.then for item in (*self._under_way, *self._queue)), *held]:
             token = getattr(waiting, "token", None)
-            if token is not None:
+            if token is not None and not isinstance(waiting, ConsumerGroupWritten):
                 yield token
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -177,8 +264,7 @@ class Shard:
     def handle(self, event: Any, now_ms: int) -> list[Outward]:
         """Anything a group has a rule for, and what concerns the shard as a whole."""
         kind = type(event)
-        rule = RULES.get(kind)
-        if rule is not None and kind is not TopicsDeleted:
+        if kind in _EVENTS:
             if self._held and kind is not Heartbeat and event.group_id in self._held:
                 # Whether there is still a group is not known yet; an Empty one and none say the same to a heartbeat.
                 self._held[event.group_id].append(event)
@@ -187,6 +273,11 @@ class Shard:
             if group is None:
                 # Dead, unless the event gives it life
                 group = Group(event.group_id, self.settings, self.wall, self.held_in_all)
+            if kind is ConsumerGroupHeartbeat and isinstance(group, Group):
+                group = become_consumer(group, event, self.image, self.group_configs)
+            rule = RULES[type(group)].get(kind)
+            if rule is None:
+                return []  # a timer of a group that is of the other type now
             effects = rule(group, event, now_ms)
             if len(effects) == 1 and type(effects[0]) is Reply:
                 return effects  # type: ignore[return-value]
@@ -213,14 +304,19 @@ class Shard:
         self._start_append(out)
         return out
 
-    def load(self, groups: Iterable[Group], now_ms: int) -> list[Outward]:
-        """Take over what was read from the log: everybody's session starts now (C4)."""
+    def load(self, groups: Iterable[Group | ConsumerGroup], now_ms: int) -> list[Outward]:
+        """Take the groups that were read from the log: the sessions of all members start now (C4)."""
         out: list[Outward] = []
         for group in groups:
             self.groups[group.group_id] = group
             for producer_id in group.pending_offsets:
                 self.open_transactions.setdefault(producer_id, {})[group.group_id] = None
-            self._follow(group, loaded(group, now_ms), out, now_ms)
+            started = (
+                consumer.consumer_group_loaded(group, now_ms)
+                if isinstance(group, ConsumerGroup)
+                else classic.loaded(group, now_ms)
+            )
+            self._follow(group, started, out, now_ms)
         self._arm_expiry(now_ms)
         self._start_append(out)
         return out
@@ -231,8 +327,9 @@ class Shard:
         self._is_unloaded = True
         while self.groups or self._under_way or self._queue:  # what was held back comes to light when its write ends
             for group in list(self.groups.values()):
-                self._disarm_all(group)
-                self._follow(group, unload(group, now_ms), out, now_ms)
+                for timer in group.timer_keys():
+                    self.timers.disarm(timer)
+                self._follow(group, self._unloaded(group, now_ms), out, now_ms)
             unwritten = [*self._under_way, *self._queue]
             self._under_way, self._queue = [], deque()
             for item in unwritten:  # may still reach the log; nobody here will know
@@ -243,9 +340,14 @@ class Shard:
             self.timers.disarm(key)
         return out
 
+    def _unloaded(self, group: Group | ConsumerGroup, now_ms: int) -> Effects:
+        if isinstance(group, ConsumerGroup):
+            return consumer.unload_consumer_group(group, now_ms)
+        return classic.unload(group, now_ms)
+
     # --- effects ------------------------------------------------------------------------------------------------------
 
-    def _follow(self, group: Group, effects: Effects, out: list[Outward], now_ms: int) -> None:
+    def _follow(self, group: Group | ConsumerGroup, effects: Effects, out: list[Outward], now_ms: int) -> None:
         unwritable: list[_Unwritten] = []
         for effect in effects:
             kind = type(effect)
@@ -262,20 +364,20 @@ class Shard:
                 else:
                     self._queue.append(item)
                     self._watch(item)
-                    if isinstance(item.then, DeletionWritten):
+                    if isinstance(item.then, DeletionWritten | Retired):
                         self._held[group.group_id] = []
         self._keep(group)
         for item in unwritable:
             self._ended(item, out, now_ms)
 
-    def _keep(self, group: Group) -> None:
-        """A group is kept while it is not Dead."""
-        if group.state is not State.DEAD:
+    def _keep(self, group: Group | ConsumerGroup) -> None:
+        """A group is kept while it is not Dead. One whose place another type has taken is Dead."""
+        if not group.is_dead:
             self.groups[group.group_id] = group
-        else:
-            self.groups.pop(group.group_id, None)
+        elif self.groups.get(group.group_id) is group:
+            del self.groups[group.group_id]
 
-    def _encode(self, group: Group, effect: Persist, now_ms: int) -> _Unwritten:
+    def _encode(self, group: Group | ConsumerGroup, effect: Persist, now_ms: int) -> _Unwritten:
         item = _Unwritten(group, effect.then, now_ms)
         item.applied = effect.records
         try:
@@ -346,9 +448,37 @@ class Shard:
             item.group.apply(item.applied, then.position, producer_id)
             if producer_id is not None:
                 self.open_transactions.setdefault(producer_id, {})[then.group_id] = None
+        elif isinstance(then, ConsumerGroupWritten) and isinstance(item.group, ConsumerGroup):
+            self._abandon(item.group, then, out, now_ms)
+        if isinstance(then, Retired):
+            self._retired(item.group, then, out, now_ms)
+            return
         self._follow(item.group, handle(item.group, then, now_ms), out, now_ms)
         if isinstance(then, DeletionWritten):
             for event in self._held.pop(then.group_id, ()):
+                out += self.handle(event, now_ms)
+
+    def _abandon(self, group: ConsumerGroup, then: ConsumerGroupWritten, out: list[Outward], now_ms: int) -> None:
+        """Take back a change that could not be written, and all that was asked for after it and follows from it."""
+        later = group.abandon(then)
+        doomed = [item for item in self._queue if any(item.then is other for other in later)]
+        self._queue = deque(item for item in self._queue if item not in doomed)
+        if group.is_dead and group.was_classic is not None:
+            self.groups[group.group_id] = become_classic(group.was_classic, now_ms)
+        for item in doomed:
+            item.then.error = then.error
+            self._follow(group, handle(group, item.then, now_ms), out, now_ms)
+
+    def _retired(self, group: Group | ConsumerGroup, then: Retired, out: list[Outward], now_ms: int) -> None:
+        """An Empty consumer group has become a classic one, or could not: then the join is refused (K26)."""
+        if not then.error:
+            group.died(now_ms)
+            self.groups[group.group_id] = then.successor
+        for event in (then.request, *self._held.pop(then.group_id, ())):
+            if then.error and event is then.request:
+                error = error_for_client(then.error)
+                out.append(Reply(then.request.token, JoinedGroup(error, then.request.member_id)))
+            else:
                 out += self.handle(event, now_ms)
 
     def _watch(self, item: _Unwritten) -> None:
@@ -414,12 +544,6 @@ class Shard:
     def _arm_expiry(self, now_ms: int) -> None:
         at_ms = now_ms + self.settings.offsets_retention_check_interval_ms
         self.timers.arm(self._expiry_key(), at_ms, ExpiryCheckDue(self.partition))
-
-    def _disarm_all(self, group: Group) -> None:
-        for member_id in [*group.members, *group.pending]:
-            self.timers.disarm(group.session_key(member_id))
-        self.timers.disarm(group.join_key())
-        self.timers.disarm(group.sync_key())
 
     def _late_key(self) -> tuple[int, str]:
         return (self.partition, "late")

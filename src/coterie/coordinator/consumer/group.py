@@ -1,0 +1,530 @@
+"""What a consumer group is: epochs, members, what they are assigned, and the target (section 1).
+
+`apply_record` is the one place where a record changes the group. A rule applies a record when it asks for its write, so
+that the next request sees it; the request is answered when the record is durable. If the write fails, `abandon` makes
+the group again from the records that are durable (`durable`) and those still on their way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from coterie.coordinator.classic.effects import Arm, Effects, Reply, TimerKey, Written
+from coterie.coordinator.classic.group import Group
+from coterie.coordinator.classic.member_bytes import OVERHEAD, HeldBytes
+from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.consumer.states import GroupState, MemberState
+from coterie.coordinator.consumer.topic_image import NoTopics, TopicImage
+from coterie.coordinator.offsets.offsets_group import OffsetsGroup
+from coterie.errors import ErrorCode
+from coterie.facts import Fact
+from coterie.protocol.commit_rows import OffsetRows
+from coterie.protocol.consumer_group_records import (
+    CURRENT,
+    EPOCH,
+    MEMBER,
+    PARTITION_METADATA,
+    REGEX,
+    TARGET,
+    TARGET_EPOCH,
+    ConsumerGroupEpoch,
+    ConsumerGroupRecord,
+    CurrentAssignment,
+    MemberMetadata,
+    ResolvedPattern,
+    TargetAssignment,
+    TargetEpoch,
+    TopicPartitions,
+    Value,
+)
+from coterie.protocol.messages import (
+    CONSUMER,
+    CommittedOffset,
+    ListedGroup,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetRecord,
+    Record,
+    Token,
+)
+from coterie.settings.broker_settings import GroupCoordinatorSettings
+
+NEVER = 1 << 62
+JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
+NEW_GROUP_EPOCH = 1
+"""The epochs of a group that has no records of them (K1)."""
+_PARTITION_BYTES = 64
+_SESSION, _REVOCATION, _REGEX = "session", "revocation", "regex"
+
+Target = Mapping[UUID, Sequence[int]]
+Assigned = Mapping[UUID, Mapping[int, int]]
+"""Topic to partition to the assignment epoch at which the member got it."""
+_NOTHING: Mapping[int, int] = {}
+
+
+@dataclass(slots=True)
+class RevocationDue:
+    """A member has had its rebalance timeout to give up partitions (K12)."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+
+
+@dataclass(slots=True)
+class ConsumerSessionDue:
+    """A member's alarm. Heartbeats only move its deadline; the rule looks at that when this rings."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsumerGroupWritten(Written):
+    """Records of a consumer group, and the answers that wait for them."""
+
+    records: Sequence[Record] = ()
+    replies: list[tuple[Token, object, object]] = field(default_factory=list)
+    """Token, answer, and the request: its kind says how an error is answered."""
+    facts: list[Fact] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ConsumerGroupMember:
+    member_id: str
+    metadata: MemberMetadata
+    epoch: int = 0
+    previous_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: Assigned = field(default_factory=dict)
+    pending_revocation: Assigned = field(default_factory=dict)
+
+    @property
+    def is_away(self) -> bool:
+        """Return whether it is a static member that has left for a while."""
+        return self.epoch == STATIC_LEAVE_EPOCH
+
+    @property
+    def is_classic(self) -> bool:
+        """Return whether it uses the classic protocol inside of the group (section 8)."""
+        return self.metadata.classic_session_timeout_ms is not None
+
+
+@dataclass(slots=True)
+class Session:
+    deadline_ms: int = NEVER
+    alarm_ms: int = NEVER
+    restored_until_ms: int = 0
+    """The deadline that it was given when the group was loaded."""
+
+
+class ConsumerGroup(OffsetsGroup):
+    __slots__ = (
+        "_subscribed",
+        "assigned_ms",
+        "assignment_epoch",
+        "configs",
+        "durable",
+        "group_epoch",
+        "holders",
+        "image",
+        "image_version",
+        "is_deleted",
+        "is_rebalancing",
+        "members",
+        "metadata_hash",
+        "pattern_members",
+        "regex_version",
+        "resolved",
+        "resolving",
+        "sessions",
+        "static",
+        "targets",
+        "unwritten",
+        "was_classic",
+    )
+
+    def __init__(
+        self,
+        group_id: str,
+        settings: GroupCoordinatorSettings,
+        wall: WallClock | None = None,
+        held_in_all: HeldBytes | None = None,
+        image: TopicImage | None = None,
+        configs: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        """`configs` are those of all groups, by their names (K29)."""
+        super().__init__(group_id, settings, wall, held_in_all)
+        self.image: TopicImage = NoTopics() if image is None else image
+        self.configs: Mapping[str, Mapping[str, str]] = {} if configs is None else configs
+        self.durable: dict[tuple[int, str], Value] = {}  # the last value of each key
+        self.unwritten: list[ConsumerGroupWritten] = []  # in order
+        self.sessions: dict[str, Session] = {}
+        self.is_deleted = False
+        self.image_version: int | None = None  # of the image that the metadata hash was compared with last
+        self.resolving = False  # the regular expressions are about to be resolved
+        self.regex_version: int | None = None  # of the image that they were matched with last
+        self.is_rebalancing = False  # the end of the rebalance has not been told as a fact
+        self.was_classic: Group | None = None  # the Empty group that it has taken the place of
+        self._clear()
+
+    def _clear(self) -> None:
+        self.group_epoch = self.assignment_epoch = NEW_GROUP_EPOCH
+        self.metadata_hash = 0
+        self.assigned_ms = 0  # when the target was computed, by the wall clock; 0: never
+        self.members: dict[str, ConsumerGroupMember] = {}
+        self.static: dict[str, str] = {}  # instance id -> member id
+        self.targets: dict[str, Target] = {}
+        self.resolved: dict[str, ResolvedPattern] = {}
+        self.pattern_members: dict[str, int] = {}  # regular expression -> how many members subscribe to it
+        self.holders: dict[UUID, dict[int, str]] = {}  # who has a partition assigned, or has still to give it up
+        self._subscribed: frozenset[str] | None = None
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> GroupState:
+        if self.is_dead:
+            return GroupState.DEAD
+        if not self.members:
+            return GroupState.EMPTY
+        if self.group_epoch > self.assignment_epoch:
+            return GroupState.ASSIGNING
+        return GroupState.STABLE if self.all_reconciled() else GroupState.RECONCILING
+
+    def all_reconciled(self) -> bool:
+        return all(map(self.is_reconciled, self.members.values()))
+
+    def is_reconciled(self, member: ConsumerGroupMember) -> bool:
+        return member.state is MemberState.STABLE and member.epoch == self.assignment_epoch
+
+    @property
+    def is_dead(self) -> bool:
+        return self.is_deleted or not (
+            self.members or self.durable or self.unwritten or self.is_in_log or self.unwritten_commits
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members and not self.is_dead
+
+    def topics_of(self, member: ConsumerGroupMember) -> Iterable[str]:
+        """Return the topics that a member subscribes to, whether they exist or not."""
+        names, pattern = member.metadata.topics, member.metadata.pattern
+        resolved = self.resolved.get(pattern) if pattern else None
+        return names if resolved is None else {*names, *resolved.topics}
+
+    def subscribed_topics(self) -> frozenset[str]:
+        if self._subscribed is None:
+            self._subscribed = frozenset().union(*map(self.topics_of, self.members.values()))
+        return self._subscribed
+
+    def holder(self, topic_id: UUID, partition: int) -> str | None:
+        held = self.holders.get(topic_id)
+        return None if held is None else held.get(partition)
+
+    def config(self, name: str, default: int) -> int:
+        """Return a config that the group may have of its own (K29)."""
+        own = self.configs.get(self.group_id)
+        return default if own is None or name not in own else int(own[name])
+
+    @property
+    def session_timeout_ms(self) -> int:
+        return self.config("consumer.session.timeout.ms", self.settings.group_consumer_session_timeout_ms)
+
+    @property
+    def heartbeat_interval_ms(self) -> int:
+        return self.config("consumer.heartbeat.interval.ms", self.settings.group_consumer_heartbeat_interval_ms)
+
+    @property
+    def assignment_interval_ms(self) -> int:
+        return self.config("consumer.assignment.interval.ms", self.settings.group_consumer_assignment_interval_ms)
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    def apply_record(self, record: ConsumerGroupRecord) -> None:
+        """Change the group as a record says, live and when it is loaded."""
+        value, about = record.value, record.about
+        if record.type == MEMBER:
+            self._apply_member(about, value)
+        elif record.type == CURRENT:
+            self._apply_current(about, value)
+        elif record.type == TARGET:
+            self._apply_target(about, value)
+        elif isinstance(value, ConsumerGroupEpoch):
+            self.group_epoch, self.metadata_hash = value.epoch, value.metadata_hash
+        elif isinstance(value, TargetEpoch):
+            self.assignment_epoch, self.assigned_ms = value.assignment_epoch, value.assigned_ms
+        elif record.type == REGEX:
+            self._subscribed = None
+            if isinstance(value, ResolvedPattern):
+                self.resolved[about] = value
+            else:
+                self.resolved.pop(about, None)
+
+    def _apply_member(self, member_id: str, value: Value | None) -> None:
+        self._subscribed = None
+        member = self.members.get(member_id)
+        if member is not None:
+            self._hold(-_bytes_of(member))
+            self._count_pattern(member.metadata.pattern, -1)
+            if self.static.get(member.metadata.instance_id or "") == member_id:
+                del self.static[member.metadata.instance_id or ""]
+        if not isinstance(value, MemberMetadata):
+            self.members.pop(member_id, None)
+            return
+        value = replace(
+            value,
+            topics=tuple(value.topics),
+            pattern=value.pattern or "",
+            classic_protocols=tuple(value.classic_protocols),
+        )
+        if member is None:
+            member = self.members[member_id] = ConsumerGroupMember(member_id, value)
+        member.metadata = value
+        self._hold(_bytes_of(member))
+        self._count_pattern(value.pattern, +1)
+        if value.instance_id is not None:
+            self.static[value.instance_id] = member_id
+
+    def _count_pattern(self, pattern: str | None, step: int) -> None:
+        if pattern:
+            count = self.pattern_members.get(pattern, 0) + step
+            if count:
+                self.pattern_members[pattern] = count
+            else:
+                del self.pattern_members[pattern]
+
+    def _apply_current(self, member_id: str, value: Value | None) -> None:
+        member = self.members.get(member_id)
+        if member is None:
+            return  # what is left of a member that is gone
+        for topic_id, partitions in _both(member.assigned, member.pending_revocation):
+            held = self.holders.get(topic_id, {})
+            for partition in partitions:
+                if held.get(partition) == member_id:
+                    del held[partition]
+                    self._hold(-_PARTITION_BYTES)
+            if not held:
+                self.holders.pop(topic_id, None)
+        if not isinstance(value, CurrentAssignment):
+            member.assigned, member.pending_revocation = {}, {}
+            return
+        member.epoch, member.previous_epoch = value.member_epoch, value.previous_member_epoch
+        member.state = MemberState(value.state)
+        member.assigned, member.pending_revocation = _by_topic(value.assigned), _by_topic(value.pending_revocation)
+        for topic_id, partitions in _both(member.assigned, member.pending_revocation):
+            held = self.holders.setdefault(topic_id, {})
+            for partition in partitions:
+                if partition not in held:
+                    self._hold(_PARTITION_BYTES)
+                held[partition] = member_id
+
+    def _apply_target(self, member_id: str, value: Value | None) -> None:
+        if isinstance(value, TargetAssignment):
+            self.targets[member_id] = {topic.topic_id: tuple(topic.partitions) for topic in value.partitions}
+        else:
+            self.targets.pop(member_id, None)
+
+    def apply(self, records: Sequence[Record], position: int, producer_id: int | None = None) -> None:
+        """Note that records are durable. Those of the group itself were applied when they were written."""
+        self.is_in_log = True
+        if type(records) is OffsetRows:
+            self.stored.apply_commit(records, position)
+            return
+        for at, record in enumerate(records, position):
+            if isinstance(record, OffsetRecord):
+                self.stored.apply(record, at, producer_id)
+            elif isinstance(record, ConsumerGroupRecord):
+                self.note_durable(record)
+
+    def note_durable(self, record: ConsumerGroupRecord) -> None:
+        key = (record.type, record.about)
+        if record.value is None:
+            self.durable.pop(key, None)
+        else:
+            self.durable[key] = record.value
+
+    def rebuild(self) -> None:
+        """Make the group from its durable records and those on their way to the log."""
+        self.let_go()
+        self._clear()
+        for (kind, about), value in sorted(self.durable.items(), key=lambda entry: entry[0][0]):  # members first
+            self.apply_record(ConsumerGroupRecord(kind, self.group_id, about, value))
+        for written in self.unwritten:
+            for record in written.records:
+                if isinstance(record, ConsumerGroupRecord):
+                    self.apply_record(record)
+
+    def abandon(self, written: ConsumerGroupWritten) -> list[ConsumerGroupWritten]:
+        """Take back what could not be written; return the writes that were asked for after it, and fail with it."""
+        positions = [at for at, other in enumerate(self.unwritten) if other is written]
+        if not positions:
+            return []
+        later = self.unwritten[positions[0] + 1 :]
+        del self.unwritten[positions[0] :]
+        self.rebuild()
+        return later
+
+    def tombstones(self) -> list[Record]:
+        """Return the records that end an Empty group: those of members went with them."""
+        kinds = (TARGET_EPOCH, REGEX, PARTITION_METADATA, EPOCH)
+        under_way = [record for written in self.unwritten for record in written.records]
+        known = {(each.type, each.about): None for each in under_way if isinstance(each, ConsumerGroupRecord)}
+        found = {key for key in (*self.durable, *known, (EPOCH, "")) if key[0] in kinds}
+        keys = sorted(found, key=lambda key: (kinds.index(key[0]), key[1]))
+        return [ConsumerGroupRecord(kind, self.group_id, about, None) for kind, about in keys]
+
+    # --- timers -------------------------------------------------------------------------------------------------------
+
+    def session_key(self, member_id: str) -> TimerKey:
+        return (self.group_id, _SESSION, member_id)
+
+    def revocation_key(self, member_id: str) -> TimerKey:
+        return (self.group_id, _REVOCATION, member_id)
+
+    def regex_key(self) -> TimerKey:
+        return (self.group_id, _REGEX, "")
+
+    def timer_keys(self) -> Iterator[TimerKey]:
+        for member_id in self.sessions:
+            yield self.session_key(member_id)
+            yield self.revocation_key(member_id)
+        yield self.regex_key()
+
+    def expect(self, member_id: str, now_ms: int) -> Effects:
+        """Start the session of a member again. The alarm is only moved if it would ring too late."""
+        session = self.sessions.get(member_id)
+        if session is None:
+            session = self.sessions[member_id] = Session()
+        session.deadline_ms = now_ms + self.session_timeout_ms
+        if session.deadline_ms >= session.alarm_ms:
+            return []
+        return self.set_alarm(member_id, session)
+
+    def set_alarm(self, member_id: str, session: Session) -> Effects:
+        session.alarm_ms = session.deadline_ms
+        then = ConsumerSessionDue(self.group_id, member_id)
+        return [Arm(self.session_key(member_id), session.alarm_ms, then)]
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def parked_tokens(self) -> Iterator[Token]:
+        for written in self.unwritten:
+            for token, _, _ in written.replies:
+                yield token
+
+    def reply(self, token: Token, answer: object, request: object) -> Effects:
+        """Answer a request that needs no record: at once, or when the state that it saw is durable."""
+        if self.unwritten:
+            self.unwritten[-1].replies.append((token, answer, request))
+            return []
+        return [Reply(token, answer)]
+
+    # --- what the rules of offsets ask --------------------------------------------------------------------------------
+
+    def validate_offset_commit(self, request: OffsetCommit) -> ErrorCode:
+        """Check in Kafka's order (K19). The instance id is not looked at."""
+        if request.generation_id < 0 and not self.members:
+            return ErrorCode.NONE
+        member = self.members.get(request.member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        transactional = request.producer_id is not None
+        if not member.is_classic and not transactional and not request.knows_group_id_not_found:
+            return ErrorCode.UNSUPPORTED_VERSION
+        if request.generation_id == member.epoch:
+            return ErrorCode.NONE
+        stale = ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
+        if request.generation_id > member.epoch or member.is_classic:
+            return stale
+        topics = self.image.topics
+        for partition in request.partitions:
+            if partition.error:
+                continue
+            topic_id = partition.topic_id
+            if topic_id is None and partition.topic in topics:
+                topic_id = topics[partition.topic].id
+            since = None if topic_id is None else _since(member, topic_id, partition.partition)
+            if since is None or since > request.generation_id:
+                return stale
+        return ErrorCode.NONE
+
+    def commit_accepted(self, _request: OffsetCommit, _now_ms: int) -> Effects:
+        return []  # a commit does not touch the session (K10)
+
+    def validate_offset_fetch(self, request: OffsetFetch) -> ErrorCode:
+        if request.member_id is None and request.member_epoch < 0:
+            return ErrorCode.NONE
+        if request.member_id is None:
+            return ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka, which trips over it
+        member = self.members.get(request.member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if request.member_epoch != member.epoch:
+            return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.NONE
+
+    def validate_offset_delete(self, request: OffsetDelete) -> ErrorCode:
+        return ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
+
+    def validate_delete(self) -> ErrorCode:
+        return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
+
+    def subscribes_to(self, topic: str) -> bool:
+        return topic in self.subscribed_topics()
+
+    @property
+    def offsets_may_expire(self) -> bool:
+        return True  # in every state, those of topics that nobody subscribes to (K21)
+
+    def in_use_until_ms(self, offset: CommittedOffset) -> int:
+        return offset.commit_timestamp_ms
+
+    def died(self, _now_ms: int) -> Effects:
+        self.is_deleted = True
+        self.let_go()
+        return []
+
+    def listed(self) -> ListedGroup:
+        return ListedGroup(self.group_id, CONSUMER, self.state.value, "consumer")
+
+
+def _since(member: ConsumerGroupMember, topic_id: UUID, partition: int) -> int | None:
+    """Return the assignment epoch at which the member got a partition that it has, or has still to give up."""
+    for some in (member.assigned, member.pending_revocation):
+        found = some.get(topic_id, _NOTHING).get(partition)
+        if found is not None:
+            return found
+    return None
+
+
+def _both(first: Assigned, second: Assigned) -> Iterator[tuple[UUID, Mapping[int, int]]]:
+    yield from first.items()
+    yield from second.items()
+
+
+def _by_topic(topics: Sequence[TopicPartitions]) -> dict[UUID, dict[int, int]]:
+    """Partitions without epochs were written by Kafka 4.2 or older: they count as given at epoch 0."""
+    return {
+        topic.topic_id: dict(zip(topic.partitions, topic.epochs or [0] * len(topic.partitions), strict=False))
+        for topic in topics
+    }
+
+
+def _bytes_of(member: ConsumerGroupMember) -> int:
+    metadata = member.metadata
+    names = (
+        member.member_id,
+        metadata.instance_id or "",
+        metadata.rack_id or "",
+        metadata.client_id,
+        metadata.client_host,
+        metadata.pattern or "",
+        *metadata.topics,
+        *(protocol.name for protocol in metadata.classic_protocols),
+    )
+    return OVERHEAD + sum(map(len, names)) + sum(len(protocol.metadata) for protocol in metadata.classic_protocols)

@@ -1,0 +1,80 @@
+"""Members that leave, that are away for a while, whose session expires, or that do not give up partitions in time."""
+
+from __future__ import annotations
+
+from coterie.coordinator.classic.effects import Effects, Reply
+from coterie.coordinator.consumer.change import Change
+from coterie.coordinator.consumer.group import (
+    STATIC_LEAVE_EPOCH,
+    ConsumerGroup,
+    ConsumerGroupMember,
+    ConsumerSessionDue,
+    RevocationDue,
+)
+from coterie.coordinator.consumer.states import MemberState
+from coterie.errors import ErrorCode
+from coterie.facts import Cause, MemberExpired, MemberLeft, MemberMissedJoin
+from coterie.protocol.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatAnswer
+
+
+def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int) -> Effects:
+    """Remove a member, whatever its epoch is; a static one that comes back keeps its place (K14, K15)."""
+    member = group.members.get(request.member_id)
+    error = ErrorCode.NONE
+    if request.instance_id is not None:
+        holder = group.static.get(request.instance_id)
+        if holder is None:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        elif holder != request.member_id:
+            error = ErrorCode.FENCED_INSTANCE_ID
+    elif member is None:
+        error = ErrorCode.UNKNOWN_MEMBER_ID
+    if error or member is None:
+        whom = request.member_id if request.instance_id is None else f"instance {request.instance_id}"
+        why = f"{whom} is not a member of group {group.group_id}, or another member has its place."
+        return [Reply(request.token, ConsumerGroupHeartbeatAnswer(error, why))]
+    change = Change(group, now_ms)
+    if request.member_epoch == STATIC_LEAVE_EPOCH:
+        kept = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in member.assigned.items()}
+        change.current(member, STATIC_LEAVE_EPOCH, member.previous_epoch, member.state, kept, {})
+    else:
+        change.facts.append(MemberLeft(now_ms, group.group_id, member.member_id, member.metadata.instance_id, None))
+        remove(change, member, Cause.MEMBER_LEFT)
+    answer = ConsumerGroupHeartbeatAnswer(ErrorCode.NONE, None, request.member_id, request.member_epoch)
+    return change.write(request.token, answer, request)
+
+
+def remove(change: Change, member: ConsumerGroupMember, cause: Cause) -> None:
+    """Remove a member, and its regular expression if nobody else has it."""
+    change.remove(member.member_id)
+    change.forget_pattern(member.metadata.pattern)
+    change.bump(cause, member.member_id)
+
+
+def consumer_session_due(group: ConsumerGroup, event: ConsumerSessionDue, now_ms: int) -> Effects:
+    """Remove a member that was silent for its session timeout (K10)."""
+    session = group.sessions.get(event.member_id)
+    member = group.members.get(event.member_id)
+    if session is None or member is None:
+        group.sessions.pop(event.member_id, None)
+        return []
+    if session.deadline_ms > now_ms:  # it was heard of since the alarm was set
+        return group.set_alarm(event.member_id, session)
+    never_heard = session.deadline_ms == session.restored_until_ms
+    del group.sessions[event.member_id]
+    change = Change(group, now_ms)
+    fact = MemberExpired(now_ms, group.group_id, event.member_id, group.session_timeout_ms, never_heard)
+    change.facts.append(fact)
+    remove(change, member, Cause.COORDINATOR_MOVED if never_heard else Cause.SESSION_EXPIRED)
+    return change.write(None, None, None)
+
+
+def revocation_due(group: ConsumerGroup, event: RevocationDue, now_ms: int) -> Effects:
+    """Remove a member that has not given up partitions within its rebalance timeout, although it heartbeats (K12)."""
+    member = group.members.get(event.member_id)
+    if member is None or member.epoch != event.member_epoch or member.state is not MemberState.UNREVOKED_PARTITIONS:
+        return []
+    change = Change(group, now_ms)
+    change.facts.append(MemberMissedJoin(now_ms, group.group_id, event.member_id))
+    remove(change, member, Cause.REVOCATION_TIMEOUT)
+    return change.write(None, None, None)

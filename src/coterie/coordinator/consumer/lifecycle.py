@@ -1,0 +1,101 @@
+"""Writes of a consumer group that ended, and how it is loaded and unloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from coterie.coordinator.classic.effects import Effects, Reply, error_for_client
+from coterie.coordinator.classic.member_bytes import HeldBytes
+from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.consumer.change import written_assignments
+from coterie.coordinator.consumer.group import ConsumerGroup, ConsumerGroupWritten
+from coterie.coordinator.consumer.reconciliation import expect_revocation
+from coterie.coordinator.consumer.states import GroupState, MemberState
+from coterie.coordinator.consumer.topic_image import TopicImage
+from coterie.coordinator.offsets.stored_offsets import StoredOffsets
+from coterie.errors import ErrorCode
+from coterie.facts import Emit, GroupLoaded, GroupUnloaded, WriteFailed
+from coterie.protocol.consumer_group_records import Value
+from coterie.protocol.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatAnswer, LeaveGroup, LeftGroup
+from coterie.settings.broker_settings import GroupCoordinatorSettings
+
+
+def failed_answer(request: Any, error: ErrorCode) -> Any:
+    """Return the answer to a request whose records could not be written."""
+    if isinstance(request, ConsumerGroupHeartbeat):
+        return ConsumerGroupHeartbeatAnswer(error)
+    if isinstance(request, LeaveGroup):
+        return LeftGroup(error)
+    raise TypeError(f"no answer for {type(request).__name__}")
+
+
+def consumer_group_written(group: ConsumerGroup, event: ConsumerGroupWritten, now_ms: int) -> Effects:
+    """Answer the requests whose records are durable. If they are not, the shard has taken them back (`abandon`)."""
+    if event.error:
+        error = error_for_client(event.error)
+        effects: Effects = [Reply(token, failed_answer(request, error)) for token, _, request in event.replies]
+        effects.append(Emit(WriteFailed(now_ms, group.group_id, "a change of the group", event.error)))
+        return effects + _expect_all(group, now_ms)
+    group.unwritten = [other for other in group.unwritten if other is not event]
+    return [*(Reply(token, answer) for token, answer, _ in event.replies), *map(Emit, event.facts)]
+
+
+def _expect_all(group: ConsumerGroup, now_ms: int) -> Effects:
+    """Members that were about to go are back: their timers must run."""
+    effects: Effects = []
+    for member in group.members.values():
+        session = group.sessions.get(member.member_id)
+        if session is None:
+            effects += group.expect(member.member_id, now_ms)
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            effects.append(expect_revocation(group, member, now_ms))
+    return effects
+
+
+def restore_consumer_group(
+    group_id: str,
+    settings: GroupCoordinatorSettings,
+    records: Mapping[tuple[int, str], Value],
+    offsets: StoredOffsets,
+    wall: WallClock | None = None,
+    held_in_all: HeldBytes | None = None,
+    image: TopicImage | None = None,
+    configs: Mapping[str, Mapping[str, str]] | None = None,
+) -> ConsumerGroup:
+    """Return a group as its records have it; `records` has the last value of each key."""
+    group = ConsumerGroup(group_id, settings, wall, held_in_all, image, configs)
+    group.is_in_log = True
+    group.stored = offsets
+    group.durable = dict(records)
+    group.rebuild()
+    group.is_rebalancing = bool(group.members) and group.state is not GroupState.STABLE
+    return group
+
+
+def consumer_group_loaded(group: ConsumerGroup, now_ms: int) -> Effects:
+    """Start the session of each member, and the time to give up partitions (K27)."""
+    effects: Effects = []
+    for member in group.members.values():
+        effects += group.expect(member.member_id, now_ms)
+        session = group.sessions[member.member_id]
+        session.restored_until_ms = session.deadline_ms
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            effects.append(expect_revocation(group, member, now_ms))
+    offsets = sum(map(len, group.offsets.values()))
+    fact = GroupLoaded(
+        now_ms,
+        group.group_id,
+        group.state.value,
+        group.assignment_epoch,
+        list(group.members),
+        offsets,
+        written_assignments(group),
+    )
+    return [*effects, Emit(fact)]
+
+
+def unload_consumer_group(group: ConsumerGroup, now_ms: int) -> Effects:
+    """Another node coordinates the group now. Requests that wait for a write are answered with it."""
+    group.died(now_ms)
+    return [Emit(GroupUnloaded(now_ms, group.group_id))]
