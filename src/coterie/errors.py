@@ -12,6 +12,7 @@ __all__ = [
     "NO_SUCH_TOPIC",
     "RETRIABLE",
     "STALE_METADATA",
+    "AuthenticationError",
     "AuthorizationError",
     "CommitFailedError",
     "ConnectionLostError",
@@ -23,6 +24,8 @@ __all__ = [
     "MalformedError",
     "RebalanceInProgressError",
     "RequestTimedOutError",
+    "SaslAuthenticationError",
+    "SslAuthenticationError",
     "UnsupportedVersionError",
 ]
 
@@ -344,6 +347,20 @@ class InvalidTopicError(KafkaError):
     code = ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
+class AuthenticationError(KafkaError):
+    """Broker and client do not accept each other. It is raised at once and not retried: settings have to change."""
+
+
+class SaslAuthenticationError(AuthenticationError):
+    """The broker refused the login, or there are no credentials to log in with."""
+
+    code = ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+class SslAuthenticationError(AuthenticationError):
+    """TLS failed: a certificate does not verify, or one side does not speak TLS."""
+
+
 class AuthorizationError(KafkaError):
     """The cluster's ACLs do not allow it."""
 
@@ -369,4 +386,7 @@ _BY_CODE: dict[ErrorCode, type[KafkaError]] = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED: AuthorizationError,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: AuthorizationError,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: AuthorizationError,
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: SaslAuthenticationError,
+    ErrorCode.ILLEGAL_SASL_STATE: SaslAuthenticationError,
+    ErrorCode.SASL_AUTHENTICATION_FAILED: SaslAuthenticationError,
 }

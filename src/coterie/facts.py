@@ -61,6 +61,8 @@ class Cause(StrEnum):
     WRITE_FAILED = "assignment could not be stored"
     COORDINATOR_MOVED = "coordinator moved"
     OVER_SIZE_AT_LOAD = "over group.max.size at load"
+    TOPICS_CHANGED = "topics changed"
+    REVOCATION_TIMEOUT = "partitions not revoked in time"
 
 
 @dataclass(slots=True)
@@ -69,6 +71,13 @@ class Fact:
 
     at_ms: int
     group_id: str
+
+
+@dataclass(slots=True)
+class Emit:
+    """The effect of a coordinator or a member that has a fact."""
+
+    fact: Fact
 
 
 @dataclass(slots=True)

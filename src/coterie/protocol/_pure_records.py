@@ -15,30 +15,6 @@ from coterie.errors import MalformedError
 from coterie.protocol.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, TimestampType
 from coterie.protocol.buffer import Buffer, uvarint
 
-__all__ = [
-    "ANYWHERE",
-    "BinaryColumn",
-    "ColumnBuffers",
-    "Columns",
-    "Header",
-    "HeaderColumns",
-    "RawHeader",
-    "RawRecord",
-    "Record",
-    "RecordWriter",
-    "append_rows",
-    "as_bytes",
-    "check_ratio",
-    "check_timestamp",
-    "murmur2",
-    "partitions_of_keys",
-    "raw_headers",
-    "read_records",
-    "refuse_size",
-    "restored_record",
-    "row_of",
-]
-
 _SMALLEST_RECORD = 7  # a length and six fields of one byte
 _MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
 _ZIGZAGS = [uvarint(value << 1) for value in range(256)]
@@ -459,7 +435,7 @@ def append_rows(
 
 
 def row_of(column: BinaryColumn, row: int) -> bytes | None:
-    """What an array of somebody else's says is there, if it is there."""
+    """Read an array whose length another process has written; check that it is there."""
     ends, validity = memoryview(column.ends).cast("B").cast("i"), memoryview(column.validity).cast("B")
     if row + 1 >= len(ends) or (column.null_count and row // 8 >= len(validity)):
         raise ValueError(f"a column without row {row}")

@@ -82,7 +82,7 @@ API_VERSIONS_KEY = 18
 _NO_TRANSACTIONS = {"transactions": "not there yet"}
 _NO_SESSIONS = {"fetch sessions": "each fetch names all it wants (KIP-227)"}
 _ONE_NODE = {"followers": "the one copy of a log is its leader's"}
-_NO_ACLS = {"authorized operations": "there are no ACLs to report"}
+_NO_QUOTAS = {"quotas": "there are none, and none can be set"}
 
 
 def _versions(first: int, last: int) -> range:
@@ -104,7 +104,7 @@ APIS = (
     ),
     Api(1, "Fetch", _versions(4, 18), flexible=12, by_id=13, missing={**_ONE_NODE, **_NO_TRANSACTIONS, **_NO_SESSIONS}),
     Api(2, "ListOffsets", _versions(1, 11), flexible=6),
-    Api(3, "Metadata", _versions(0, 13), flexible=9, by_id=12, missing=_NO_ACLS),
+    Api(3, "Metadata", _versions(0, 13), flexible=9, by_id=12),
     Api(8, "OffsetCommit", _versions(2, 10), flexible=8, by_id=10),
     Api(9, "OffsetFetch", _versions(1, 10), flexible=6, by_id=10),
     Api(10, "FindCoordinator", _versions(0, 6), flexible=3, missing={**_NO_TRANSACTIONS, "share groups": "key type 2"}),
@@ -112,8 +112,9 @@ APIS = (
     Api(12, "Heartbeat", _versions(0, 4), flexible=4),
     Api(13, "LeaveGroup", _versions(0, 5), flexible=4),
     Api(14, "SyncGroup", _versions(0, 5), flexible=4),
-    Api(15, "DescribeGroups", _versions(0, 6), flexible=5, missing=_NO_ACLS),
+    Api(15, "DescribeGroups", _versions(0, 6), flexible=5),
     Api(16, "ListGroups", _versions(0, 5), flexible=3),
+    Api(17, "SaslHandshake", _versions(0, 1), flexible=NEVER),
     Api(18, "ApiVersions", _versions(0, 4), flexible=3),
     Api(19, "CreateTopics", _versions(2, 7), flexible=5),
     Api(20, "DeleteTopics", _versions(1, 6), flexible=4, by_id=6),
@@ -121,24 +122,46 @@ APIS = (
     Api(22, "InitProducerId", _versions(0, 5), flexible=2, missing=_NO_TRANSACTIONS),
     Api(23, "OffsetForLeaderEpoch", _versions(2, 4), flexible=4),
     Api(28, "TxnOffsetCommit", _versions(0, 5), flexible=3, missing=_NO_TRANSACTIONS, advertised=False),
+    Api(29, "DescribeAcls", _versions(1, 3), flexible=2),
+    Api(30, "CreateAcls", _versions(1, 3), flexible=2),
+    Api(31, "DeleteAcls", _versions(1, 3), flexible=2),
     Api(32, "DescribeConfigs", _versions(1, 4), flexible=4),
     Api(33, "AlterConfigs", _versions(0, 2), flexible=2),
+    Api(34, "AlterReplicaLogDirs", _versions(1, 2), flexible=2),
     Api(35, "DescribeLogDirs", _versions(1, 5), flexible=2),
+    Api(36, "SaslAuthenticate", _versions(0, 2), flexible=2),
     Api(37, "CreatePartitions", _versions(0, 3), flexible=2),
     Api(42, "DeleteGroups", _versions(0, 2), flexible=2),
+    Api(43, "ElectLeaders", _versions(0, 2), flexible=2),
     Api(44, "IncrementalAlterConfigs", _versions(0, 1), flexible=1),
+    Api(45, "AlterPartitionReassignments", _versions(0, 1), flexible=0),
     Api(46, "ListPartitionReassignments", _versions(0, 0), flexible=0),
     Api(47, "OffsetDelete", _versions(0, 0), flexible=NEVER),
-    Api(60, "DescribeCluster", _versions(0, 2), flexible=0, missing=_NO_ACLS),
+    Api(48, "DescribeClientQuotas", _versions(0, 1), flexible=1, missing=_NO_QUOTAS),
+    Api(49, "AlterClientQuotas", _versions(0, 1), flexible=1, missing=_NO_QUOTAS),
+    Api(50, "DescribeUserScramCredentials", _versions(0, 0), flexible=0),
+    Api(51, "AlterUserScramCredentials", _versions(0, 0), flexible=0),
     Api(
-        69,
-        "ConsumerGroupDescribe",
+        55,
+        "DescribeQuorum",
+        _versions(0, 2),
+        flexible=0,
+        missing={"a metadata log": "the nodes share their state: the epoch and all offsets are 0"},
+    ),
+    Api(60, "DescribeCluster", _versions(0, 2), flexible=0),
+    Api(61, "DescribeProducers", _versions(0, 0), flexible=0),
+    Api(65, "DescribeTransactions", _versions(0, 0), flexible=0, missing=_NO_TRANSACTIONS),
+    Api(66, "ListTransactions", _versions(0, 2), flexible=0, missing=_NO_TRANSACTIONS),
+    Api(
+        68,
+        "ConsumerGroupHeartbeat",
         _versions(0, 1),
         flexible=0,
-        missing={"KIP-848 groups": "our broker has none; the admin asks Kafka about its own"},
-        advertised=False,
+        missing={"members of both protocols in one group": "a group that has members of one refuses the other"},
     ),
-    Api(75, "DescribeTopicPartitions", _versions(0, 0), flexible=0, missing=_NO_ACLS),
+    Api(69, "ConsumerGroupDescribe", _versions(0, 1), flexible=0),
+    Api(74, "ListConfigResources", _versions(0, 1), flexible=0),
+    Api(75, "DescribeTopicPartitions", _versions(0, 0), flexible=0),
 )
 
 by_key = MappingProxyType({row.key: row for row in APIS})

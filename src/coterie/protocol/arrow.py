@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from coterie.protocol._pure_records import HeaderColumns
 
-__all__ = ["ArrowReader", "ArrowWriter"]
-
 
 AT_MOST = 4 * 1024 * 1024
 

@@ -19,35 +19,6 @@ from crc32c import crc32c
 from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.buffer import Buffer
 
-__all__ = [
-    "HEADER_SIZE",
-    "MAX_SEQUENCE",
-    "NO_PRODUCER_EPOCH",
-    "NO_PRODUCER_ID",
-    "NO_SEQUENCE",
-    "NO_TIMESTAMP",
-    "BatchError",
-    "BatchHeader",
-    "Compression",
-    "CorruptBatchError",
-    "InvalidBatchError",
-    "MutableBuffer",
-    "OldMagicError",
-    "TimestampType",
-    "UnknownCompressionError",
-    "assign",
-    "attributes_of",
-    "batches",
-    "check_from_client",
-    "check_sum",
-    "pack_header",
-    "pack_placed",
-    "parse_header",
-    "stamp_producer",
-    "stamp_time",
-    "writable",
-]
-
 MutableBuffer = bytearray | memoryview
 
 _HEADER = Struct(">qiibIhiqqqhii")

@@ -14,8 +14,6 @@ from uuid import UUID
 
 from coterie.errors import MalformedError
 
-__all__ = ["MAX_STRING", "Buffer", "Reader", "Writer", "uvarint"]
-
 Buffer = bytes | bytearray | memoryview
 
 MAX_STRING = 0x7FFF

@@ -2,7 +2,7 @@
 
 A commit of a hundred partitions would otherwise be hundreds of objects, each made to be taken apart again; and so would
 be the answer to a fetch of as many offsets. The classes are sequences of the words of `protocol/messages.py`, which are
-made when somebody asks for one; properties hold all that is done with the columns equal to what is done with the words.
+made when one is used; properties hold all that is done with the columns equal to what is done with the words.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ENDS = {
     True: b"\1\0",  # the length of no metadata, and that there are no tagged fields
     False: b"\0\0",
 }
-"""By whether it is flexible."""
+"""The end of a row, by whether the version is flexible."""
 _FETCHED = Struct(">iqi4s")
 _FETCHED_END = b"\1\0\0\0"  # the length of no metadata, no error, no tagged fields
 _NO_METADATA = b"\x01"  # its length
@@ -47,7 +47,7 @@ _VALUE_START = 15  # what is before the commit's time: version, offset, leader e
 
 
 class _Rows:
-    """What both have in common; equal to any sequence of the same words."""
+    """The common base; equal to any sequence of the same messages."""
 
     __slots__ = ()
 
@@ -63,7 +63,7 @@ class _Rows:
 
 
 class CommitRows(_Rows, Sequence[CommitPartition]):
-    """Partitions of one topic as they were sent; that they exist is for whoever knows the topics to say."""
+    """Partitions of one topic as they were sent; the broker checks whether they exist."""
 
     __slots__ = ("highest", "lowest", "numbers", "rows", "topic", "topic_id")
 
@@ -90,7 +90,7 @@ class CommitRows(_Rows, Sequence[CommitPartition]):
 
 
 class OffsetRows(_Rows, Sequence[OffsetRecord]):
-    """What is written of a commit at `at_ms`, in the log from `position` on."""
+    """The records of a commit at `at_ms`; their offsets start at `position`."""
 
     __slots__ = ("at_ms", "group_id", "of", "position")
 
@@ -130,13 +130,13 @@ class OffsetRows(_Rows, Sequence[OffsetRecord]):
 
 @lru_cache(maxsize=4096)
 def _key_start(group_id: str, topic: str) -> bytes:
-    """Up to the partition."""
+    """The key up to the partition."""
     return write_key(OffsetRecord(group_id, topic, 0, None))[:-4]
 
 
 @lru_cache(maxsize=64)
 def _value_end(at_ms: int, topic_id: UUID | None) -> bytes:
-    """From no metadata on."""
+    """The value from the empty metadata on."""
     value = CommittedOffset(0, 0, "", at_ms, None, topic_id)
     return _NO_METADATA + write_offset_value(value, 4)[_VALUE_START:]
 

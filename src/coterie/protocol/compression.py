@@ -16,8 +16,6 @@ from coterie.errors import MalformedError
 from coterie.protocol.batch import Compression
 from coterie.protocol.buffer import Buffer
 
-__all__ = ["BombError", "Scratch", "compress", "decompress"]
-
 _INT32 = Struct(">i")
 
 # snappy-java's stream: a magic, its version and the oldest version that reads it, then blocks with their length.

@@ -1,31 +1,20 @@
-"""The records of KIP-848's groups in `__consumer_offsets`, types 3 to 8 and 16: to be read, by whoever tells of groups.
+"""The records of KIP-848's groups in `__consumer_offsets`: types 3 to 8 and 16 (K27).
 
 Keys are as old as the topic: an int16 type and strings that are not compact. Values have a version, so far 0, and
-compact fields. What a newer Kafka adds as tagged fields is passed over. Our own coordinator writes none of them.
+compact fields. What a newer Kafka adds as tagged fields is passed over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
-from coterie.protocol.buffer import Buffer, Reader
+from coterie.protocol.buffer import Buffer, Reader, Writer
 
-__all__ = [
-    "TYPES",
-    "ClassicProtocol",
-    "ConsumerGroupEpoch",
-    "ConsumerGroupRecord",
-    "CurrentAssignment",
-    "MemberMetadata",
-    "PartitionMetadata",
-    "ResolvedPattern",
-    "TargetAssignment",
-    "TargetEpoch",
-    "TopicPartitions",
-    "read_consumer_group_record",
-]
+EPOCH, PARTITION_METADATA, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 3, 4, 5, 6, 7, 8, 16
+"""The types of records."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -241,11 +230,126 @@ class _Row:
 
 
 TYPES: Mapping[int, _Row] = {
-    3: _Row("epoch of a consumer group", _epoch),
-    4: _Row("topics of a consumer group", _partition_metadata),
-    5: _Row("member of a consumer group", _member_metadata, is_about_one=True),
-    6: _Row("target epoch of a consumer group", _target_epoch),
-    7: _Row("target of a member", lambda reader: TargetAssignment(_topic_partitions(reader)), is_about_one=True),
-    8: _Row("assignment of a member", _current_assignment, is_about_one=True),
-    16: _Row("pattern of a consumer group", _resolved_pattern, is_about_one=True),
+    EPOCH: _Row("epoch of a consumer group", _epoch),
+    PARTITION_METADATA: _Row("topics of a consumer group", _partition_metadata),
+    MEMBER: _Row("member of a consumer group", _member_metadata, is_about_one=True),
+    TARGET_EPOCH: _Row("target epoch of a consumer group", _target_epoch),
+    TARGET: _Row("target of a member", lambda reader: TargetAssignment(_topic_partitions(reader)), is_about_one=True),
+    CURRENT: _Row("assignment of a member", _current_assignment, is_about_one=True),
+    REGEX: _Row("pattern of a consumer group", _resolved_pattern, is_about_one=True),
+}
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def write_consumer_group_record(record: ConsumerGroupRecord) -> tuple[bytes, bytes | None]:
+    """Return key and value as Kafka 4.3.1 writes them."""
+    key = Writer()
+    key.int16(record.type)
+    key.string(record.group_id)
+    if TYPES[record.type].is_about_one:
+        key.string(record.about)
+    if record.value is None:
+        return key.done(), None
+    writer = Writer()
+    writer.int16(0)
+    _WRITE[type(record.value)](writer, record.value)
+    return key.done(), writer.done()
+
+
+def _write_epoch(writer: Writer, value: ConsumerGroupEpoch) -> None:
+    writer.int32(value.epoch)
+    _write_int64_tag(writer, value.metadata_hash)
+
+
+def _write_target_epoch(writer: Writer, value: TargetEpoch) -> None:
+    writer.int32(value.assignment_epoch)
+    _write_int64_tag(writer, value.assigned_ms)
+
+
+def _write_int64_tag(writer: Writer, value: int) -> None:
+    """Write the tagged fields of a value that has one; at its default it is left out."""
+    field = Writer()
+    field.int64(value)
+    writer.tagged_fields({0: field.done()} if value else {})
+
+
+def _write_member(writer: Writer, value: MemberMetadata) -> None:
+    writer.nullable_compact_string(value.instance_id)
+    writer.nullable_compact_string(value.rack_id)
+    writer.compact_string(value.client_id)
+    writer.compact_string(value.client_host)
+    _write_strings(writer, value.topics)
+    writer.nullable_compact_string(value.pattern)
+    writer.int32(value.rebalance_timeout_ms)
+    writer.nullable_compact_string(value.server_assignor)
+    writer.tagged_fields({_CLASSIC_TAG: _written_classic(value)})
+
+
+def _written_classic(value: MemberMetadata) -> bytes:
+    if value.classic_session_timeout_ms is None:
+        return b"\0"  # there is none, and Kafka says so
+    field = Writer()
+    field.uvarint(1)  # there is one
+    field.int32(value.classic_session_timeout_ms)
+    field.compact_array_length(len(value.classic_protocols))
+    for protocol in value.classic_protocols:
+        field.compact_string(protocol.name)
+        field.compact_binary(protocol.metadata)
+        field.tagged_fields({})
+    field.tagged_fields({})
+    return field.done()
+
+
+def _write_target(writer: Writer, value: TargetAssignment) -> None:
+    _write_partitions(writer, value.partitions)
+    writer.tagged_fields({})
+
+
+def _write_current(writer: Writer, value: CurrentAssignment) -> None:
+    writer.int32(value.member_epoch)
+    writer.int32(value.previous_member_epoch)
+    writer.int8(value.state)
+    _write_partitions(writer, value.assigned)
+    _write_partitions(writer, value.pending_revocation)
+    writer.tagged_fields({})
+
+
+def _write_regex(writer: Writer, value: ResolvedPattern) -> None:
+    _write_strings(writer, value.topics)
+    writer.int64(value.version)
+    writer.int64(value.resolved_ms)
+    writer.tagged_fields({})
+
+
+def _write_partitions(writer: Writer, topics: Sequence[TopicPartitions]) -> None:
+    writer.compact_array_length(len(topics))
+    for topic in topics:
+        writer.uuid(topic.topic_id)
+        _write_int32s(writer, topic.partitions)
+        epochs = Writer()
+        _write_int32s(epochs, topic.epochs)
+        writer.tagged_fields({_EPOCHS_TAG: epochs.done()} if topic.epochs else {})
+
+
+def _write_strings(writer: Writer, values: Sequence[str]) -> None:
+    writer.compact_array_length(len(values))
+    for value in values:
+        writer.compact_string(value)
+
+
+def _write_int32s(writer: Writer, values: Sequence[int]) -> None:
+    writer.compact_array_length(len(values))
+    for value in values:
+        writer.int32(value)
+
+
+_WRITE: Mapping[type, Callable[[Writer, Any], None]] = {
+    ConsumerGroupEpoch: _write_epoch,
+    MemberMetadata: _write_member,
+    TargetEpoch: _write_target_epoch,
+    TargetAssignment: _write_target,
+    CurrentAssignment: _write_current,
+    ResolvedPattern: _write_regex,
 }

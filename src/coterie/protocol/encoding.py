@@ -15,10 +15,8 @@ from typing import NamedTuple
 from coterie.errors import MalformedError
 from coterie.protocol.buffer import MAX_STRING, uvarint
 
-__all__ = ["COMPACT", "LONG_STRING", "OLD", "Encoding", "read_tags", "read_uvarint", "text_of"]
-
 MAX_TAGS = 100
-"""Of one message. Kafka's own have five or fewer; a stranger's million would be a million turns of a loop."""
+"""The most tagged fields of a message. Kafka's own have five or fewer; a limit bounds the work."""
 
 LONG_STRING = 0x80
 """A compact string whose first byte is less than this has its length in that byte, with one added."""

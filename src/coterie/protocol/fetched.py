@@ -19,8 +19,6 @@ from coterie.protocol.buffer import Buffer
 from coterie.protocol.compression import Scratch, decompress
 from coterie.protocol.records import MAX_DECOMPRESSED, MAX_OFFSET, Record, marker_of, read_records
 
-__all__ = ["NO_PROGRESS", "FetchedBatches", "FetchedRecords", "end_of"]
-
 _PREFIX = Struct(">qi")
 _LAST_OFFSET_DELTA = Struct(">i")
 _LAST_OFFSET_DELTA_AT = 23
@@ -33,7 +31,7 @@ NO_EPOCH = -1
 def end_of(data: memoryview, offset: int) -> int:
     """The offset after the last whole batch, by the headers alone, if that is beyond `offset`; else NO_PROGRESS.
 
-    So the next fetch need not wait until these records are read. What is wrong, if anything is, reading them will tell.
+    So the next fetch need not wait until these records are read. An error in them is raised when they are read.
     """
     at, end = 0, NO_PROGRESS
     while len(data) - at >= HEADER_SIZE:

@@ -15,20 +15,6 @@ from struct import error as struct_error
 from coterie.errors import MalformedError
 from coterie.protocol.encoding import read_tags
 
-__all__ = [
-    "SMALL",
-    "FrameCutter",
-    "FrameReader",
-    "RequestHeader",
-    "client_id_of",
-    "read_request_header",
-    "read_response_header",
-    "request_frame",
-    "response_frame",
-    "response_frame_parts",
-]
-
-
 _SIZE = Struct(">i")
 _SIZE_CORRELATION = Struct(">ii")
 _SIZE_CORRELATION_TAGS = Struct(">iix")  # x: no tagged fields
@@ -47,10 +33,10 @@ class FrameCutter:
     After `MalformedError` the stream cannot be understood any more: close it.
     """
 
-    __slots__ = ("_at", "_max_size", "_missing", "_pieces", "_uncut", "held")
+    __slots__ = ("_at", "_missing", "_pieces", "_uncut", "held", "max_size")
 
     def __init__(self, max_size: int) -> None:
-        self._max_size = max_size
+        self.max_size = max_size
         self._pieces: list[bytes | bytearray] = []
         self.held = 0
         """Bytes that have arrived and are not in a frame that was returned."""
@@ -72,7 +58,7 @@ class FrameCutter:
 
     def feed(self, data: bytes, most: int = sys.maxsize) -> list[bytes]:
         """Return the frames that `data` completes, in order, without sizes: at most `most`; `more` has the rest."""
-        if not self.held and len(data) - 4 == int.from_bytes(data[:4], "big") <= self._max_size:
+        if not self.held and len(data) - 4 == int.from_bytes(data[:4], "big") <= self.max_size:
             return [data[4:]]  # one whole frame, as most are
         if self._uncut:
             self._uncut += data
@@ -103,9 +89,9 @@ class FrameCutter:
                 self._uncut, self._at, self.held = data, at, length - at
                 return frames
             (size,) = _SIZE.unpack_from(data, at)
-            if not 0 <= size <= self._max_size:
+            if not 0 <= size <= self.max_size:
                 raise MalformedError(
-                    f"a frame of {size} bytes was announced; a size is 0 to {self._max_size}. "
+                    f"a frame of {size} bytes was announced; a size is 0 to {self.max_size}. "
                     "Does the other side speak Kafka's protocol, without TLS?"
                 )
             end = at + 4 + size

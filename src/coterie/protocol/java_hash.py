@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from operator import mul
 
-__all__ = ["capacity_for", "java_hash", "map_order", "spread"]
-
 # 31^0, 31^1, ... modulo 2^32: the weight of the last character, the one before it, ...
 _POWERS = [pow(31, i, 1 << 32) for i in range(1024)]
 

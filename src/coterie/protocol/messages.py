@@ -9,53 +9,13 @@ Nobody changes one after it was built.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from coterie.errors import ErrorCode
-
-__all__ = [
-    "CONSUMER",
-    "MAX_REASON",
-    "NO_GENERATION",
-    "CommitPartition",
-    "CommittedOffset",
-    "DeleteGroup",
-    "DeletedPartition",
-    "DescribeGroup",
-    "DescribedGroup",
-    "DescribedMember",
-    "FetchedOffset",
-    "GroupRecord",
-    "GroupsListed",
-    "Heartbeat",
-    "JoinGroup",
-    "JoinedGroup",
-    "JoinedMember",
-    "LeaveGroup",
-    "LeavingMember",
-    "LeftGroup",
-    "LeftMember",
-    "ListGroups",
-    "ListedGroup",
-    "OffsetCommit",
-    "OffsetDelete",
-    "OffsetFetch",
-    "OffsetRecord",
-    "OffsetsCommitted",
-    "OffsetsDeleted",
-    "OffsetsFetched",
-    "Protocol",
-    "Record",
-    "StoredGroup",
-    "StoredMember",
-    "SyncGroup",
-    "SyncedGroup",
-    "Token",
-    "TopicsDeleted",
-    "TransactionMarker",
-]
+from coterie.protocol.api import NOT_ASKED
+from coterie.protocol.consumer_group_records import ConsumerGroupRecord
 
 Token = Hashable
 """The address of a reply. Only the broker's node knows which connection and version it means."""
@@ -72,7 +32,7 @@ MAX_REASON = 255
 
 @dataclass(slots=True)
 class Protocol:
-    """One assignor a member can use, with the subscription it would use it with."""
+    """An assignor of a member, with its subscription."""
 
     name: str
     metadata: bytes
@@ -96,7 +56,7 @@ class JoinGroup:
     needs_member_id: bool = True
     """Version 4 and later (KIP-394): a dynamic newcomer is given its id first and has to come back with it."""
     can_skip_assignment: bool = True
-    """Version 9 and later (KIP-814): a returning static leader is told that it leads and need not assign."""
+    """Version 9 and later (KIP-814): a static leader that returns gets the answer that it leads and need not assign."""
 
 
 @dataclass(slots=True)
@@ -120,6 +80,32 @@ class Heartbeat:
     member_id: str
     instance_id: str | None
     generation_id: int
+
+
+@dataclass(slots=True)
+class ConsumerGroupHeartbeat:
+    """A member of a KIP-848 group reports its state. A field that is None, or -1, is unchanged."""
+
+    token: Token
+    group_id: str
+    member_id: str
+    member_epoch: int
+    """The epoch that the member was told; 0: it joins; -1: it leaves; -2: a static member leaves for a while."""
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topics: Sequence[str] | None = None
+    pattern: str | None = None
+    assignor: str | None = None
+    owned: Mapping[UUID, Sequence[int]] | None = None
+    fresh_id: str = ""
+    """The id of a member that has none. The caller makes it, since rules have no randomness."""
+    client_id: str = ""
+    client_host: str = ""
+    needs_member_id: bool = True
+    """Version 1 and later: the client makes its own id."""
+    may_describe: Callable[[str], bool] | None = None
+    """Says of a topic whether the client may know of it; None: it may know of all."""
 
 
 @dataclass(slots=True)
@@ -175,6 +161,9 @@ class OffsetFetch:
     require_stable: bool = False
     topic_ids: Sequence[UUID | None] | None = None
     """Version 10: the ids of `topics`, in their order; the broker fills in the names (rule 22)."""
+    member_id: str | None = None
+    member_epoch: int = -1
+    """Version 9 and later: looked at by consumer groups alone (K20)."""
 
 
 @dataclass(slots=True)
@@ -196,6 +185,12 @@ class DescribeGroup:
     group_id: str
     asks_rights: bool = False
     """Whether the client asked for authorized operations, of all groups of a request."""
+
+
+@dataclass(slots=True)
+class DescribeConsumerGroup:
+    token: Token
+    group_id: str
 
 
 @dataclass(slots=True)
@@ -251,6 +246,17 @@ class SyncedGroup:
     assignment: bytes = b""
     protocol_type: str | None = None
     protocol_name: str | None = None
+
+
+@dataclass(slots=True)
+class ConsumerGroupHeartbeatAnswer:
+    error: ErrorCode
+    message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Mapping[UUID, Sequence[int]] | None = None
+    """None: the member keeps what it has."""
 
 
 @dataclass(slots=True)
@@ -326,8 +332,36 @@ class DescribedGroup:
     members: Sequence[DescribedMember] = ()
     error: ErrorCode = ErrorCode.NONE
     exists: bool = True
-    has_all_rights: bool = False
-    """It was asked what the client may do with the group; there is nobody who may not do everything."""
+    authorized_operations: int = NOT_ASKED
+    """What the client may do with the group, as bits, if it asked."""
+
+
+@dataclass(slots=True)
+class DescribedConsumerMember:
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    topics: Sequence[str]
+    pattern: str
+    assignment: Mapping[UUID, Sequence[int]]
+    """Partitions that are assigned, or still to be revoked."""
+    target: Mapping[UUID, Sequence[int]]
+    is_classic: bool = False
+
+
+@dataclass(slots=True)
+class DescribedConsumerGroup:
+    group_id: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor: str = ""
+    members: Sequence[DescribedConsumerMember] = ()
 
 
 @dataclass(slots=True)
@@ -354,7 +388,7 @@ class CommittedOffset:
     metadata: str = ""
     commit_timestamp_ms: int = -1
     expire_timestamp_ms: int | None = None
-    """Only when the commit brought a retention of its own (OffsetCommit 2-4)."""
+    """Set only if the commit has its own retention (OffsetCommit 2-4)."""
     topic_id: UUID | None = None
     position: int = field(default=-1, compare=False)
     """Its offset in the log, which is not part of the record. The later of two commits counts (rule 22)."""
@@ -400,4 +434,4 @@ class GroupRecord:
     value: StoredGroup | None
 
 
-Record = OffsetRecord | GroupRecord
+Record = OffsetRecord | GroupRecord | ConsumerGroupRecord

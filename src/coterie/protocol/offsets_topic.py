@@ -2,8 +2,8 @@
 
 A key is an int16 type and its fields, a value an int16 version and its fields, no value a tombstone (semantics 10).
 Read is every version there ever was; written is what Kafka 4.3.1 writes, byte for byte. Bytes after the last known
-field are ignored, as Kafka does. The control records of a transactional batch are not records of this kind: whoever
-reads batches keeps them apart.
+field are ignored, as Kafka does. The control records of a transactional batch are not records of this kind; they
+are read with their batch.
 """
 
 from __future__ import annotations
@@ -16,22 +16,8 @@ from uuid import UUID
 
 from coterie.errors import MalformedError
 from coterie.protocol.buffer import MAX_STRING, Buffer, Reader, Writer, uvarint
+from coterie.protocol.consumer_group_records import ConsumerGroupRecord, write_consumer_group_record
 from coterie.protocol.messages import CommittedOffset, GroupRecord, OffsetRecord, Record, StoredGroup, StoredMember
-
-__all__ = [
-    "GROUP_VALUE_VERSIONS",
-    "OFFSETS_TOPIC",
-    "OFFSET_VALUE_VERSIONS",
-    "Skipped",
-    "read_group_value",
-    "read_key",
-    "read_offset_value",
-    "read_record",
-    "write_group_value",
-    "write_key",
-    "write_offset_value",
-    "write_record",
-]
 
 OFFSETS_TOPIC = "__consumer_offsets"
 OFFSET_KEYS = (0, 1)  # 0 is what Kafka wrote before 0.9; the fields are the same
@@ -49,7 +35,10 @@ NONE = -1  # how Kafka writes an absent timestamp or epoch
 
 @dataclass(slots=True, frozen=True)
 class Skipped:
-    """A record of a type we do not read: 3-8 and 16 (KIP-848), 9-15 (share), 17-23 (streams), and any future one."""
+    """A record of another type: 9-15 (share), 17-23 (streams), any future one, and 3-8 and 16 (KIP-848).
+
+    `consumer_group_records.py` reads the last.
+    """
 
     type: int
     group_id: str = field(default="", compare=False)
@@ -67,7 +56,7 @@ _GROUP_TYPES = {"consumer": {*range(3, 9), 16}, "share": {*range(9, 16)}, "strea
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def read_record(key: Buffer, value: Buffer | None) -> Record | Skipped:
+def read_record(key: Buffer, value: Buffer | None) -> OffsetRecord | GroupRecord | Skipped:
     return _read_usual(key, value) or read_record_plainly(key, value)
 
 
@@ -107,7 +96,7 @@ def _names(start: bytes) -> tuple[str, str] | None:
     return None if reader.remaining else names
 
 
-def read_record_plainly(key: Buffer, value: Buffer | None) -> Record | Skipped:
+def read_record_plainly(key: Buffer, value: Buffer | None) -> OffsetRecord | GroupRecord | Skipped:
     record = read_key(key)
     if value is None:
         return record
@@ -118,7 +107,7 @@ def read_record_plainly(key: Buffer, value: Buffer | None) -> Record | Skipped:
     return record
 
 
-def read_key(key: Buffer) -> Record | Skipped:
+def read_key(key: Buffer) -> OffsetRecord | GroupRecord | Skipped:
     """Return what a key is about, which is the tombstone of it."""
     reader = Reader(key, "key in __consumer_offsets")
     kind = reader.int16()
@@ -221,6 +210,8 @@ def _known_version(reader: Reader, known: range) -> int:
 
 def write_record(record: Record) -> tuple[bytes, bytes | None]:
     """Key and value, in the versions Kafka 4.3.1 writes: 4 for an offset, 1 if it has an expiry, 3 for a group."""
+    if isinstance(record, ConsumerGroupRecord):
+        return write_consumer_group_record(record)
     key, value = write_key(record), record.value
     if value is None:
         return key, None
@@ -234,7 +225,7 @@ _LENGTH = Struct(">h")
 _PARTITION = Struct(">i")
 
 
-def write_key(record: Record) -> bytes:
+def write_key(record: OffsetRecord | GroupRecord) -> bytes:
     group = record.group_id.encode()
     try:
         if isinstance(record, GroupRecord):

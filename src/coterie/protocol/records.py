@@ -204,14 +204,14 @@ Pair = tuple[bytes, bytes | None]
 
 
 class OffsetPairs(Sequence[Pair]):
-    """Keys and values of commits (see `commit_rows.py`), made only if somebody asks for one."""
+    """Keys and values of commits (see `commit_rows.py`), made only when one is used."""
 
     __slots__ = ("_count", "pieces")
 
     def __init__(self, count: int, pieces: list[tuple[bytes, bytes, bytes]]) -> None:
         self._count = count
         self.pieces = pieces
-        """Of each commit: its rows, how its keys begin, and how its values end."""
+        """For each commit: its rows, the start of its keys, and the end of its values."""
 
     def __len__(self) -> int:
         return self._count
@@ -224,7 +224,7 @@ class OffsetPairs(Sequence[Pair]):
 
 
 def joined(many: Sequence[Sequence[Pair]]) -> Sequence[Pair]:
-    """One after the other."""
+    """Return the parts one after the other."""
     pieces: list[tuple[bytes, bytes, bytes]] = []
     for each in many:
         if type(each) is not OffsetPairs:

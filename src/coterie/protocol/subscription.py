@@ -1,4 +1,4 @@
-"""What the members of a classic group tell each other through the coordinator, which passes it on unread.
+"""Subscriptions and assignments of classic groups, which the coordinator passes on without reading them.
 
 A subscription goes from each member to the leader inside JoinGroup, an assignment from the leader to each member inside
 SyncGroup. Both begin with an int16 version. A later version only adds fields at the end, so a version we do not know is
@@ -15,20 +15,8 @@ from coterie.errors import MalformedError
 from coterie.protocol.buffer import Buffer, Reader, Writer
 from coterie.protocol.messages import NO_GENERATION
 
-__all__ = [
-    "VERSIONS",
-    "Assignment",
-    "Subscription",
-    "read_assignment",
-    "read_subscription",
-    "read_subscriptions",
-    "subscribed_topics",
-    "write_assignment",
-    "write_subscription",
-]
-
 VERSIONS = range(4)
-"""Of both messages alike: 1 brought owned partitions (KIP-429), 2 the generation (KIP-792), 3 the rack (KIP-881)."""
+"""The versions of both messages: 1 has owned partitions (KIP-429), 2 the generation (KIP-792), 3 the rack (KIP-881)."""
 
 _SMALLEST_STRING = 2
 _SMALLEST_TOPIC = 6  # an empty name and no partitions

@@ -14,6 +14,8 @@ from coterie.protocol.codec.fields import Int16, Int32, Int64, wire
 __all__ = [
     "ADVERTISED",
     "API",
+    "FINALIZED",
+    "SUPPORTED",
     "ApiVersion",
     "FinalizedFeature",
     "Request",
@@ -79,6 +81,11 @@ ADVERTISED = tuple(
     for row in APIS
     if row.advertised
 )
+
+GROUP_VERSION = "group.version"
+"""The feature that clients look for before they use KIP-848's groups."""
+SUPPORTED = (SupportedFeature(name=GROUP_VERSION, min_version=0, max_version=1),)
+FINALIZED = (FinalizedFeature(name=GROUP_VERSION, max_version_level=1, min_version_level=1),)
 
 _CLIENT_SOFTWARE = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

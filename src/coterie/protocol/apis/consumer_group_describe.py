@@ -1,7 +1,4 @@
-"""ConsumerGroupDescribe: epochs, members and assignments of KIP-848 groups (type `consumer`).
-
-The admin asks it of Apache Kafka; our own broker has no such groups yet and does not serve it.
-"""
+"""ConsumerGroupDescribe: epochs, members and assignments of KIP-848 groups (type `consumer`)."""
 
 from __future__ import annotations
 

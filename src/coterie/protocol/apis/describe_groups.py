@@ -20,9 +20,6 @@ SAYS_NOT_FOUND = 6
 
 DEAD = "Dead"
 
-ALL_RIGHTS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
-"""Read, delete, describe, describe configs, alter configs: what there is to do with a group, one bit each."""
-
 
 @dataclass(slots=True, kw_only=True)
 class _Request:
@@ -94,7 +91,7 @@ def _group(reply: DescribedGroup, version: int) -> _Group:
             )
             for member in reply.members
         ],
-        authorized_operations=ALL_RIGHTS if reply.has_all_rights and not error else NOT_ASKED,
+        authorized_operations=NOT_ASKED if error else reply.authorized_operations,
     )
 
 
@@ -117,7 +114,7 @@ def read_response(frame: bytes, at: int, version: int) -> list[DescribedGroup]:
             ],
             error=group.error,
             exists=group.error is not ErrorCode.GROUP_ID_NOT_FOUND and (bool(group.error) or group.state != DEAD),
-            has_all_rights=group.authorized_operations == ALL_RIGHTS,
+            authorized_operations=group.authorized_operations,
         )
         for group in _read_response(frame, at, version).groups
     ]

@@ -1,4 +1,4 @@
-"""OffsetCommit: how far a group has come. The rules are in coterie.coordinator.offsets.offset_commit.
+"""OffsetCommit: how far a group has come. The rules are in coterie.coordinator.offsets.offset_metadata_manager.
 
 Version 10 names topics by id. What is read has then `topic_id` set and `topic` "": whoever knows the topics fills in
 the name, or the error UNKNOWN_TOPIC_ID, before the group is asked (rule 21).

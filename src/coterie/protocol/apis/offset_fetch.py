@@ -93,8 +93,8 @@ def read_request(frame: bytes, at: int, version: int, token: Token) -> list[Offs
     if MANY <= version < BY_ID:
         usual = _read_usual(frame, at, version)
         if usual is not None:
-            group_id, topic, require_stable = usual
-            return [OffsetFetch(token, group_id, [topic], require_stable)]
+            group_id, topic, require_stable, member_id, epoch = usual
+            return [OffsetFetch(token, group_id, [topic], require_stable, member_id=member_id, member_epoch=epoch)]
     return read_request_plainly(frame, at, version, token)
 
 
@@ -102,7 +102,11 @@ _USUAL_ENDS = {b"\0\0\0\0": False, b"\0\0\1\0": True}
 """No tagged fields of topic and group, whether offsets have to be stable, no tagged fields of the request."""
 
 
-def _read_usual(frame: bytes, at: int, version: int) -> tuple[str, tuple[str, Sequence[int]], bool] | None:
+_EPOCH = Struct(">i")
+_Usual = tuple[str, tuple[str, Sequence[int]], bool, str | None, int]
+
+
+def _read_usual(frame: bytes, at: int, version: int) -> _Usual | None:
     """A request as most are: one group and one topic. What is anything else, or wrong, is left to the plain reader."""
     try:
         size = frame[at + 1]
@@ -110,8 +114,11 @@ def _read_usual(frame: bytes, at: int, version: int) -> tuple[str, tuple[str, Se
             return None
         end = at + 1 + size
         group_id = frame[at + 2 : end].decode()
+        member_id: str | None = None
+        epoch = -1
         if version >= 9:
-            _, end = COMPACT.read_string(frame, end)
+            member_id, end = COMPACT.read_string(frame, end)
+            (epoch,) = _EPOCH.unpack_from(frame, end)
             end += 4
         size = frame[end + 1]
         if frame[end] != 2 or not 0 < size < LONG_STRING:  # one topic
@@ -123,7 +130,7 @@ def _read_usual(frame: bytes, at: int, version: int) -> tuple[str, tuple[str, Se
         require_stable = _USUAL_ENDS.get(frame[end:])
         if not 0 <= count <= MOST_ROWS or require_stable is None:
             return None
-        return group_id, (topic, list(unpack(f">{count}i", frame[at:end]))), require_stable
+        return group_id, (topic, list(unpack(f">{count}i", frame[at:end]))), require_stable, member_id, epoch
     except (*PAST_THE_END, UnicodeDecodeError, MalformedError):
         return None
 
@@ -138,6 +145,8 @@ def read_request_plainly(frame: bytes, at: int, version: int, token: Token) -> l
             topics=None if group.topics is None else [(topic.name, topic.partitions) for topic in group.topics],
             require_stable=request.require_stable,
             topic_ids=[topic.topic_id for topic in group.topics] if version >= BY_ID and group.topics else None,
+            member_id=group.member_id,
+            member_epoch=group.member_epoch,
         )
         for group in groups
     ]
@@ -146,7 +155,15 @@ def read_request_plainly(frame: bytes, at: int, version: int, token: Token) -> l
 def write_request(requests: Sequence[OffsetFetch], version: int) -> bytes:
     require_stable = any(request.require_stable for request in requests)
     if version >= MANY:
-        groups = [_Group(group_id=request.group_id, topics=_topics(request)) for request in requests]
+        groups = [
+            _Group(
+                group_id=request.group_id,
+                member_id=request.member_id,
+                member_epoch=request.member_epoch,
+                topics=_topics(request),
+            )
+            for request in requests
+        ]
         return _write_request(_Request(groups=groups, require_stable=require_stable), version)
     (request,) = requests
     return _write_request(

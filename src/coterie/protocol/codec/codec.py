@@ -17,20 +17,6 @@ from coterie.protocol.codec.reader_source import MAX_ENTRIES, NO_LIMIT, Read, me
 from coterie.protocol.codec.writer_source import Write, message_writer
 from coterie.protocol.encoding import COMPACT, OLD, Encoding
 
-__all__ = [
-    "PAST_THE_END",
-    "Parts",
-    "codec",
-    "encoding_of",
-    "most_entries",
-    "parts_writer",
-    "past_the_end",
-    "read_count",
-    "read_text",
-    "too_many",
-]
-
-
 T = TypeVar("T")
 Parts = list[bytes | memoryview]
 

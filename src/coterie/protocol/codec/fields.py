@@ -21,27 +21,12 @@ from uuid import UUID
 
 from coterie.errors import ErrorCode
 
-__all__ = [
-    "EVER",
-    "Int8",
-    "Int16",
-    "Int32",
-    "Int64",
-    "MessageField",
-    "Records",
-    "Wire",
-    "is_records",
-    "members",
-    "number_format",
-    "present",
-    "wire",
-]
-
-
 Int8 = Annotated[int, "b"]
 Int16 = Annotated[int, "h"]
 Int32 = Annotated[int, "i"]
 Int64 = Annotated[int, "q"]
+UInt16 = Annotated[int, "H"]
+Float64 = Annotated[float, "d"]
 
 Records = Annotated[bytes | memoryview, "records"]
 """Record batches as received: a view of the frame when read, never copied or parsed here."""

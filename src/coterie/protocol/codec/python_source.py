@@ -12,10 +12,8 @@ from functools import cache
 from struct import Struct
 from typing import Any
 
-__all__ = ["SHORT", "Repeated", "Source", "repeated", "shape"]
-
 SHORT = 128
-"""What is shorter than this is ready made, or read in place."""
+"""Lengths below this are prepared, or read in place."""
 
 _LITERALS = (bool, int, str, bytes, type(None))
 
@@ -78,7 +76,7 @@ class Source:
         return "\n".join(lines) + "\n"
 
     def function(self, what: str) -> Any:
-        """What the source says, made as dataclasses and named tuples are; `what` is its file in a traceback."""
+        """Compile the source, as dataclasses and named tuples do; `what` is its file in a traceback."""
         names = dict(self._objects)
         exec(compile(str(self), f"<{what}>", "exec"), names)  # noqa: S102 - the head of this file says what is in it
         return names[self._name]

@@ -59,9 +59,6 @@ from coterie.protocol.codec.fields import MessageField, is_records, members, num
 from coterie.protocol.codec.python_source import Source, repeated, shape
 from coterie.protocol.encoding import Encoding, read_tags, text_of
 
-__all__ = ["MAX_ENTRIES", "NO_LIMIT", "Read", "message_reader", "reader_source"]
-
-
 # What the sources that `reader_source.py` makes call: values that are no plain numbers, and all that is rare.
 
 Read = Callable[[bytes, int], tuple[Any, int]]
@@ -147,7 +144,7 @@ def message_reader(message: type, version: int, encoding: Encoding, most: int = 
 
 
 def reader_source(hint: Any, version: int, encoding: Encoding, most: int = NO_LIMIT) -> Source:
-    """Of a message, or of the value of a tagged field: nobody has minded a null there."""
+    """Make the reader of a message, or of the value of a tagged field."""
     reader = _Reader(version, encoding, most)
     reader.value(hint, "value", "", null=not is_dataclass(hint))
     reader.flush()

@@ -35,8 +35,6 @@ from coterie.protocol.codec.fields import MessageField, is_records, number_forma
 from coterie.protocol.codec.python_source import SHORT, Source, repeated, shape
 from coterie.protocol.encoding import COMPACT, OLD, Encoding
 
-__all__ = ["Append", "Write", "message_writer", "writer_source"]
-
 Append = Callable[[bytes | memoryview], None]
 Write = Callable[[Append, Any], None]
 
@@ -64,7 +62,7 @@ def message_writer(message: type, version: int, encoding: Encoding) -> Write:
 
 
 def writer_source(hint: Any, version: int, encoding: Encoding) -> Source:
-    """Of a message, or of the value of a tagged field."""
+    """Make the writer of a message, or of the value of a tagged field."""
     writer = _Writer(version, encoding)
     writer.value(hint, "value")
     writer.flush()
@@ -135,7 +133,7 @@ class _Writer:
     # --- values -------------------------------------------------------------------------------------------------------
 
     def value(self, hint: Any, value: str) -> None:
-        """Of an element, or of a tagged field: where there can be a null, it is written."""
+        """Write an element or a tagged field; null is written if it can be null."""
         if code := number_format(hint):
             self._run.append((code, value))
         elif hint is UUID:
@@ -196,7 +194,7 @@ def _unsaid(value: Any, field: str, version: int) -> ValueError:
 
 
 def _tags_writer(tagged: Sequence[MessageField], version: int, encoding: Encoding) -> Callable[[Any], bytes]:
-    """For a message that has something to say in its tagged fields; their writers are made when they first have."""
+    """Write the tagged fields of a message that differ from their defaults; writers are made on first use."""
 
     def write_tagged(value: Any) -> bytes:
         given = []

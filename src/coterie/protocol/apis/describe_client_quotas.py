@@ -1,0 +1,79 @@
+"""DescribeClientQuotas: the quotas of users, client ids and addresses (KIP-546)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coterie.errors import ErrorCode
+from coterie.protocol.api import api
+from coterie.protocol.codec.codec import codec
+from coterie.protocol.codec.fields import Float64, Int8, Int32
+
+__all__ = [
+    "ANY",
+    "API",
+    "DEFAULT",
+    "EXACT",
+    "Component",
+    "Entity",
+    "Entry",
+    "Quota",
+    "Request",
+    "Response",
+    "read_request",
+    "read_response",
+    "write_request",
+    "write_response",
+]
+
+API = api("DescribeClientQuotas")
+
+EXACT, DEFAULT, ANY = range(3)
+"""How a filter chooses entities: of a name, those without a name, or all that have one."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Component:
+    entity_type: str
+    match_type: Int8
+    match: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Request:
+    components: Sequence[Component]
+    strict: bool = False
+    """Whether entities must have the types of the filter and no others."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Entity:
+    entity_type: str
+    entity_name: str | None
+    """None: the default of all others."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Quota:
+    key: str
+    value: Float64
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    entity: Sequence[Entity]
+    values: Sequence[Quota]
+
+
+@dataclass(slots=True, kw_only=True)
+class Response:
+    throttle_time_ms: Int32 = 0
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    entries: Sequence[Entry] | None = None
+    """None if there is an error."""
+
+
+read_request, write_request = codec(API, Request)
+read_response, write_response = codec(API, Response)
