@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from coterie.storage.cleanup import Compactable, DeletedSegment, offer, remove_files, rename_files, swap, withdraw
 from coterie.storage.compaction import Compaction
-from coterie.storage.damage import Damage, DamageError
-from coterie.storage.data_directory import SLICE, Creation, DataDirectory, Opening, StoredTopic, remove_directory
-from coterie.storage.durable_ends import DurableEnds
+from coterie.storage.data_directory import SLICE, Creation, DataDirectory, Opening
+from coterie.storage.durable_ends import Damage, DamageError, DurableEnds
 from coterie.storage.files import DiskChange, DiskFiles, File, Files, Lock, Sync
 from coterie.storage.flush import FlushTarget, Journal, JournalTarget
 from coterie.storage.log_config import (
@@ -33,9 +32,11 @@ from coterie.storage.log_errors import (
     writing,
 )
 from coterie.storage.memory_files import MemoryFiles
+from coterie.storage.metadata_files import StoredTopic
 from coterie.storage.partition_log import PartitionLog
 from coterie.storage.recovery import Cut, Recovery
 from coterie.storage.segment import Segment, TimestampedOffset
+from coterie.storage.stray_directories import remove_directory
 from coterie.storage.validation import LogAppendInfo, Origin
 
 __all__ = [

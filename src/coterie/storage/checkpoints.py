@@ -24,8 +24,6 @@ from coterie.storage.metadata_files import StoredTopic, decode_offsets, encode_o
 from coterie.storage.partition_log import PartitionLog
 from coterie.storage.segment_files import LOG_STARTS
 
-__all__ = ["CLEAN_FILE", "COMPACTED", "RECOVERY_POINTS", "Checkpoints", "Partition"]
-
 CLEAN_FILE = ".kafka_cleanshutdown"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 COMPACTED = "cleaner-offset-checkpoint"
@@ -140,10 +138,10 @@ class Checkpoints:
 
         return DiskChange(work, lambda _: self._gaps_below.update(gaps))
 
-    def delete_records(self, partition: Partition, before: int, up_to: int) -> DiskChange[int]:
-        """Let a log start at `before`, at most `up_to`, and keep that; `done` returns its start."""
+    def delete_records(self, partition: Partition, before: int, high_watermark: int) -> DiskChange[int]:
+        """Let a log start at `before`, at most `high_watermark`, and keep that; `done` returns its start."""
         log = self._logs[partition]
-        log.check_start(before, up_to)
+        log.check_start(before, high_watermark)
         starts = {**self._starts(), partition: max(before, log.log_start)}
         states = self._states()
         key = self._key(partition)
@@ -153,7 +151,7 @@ class Checkpoints:
             self._write_checkpoint(states)
             self._keep(LOG_STARTS, starts)
 
-        return DiskChange(work, lambda _: log.delete_records(before, up_to))
+        return DiskChange(work, lambda _: log.delete_records(before, high_watermark))
 
     def keep_compacted(self, partition: Partition, offset: int) -> DiskChange[None]:
         """Keep that a log was compacted up to `offset`, where the next compaction begins."""

@@ -41,25 +41,9 @@ from coterie.storage.segment_files import (
     offsets_of,
 )
 
-__all__ = [
-    "Compactable",
-    "DeletedSegment",
-    "compactable",
-    "finish_swaps",
-    "first_dirty_offset",
-    "grouped",
-    "is_worth_rolling",
-    "offer",
-    "reasons_to_drop",
-    "remove_files",
-    "rename_files",
-    "swap",
-    "withdraw",
-]
-
 
 def reasons_to_drop(
-    segments: Sequence[Segment], config: LogConfig, log_start: int, up_to: int, now_ms: int
+    segments: Sequence[Segment], config: LogConfig, log_start: int, high_watermark: int, now_ms: int
 ) -> list[str]:
     """Return why each segment may be deleted, from the oldest on; the last one may be too, if it is not empty."""
     last = len(segments) - 1
@@ -84,7 +68,7 @@ def reasons_to_drop(
     for why, applies in rules.items():
         while (
             (slot := len(reasons)) <= last
-            and segments[slot].next_offset <= up_to
+            and segments[slot].next_offset <= high_watermark
             and (slot < last or segments[slot].size)
             and applies(slot)
         ):

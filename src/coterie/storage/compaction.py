@@ -31,8 +31,6 @@ from coterie.storage.log_config import LogConfig
 from coterie.storage.segment import Segment
 from coterie.storage.segment_files import CLEANED, LOG, contents
 
-__all__ = ["KEY_BYTES", "Compaction", "Fate", "LastOfProducer", "LatestOffsets", "RecordRetention", "name_of"]
-
 KEY_BYTES = 256
 """The most memory one key takes: its bytes or digest, its offset, and its share of the table."""
 _LONG = 64

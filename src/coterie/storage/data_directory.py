@@ -23,11 +23,13 @@ from coterie.errors import MalformedError
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage.checkpoints import CLEAN_FILE, Checkpoints, Partition
 from coterie.storage.cleanup import DeletedSegment, rename_files
-from coterie.storage.damage import Damage, DamageError, missing_directory
 from coterie.storage.durable_ends import (
+    Damage,
+    DamageError,
     DirectoryCheckpoint,
     DurableEnds,
     LogState,
+    missing_directory,
     read_checkpoint,
 )
 from coterie.storage.files import DiskChange, Files, Lock, replace_file
@@ -57,8 +59,6 @@ from coterie.storage.stray_directories import (
     set_aside,
     set_strays_aside,
 )
-
-__all__ = ["SLICE", "Creation", "DataDirectory", "Opening", "StoredTopic", "remove_directory"]
 
 _DEFAULTS = BrokerSettings()
 LOCK_FILE = ".lock"

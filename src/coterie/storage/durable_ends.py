@@ -1,4 +1,8 @@
-"""What is known to be durable, to distinguish damage from what a crash has torn.
+"""What is known to be durable, and the rules that find damage: what is missing or wrong though it was durable.
+
+A crash tears what was being written, which is beyond the durable ends. Anything else that is missing or changed was
+lost by the disk or by a person: nothing is truncated or recreated in its place, and the broker does not start.
+`repair.py` repairs it.
 
 `coterie-checkpoint.json` has what was on disk when it was written, for each log: where it starts, how far it is synced,
 its leader epochs, its segments and their sizes. It is written from time to time, before segments are deleted, and at a
@@ -13,8 +17,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from struct import Struct
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -23,23 +28,8 @@ from crc32c import crc32c
 
 from coterie.errors import MalformedError
 from coterie.storage.files import File, Files, read_file
-from coterie.storage.log_errors import DamagedFileError
+from coterie.storage.log_errors import DamagedFileError, DirectoryError
 from coterie.storage.metadata_files import ChecksummedFile, id_text, parse_id
-
-__all__ = [
-    "CHECKPOINT",
-    "ENDS_FILE",
-    "PRODUCER_IDS_END",
-    "WITHIN_SEGMENTS",
-    "DirectoryCheckpoint",
-    "DurableEnds",
-    "LogState",
-    "SegmentState",
-    "TopicPartition",
-    "number_followed",
-    "read_checkpoint",
-    "write_checkpoint",
-]
 
 CHECKPOINT = ChecksummedFile(
     "coterie-checkpoint.json",
@@ -58,8 +48,11 @@ _LONG = 1 << 20
 WITHIN_SEGMENTS = -1
 
 TopicPartition = tuple[UUID, int]
-PRODUCER_IDS_END: TopicPartition = UUID(int=0), -1
+NO_TOPIC = UUID(int=0)
+PRODUCER_IDS_END: TopicPartition = NO_TOPIC, -1
 """The key of the end of assigned producer ids: if the file of producer ids is lost, none is assigned again."""
+ACLS_END: TopicPartition = NO_TOPIC, -2
+"""The key of the number of the last change of the ACLs: if their file is lost or an old copy, that is noticed."""
 
 
 class SegmentState(NamedTuple):
@@ -165,9 +158,7 @@ class DurableEnds:
         self._number = checkpoint.number
         known = checkpoint.logs
         self._ends = {
-            key: end
-            for key, end in self._ends.items()
-            if key == PRODUCER_IDS_END or (key in known and end > known[key].end)
+            key: end for key, end in self._ends.items() if key[0] == NO_TOPIC or (key in known and end > known[key].end)
         }
         self._start_over()
 
@@ -224,3 +215,138 @@ def _number_in(data: bytes) -> int | None:
     if found is None or crc32c(b"coterie-durable-ends 1 follows " + found[1]) != int(found[2], 16):
         return None
     return int(found[1])
+
+
+class Damage(NamedTuple):
+    path: str
+    wrong: str
+    """What is wrong with it: "is missing"."""
+    log: str
+    """The partition it is about."""
+    lost: tuple[int, int] | None = None
+    """Offsets from, and until before; None if they are not known."""
+
+    @property
+    def stake(self) -> str:
+        if self.lost is None:
+            return f"records of {self.log}"
+        first, after = self.lost
+        if after <= first:
+            return f"the end of {self.log}, which is offset {after}"
+        return (
+            f"offset {first} of {self.log}" if after - first == 1 else f"offsets {first} to {after - 1} of {self.log}"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.wrong}; at stake: {self.stake}"
+
+
+class DamageError(DirectoryError):
+    """The logs are not what they were when they were known to be durable."""
+
+    def __init__(self, damages: Sequence[Damage]) -> None:
+        listed = "".join(f"\n  {damage}" for damage in damages)
+        super().__init__(
+            f"the data directory is damaged, and was left as it is:{listed}\n"
+            "Bring the files back from a copy. Or run `coterie repair` on the data directory: it shows what can be "
+            "saved, and with --accept-loss it sets the damaged files aside, saves the rest and writes down what is lost"
+        )
+        self.damages = tuple(damages)
+
+
+class SegmentFound(NamedTuple):
+    """A segment as it was found on disk."""
+
+    path: str
+    base: int
+    size: int
+    end: int | None = None
+    """Where its last batch ends; None if that is not known, because it was not read or is invalid."""
+    wrong: str = ""
+    """Why it is invalid."""
+
+
+class LogFound(NamedTuple):
+    """A log as it was found on disk."""
+
+    log: str
+    segments: Sequence[SegmentFound]
+    """The sealed segments, and the last one after a clean shutdown."""
+    next_base: int
+    """The base offset of the segment that follows them; the end of the log if there is none."""
+    is_clean: bool
+
+    def with_next(self) -> Iterator[tuple[SegmentFound, int]]:
+        """Yield each segment, and where the next one begins."""
+        for slot, segment in enumerate(self.segments, 1):
+            yield segment, self.segments[slot].base if slot < len(self.segments) else self.next_base
+
+
+Rule = Callable[[LogState, LogFound], Iterable[Damage]]
+
+
+def missing_directory(log: str, known: LogState) -> Damage:
+    return Damage(log, "is missing", log, (known.start, known.end) if known.end > known.start else None)
+
+
+def _ends_with_a_batch(_known: LogState, found: LogFound) -> Iterable[Damage]:
+    """A sealed segment is whole to its end."""
+    for segment, after in found.with_next():
+        if segment.wrong:
+            yield Damage(segment.path, segment.wrong, found.log, (segment.base, after))
+
+
+def _starts_where_it_did(known: LogState, found: LogFound) -> Iterable[Damage]:
+    first = found.segments[0].base if found.segments else found.next_base
+    if first > known.start:
+        yield Damage(found.log, f"has no segment before offset {first}", found.log, (known.start, first))
+
+
+def _has_no_holes(known: LogState, found: LogFound) -> Iterable[Damage]:
+    """Each segment ends where the next one begins, also when it was compacted: its last batch stays."""
+    for segment, after in found.with_next():
+        if segment.end is not None and segment.end != after and segment.base >= known.gaps_below:
+            yield Damage(
+                segment.path,
+                f"ends at offset {segment.end}, and the next segment begins at {after}",
+                found.log,
+                (min(segment.end, after), after),
+            )
+
+
+def _has_its_segments(known: LogState, found: LogFound) -> Iterable[Damage]:
+    """After a clean shutdown all segments are there, with the size they had."""
+    if not found.is_clean or not known.segments:
+        return
+    sizes = {segment.base: segment for segment in found.segments}
+    for one, after in pairwise([*known.segments, None]):
+        assert one is not None
+        lost = one.base_offset, known.end if after is None else after.base_offset
+        there = sizes.get(one.base_offset)
+        if there is None:
+            if lost[1] > lost[0]:
+                yield Damage(f"{found.log}/{one.base_offset:020d}.log", "is missing", found.log, lost)
+        elif there.size != one.size:
+            yield Damage(
+                there.path, f"has {there.size} bytes, and had {one.size} at the last clean stop", found.log, lost
+            )
+
+
+RULES: tuple[Rule, ...] = (_has_its_segments, _ends_with_a_batch, _starts_where_it_did, _has_no_holes)
+
+
+def damages_of(known: LogState, found: LogFound) -> list[Damage]:
+    """Return one damage for each file: the first rule that it breaks says what is wrong."""
+    damages: dict[str, Damage] = {}
+    for rule in RULES:
+        for damage in rule(known, found):
+            if damage.lost is not None and damage.lost[1] <= known.start:
+                continue  # it was deleted: a crash may bring back some of the files
+            covered = any(one.lost and damage.lost and _covers(one.lost, damage.lost) for one in damages.values())
+            if damage.path not in damages and not covered:
+                damages[damage.path] = damage
+    return list(damages.values())
+
+
+def _covers(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return one[0] <= other[0] and other[1] <= one[1]

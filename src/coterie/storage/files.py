@@ -21,11 +21,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import RLock
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from coterie.protocol.buffer import Buffer
-
-__all__ = ["DiskChange", "DiskFiles", "File", "Files", "Lock", "Sync", "parent_of", "read_file", "replace_file"]
 
 
 class Sync(Protocol):
@@ -60,6 +58,13 @@ class Lock(Protocol):
     def release(self) -> None: ...
 
 
+class Space(NamedTuple):
+    """The bytes of a volume."""
+
+    total: int
+    usable: int
+
+
 class Files(Protocol):
     """A tree of directories and files."""
 
@@ -86,6 +91,9 @@ class Files(Protocol):
         """Delete an empty directory."""
 
     def sync_directory(self, path: str = "") -> None: ...
+
+    def space(self) -> Space | None:
+        """Return the space of the volume; None if there is none."""
 
     def lock(self, path: str) -> Lock:
         """Lock the file; `BlockingIOError` if another owner has it. The lock ends with the process."""
@@ -378,6 +386,10 @@ class DiskFiles:
 
     def sync_directory(self, path: str = "") -> None:
         _sync_directory(self._path(path))
+
+    def space(self) -> Space | None:
+        found = os.statvfs(self._path(""))
+        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     def lock(self, path: str) -> Lock:
         fd = os.open(self._path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)

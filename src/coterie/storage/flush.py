@@ -33,21 +33,6 @@ from coterie.storage.files import File, Files, Sync, parent_of, read_file
 from coterie.storage.log_errors import DamagedFileError, LogWriteError
 from coterie.storage.segment import Segment
 
-__all__ = [
-    "JOURNAL_FILE",
-    "FlushState",
-    "FlushTarget",
-    "Journal",
-    "JournalKey",
-    "JournalPart",
-    "JournalTarget",
-    "Sealing",
-    "journal_key",
-    "read_journal",
-    "remove_journal",
-]
-
-
 SMALL = 64 * 1024
 """A log with more bytes to flush is synced in place: that costs no more than writing them to the journal.
 It also bounds what is kept in memory of a log that is not flushed."""

@@ -15,8 +15,6 @@ from coterie.storage.files import Files, read_file, replace_file
 from coterie.storage.metadata_files import decode_epochs, encode_epochs
 from coterie.storage.segment_files import join
 
-__all__ = ["NO_EPOCH", "LeaderEpochs"]
-
 NO_EPOCH = -1
 _FILE = "leader-epoch-checkpoint"
 

@@ -10,8 +10,6 @@ from coterie.protocol.batch import TimestampType
 from coterie.settings.broker_settings import SMALLEST_SEGMENT, BrokerSettings
 from coterie.settings.topic_configs import TOPIC_CONFIGS, effective
 
-__all__ = ["UNLIMITED", "LogConfig", "facts_log_config", "offsets_log_config", "offsets_topic_configs"]
-
 UNLIMITED = -1
 _TIMESTAMP_TYPES = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
 _BATCH_OVERHEAD = 1024

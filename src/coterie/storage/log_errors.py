@@ -8,19 +8,6 @@ from typing import Self
 
 from coterie.errors import CoterieError, ErrorCode
 
-__all__ = [
-    "DamagedFileError",
-    "DirectoryError",
-    "DiskError",
-    "LaterFormatError",
-    "LogError",
-    "LogReadError",
-    "LogWriteError",
-    "OffsetOutOfRangeError",
-    "RefusedError",
-    "writing",
-]
-
 
 class LogError(CoterieError):
     """Base of the errors of this package."""

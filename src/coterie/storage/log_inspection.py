@@ -29,8 +29,6 @@ from coterie.storage.metadata_files import StoredTopic, decode_partition_metadat
 from coterie.storage.segment_files import LOG, join, named, offsets_of
 from coterie.storage.stray_directories import PARTITION_FILE
 
-__all__ = ["LogFinding", "LogInspection", "batches_left"]
-
 MOST_FILLED = 2**31 - 1
 """The most offsets that one batch can fill."""
 _MAGIC_AT = 16

@@ -14,8 +14,6 @@ from coterie.storage.segment import Segment, TimestampedOffset
 from coterie.storage.segment_files import LOG
 from coterie.storage.validation import OPENED_AT_ONCE
 
-__all__ = ["find_timestamp", "read_batches", "slot_of"]
-
 
 def slot_of(segments: Sequence[Segment], offset: int) -> int:
     """Return the index of the segment that has the offset, or would have it."""

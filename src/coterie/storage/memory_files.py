@@ -6,9 +6,7 @@ import errno
 from errno import errorcode
 
 from coterie.protocol.buffer import Buffer
-from coterie.storage.files import File, Lock, Sync, parent_of
-
-__all__ = ["MemoryFiles"]
+from coterie.storage.files import File, Lock, Space, Sync, parent_of
 
 
 def _error(kind: type[OSError], number: int, path: str) -> OSError:
@@ -139,6 +137,9 @@ class MemoryFiles:
 
     def sync_directory(self, path: str = "") -> None:
         self._directory(path)
+
+    def space(self) -> Space | None:
+        return None
 
     def lock(self, path: str) -> Lock:
         if path in self._locks:

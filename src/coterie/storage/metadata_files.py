@@ -36,35 +36,6 @@ from coterie.errors import MalformedError
 from coterie.storage.files import Files, read_file, replace_file
 from coterie.storage.log_errors import DamagedFileError, LaterFormatError
 
-__all__ = [
-    "CHECKSUMMED_FILES",
-    "LEADERS",
-    "META",
-    "PRODUCER_IDS",
-    "TOPICS",
-    "ChecksummedFile",
-    "Content",
-    "StoredTopic",
-    "Topics",
-    "decode_entries",
-    "decode_epochs",
-    "decode_offsets",
-    "decode_partition_metadata",
-    "decode_properties",
-    "decode_topics",
-    "encode_epochs",
-    "encode_offsets",
-    "encode_partition_metadata",
-    "encode_properties",
-    "encode_topics",
-    "id_text",
-    "is_legal_name",
-    "parse_id",
-    "read_topics",
-    "write_topics",
-]
-
-
 FIRST = 1
 """The version of files without a first line with a checksum."""
 _HEAD = re.compile(rb"(# (\S+) version ([0-9]+)) crc32c ([0-9a-f]{8})\n")
@@ -161,7 +132,26 @@ PRODUCER_IDS = ChecksummedFile(
     "up to where producer ids were given out; none may be given out twice",
     "it goes on behind the highest that the logs have",
 )
-CHECKSUMMED_FILES = (TOPICS, META, LEADERS, PRODUCER_IDS)
+SCRAM_CREDENTIALS = ChecksummedFile(
+    "coterie-scram-credentials.json",
+    2,
+    "what is checked when users log in by SCRAM",
+    "it sets the file aside: users need new passwords",
+)
+ACLS = ChecksummedFile(
+    "coterie-acls.json",
+    2,
+    "the ACLs: what each client may do",
+    "it writes the file without any ACL, so create them again; until then only super users may do anything, or "
+    "everybody everything if allow.everyone.if.no.acl.found is set",
+)
+GROUP_CONFIGS = ChecksummedFile(
+    "coterie-group-configs.json",
+    2,
+    "the configs that consumer groups have of their own",
+    "it sets the file aside: groups have the broker's settings",
+)
+CHECKSUMMED_FILES = (TOPICS, META, LEADERS, PRODUCER_IDS, SCRAM_CREDENTIALS, ACLS, GROUP_CONFIGS)
 """All files of this kind but `coterie-checkpoint.json` (`durable_ends.py`); the journal has checksums of its own."""
 
 

@@ -13,7 +13,7 @@ consumers may read up to (`--flush os` or `sync`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Self
 
@@ -35,13 +35,11 @@ from coterie.storage.flush import FlushState, FlushTarget, JournalPart, JournalT
 from coterie.storage.log_config import LogConfig
 from coterie.storage.log_errors import LogReadError, LogWriteError, OffsetOutOfRangeError, writing
 from coterie.storage.log_reader import find_timestamp, read_batches, slot_of
-from coterie.storage.producer_state import snapshot_later
+from coterie.storage.producer_state import ProducerStateEntry, snapshot_later
 from coterie.storage.recovery import LoadedLog, Recovery, is_gapless, load, load_cut
 from coterie.storage.segment import Segment, TimestampedOffset
 from coterie.storage.segment_files import LOG
 from coterie.storage.validation import LogAppendInfo, Origin, assign_offsets, check_batches, too_large
-
-__all__ = ["PartitionLog"]
 
 
 class PartitionLog:
@@ -166,10 +164,15 @@ class PartitionLog:
     def producer_count(self) -> int:
         return len(self._producers)
 
-    def last_stable(self, up_to: int) -> int:
-        """Return the last stable offset, if `up_to` is the high watermark."""
+    def producers(self) -> Iterator[tuple[int, ProducerStateEntry, int | None]]:
+        """Yield the id of each producer, what is known of it, and where its open transaction begins, if it has one."""
+        for producer_id, producer in self._producers:
+            yield producer_id, producer, self._producers.open_since(producer_id)
+
+    def last_stable(self, high_watermark: int) -> int:
+        """Return the last stable offset, which is at most the high watermark."""
         unstable = self._producers.first_unstable_offset
-        return up_to if unstable is None else max(self.log_start, min(unstable, up_to))
+        return high_watermark if unstable is None else max(self.log_start, min(unstable, high_watermark))
 
     @property
     def believes_syncs(self) -> bool:
@@ -438,17 +441,19 @@ class PartitionLog:
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
-    def check_start(self, offset: int, up_to: int) -> None:
-        """Raise `OffsetOutOfRangeError` unless the log may start at `offset`; `up_to` is the high watermark."""
-        if not 0 <= offset <= up_to:
-            raise OffsetOutOfRangeError(f"cannot delete to offset {offset}: {self.path} can be read to {up_to}")
+    def check_start(self, offset: int, high_watermark: int) -> None:
+        """Raise `OffsetOutOfRangeError` unless the log may start at `offset`."""
+        if not 0 <= offset <= high_watermark:
+            raise OffsetOutOfRangeError(
+                f"cannot delete to offset {offset}: {self.path} can be read to {high_watermark}"
+            )
 
-    def delete_records(self, before: int, up_to: int) -> int:
+    def delete_records(self, before: int, high_watermark: int) -> int:
         """Let the log start at `before`, unless it starts later already; return its start. `retain` frees the space.
 
         The caller saves the new start (`checkpoints.py`) and gives it to `open`.
         """
-        self.check_start(before, up_to)
+        self.check_start(before, high_watermark)
         self._start_at(before)
         return self.log_start
 
@@ -457,14 +462,14 @@ class PartitionLog:
             self.log_start = offset
             self._epochs.cut_start(offset)
 
-    def retain(self, now_ms: int, up_to: int) -> list[DeletedSegment]:
-        """Remove the segments from the log that retention does not keep; none that reaches beyond `up_to`.
+    def retain(self, now_ms: int, high_watermark: int) -> list[DeletedSegment]:
+        """Remove the segments from the log that retention does not keep; none that reaches beyond `high_watermark`.
 
         Their files still exist, for `rename_files` and then `remove_files`.
         """
         if not self.is_in_order:
             return []
-        reasons = reasons_to_drop(self._segments, self.config, self.log_start, up_to, now_ms)
+        reasons = reasons_to_drop(self._segments, self.config, self.log_start, high_watermark, now_ms)
         if reasons and len(reasons) == len(self._segments):
             with writing(f"cannot delete old segments of {self.path}"):
                 self._roll(now_ms)

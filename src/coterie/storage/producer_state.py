@@ -27,17 +27,6 @@ from coterie.storage.files import Files, replace_file
 from coterie.storage.log_errors import RefusedError
 from coterie.storage.segment_files import SNAPSHOT, join, named, offsets_of
 
-__all__ = [
-    "REMEMBERED",
-    "BatchMetadata",
-    "ProducerStateEntry",
-    "ProducerStateManager",
-    "decode_snapshot",
-    "encode_snapshot",
-    "snapshot_later",
-]
-
-
 REMEMBERED = 5
 
 

@@ -19,8 +19,7 @@ from coterie.errors import MalformedError
 from coterie.protocol.batch import BatchError, BatchHeader, batches
 from coterie.protocol.records import marker_of
 from coterie.storage.cleanup import finish_swaps
-from coterie.storage.damage import Damage, DamageError, LogFound, SegmentFound, damages_of
-from coterie.storage.durable_ends import LogState, SegmentState
+from coterie.storage.durable_ends import Damage, DamageError, LogFound, LogState, SegmentFound, SegmentState, damages_of
 from coterie.storage.files import File, Files, read_file
 from coterie.storage.leader_epochs import LeaderEpochs
 from coterie.storage.log_config import LogConfig
@@ -41,8 +40,6 @@ from coterie.storage.segment_files import (
     offsets_of,
     whole_batches,
 )
-
-__all__ = ["Cut", "LoadedLog", "Recovery", "is_gapless", "load", "load_cut"]
 
 CUT = ".cut"
 

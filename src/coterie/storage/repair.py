@@ -22,8 +22,10 @@ from coterie.protocol.batch import (
     batches,
 )
 from coterie.settings.broker_settings import BrokerSettings
+from coterie.storage.acl_file import encode_acls, read_acls
 from coterie.storage.checkpoints import CLEAN_FILE, COMPACTED, RECOVERY_POINTS
 from coterie.storage.durable_ends import (
+    ACLS_END,
     ENDS_FILE,
     DirectoryCheckpoint,
     DurableEnds,
@@ -37,9 +39,12 @@ from coterie.storage.flush import read_journal
 from coterie.storage.log_errors import DamagedFileError, DirectoryError
 from coterie.storage.log_inspection import LogFinding, LogInspection
 from coterie.storage.metadata_files import (
+    ACLS,
+    GROUP_CONFIGS,
     LEADERS,
     META,
     PRODUCER_IDS,
+    SCRAM_CREDENTIALS,
     TOPICS,
     StoredTopic,
     decode_offsets,
@@ -54,10 +59,14 @@ from coterie.storage.metadata_files import (
 from coterie.storage.segment_files import INDEX, LOG, LOG_STARTS, SNAPSHOT, TIME_INDEX, join, named
 from coterie.storage.stray_directories import PARTITION_FILE, has_records, partition_path
 
-__all__ = ["FileFinding", "Findings", "carry_out", "inspect"]
-
 _DEFAULTS = BrokerSettings()
-_NEEDED = {META.path: {"cluster.id", "node.id"}, LEADERS.path: {"nodes", "topics"}, PRODUCER_IDS.path: {"next"}}
+_NEEDED = {
+    META.path: {"cluster.id", "node.id"},
+    LEADERS.path: {"nodes", "topics"},
+    PRODUCER_IDS.path: {"next"},
+    SCRAM_CREDENTIALS.path: {"credentials"},
+    GROUP_CONFIGS.path: {"groups"},
+}
 
 
 @dataclass(slots=True)
@@ -101,6 +110,7 @@ def inspect(files: Files, *, cluster_id: str, node_id: int = _DEFAULTS.node_id) 
     findings = Findings()
     topics = _topics(files, findings)
     _small_files(files, findings, cluster_id, node_id)
+    _acls(files, findings)
     known: Mapping[tuple[UUID, int], LogState] | None = None
     try:
         checkpoint = read_checkpoint(files)
@@ -195,18 +205,33 @@ def _small_files(files: Files, findings: Findings, cluster_id: str, node_id: int
         META.path: (f"rewritten with cluster.id {cluster_id} and node.id {node_id}", lambda: META.encode(meta)),
         LEADERS.path: ("set aside: every partition is led where it was created", None),
         PRODUCER_IDS.path: ("set aside: ids go on behind the highest that the logs have", None),
+        SCRAM_CREDENTIALS.path: ("set aside: users who log in by SCRAM need new passwords", None),
+        GROUP_CONFIGS.path: ("set aside: groups have the broker's settings", None),
     }
-    for own in (META, LEADERS, PRODUCER_IDS):
+    in_json = {LEADERS, SCRAM_CREDENTIALS, GROUP_CONFIGS}
+    for own in (META, LEADERS, PRODUCER_IDS, SCRAM_CREDENTIALS, GROUP_CONFIGS):
         if own is not META and not files.exists(own.path):
             continue
         try:
             payload = own.read(files).payload
-            content = json.loads(payload) if own is LEADERS else decode_properties(payload)
+            content = json.loads(payload) if own in in_json else decode_properties(payload)
             if not _NEEDED[own.path] <= set(content):
                 raise own.damaged("does not have what it should")
         except (DamagedFileError, ValueError) as error:
             wrong = error.wrong if isinstance(error, DamagedFileError) else "is not what we write"
             findings.files.append(FileFinding(own.path, wrong, *remedies[own.path]))
+
+
+def _acls(files: Files, findings: Findings) -> None:
+    """Check the ACLs. Their file is replaced by one without ACLs, not set aside alone: a missing one is damage too."""
+    ends = DurableEnds(files)
+    last = dict(ends.read()).get(ACLS_END, 0)
+    try:
+        read_acls(files, ends)
+    except DamagedFileError as error:
+        remedy = "rewritten without any ACL: create them again"
+        content = ACLS.encode(encode_acls((), last + 1))
+        findings.files.append(FileFinding(error.path, error.wrong, remedy, lambda: content))
 
 
 def _journal(files: Files, findings: Findings) -> dict[tuple[UUID, int], list[bytes]]:

@@ -31,8 +31,6 @@ from coterie.storage.segment_files import (
     whole_batches,
 )
 
-__all__ = ["MAX_RELATIVE", "Segment", "TimestampedOffset"]
-
 MAX_RELATIVE = 2**31 - 1
 """Offsets and positions are int32 in the indexes."""
 

@@ -25,32 +25,6 @@ from coterie.protocol.batch import HEADER_SIZE, BatchHeader, CorruptBatchError, 
 from coterie.protocol.records import EndMarker, marker_of
 from coterie.storage.files import File
 
-__all__ = [
-    "CHUNK",
-    "CLEANED",
-    "DELETED",
-    "INDEX",
-    "LEFTOVERS",
-    "LOG",
-    "LOG_STARTS",
-    "OFFSET_ROW",
-    "SNAPSHOT",
-    "SWAP",
-    "TIME_INDEX",
-    "TIME_ROW",
-    "BatchInFile",
-    "FileRows",
-    "IndexRows",
-    "MemoryRows",
-    "contents",
-    "headers",
-    "join",
-    "named",
-    "offsets_of",
-    "whole_batches",
-]
-
-
 LOG_STARTS = "log-start-offset-checkpoint"
 LOG = ".log"
 INDEX = ".index"

@@ -15,17 +15,6 @@ from coterie.storage.log_errors import DamagedFileError
 from coterie.storage.metadata_files import TOPICS, StoredTopic, decode_partition_metadata, id_text
 from coterie.storage.segment_files import LOG
 
-__all__ = [
-    "DELETE",
-    "PARTITION_FILE",
-    "has_records",
-    "partition_path",
-    "remove_deleted_directories",
-    "remove_directory",
-    "set_aside",
-    "set_strays_aside",
-]
-
 PARTITION_FILE = "partition.metadata"
 DELETE, _STRAY = "-delete", "-stray"
 

@@ -31,8 +31,6 @@ from coterie.protocol.records import Columns, EndMarker, marker_of
 from coterie.storage.log_config import LogConfig
 from coterie.storage.log_errors import RefusedError
 
-__all__ = ["OPENED_AT_ONCE", "Incoming", "LogAppendInfo", "Origin", "assign_offsets", "check_batches", "too_large"]
-
 
 class LogAppendInfo(NamedTuple):
     """Where a batch is in the log, or was before if it is a duplicate."""
