@@ -9,24 +9,35 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import shutil
+import tempfile
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+import weakref
+from collections.abc import Callable, Container, Coroutine, Mapping
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Self
 from uuid import UUID, uuid4  # noqa: TID251  ids are random here alone
 
 from coterie.broker.cluster import Cluster, check_nodes
 from coterie.broker.connection_limits import files_of_logs
+from coterie.broker.io.certificate_authority import CertificateAuthority
 from coterie.broker.io.clock import wall_ms
-from coterie.broker.io.server import Server, run_in_loop
+from coterie.broker.io.secure_directory import MECHANISMS
+from coterie.broker.io.server import Listener, Server, listeners_of, run_in_loop
+from coterie.broker.security.client_settings import ClientAccess, Names
+from coterie.broker.security.users import Users
 from coterie.coordinator.classic.wall_clock import WallClock
-from coterie.errors import IllegalStateError
+from coterie.errors import CoterieError, IllegalStateError
 from coterie.facts import Fact
 from coterie.ledger import Ledger, Rebalance
 from coterie.settings.broker_settings import BrokerSettings
+from coterie.settings.config_def import Password, dotted
+from coterie.settings.listeners import Endpoint
 from coterie.storage import DiskFiles, Files, MemoryFiles
 
 __all__ = ["Broker", "Flush", "open_cluster"]
@@ -45,8 +56,9 @@ def open_cluster(
     flush: Flush,
     nodes: int = 1,
     wall: WallClock | None = None,
+    users: Mapping[str, str] = MappingProxyType({}),
 ) -> Cluster:
-    """`data` None: nothing touches the disk."""
+    """`data` None: nothing touches the disk. `users` have passwords, for PLAIN and SCRAM."""
     allowed_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most_open = files_of_logs(allowed_files)
     if data is None:
@@ -54,10 +66,16 @@ def open_cluster(
     else:
         files = DiskFiles(data, most_open)
     sync = data is not None and flush == "sync"
-    cluster = Cluster(files, settings, wall_ms(), fresh_id=fresh_id, sync=sync, nodes=nodes, wall=wall)
+    known = Users(users, lambda: fresh_id().bytes)
+    cluster = Cluster(files, settings, wall_ms(), fresh_id=fresh_id, sync=sync, nodes=nodes, wall=wall, users=known)
     cluster.flusher.most_journaled = most_open // 2  # the file of a log that is not synced stays open
     cluster.data_path = "memory" if data is None else str(Path(data).resolve())
     return cluster
+
+
+def _named(host: str) -> list[str]:
+    """Return the host as a name for a certificate, if it is one."""
+    return [] if host in {"", "0.0.0.0", "::", "localhost", "127.0.0.1", "::1"} else [host]  # noqa: S104
 
 
 class Broker:
@@ -74,11 +92,14 @@ class Broker:
         data: The data directory; without it nothing is written to the disk.
         settings: BrokerSettings of the broker under Kafka's names.
         host: The address to listen at.
-        port: The port to listen at; 0 is any that is free.
+        port: The port to listen at; 0 is any that is free. The setting `listeners` counts more than host and port.
         flush: When records are written to the disk: `sync` before they are acknowledged, `os` when the system does. It
             counts more than the setting `coterie.flush`, which has the default.
         nodes: How many brokers clients see. Each has a port of its own, with `port` from there on, and leads its share
             of the partitions; there is one copy of each log.
+        tls: Whether clients must use TLS. The broker makes a CA for this, whose certificate is in `ca_file`, and needs
+            the extra `tls`. With settings `ssl.keystore.…` it has that certificate instead.
+        users: Users and their passwords. With them, clients must log in by PLAIN or SCRAM.
         on_fact: A function that is called with everything that happens to a group.
 
     Raises:
@@ -94,21 +115,30 @@ class Broker:
         port: int = 0,
         flush: Flush | None = None,
         nodes: int = 1,
+        tls: bool = False,
+        users: Mapping[str, str] | None = None,
         on_fact: Callable[[Fact], None] | None = None,
     ) -> None:
         check_nodes(nodes)
         self._nodes = nodes
         self._data = data
-        self._settings = settings if isinstance(settings, BrokerSettings) else BrokerSettings.of(settings or {})
-        self._host = host
-        self._port = port
+        self._users = dict(users or {})
+        self._tls_files: Path | None = None
+        if isinstance(settings, BrokerSettings):
+            more = self._more_settings(settings.given, host, tls=tls)
+            read = BrokerSettings.of(more)
+            self._settings = replace(settings, **{name.replace(".", "_"): read[name] for name in more})
+        else:
+            named = {dotted(name): value for name, value in (settings or {}).items()}
+            self._settings = BrokerSettings.of({**self._more_settings(named, host, tls=tls), **named})
+        self._listeners = self._choose_listeners(host, port, tls=tls)
         self._flush: Flush = flush or self._settings.coterie_flush
         self._on_fact = on_fact
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._server: Server | None = None
-        self._addresses: list[str] = []
+        self._addresses: dict[str, list[str]] = {}
         self._started = threading.Event()
         self._failure: BaseException | None = None
         self.ledger = Ledger()
@@ -116,14 +146,87 @@ class Broker:
 
     def __repr__(self) -> str:
         where = "memory" if self._data is None else str(self._data)
-        return f"Broker({','.join(self._addresses) if self._thread is not None else 'stopped'}, {where})"
+        addresses = [address for each in self._addresses.values() for address in each]
+        return f"Broker({','.join(addresses) if self._thread is not None else 'stopped'}, {where})"
+
+    def _more_settings(self, given: Container[str], host: str, *, tls: bool) -> dict[str, str]:
+        """Return the settings that `tls` and `users` stand for, where none are given."""
+        more = {}
+        if self._users and "sasl.enabled.mechanisms" not in given:
+            more["sasl.enabled.mechanisms"] = ",".join(MECHANISMS)
+        if tls and "ssl.keystore.location" not in given and "ssl.keystore.key" not in given:
+            now = datetime.fromtimestamp(wall_ms() / 1000, UTC)
+            authority = CertificateAuthority.create("Coterie test CA", now)
+            server = authority.issue("localhost", ["localhost", "127.0.0.1", "::1", *_named(host)], now)
+            self._tls_files = Path(tempfile.mkdtemp(prefix="coterie-tls-"))
+            weakref.finalize(self, shutil.rmtree, self._tls_files, ignore_errors=True)  # a stopped one may start again
+            Path(self.ca_file).write_bytes(authority.pair.certificate)
+            more["ssl.keystore.key"] = server.key.decode()
+            more["ssl.keystore.certificate.chain"] = server.certificate.decode()
+        return more
+
+    def _choose_listeners(self, host: str, port: int, *, tls: bool) -> list[Listener]:
+        settings = self._settings
+        if "listeners" in settings.given:
+            return listeners_of(settings)
+        protocol = ("SASL_" if self._users else "") + ("SSL" if tls else "PLAINTEXT")
+        advertised = {each.name: (each.host, each.port) for each in settings.advertised()}
+        return [Listener(Endpoint(protocol, host, port, protocol), advertised.get(protocol))]
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses to give to clients, also those of stopped nodes; an `IllegalStateError` if it is stopped."""
+        """The addresses to give to clients, also those of stopped nodes; an `IllegalStateError` if it is stopped.
+
+        With several listeners they are those of the first.
+        """
+        return self.bootstrap_servers_of(self._listeners[0].endpoint.name)
+
+    def bootstrap_servers_of(self, listener: str) -> str:
+        """Return the addresses of a listener.
+
+        Args:
+            listener: The name of the listener, as in the setting `listeners`.
+
+        Raises:
+            IllegalStateError: The broker is stopped.
+            CoterieError: There is no such listener.
+        """
         if self._thread is None:
             raise IllegalStateError(NOT_RUNNING)
-        return ",".join(self._addresses)
+        if listener not in self._addresses:
+            raise CoterieError(f"no listener {listener!r}; the listeners are {', '.join(self._addresses)}")
+        return ",".join(self._addresses[listener])
+
+    @property
+    def ca_file(self) -> str:
+        """The file with the CA that clients verify the broker with; only with `tls`."""
+        if self._tls_files is None:
+            raise IllegalStateError("this broker has made no CA: it has no TLS, or a certificate of its settings")
+        return str(self._tls_files / "ca.pem")
+
+    def client_settings(
+        self, user: str | None = None, mechanism: str = "SCRAM-SHA-256", *, names: Names = "librdkafka"
+    ) -> dict[str, str]:
+        """Return the settings that a client needs, for the first listener.
+
+        Args:
+            user: One of the users; without it, the first.
+            mechanism: The SASL mechanism to log in by.
+            names: Whose names the settings have: `librdkafka` (confluent-kafka and Coterie's clients), `java` or
+                `kafka-python`.
+
+        Raises:
+            IllegalStateError: The broker is stopped.
+            CoterieError: There is no such user.
+        """
+        if user is None:
+            user = next(iter(self._users), None)
+        elif user not in self._users:
+            raise CoterieError(f"no user {user!r}; the users are {', '.join(self._users)}")
+        protocol = self._listeners[0].endpoint.protocol
+        ca_file = self.ca_file if self._tls_files is not None else None
+        password = Password(self._users[user] if user is not None else "")
+        return ClientAccess(self.bootstrap_servers, protocol, ca_file, user, password, mechanism).settings(names)
 
     def rebalances(self, group_id: str) -> list[Rebalance]:
         """Return every rebalance of a group since the start: why, who, how long, what moved, what it cost.
@@ -257,19 +360,25 @@ class Broker:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         server = self._server = await Server.start(
-            lambda wall: open_cluster(self._data, self._settings, self._flush, self._nodes, wall),
+            lambda wall: open_cluster(self._data, self._settings, self._flush, self._nodes, wall, self._users),
             self._tell,
-            self._host,
-            self._port,
+            self._listeners,
+            self._settings,
             nodes=self._nodes,
         )
-        self._port = server.port.number
-        self._addresses = [str(port) for port in server.ports]
+        self._addresses = {}
+        for port in server.ports:
+            self._addresses.setdefault(port.listener.name, []).append(str(port))
+        numbers = [port.number for port in server.ports]
+        self._listeners = [
+            Listener(endpoint._replace(port=number), advertised)
+            for (endpoint, advertised), number in zip(self._listeners, numbers, strict=False)
+        ]  # a second start takes the same ports
         self._started.set()
         await self._stop.wait()
         await server.stop()
 
     def _tell(self, fact: Fact) -> None:
-        self.ledger.tell(fact)
+        self.ledger.add(fact)
         if self._on_fact is not None:
             self._on_fact(fact)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from coterie.coordinator.classic.effects import Emit, Reply
+from coterie.coordinator.classic.effects import Reply
+from coterie.facts import Emit
 from coterie.protocol.messages import Token
 from coterie.storage import DiskChange, DurableEnds, FlushTarget, Journal, JournalTarget, LogError, PartitionLog
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from coterie.broker.calls import Connection
 
 __all__ = [
+    "Authenticated",
     "BackgroundTask",
     "BackgroundTaskEnded",
     "Close",
@@ -53,6 +55,14 @@ class Send:
 class Close:
     connection: Connection
     why: str
+    """The reason, for the log; empty if it was logged before."""
+
+
+@dataclass(slots=True)
+class Authenticated:
+    """The connection's client has proved who it is: it counts as one of ours, and may send large requests."""
+
+    connection: Connection
 
 
 @dataclass(slots=True)
@@ -189,7 +199,7 @@ class DeleteFiles:
     work: Callable[[], None]
 
 
-Effect = Send | Close | Ready | Flush | Work | BackgroundTask | DeleteFiles | Emit | Reply
+Effect = Send | Close | Authenticated | Ready | Flush | Work | BackgroundTask | DeleteFiles | Emit | Reply
 Effects = list[Effect]
 
 

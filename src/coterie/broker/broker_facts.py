@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from traceback import format_exc
 
-from coterie.coordinator.classic.effects import Emit
 from coterie.coordinator.classic.wall_clock import WallClock
-from coterie.facts import Fact, Mistake
-
-__all__ = ["ConnectionDropped", "FactsLeftOut", "LeadersChanged", "Reporter", "TransactionRefused", "Trouble"]
+from coterie.facts import Emit, Fact, Mistake
 
 
 @dataclass(slots=True)
@@ -28,12 +25,42 @@ class ConnectionDropped(Fact):
 
 
 @dataclass(slots=True)
+class AuthenticationFailed(Fact):
+    """A client could not log in. Neither its password nor its name is here: people mix them up."""
+
+    host: str
+    listener: str
+    mechanism: str
+    why: str
+
+
+@dataclass(slots=True)
+class FilesReloaded(Fact):
+    """Files have changed, and were read again: a certificate, which new connections get, or users."""
+
+    what: str
+
+
+@dataclass(slots=True)
 class TransactionRefused(Fact):
     """A client asked for a transaction. Most clients show the error's code alone, so the reason is recorded here."""
 
     client_id: str
     transactional_id: str
     why: str
+
+
+@dataclass(slots=True)
+class AuthorizationDenied(Fact):
+    """The ACLs do not allow what a client asked for."""
+
+    principal: str
+    operation: str
+    resource_type: str
+    resource_name: str
+    host: str
+    request: str
+    """The name of the API."""
 
 
 @dataclass(slots=True)

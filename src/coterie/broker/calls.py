@@ -8,14 +8,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coterie.broker.broker_effects import Close, Effects, Ready, Send
 from coterie.broker.broker_facts import Reporter
 from coterie.protocol.apis import Api
 from coterie.protocol.frames import response_frame, response_frame_parts
 
-__all__ = ["Call", "Connection", "Gather", "Handler", "Responses", "Route", "close"]
+if TYPE_CHECKING:
+    from coterie.broker.security.sasl_server_authenticator import SaslServerAuthenticator
+
+__all__ = ["ANONYMOUS", "PLAINTEXT", "Call", "Connection", "Gather", "Handler", "Responses", "Route", "close"]
+
+PLAINTEXT = "PLAINTEXT"
+ANONYMOUS = "User:ANONYMOUS"
+"""The principal of a client that has not authenticated, and need not."""
 
 Handler = Callable[["Call", bytes, int, int], Effects]
 """Handles the requests of one API. It takes the call, the frame, where its body begins, and the time."""
@@ -27,11 +34,31 @@ WAITING_BYTES = 1 << 20
 class Connection:
     """One client's stream. `link` belongs to the driver; the node never looks at it."""
 
-    __slots__ = ("call", "host", "is_closed", "is_full", "link", "waiting", "waiting_bytes")
+    __slots__ = (
+        "authenticator",
+        "call",
+        "host",
+        "is_closed",
+        "is_full",
+        "is_quick",
+        "link",
+        "listener",
+        "principal",
+        "waiting",
+        "waiting_bytes",
+    )
 
-    def __init__(self, host: str, link: Any = None) -> None:
+    def __init__(self, host: str, link: Any = None, listener: str = PLAINTEXT) -> None:
         self.host = host
         self.link = link
+        self.listener = listener
+        """The name of the listener that the client connected to."""
+        self.principal = ANONYMOUS
+        """The user that the client has authenticated as. ACLs are checked for this principal."""
+        self.authenticator: SaslServerAuthenticator | None = None
+        """Sees every request before it is answered; None on a listener without SASL."""
+        self.is_quick = True
+        """Whether a heartbeat may skip the node: not before authentication, nor if the session can end."""
         self.call: Call | None = None
         """The request under way."""
         self.waiting: deque[bytes] = deque()
@@ -108,7 +135,19 @@ class Gather:
     def put(self, index: int, answer: Any, now_ms: int) -> Effects:
         self.answers[index] = answer
         self.missing -= 1
-        return [] if self.missing else self.finish(self.answers, now_ms)
+        if self.missing:
+            return []
+        finish = self.finish
+        self.let_go()
+        return finish(self.answers, now_ms)
+
+    def let_go(self) -> None:
+        """No answer is awaited any more. What finishes knows the requests, and they know us: until a collection."""
+        self.finish = _nothing
+
+
+def _nothing(_answers: list[Any], _now_ms: int) -> Effects:
+    return []
 
 
 def close(connection: Connection, why: str) -> Effects:

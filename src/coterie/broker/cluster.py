@@ -29,28 +29,43 @@ from coterie.broker.broker_effects import (
     WorkEnded,
 )
 from coterie.broker.broker_facts import Reporter
-from coterie.broker.calls import Handler, Responses
+from coterie.broker.calls import Connection, Handler, Responses
 from coterie.broker.group_service import GroupService, LoadDue
+from coterie.broker.handlers.acl_apis import AclApis
 from coterie.broker.handlers.cluster_apis import ClusterApis
 from coterie.broker.handlers.config_apis import ConfigApis
+from coterie.broker.handlers.consumer_group_apis import ConsumerGroupApis
 from coterie.broker.handlers.fetch import FetchApi, FetchDue, Fetches
 from coterie.broker.handlers.group_apis import GroupApis
 from coterie.broker.handlers.log_offsets import LogOffsetApis
 from coterie.broker.handlers.metadata import MetadataApis
 from coterie.broker.handlers.produce import ProduceApi, ProduceDue
+from coterie.broker.handlers.quota_apis import QuotaApis
+from coterie.broker.handlers.reassignment_apis import ReassignmentApis
 from coterie.broker.handlers.refusals import TopicError
+from coterie.broker.handlers.sasl_apis import SaslApis
+from coterie.broker.handlers.scram_apis import ScramApis
 from coterie.broker.handlers.topic_apis import TopicApis
+from coterie.broker.handlers.transaction_apis import TransactionApis
 from coterie.broker.leadership import Leadership
 from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.maintenance.facts_topic import FactsDue, FactsTopic
 from coterie.broker.maintenance.flushing import Flusher
+from coterie.broker.maintenance.group_configs import GroupConfigs
 from coterie.broker.maintenance.log_cleaner import CleanDue, Cleaner
 from coterie.broker.maintenance.log_manager import CheckpointDue, LogManager, RepairDue, RetentionDue
 from coterie.broker.maintenance.producer_ids import ProducerIds
+from coterie.broker.maintenance.scram_credentials import ScramCredentials
 from coterie.broker.metadata_cache import MetadataCache, is_internal
 from coterie.broker.node import Node
 from coterie.broker.placement import NOBODY, Partition
 from coterie.broker.replica_manager import ReplicaManager
+from coterie.broker.security.acl_store import AclStore
+from coterie.broker.security.auth_helper import AuthHelper
+from coterie.broker.security.sasl_listener import SaslListener, Validate
+from coterie.broker.security.sasl_server_authenticator import FailureDue, SaslServerAuthenticator
+from coterie.broker.security.unsecured_tokens import validate_unsecured
+from coterie.broker.security.users import Users
 from coterie.broker.topic_manager import Made, TopicManager
 from coterie.coordinator.classic import HeldBytes
 from coterie.coordinator.classic.effects import Reply
@@ -62,6 +77,7 @@ from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.protocol.messages import TopicsDeleted
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.settings.broker_settings import BrokerSettings
+from coterie.settings.listeners import Endpoint
 from coterie.storage import (
     DataDirectory,
     Files,
@@ -94,8 +110,12 @@ class Cluster:
         sync: bool,
         nodes: int = 1,
         wall: WallClock | None = None,
+        users: Users | None = None,
     ) -> None:
-        """`fresh_id` makes ids of members, topics and the cluster. Nodes are numbered from `node.id` on."""
+        """`fresh_id` makes ids of members, topics and the cluster. Nodes are numbered from `node.id` on.
+
+        `users` may log in, besides those of the settings and those that were stored.
+        """
         check_nodes(nodes)
         self.files = files
         self.settings = settings
@@ -104,6 +124,8 @@ class Cluster:
         self.gathers_writes = False
         """Flushes begin with `FlushDue`, not with the event that wants one."""
         self._fresh_id = fresh_id
+        self.users = Users({}, lambda: fresh_id().bytes) if users is None else users
+        self._sasl_listeners: dict[str, SaslListener] = {}
         self.held_by_groups = HeldBytes()
         self.directory = DataDirectory.open(
             files,
@@ -135,6 +157,7 @@ class Cluster:
             BackgroundTaskEnded: self.cleaner.ended,
             # timers that are due; all others are timers of groups
             FetchDue: self.fetches.due,
+            FailureDue: lambda event, _now_ms: event.effects(),
             ProduceDue: lambda event, now_ms: event.production.due(now_ms),
             LoadDue: lambda event, now_ms: event.service.load_due(event, now_ms),
             FactsDue: lambda _event, now_ms: self.facts_topic.write(now_ms),
@@ -154,9 +177,19 @@ class Cluster:
         self._responses = responses = Responses(reporter)
         self.changes = changes = Changes(reporter, responses)
         self.flusher = flusher = Flusher(sync=sync, reporter=reporter, journal=directory.journal, ends=directory.ends)
-        self.leadership = Leadership(files, directory, changes, reporter, numbers, self._moved)
+        self._acls = AclStore(files, settings, directory.ends)
+        self.auth = AuthHelper(self._acls.authorizer, reporter)
+        self.leadership = Leadership(
+            files,
+            directory,
+            changes,
+            reporter,
+            numbers,
+            self._moved,
+            rebalances=settings.auto_leader_rebalance_enable,
+        )
         self.metadata = MetadataCache(directory, self.leadership)
-        self.fetches = Fetches(responses, self.metadata, self.timers, reporter, settings.fetch_max_bytes)
+        self.fetches = Fetches(responses, self.auth, self.metadata, self.timers, reporter, settings.fetch_max_bytes)
         self.log_manager = LogManager(
             files, directory, settings, changes, flusher, self.fetches, self.timers, reporter, wall
         )
@@ -187,12 +220,16 @@ class Cluster:
         )
         highest = max((log.highest_producer_id for log in directory.logs.values()), default=-1)
         self._producer_ids = ProducerIds(files, highest, directory.ends)
+        self.scram_credentials = ScramCredentials(files)
+        self._group_configs = GroupConfigs(files)
         self.nodes = {number: self._node(replace(settings, node_id=number)) for number in numbers}
 
     def _node(self, settings: BrokerSettings) -> Node:
         replicas = ReplicaManager(self.leadership.led[settings.node_id], self.directory, self.flusher)
         groups = GroupService(
-            GroupCoordinator(settings, self.timers, self.wall, self.held_by_groups),
+            GroupCoordinator(
+                settings, self.timers, self.wall, self.held_by_groups, self.metadata, self._group_configs.by_group
+            ),
             self._responses,
             replicas,
             self.directory,
@@ -204,20 +241,42 @@ class Cluster:
             self.wall,
         )
         handlers = self._handlers(settings, replicas, groups)
-        return Node(settings, groups, replicas, self.fetches, self.reporter, handlers, self.after)
+        return Node(
+            settings, groups, replicas, self.fetches, self.reporter, handlers, self._authenticator_for, self.after
+        )
+
+    def _authenticator_for(self, connection: Connection) -> SaslServerAuthenticator | None:
+        listener = self._sasl_listeners.get(connection.listener)
+        if listener is None:
+            return None
+        return SaslServerAuthenticator(connection, listener, self.timers, self.reporter, self.wall)
+
+    def offer_sasl(self, endpoint: Endpoint, validate: Validate = validate_unsecured) -> None:
+        """Have the clients of a listener authenticate. `validate` looks at the tokens of OAUTHBEARER."""
+        self._sasl_listeners[endpoint.name] = SaslListener(
+            endpoint,
+            self.settings,
+            self.users,
+            self.scram_credentials.credential_of,
+            validate,
+            self._fresh_id,
+        )
 
     def _handlers(self, settings: BrokerSettings, replicas: ReplicaManager, groups: GroupService) -> dict[int, Handler]:
         """Return the handler of each API. Each class of handlers gets the services it needs."""
         responses, metadata, changes, reporter = self._responses, self.metadata, self.changes, self.reporter
+        auth = self.auth
         return {
-            **GroupApis(responses, groups, metadata, self._fresh_id).handlers(),
-            **ProduceApi(responses, replicas, metadata, self.timers, settings, reporter, self.wall).handlers(),
+            **GroupApis(responses, auth, groups, metadata, self._fresh_id).handlers(),
+            **ConsumerGroupApis(responses, auth, groups, metadata, self._fresh_id).handlers(),
+            **ProduceApi(responses, auth, replicas, metadata, self.timers, settings, reporter, self.wall).handlers(),
             **FetchApi(self.fetches, replicas).handlers(),
-            **MetadataApis(responses, metadata, self.topics, settings).handlers(),
-            **TopicApis(responses, self.topics, changes, metadata, settings, self._forget_offsets).handlers(),
-            **LogOffsetApis(responses, replicas, self.directory, changes, reporter).handlers(),
+            **MetadataApis(responses, auth, metadata, self.topics, settings).handlers(),
+            **TopicApis(responses, auth, self.topics, changes, metadata, settings, self._forget_offsets).handlers(),
+            **LogOffsetApis(responses, auth, replicas, self.directory, changes, reporter).handlers(),
             **ClusterApis(
                 responses,
+                auth,
                 replicas,
                 metadata,
                 self.topics,
@@ -225,8 +284,29 @@ class Cluster:
                 self._producer_ids,
                 reporter,
                 lambda: self.data_path,
+                self.wall,
+                self.files.space,
             ).handlers(),
-            **ConfigApis(responses, self.directory, changes, settings, reporter, self.wall).handlers(),
+            **ReassignmentApis(
+                responses, auth, replicas, metadata, self.leadership, settings, lambda: self.data_path
+            ).handlers(),
+            **TransactionApis(responses, auth, replicas, metadata).handlers(),
+            **QuotaApis(responses, auth).handlers(),
+            **AclApis(responses, auth, self._acls, changes, reporter).handlers(),
+            **SaslApis(responses).handlers(),
+            **ScramApis(responses, auth, self.scram_credentials, changes, reporter).handlers(),
+            **ConfigApis(
+                responses,
+                auth,
+                self.directory,
+                metadata,
+                changes,
+                settings,
+                reporter,
+                self.wall,
+                lambda: self.data_path,
+                self._group_configs,
+            ).handlers(),
         }
 
     def _config_of(self, topic: StoredTopic) -> LogConfig:
@@ -266,6 +346,8 @@ class Cluster:
                 break
         if flush is not None:
             effects.append(flush)
+        if self.auth.denials:
+            effects += self.auth.report(now_ms)
         return effects
 
     def mistaken(self, doing: str, now_ms: int) -> Effects:

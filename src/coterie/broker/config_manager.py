@@ -1,7 +1,8 @@
 """The rules of DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, without I/O.
 
 Codes, names, types, sources and the order of the checks are those of Kafka 4.3.1; the messages are ours. Topics are all
-that can be altered. `own` are the configs that a topic has of its own, None if there is no such topic.
+that can be altered, and consumer groups. `own` are the configs that a topic or a group has of its own, None if there is
+no such topic.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from coterie.protocol.apis import alter_configs, describe_configs, incremental_a
 from coterie.protocol.apis.describe_configs import Config, Synonym
 from coterie.protocol.apis.incremental_alter_configs import AlterConfigOp
 from coterie.settings.broker_settings import BrokerSettings
-from coterie.settings.config_def import Words
+from coterie.settings.config_def import Secret, Words
 from coterie.settings.topic_configs import TOPIC_CONFIGS, effective
 from coterie.storage.metadata_files import is_legal_name
 
 __all__ = [
     "ConfigChanges",
-    "ConfigsByTopic",
+    "OwnConfigs",
     "alter",
     "alter_all",
     "describe",
@@ -43,8 +44,9 @@ _STRING, _INT, _BOOLEAN, _LIST = 2, 3, 1, 7
 class OtherConfig(NamedTuple):
     """A config of a group or of a client metrics subscription, with the default that Kafka 4.3.1 returns.
 
-    They have no effect: groups are of the classic protocol, and metrics of clients are not collected. They are returned
-    because tools ask for them.
+    Those of consumer groups are the broker's settings, and can be altered for a group (K29). The others have no effect:
+    there are no share and streams groups, and metrics of clients are not collected. They are returned because tools ask
+    for them.
     """
 
     name: str
@@ -56,9 +58,10 @@ class OtherConfig(NamedTuple):
 
 def _group(name: str, value: str, code: int = _INT, behind: str | None = None) -> OtherConfig:
     protocol = name.partition(".")[0]
-    return OtherConfig(
-        name, value, code, behind or f"group.{name}", f"For {protocol} groups, which are not supported yet."
-    )
+    doc = f"For {protocol} groups, which are not supported."
+    if protocol == "consumer":
+        doc = BrokerSettings.rows()[f"group.{name}"].help
+    return OtherConfig(name, value, code, behind or f"group.{name}", doc)
 
 
 def _metrics(name: str, value: str, code: int) -> OtherConfig:
@@ -92,6 +95,7 @@ CLIENT_METRICS_CONFIGS = (
 )
 
 
+NAMELESS = Refusal(ErrorCode.INVALID_REQUEST, "a resource of this type needs a name")
 _CHAINS = {name: tuple(config.behind) for config in TOPIC_CONFIGS.values() for name in config.behind}
 
 
@@ -135,7 +139,7 @@ def _configs_of(
         if name == "" and resource_type == ResourceType.BROKER:
             return []  # what was altered for all brokers, which nothing ever is
         if name != str(settings.node_id):
-            return Refusal(ErrorCode.INVALID_REQUEST, f"broker {name[:100]!r} is asked for; this is {settings.node_id}")
+            return _other_broker(name, settings)
         return (
             [_broker_config(each, settings) for each in BrokerSettings.rows()]
             if resource_type == ResourceType.BROKER
@@ -148,8 +152,15 @@ def _configs_of(
     if resource_type not in tables:
         return unknown_type(resource_type)
     if not name:
-        return Refusal(ErrorCode.INVALID_REQUEST, "a resource of this type needs a name")
-    return [_other_config(each) for each in tables[resource_type]]
+        return NAMELESS
+    return [
+        _group_config(each, own or {}, settings) if each.name in ALTERED else _other_config(each)
+        for each in tables[resource_type]
+    ]
+
+
+def _other_broker(name: str, settings: BrokerSettings) -> Refusal:
+    return Refusal(ErrorCode.INVALID_REQUEST, f"broker {name[:100]!r} is asked for; this is {settings.node_id}")
 
 
 def _topic_config(name: str, own: Mapping[str, str], settings: BrokerSettings) -> Config:
@@ -171,10 +182,12 @@ def _topic_config(name: str, own: Mapping[str, str], settings: BrokerSettings) -
 def _broker_config(name: str, settings: BrokerSettings) -> Config:
     row = BrokerSettings.rows()[name]
     synonyms = _broker_synonyms(name, settings)
+    is_sensitive = isinstance(row.kind, Secret)
     return Config(
         name=name,
-        value=row.text(settings[name]),
+        value=None if is_sensitive else row.text(settings[name]),
         read_only=True,
+        is_sensitive=is_sensitive,
         config_source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         synonyms=synonyms,
         config_type=row.kind.code,
@@ -192,10 +205,32 @@ def _broker_synonyms(name: str, settings: BrokerSettings) -> list[Synonym]:
     started_with = [(each, settings[each], ConfigSource.STATIC_BROKER) for each in chain if each in settings.given]
     defaults = [(each, rows[each].default, ConfigSource.DEFAULT) for each in chain if rows[each].default is not None]
     found = [
-        Synonym(name=each, value=rows[each].text(value), source=source)
+        Synonym(
+            name=each,
+            value=None if isinstance(rows[each].kind, Secret) else rows[each].text(value),
+            source=source,
+        )
         for each, value, source in (*started_with, *defaults)
     ]
     return list(dropwhile(lambda synonym: synonym.name != name, found))
+
+
+def _group_config(config: OtherConfig, own: Mapping[str, str], settings: BrokerSettings) -> Config:
+    """Return a config of a consumer group: its own value, or the broker's setting."""
+    synonyms = _broker_synonyms(config.behind, settings)
+    value = str(settings[config.behind])
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+    if config.name in own:
+        value, source = own[config.name], ConfigSource.GROUP
+        synonyms.insert(0, Synonym(name=config.name, value=value, source=source))
+    return Config(
+        name=config.name,
+        value=value,
+        config_source=source,
+        synonyms=synonyms,
+        config_type=config.code,
+        documentation=config.doc,
+    )
 
 
 def _other_config(config: OtherConfig) -> Config:
@@ -212,6 +247,14 @@ def _other_config(config: OtherConfig) -> Config:
 
 # --- altering ---------------------------------------------------------------------------------------------------------
 
+Denial = Callable[[int, str], Refusal | None]
+"""Returns the refusal if the client may not alter a resource, which it takes as type and name."""
+
+
+def _allowed(_resource_type: int, _name: str) -> Refusal | None:
+    return None
+
+
 LONGEST = 10_000
 """The longest text of a list. Old versions of DescribeConfigs count the bytes of a string in 16 bits."""
 
@@ -220,8 +263,36 @@ NOT_ALTERED: Mapping[int, str] = {
     "environment or --set, and start it again",
     ResourceType.BROKER_LOGGER: "there are no loggers to set here",
     ResourceType.CLIENT_METRICS: "metrics of clients are not collected here",
-    ResourceType.GROUP: "groups of the classic protocol have no configs: their members bring them",
 }
+
+ALTERED = ("consumer.assignment.interval.ms", "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms")
+"""The configs that a consumer group may have of its own."""
+
+
+def tidy_group(name: str, configs: Mapping[str, str | None], settings: BrokerSettings) -> dict[str, str] | Refusal:
+    """Return the configs of a group as they are stored, or why they are refused (K29)."""
+    if not name:
+        return NAMELESS
+    kept = {}
+    for config, text in configs.items():
+        if config not in ALTERED:
+            return Refusal(ErrorCode.INVALID_CONFIG, f"groups have no config {config[:100]!r} here")
+        what = config.removeprefix("consumer.")
+        least, most = (settings[f"group.consumer.{bound}.{what}"] for bound in ("min", "max"))
+        try:
+            value = int(text or "")
+        except ValueError:
+            return Refusal(ErrorCode.INVALID_CONFIG, f"{config} cannot be {(text or '')[:100]!r}: it is a number")
+        if not least <= value <= most:
+            return Refusal(ErrorCode.INVALID_CONFIG, f"{config} cannot be {value}: must be {least} to {most}")
+        kept[config] = str(value)
+    session, interval = (
+        int(kept.get(f"consumer.{what}", settings[f"group.consumer.{what}"]))
+        for what in ("session.timeout.ms", "heartbeat.interval.ms")
+    )
+    if session <= interval:
+        return Refusal(ErrorCode.INVALID_CONFIG, "consumer.session.timeout.ms must be above the heartbeat interval")
+    return kept
 
 
 def tidy(configs: Mapping[str, str | None], settings: BrokerSettings) -> dict[str, str] | Refusal:
@@ -250,26 +321,36 @@ def tidy(configs: Mapping[str, str | None], settings: BrokerSettings) -> dict[st
 
 
 def alter(
-    resource: alter_configs.Resource, own: Mapping[str, str] | None, settings: BrokerSettings
+    resource: alter_configs.Resource,
+    own: Mapping[str, str] | None,
+    settings: BrokerSettings,
+    denial: Denial = _allowed,
 ) -> dict[str, str] | Refusal:
     """Return all configs that a topic then has. Those that are not named go back to their defaults."""
-    refusal = _refuse(resource.resource_type, [(config.name, config.value is None) for config in resource.configs])
-    if refusal:
-        return refusal
-    wanted = {config.name: config.value for config in resource.configs}
+    nulls = [(config.name, config.value is None) for config in resource.configs]
+    refusal = _refuse(resource, nulls, settings, denial, sets=bool(resource.configs))
+    wanted: dict[str, str | None] = {config.name: config.value for config in resource.configs}
+    if refusal is None and resource.resource_type == ResourceType.GROUP:
+        return tidy_group(resource.resource_name, wanted, settings)
+    if refusal or resource.resource_type != ResourceType.TOPIC:
+        return refusal or {}
     return _of_topic(resource.resource_name, wanted, own, settings)
 
 
 def incremental_alter(
-    resource: incremental_alter_configs.Resource, own: Mapping[str, str] | None, settings: BrokerSettings
+    resource: incremental_alter_configs.Resource,
+    own: Mapping[str, str] | None,
+    settings: BrokerSettings,
+    denial: Denial = _allowed,
 ) -> dict[str, str] | Refusal:
     """Return all configs that a topic then has. Those that are not named stay (KIP-339)."""
     nulls = [
         (config.name, config.value is None and config.operation != AlterConfigOp.DELETE) for config in resource.configs
     ]
-    refusal = _refuse(resource.resource_type, nulls)
-    if refusal:
-        return refusal
+    sets = any(config.operation != AlterConfigOp.DELETE for config in resource.configs)
+    refusal = _refuse(resource, nulls, settings, denial, sets=sets)
+    if refusal or resource.resource_type not in {ResourceType.TOPIC, ResourceType.GROUP}:
+        return refusal or {}
     wanted: dict[str, str | None] = dict(own or {})
     for config in resource.configs:
         if config.operation == AlterConfigOp.SET:
@@ -292,6 +373,8 @@ def incremental_alter(
                 ErrorCode.INVALID_REQUEST,
                 f"operation {config.operation}: must be 0 set, 1 delete, 2 append, 3 subtract",
             )
+    if resource.resource_type == ResourceType.GROUP:
+        return tidy_group(resource.resource_name, wanted, settings)
     return _of_topic(resource.resource_name, wanted, own, settings)
 
 
@@ -303,17 +386,31 @@ def _edited(present: str, operand: str, operation: int) -> str:
     return ",".join(value for value in values if value not in others)
 
 
-def _refuse(resource_type: int, names: Sequence[tuple[str, bool]]) -> Refusal | None:
-    """Return what is wrong with a request by itself: repeated names, names without a value, unknown types."""
+def _refuse(
+    resource: _Resource, names: Sequence[tuple[str, bool]], settings: BrokerSettings, denial: Denial, *, sets: bool
+) -> Refusal | None:
+    """Return what is wrong with a request by itself: repeated names, names without a value, unknown types.
+
+    As in Kafka, some of that comes before what the client may do. Only topics have configs that can be set. Elsewhere
+    none is set, so to delete some is no error.
+    """
     repeated = [name for name, count in Counter(name for name, _ in names).items() if count > 1]
     if repeated:
         return Refusal(ErrorCode.INVALID_REQUEST, f"{_listed(repeated)} named twice; each config once")
     nulls = [name for name, is_null in names if is_null]
     if nulls:
         return Refusal(ErrorCode.INVALID_REQUEST, f"{_listed(nulls)} without a value; leave it out, or delete it")
-    if resource_type in NOT_ALTERED:
-        return Refusal(ErrorCode.INVALID_REQUEST, NOT_ALTERED[resource_type])
-    return None if resource_type == ResourceType.TOPIC else unknown_type(resource_type)
+    kind, name = resource.resource_type, resource.resource_name
+    denied = denial(kind, name)
+    if denied is not None:
+        return denied
+    if kind not in NOT_ALTERED:
+        return None if kind in {ResourceType.TOPIC, ResourceType.GROUP} else unknown_type(kind)
+    if sets or kind == ResourceType.BROKER_LOGGER:
+        return Refusal(ErrorCode.INVALID_REQUEST, NOT_ALTERED[kind])
+    if kind == ResourceType.BROKER:
+        return None if name in {"", str(settings.node_id)} else _other_broker(name, settings)
+    return None if name else NAMELESS
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -342,29 +439,33 @@ class _Resource(Protocol):
 
 R = TypeVar("R", bound=_Resource)
 T = TypeVar("T")
-ConfigsByTopic = Mapping[str, Mapping[str, str]]
-ConfigChanges = dict[str, dict[str, str]]
+OwnConfigs = Callable[[int, str], Mapping[str, str] | None]
+"""Returns the configs that a resource has of its own, by type and name."""
+ConfigChanges = dict[tuple[int, str], dict[str, str]]
 
 
 def alter_all(
-    request: alter_configs.Request, topics: ConfigsByTopic, settings: BrokerSettings
+    request: alter_configs.Request, own_of: OwnConfigs, settings: BrokerSettings, denial: Denial = _allowed
 ) -> tuple[alter_configs.Response, ConfigChanges]:
-    """Return the response, and the new configs of each topic that is altered."""
+    """Return the response, and the new configs of each resource that is altered."""
     results, changes = _judge(
-        request.resources, alter_configs.Result, topics, lambda resource, own: alter(resource, own, settings)
+        request.resources, alter_configs.Result, own_of, lambda resource, own: alter(resource, own, settings, denial)
     )
     return alter_configs.Response(responses=results), {} if request.validate_only else changes
 
 
 def incremental_alter_all(
-    request: incremental_alter_configs.Request, topics: ConfigsByTopic, settings: BrokerSettings
+    request: incremental_alter_configs.Request,
+    own_of: OwnConfigs,
+    settings: BrokerSettings,
+    denial: Denial = _allowed,
 ) -> tuple[incremental_alter_configs.Response, ConfigChanges]:
-    """Return the response, and the new configs of each topic that is altered."""
+    """Return the response, and the new configs of each resource that is altered."""
     results, changes = _judge(
         request.resources,
         incremental_alter_configs.Result,
-        topics,
-        lambda resource, own: incremental_alter(resource, own, settings),
+        own_of,
+        lambda resource, own: incremental_alter(resource, own, settings, denial),
     )
     return incremental_alter_configs.Response(responses=results), {} if request.validate_only else changes
 
@@ -372,7 +473,7 @@ def incremental_alter_all(
 def _judge(
     resources: Sequence[R],
     result: Callable[..., T],
-    topics: ConfigsByTopic,
+    own_of: OwnConfigs,
     rule: Callable[[R, Mapping[str, str] | None], dict[str, str] | Refusal],
 ) -> tuple[list[T], ConfigChanges]:
     counts = Counter((each.resource_type, each.resource_name) for each in resources)
@@ -380,12 +481,14 @@ def _judge(
     for each in resources:
         found: dict[str, str] | Refusal = Refusal(ErrorCode.INVALID_REQUEST, "a request may name a resource once")
         if counts[each.resource_type, each.resource_name] == 1:
-            found = rule(each, topics.get(each.resource_name) if each.resource_type == ResourceType.TOPIC else None)
+            found = rule(each, own_of(each.resource_type, each.resource_name))
         error, message = (ErrorCode.NONE, None)
         if isinstance(found, Refusal):
-            error, message = found
-        else:
-            changes[each.resource_name] = found
+            error, message = found.error, found.message or None
+        elif each.resource_type == ResourceType.TOPIC or (
+            each.resource_type == ResourceType.GROUP and found != own_of(each.resource_type, each.resource_name)
+        ):
+            changes[each.resource_type, each.resource_name] = found
         results.append(
             result(error=error, message=message, resource_type=each.resource_type, resource_name=each.resource_name)
         )

@@ -56,6 +56,7 @@ class ConnectionLimits:
         self._per_ip = settings.connections_of_ips
         self._count = 0
         self._hosts: Counter[str] = Counter()
+        self._unauthenticated: dict[Connection, int] = {}  # since when; the oldest is the first
         self._held: dict[Connection, int] = {}  # who has held something for the longest time is the first
         self._total = 0
 
@@ -83,11 +84,34 @@ class ConnectionLimits:
 
     def went(self, connection: Connection) -> None:
         """One that had come."""
+        self._unauthenticated.pop(connection, None)
         self._count -= 1
         self._hosts[connection.host] -= 1
         if not self._hosts[connection.host]:
             del self._hosts[connection.host]
         self._total -= self._held.pop(connection, 0)
+
+    # --- authentication -----------------------------------------------------------------------------------------------
+
+    def must_authenticate(self, connection: Connection, now_ms: int) -> None:
+        """One that came must say who its client is. If too many have not, the one that has taken longest goes."""
+        self._unauthenticated[connection] = now_ms
+        most = self._settings.coterie_max_unauthenticated_connections
+        if len(self._unauthenticated) > most:
+            oldest = next(iter(self._unauthenticated))
+            del self._unauthenticated[oldest]
+            self._drop(
+                oldest,
+                f"more than {most} connections are not authenticated (coterie.max.unauthenticated.connections), and "
+                "this one has taken the longest",
+            )
+
+    def authenticated(self, connection: Connection) -> None:
+        self._unauthenticated.pop(connection, None)
+
+    def unauthenticated_since(self, at_ms: int) -> list[Connection]:
+        """Return those that have not authenticated, and came before a time."""
+        return [connection for connection, since_ms in self._unauthenticated.items() if since_ms < at_ms]
 
     # --- memory -------------------------------------------------------------------------------------------------------
 

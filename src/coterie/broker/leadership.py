@@ -19,6 +19,7 @@ from typing import Any
 from coterie.broker import placement
 from coterie.broker.broker_effects import Effects, Work
 from coterie.broker.broker_facts import LeadersChanged, Reporter
+from coterie.broker.calls import Call
 from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.placement import NOBODY, Partition, Place, default_place
 from coterie.coordinator.classic.effects import Reply
@@ -87,6 +88,8 @@ Plan = Callable[[], tuple[frozenset[int], Mapping[Partition, Place]]]
 """Returns the nodes that are up then, and every place that changes; raises if it cannot be."""
 Moved = Callable[[Partition, PartitionLog, int, int, int], Effects]
 """Called for each partition whose leader has changed, with its log, the old leader, the new one, and the time."""
+Done = Callable[[CoterieError | None, int], Effects]
+"""Called once, with the time: None when the change is done, or why it is not."""
 
 
 class Leadership:
@@ -98,13 +101,19 @@ class Leadership:
         reporter: Reporter,
         nodes: Sequence[int],
         moved: Moved,
+        *,
+        rebalances: bool = True,
     ) -> None:
-        """Every node is up, so every partition is led at home; if that is new, it is kept."""
+        """Every node is up, so every partition is led at home; if that is new, it is kept.
+
+        `rebalances`: a node that starts again leads its partitions at once; else an election gives them back.
+        """
         self._files = files
         self._directory = directory
         self._changes = changes
         self._reporter = reporter
         self._moved = moved
+        self._rebalances = rebalances
         self.nodes = tuple(nodes)
         self.up = frozenset(self.nodes)
         self.led: dict[int, dict[Partition, PartitionLog]] = {number: {} for number in nodes}
@@ -171,15 +180,15 @@ class Leadership:
             up = self.up - {node_id}
             return up, placement.settled(self.places, self.nodes, up)
 
-        return self._ask(plan, f"node {node_id} stops", token)
+        return self.change(None, plan, f"node {node_id} stops", _replies_to(token))
 
     def start(self, node_id: int, token: Token) -> Effects:
         def plan() -> tuple[frozenset[int], Mapping[Partition, Place]]:
             self._check(node_id, up=False)
             up = self.up | {node_id}
-            return up, placement.settled(self.places, self.nodes, up)
+            return up, placement.settled(self.places, self.nodes, up, comes_back=self._rebalances)
 
-        return self._ask(plan, f"node {node_id} starts", token)
+        return self.change(None, plan, f"node {node_id} starts", _replies_to(token))
 
     def move(self, key: Partition, node_id: int, token: Token) -> Effects:
         def plan() -> tuple[frozenset[int], Mapping[Partition, Place]]:
@@ -189,7 +198,7 @@ class Leadership:
                 raise CoterieError(f"topic {key[0]!r} has no partition {key[1]}, so it cannot be moved")
             return self.up, placement.moved(key, place, node_id)
 
-        return self._ask(plan, f"{key[0]}-{key[1]} is moved to node {node_id}", token)
+        return self.change(None, plan, f"{key[0]}-{key[1]} is moved to node {node_id}", _replies_to(token))
 
     def _check(self, node_id: int, *, up: bool) -> None:
         if node_id not in self.nodes:
@@ -197,18 +206,22 @@ class Leadership:
         if (node_id in self.up) is not up:
             raise CoterieError(f"node {node_id} is {'stopped: start it first' if up else 'running already'}")
 
-    def _ask(self, plan: Plan, why: str, token: Token) -> Effects:
+    def change(self, call: Call | None, plan: Plan, why: str, done: Done) -> Effects:
+        """Queue a change of leaders. `call` is the request it is for, if there is one."""
+
         def judge(now_ms: int) -> Effects:
             try:
                 up, changed = plan()
             except CoterieError as error:
-                return [Reply(token, error)]
+                return done(error, now_ms)
             if changed:
-                change = self._keeping(changed, self._directory.topics.values())
-                return [Work(change, partial(self._kept, up, changed, why, token))]
-            return self._kept(up, changed, why, token, None, now_ms)
+                keeping = self._keeping(changed, self._directory.topics.values())
+                return [Work(keeping, partial(self._kept, up, changed, why, done))]
+            if call is not None:  # a request that changes nothing is no event of the cluster
+                return done(None, now_ms)
+            return self._kept(up, changed, why, done, None, now_ms)
 
-        self._changes.ask(None, judge)
+        self._changes.ask(call, judge)
         return []
 
     def _kept(
@@ -216,20 +229,20 @@ class Leadership:
         up: frozenset[int],
         changed: Mapping[Partition, Place],
         why: str,
-        token: Token,
+        done: Done,
         outcome: LogError | None,
         now_ms: int,
     ) -> Effects:
         if outcome is not None:
-            return [Reply(token, outcome)]
+            return done(outcome, now_ms)
         self.up = up
         effects: Effects = [self._reporter.fact(LeadersChanged(now_ms, "", why, len(changed), sorted(up)))]
         try:
             moved, save = self._carry_out(changed, now_ms)
         except Exception:  # noqa: BLE001
             error = CoterieError(f"{why}: a mistake of the broker's own, which its log tells of")
-            return [*effects, self._reporter.mistake("a change of leaders", now_ms), Reply(token, error)]
-        effects += [*moved, Reply(token, None)]
+            return [*effects, self._reporter.mistake("a change of leaders", now_ms), *done(error, now_ms)]
+        effects += [*moved, *done(None, now_ms)]
         return [*effects, Work(save, self._saved)] if changed else effects
 
     def _carry_out(self, changed: Mapping[Partition, Place], now_ms: int) -> tuple[Effects, DiskChange[None]]:
@@ -252,6 +265,10 @@ class Leadership:
     def _saved(self, outcome: LogError | None, now_ms: int) -> Effects:
         """If they are not, every batch still says its epoch, and the file is written with the next one."""
         return [] if outcome is None else [self._reporter.trouble(str(outcome), now_ms)]
+
+
+def _replies_to(token: Token) -> Done:
+    return lambda error, _now_ms: [Reply(token, error)]
 
 
 def _save(saves: list[Callable[[], None]]) -> None:

@@ -1,10 +1,11 @@
-"""What clients ask about the cluster: its topics, who leads their partitions, and where each node listens."""
+"""MetadataCache answers what clients ask about the cluster: topics, leaders, and where each node listens."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from uuid import UUID
 
+from coterie.broker.calls import PLAINTEXT
 from coterie.broker.leadership import Leadership
 from coterie.broker.placement import NOBODY, Partition, Place
 from coterie.ledger.written_facts import FACTS_TOPIC
@@ -24,8 +25,14 @@ class MetadataCache:
         self.cluster_id: str = directory.meta["cluster.id"]
         self.topics = directory.topics
         self.topic_names: dict[UUID, str] = {topic.id: topic.name for topic in directory.topics.values()}
-        self.endpoints: dict[int, tuple[str, int]] = dict.fromkeys(leadership.nodes, ("127.0.0.1", 0))
-        """The host and port of each node; known when it listens."""
+        self.endpoints: dict[str, dict[int, tuple[str, int]]] = {
+            PLAINTEXT: dict.fromkeys(leadership.nodes, ("127.0.0.1", 0))
+        }
+        """For each listener, the host and port of each node; known when it listens (S1)."""
+        self.listeners: dict[int, list[str]] = {}
+        """Where each node listens, as the setting `listeners` has it; known when it does."""
+        self.version = 0
+        """A number that grows whenever a topic is created or deleted, or gets partitions."""
         self._leadership = leadership
 
     @property
@@ -54,9 +61,11 @@ class MetadataCache:
         place = self.places[topic, partition]
         return Leader(leader_id=place.leader, leader_epoch=place.epoch)
 
-    def leader_endpoints(self, leaders: Iterable[Leader]) -> list[NodeEndpoint]:
-        numbers = dict.fromkeys(leader.leader_id for leader in leaders if leader.leader_id in self.endpoints)
+    def leader_endpoints(self, leaders: Iterable[Leader], listener: str) -> list[NodeEndpoint]:
+        endpoints = self.endpoints[listener]
+        numbers = dict.fromkeys(leader.leader_id for leader in leaders if leader.leader_id in endpoints)
         return [
-            NodeEndpoint(node_id=number, host=self.endpoints[number][0], port=self.endpoints[number][1])
+            NodeEndpoint(node_id=number, host=host, port=port)
             for number in numbers
+            for host, port in [endpoints[number]]
         ]

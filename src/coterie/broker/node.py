@@ -15,6 +15,7 @@ from coterie.broker.calls import Call, Connection, Handler, Route, close
 from coterie.broker.group_service import GroupService
 from coterie.broker.handlers.fetch import Fetches
 from coterie.broker.replica_manager import ReplicaManager
+from coterie.broker.security.sasl_server_authenticator import SaslServerAuthenticator
 from coterie.errors import MalformedError
 from coterie.protocol.apis import FIRST_FLEXIBLE, by_key
 from coterie.protocol.apis.api_versions import API as API_VERSIONS
@@ -36,9 +37,11 @@ class Node:
         fetches: Fetches,
         reporter: Reporter,
         handlers: Mapping[int, Handler],
+        authenticator_for: Callable[[Connection], SaslServerAuthenticator | None],
         after: Callable[[Effects, int], Effects],
     ) -> None:
         """`settings` are the cluster's, with the number of this node; `after` is the cluster's, for every event."""
+        self._authenticator_for = authenticator_for
         self.settings = settings
         self.node_id = settings.node_id
         self.groups = groups
@@ -50,6 +53,10 @@ class Node:
         self._routes = {key: Route(by_key[key], by_key[key].module, handle) for key, handle in handlers.items()}
 
     # --- events: a method each, since a request need not be wrapped in an object of its own ---------------------------
+
+    def connected(self, connection: Connection) -> None:
+        """A client has connected to the listener that the connection names."""
+        connection.authenticator = self._authenticator_for(connection)
 
     def received(self, connection: Connection, frame: bytes, now_ms: int) -> Effects:
         if connection.call is not None or connection.is_full or connection.waiting:
@@ -84,6 +91,10 @@ class Node:
 
     def _dispatch(self, connection: Connection, frame: bytes, now_ms: int) -> Effects:
         try:
+            if connection.authenticator is not None:
+                effects = connection.authenticator.received(frame, now_ms)
+                if effects is not None:
+                    return effects
             key, version, correlation_id, at = read_request_header(frame, _FLEXIBLE)
             route = self._routes.get(key)
             if route is None or not route.first <= version <= route.last:

@@ -8,9 +8,11 @@ node that comes back has its share again. Whenever the leader changes, its epoch
 |-------------------------|----------------------------|--------------------------------------|
 | it is created           | by its name and number     | its home, else its first stand-in    |
 | it is created for nodes | the node that is named     | the same                             |
-| it is moved             | the node it is moved to    | that node                            |
+| it is moved, reassigned | the node it is moved to    | that node                            |
 | its leader stops        | stays                      | a stand-in; nobody, if no node is up |
-| its home starts         | stays                      | its home                             |
+| its home starts         | stays                      | its home; the stand-in, if           |
+|                         |                            | auto.leader.rebalance.enable is off  |
+| its leader is elected   | stays                      | its home                             |
 | the broker starts again  | stays                      | its home: all nodes are up           |
 | .. with other nodes     | as if created; if it was   | its home                             |
 |                         | moved, and can, it stays   |                                      |
@@ -79,11 +81,13 @@ def new_places(
     return places
 
 
-def settled(places: Mapping[Partition, Place], nodes: Sequence[int], up: Collection[int]) -> dict[Partition, Place]:
-    """What has to change when these nodes are up."""
+def settled(
+    places: Mapping[Partition, Place], nodes: Sequence[int], up: Collection[int], *, comes_back: bool = True
+) -> dict[Partition, Place]:
+    """What has to change when these nodes are up. Unless it `comes_back`, a partition stays with its stand-in."""
     changed = {}
     for key, place in places.items():
-        stays = place.home not in up and place.leader in up
+        stays = place.leader in up and (place.home not in up or not comes_back)
         leader = place.leader if stays else leader_of(place.home, key[1], nodes, up)
         if leader != place.leader:
             changed[key] = Place(place.home, leader, place.epoch + 1)

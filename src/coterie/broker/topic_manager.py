@@ -43,7 +43,7 @@ from coterie.storage.metadata_files import is_legal_name
 __all__ = ["MAX_PARTITIONS", "NOWHERE", "Made", "TopicManager", "TopicNames", "TopicSpec", "check_partitions"]
 
 MAX_PARTITIONS = 10_000
-"""Of one topic, and of all that one request creates: as in Kafka."""
+"""The most partitions of a topic, and of all topics of a request, as in Kafka."""
 NOWHERE: Mapping[int, int] = MappingProxyType({})
 """No partition was asked for on a certain node."""
 Made = StoredTopic | TopicError
@@ -171,6 +171,7 @@ class TopicManager:
             followed: Effects = []
             for topic in topics:
                 self.metadata.topic_names[topic.id] = topic.name
+                self.metadata.version += 1
                 if topic.name == OFFSETS_TOPIC:
                     followed += self.load_groups(at_ms)
             for one, topic in zip(accepted, topics, strict=True):
@@ -212,6 +213,7 @@ class TopicManager:
 
         def then(outcome: TopicError | LogError | None, at_ms: int) -> Effects:
             if outcome is None:
+                self.metadata.version += 1
                 self.leadership.created(places)
             return done(outcome, at_ms)
 
@@ -226,6 +228,7 @@ class TopicManager:
             if isinstance(outcome, LogError):
                 return done(outcome, now_ms)
             del self.metadata.topic_names[topic.id]
+            self.metadata.version += 1
             self.leadership.deleted(topic)
             effects: Effects = []
             for log in outcome:

@@ -1,4 +1,4 @@
-"""ApiVersions, FindCoordinator, DescribeCluster, DescribeLogDirs, InitProducerId and ListPartitionReassignments."""
+"""ApiVersions, FindCoordinator, DescribeCluster, DescribeLogDirs, DescribeQuorum and InitProducerId."""
 
 from __future__ import annotations
 
@@ -8,36 +8,64 @@ from dataclasses import dataclass
 from coterie.broker.broker_effects import Effects, Work
 from coterie.broker.broker_facts import Reporter, TransactionRefused
 from coterie.broker.calls import Call, Handler, Responses
-from coterie.broker.handlers.refusals import TopicError
+from coterie.broker.handlers.refusals import CLUSTER_DENIED, TopicError
 from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.maintenance.producer_ids import ProducerIds
 from coterie.broker.metadata_cache import MetadataCache
 from coterie.broker.placement import NOBODY
 from coterie.broker.replica_manager import ReplicaManager
+from coterie.broker.security.auth_helper import AuthHelper
 from coterie.broker.topic_manager import Made, TopicManager
+from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.runtime import find_coordinator as node_for
 from coterie.errors import ErrorCode
+from coterie.protocol.acls import AclOperation, AclResourceType
 from coterie.protocol.apis import (
     api_versions,
     describe_cluster,
     describe_log_dirs,
+    describe_quorum,
     find_coordinator,
     init_producer_id,
-    list_partition_reassignments,
 )
 from coterie.protocol.frames import client_id_of
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
-from coterie.storage import LogError
+from coterie.storage import DiskChange, LogError
+from coterie.storage.files import Space
 
 __all__ = ["ClusterApis"]
 
 NO_TRANSACTIONS = "this broker does not do transactions yet: use a producer without transactional.id"
 BROKER_ENDPOINT = 1
+THE_QUORUM = [(describe_quorum.METADATA_TOPIC, [0])]
+"""The only quorum there is, by topic and partitions."""
+KEY_RIGHTS = {
+    find_coordinator.GROUP: (
+        AclOperation.DESCRIBE,
+        AclResourceType.GROUP,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        "Group authorization failed.",
+    ),
+    find_coordinator.TRANSACTION: (
+        AclOperation.DESCRIBE,
+        AclResourceType.TRANSACTIONAL_ID,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        "Transactional Id authorization failed.",
+    ),
+    find_coordinator.SHARE: (
+        AclOperation.CLUSTER_ACTION,
+        AclResourceType.CLUSTER,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        "Cluster authorization failed.",
+    ),
+}
+"""The right that FindCoordinator needs for each type of key, and the error without it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterApis:
     responses: Responses
+    auth: AuthHelper
     replicas: ReplicaManager
     metadata: MetadataCache
     topics: TopicManager
@@ -45,6 +73,8 @@ class ClusterApis:
     producer_ids: ProducerIds
     reporter: Reporter
     data_path: Callable[[], str]
+    wall: WallClock
+    space: Callable[[], Space | None]
 
     def handlers(self) -> Mapping[int, Handler]:
         return {
@@ -53,13 +83,18 @@ class ClusterApis:
             describe_cluster.API.key: self._describe_cluster,
             describe_log_dirs.API.key: self._describe_log_dirs,
             init_producer_id.API.key: self._init_producer_id,
-            list_partition_reassignments.API.key: self._list_partition_reassignments,
+            describe_quorum.API.key: self._describe_quorum,
         }
 
     def _api_versions(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
         request = api_versions.read_request(frame, at, call.version)
         if api_versions.names_its_client(request, call.version):
-            answer = api_versions.Response(api_keys=api_versions.ADVERTISED)
+            answer = api_versions.Response(
+                api_keys=api_versions.ADVERTISED,
+                supported_features=api_versions.SUPPORTED,
+                finalized_features_epoch=0,
+                finalized_features=api_versions.FINALIZED,
+            )
         else:
             answer = api_versions.Response(error=ErrorCode.INVALID_REQUEST)
         return self.responses.answer(call, answer, now_ms)
@@ -68,9 +103,14 @@ class ClusterApis:
 
     def _find_coordinator(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
         request = find_coordinator.read_request(frame, at, call.version)
+        denied = self._denied_keys(call, request)
         if request.key_type == find_coordinator.TRANSACTION:
-            return self._no_transactions(call, client_id_of(frame), request, now_ms)
-        is_missing = request.key_type == find_coordinator.GROUP and OFFSETS_TOPIC not in self.metadata.topics
+            return self._no_transactions(call, client_id_of(frame), request, denied, now_ms)
+        is_missing = (
+            request.key_type == find_coordinator.GROUP
+            and OFFSETS_TOPIC not in self.metadata.topics
+            and not denied.keys() >= set(request.keys)
+        )
         missing = [OFFSETS_TOPIC] if is_missing else []  # it is made when a client first asks for a coordinator (C2)
 
         def finish(made: list[Made], at_ms: int) -> tuple[find_coordinator.Response, Effects]:
@@ -79,24 +119,48 @@ class ClusterApis:
                 for error in made
                 if isinstance(error, TopicError)
             ]
-            found = [self._coordinator(request.key_type, key) for key in request.keys]
+            listener = call.connection.listener
+            found = [denied.get(key) or self._coordinator(request.key_type, key, listener) for key in request.keys]
             return find_coordinator.Response(coordinators=found), effects
 
         return self.changes.ask_each(call, missing, self.topics.ensure, finish, now_ms)
 
-    def _no_transactions(self, call: Call, client_id: str, request: find_coordinator.Request, now_ms: int) -> Effects:
+    def _denied_keys(self, call: Call, request: find_coordinator.Request) -> Mapping[str, find_coordinator.Coordinator]:
+        """Return the answers for keys that the client may not ask for."""
+        if request.key_type not in KEY_RIGHTS:
+            return {}
+        operation, resource_type, error, message = KEY_RIGHTS[request.key_type]
+        if resource_type is AclResourceType.CLUSTER:
+            denied = frozenset() if self.auth.authorize(call, operation, resource_type) else frozenset(request.keys)
+        else:
+            denied = self.auth.denied(call, operation, resource_type, request.keys)
+            message = "" if call.version >= find_coordinator.MANY else message
+        return {key: find_coordinator.Coordinator(key=key, error=error, message=message) for key in denied}
+
+    def _no_transactions(
+        self,
+        call: Call,
+        client_id: str,
+        request: find_coordinator.Request,
+        denied: Mapping[str, find_coordinator.Coordinator],
+        now_ms: int,
+    ) -> Effects:
         """The code is the one at which every client gives up at once; others are retried for ever."""
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        found = [find_coordinator.Coordinator(key=key, error=code, message=NO_TRANSACTIONS) for key in request.keys]
+        found = [
+            denied.get(key) or find_coordinator.Coordinator(key=key, error=code, message=NO_TRANSACTIONS)
+            for key in request.keys
+        ]
         return [
             *(
                 self.reporter.fact(TransactionRefused(now_ms, "", client_id, key, NO_TRANSACTIONS))
                 for key in request.keys
+                if key not in denied
             ),
             *self.responses.answer(call, find_coordinator.Response(coordinators=found), now_ms),
         ]
 
-    def _coordinator(self, key_type: int, key: str) -> find_coordinator.Coordinator:
+    def _coordinator(self, key_type: int, key: str, listener: str) -> find_coordinator.Coordinator:
         def leader_of(partition: int) -> int | None:
             place = self.metadata.places.get((OFFSETS_TOPIC, partition))
             return None if place is None or place.leader == NOBODY else place.leader
@@ -105,7 +169,7 @@ class ClusterApis:
         error, node_id = node_for(key_type, key, topic.partitions if topic is not None else 1, leader_of)
         if error:
             return find_coordinator.Coordinator(key=key, error=error, message=_why(error))
-        host, port = self.metadata.endpoints[node_id]
+        host, port = self.metadata.endpoints[listener][node_id]
         return find_coordinator.Coordinator(key=key, node_id=node_id, host=host, port=port)
 
     # --- the cluster and its directory --------------------------------------------------------------------------------
@@ -126,14 +190,19 @@ class ClusterApis:
                     describe_cluster.Broker(
                         node_id=number, host=host, port=port, is_fenced=number not in metadata.nodes_up
                     )
-                    for number, (host, port) in metadata.endpoints.items()
+                    for number, (host, port) in metadata.endpoints[call.connection.listener].items()
                     if number in metadata.nodes_up or request.include_fenced_brokers
                 ],
             )
+            if request.include_authorized_operations:
+                answer.authorized_operations = self.auth.cluster_operations(call)
         return self.responses.answer(call, answer, now_ms)
 
     def _describe_log_dirs(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
         request = describe_log_dirs.read_request(frame, at, call.version)
+        if not self.auth.authorize(call, AclOperation.DESCRIBE, AclResourceType.CLUSTER):
+            refused = describe_log_dirs.Response(error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=())
+            return self.responses.answer(call, refused, now_ms)
         wanted = (
             None
             if request.topics is None
@@ -146,20 +215,68 @@ class ClusterApis:
                 sizes.setdefault(topic, []).append(described)
         topics = [describe_log_dirs.DescribedTopic(name=name, partitions=found) for name, found in sizes.items()]
         directory = describe_log_dirs.LogDir(path=self.data_path(), topics=topics)
-        return self.responses.answer(call, describe_log_dirs.Response(results=[directory]), now_ms)
 
-    def _list_partition_reassignments(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
-        """A partition moves at once: there is nothing to copy."""
-        list_partition_reassignments.read_request(frame, at, call.version)
-        return self.responses.answer(call, list_partition_reassignments.Response(), now_ms)
+        def finish(spaces: list[Space | None], _at_ms: int) -> tuple[describe_log_dirs.Response, Effects]:
+            if spaces[0] is not None:
+                directory.total_bytes, directory.usable_bytes = spaces[0]
+            return describe_log_dirs.Response(results=[directory]), []
+
+        return self.changes.ask_each(call, [None], self._ask_space, finish, now_ms)
+
+    def _ask_space(self, _: None, done: Callable[[Space | None, int], Effects], _now_ms: int) -> Effects:
+        """Ask the disk how much space there is, away from the loop: a disk that hangs holds up no heartbeat."""
+
+        def look() -> Space | None:
+            try:
+                return self.space()
+            except OSError:
+                return None
+
+        return [Work(DiskChange(look, lambda found: found), done)]
+
+    def _describe_quorum(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
+        """Each node can be the controller. They share their state, so none is behind, and there is no log."""
+        request = describe_quorum.read_request(frame, at, call.version)
+        if not self.auth.authorize(call, AclOperation.DESCRIBE, AclResourceType.CLUSTER):
+            refused = describe_quorum.Response(error=CLUSTER_DENIED.error, message=CLUSTER_DENIED.message)
+            return self.responses.answer(call, refused, now_ms)
+        metadata, wall_ms = self.metadata, self.wall.at(now_ms)
+        if [(topic.topic, [each.partition for each in topic.partitions]) for topic in request.topics] != THE_QUORUM:
+            unknown = describe_quorum.Response(topics=[_no_quorum(topic) for topic in request.topics])
+            return self.responses.answer(call, unknown, now_ms)
+        voters = [
+            describe_quorum.Replica(
+                replica_id=number,
+                log_end_offset=0,
+                last_fetch_timestamp=wall_ms if number in metadata.nodes_up else -1,
+                last_caught_up_timestamp=wall_ms if number in metadata.nodes_up else -1,
+            )
+            for number in metadata.nodes
+        ]
+        described = describe_quorum.DescribedPartition(
+            partition=0, leader_id=metadata.controller, current_voters=voters
+        )
+        listener = call.connection.listener
+        nodes = [
+            describe_quorum.Node(
+                node_id=number, listeners=[describe_quorum.Listener(name=listener, host=host, port=port)]
+            )
+            for number, (host, port) in metadata.endpoints[listener].items()
+        ]
+        topic = describe_quorum.DescribedTopic(topic=describe_quorum.METADATA_TOPIC, partitions=[described])
+        return self.responses.answer(call, describe_quorum.Response(topics=[topic], nodes=nodes), now_ms)
 
     # --- InitProducerId -----------------------------------------------------------------------------------------------
 
     def _init_producer_id(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
         request = init_producer_id.read_request(frame, at, call.version)
         if request.transactional_id is not None:
-            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            return self.responses.answer(call, init_producer_id.Response(error=code), now_ms)
+            self.auth.authorize(call, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id)
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED  # whether it may or not: there are no transactions
+            return self.responses.answer(call, init_producer_id.Response(error=code, producer_epoch=-1), now_ms)
+        if not self._may_write(call):
+            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            return self.responses.answer(call, init_producer_id.Response(error=code, producer_epoch=-1), now_ms)
         producer_id = self.producer_ids.next()
         if producer_id is not None:
             return self.responses.answer(call, init_producer_id.Response(producer_id=producer_id), now_ms)
@@ -167,12 +284,21 @@ class ClusterApis:
             call, [None], self._next_producer_id, lambda answers, _at_ms: (answers[0], []), now_ms
         )
 
+    def _may_write(self, call: Call) -> bool:
+        """InitProducerId needs WRITE on any topic, or IDEMPOTENT_WRITE on the cluster (KIP-679)."""
+        authorize = self.auth.authorize
+        return (
+            authorize(call, AclOperation.IDEMPOTENT_WRITE, AclResourceType.CLUSTER, logs=False)
+            or self.auth.authorize_by_resource_type(call, AclOperation.WRITE, AclResourceType.TOPIC)
+            or authorize(call, AclOperation.IDEMPOTENT_WRITE, AclResourceType.CLUSTER)  # denied, and logged as such
+        )
+
     def _next_producer_id(
         self, _: None, done: Callable[[init_producer_id.Response, int], Effects], now_ms: int
     ) -> Effects:
         def then(outcome: LogError | None, at_ms: int) -> Effects:
             if outcome is not None:
-                refused = init_producer_id.Response(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                refused = init_producer_id.Response(error=ErrorCode.COORDINATOR_NOT_AVAILABLE, producer_epoch=-1)
                 return [self.reporter.trouble(str(outcome), at_ms), *done(refused, at_ms)]
             producer_id = self.producer_ids.next()
             assert producer_id is not None, "a block has a thousand"
@@ -187,3 +313,17 @@ def _why(error: ErrorCode) -> str:
     if error is ErrorCode.INVALID_REQUEST:
         return "a coordinator is looked for by group (key type 0)"
     return "the topic of the groups is not there"
+
+
+def _no_quorum(topic: describe_quorum.Topic) -> describe_quorum.DescribedTopic:
+    return describe_quorum.DescribedTopic(
+        topic=topic.topic,
+        partitions=[
+            describe_quorum.DescribedPartition(
+                partition=each.partition,
+                error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                message="This server does not host this topic-partition.",
+            )
+            for each in topic.partitions
+        ],
+    )

@@ -13,8 +13,10 @@ from coterie.broker.broker_facts import Reporter
 from coterie.broker.calls import Call, Handler, Responses
 from coterie.broker.metadata_cache import MetadataCache
 from coterie.broker.replica_manager import ReplicaManager
+from coterie.broker.security.auth_helper import AuthHelper
 from coterie.coordinator.runtime import Timers
 from coterie.errors import ErrorCode
+from coterie.protocol.acls import AclOperation, AclResourceType
 from coterie.protocol.api import READ_COMMITTED
 from coterie.protocol.apis import fetch
 from coterie.protocol.apis.fetch import FetchedPartition, FetchedTopic, Partition, Request, Response
@@ -39,10 +41,19 @@ class FetchDue:
 class Parked:
     """A fetch that waits for more records."""
 
-    __slots__ = ("call", "logs", "replicas", "request")
+    __slots__ = ("call", "denied", "logs", "replicas", "request")
 
-    def __init__(self, replicas: ReplicaManager, call: Call, request: Request, logs: list[PartitionLog]) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        call: Call,
+        request: Request,
+        denied: frozenset[str],
+        logs: list[PartitionLog],
+    ) -> None:
+        """`denied` are the topics that the client may not read."""
         self.replicas = replicas
+        self.denied = denied
         self.call = call
         self.request = request
         self.logs = logs
@@ -54,6 +65,7 @@ class Fetches:
     def __init__(
         self,
         responses: Responses,
+        auth: AuthHelper,
         metadata: MetadataCache,
         timers: Timers[object],
         reporter: Reporter,
@@ -61,6 +73,7 @@ class Fetches:
     ) -> None:
         """`max_bytes` is `fetch.max.bytes`."""
         self._responses = responses
+        self._auth = auth
         self._metadata = metadata
         self._timers = timers
         self._reporter = reporter
@@ -83,18 +96,22 @@ class Fetches:
         if request.session_epoch not in _FULL_FETCH_EPOCHS:
             answer = Response(error=ErrorCode.INVALID_FETCH_SESSION_EPOCH, responses=())
             return self._responses.answer(call, answer, now_ms)
+        names = filter(None, map(self._name_of, request.topics))
+        denied = self._auth.denied(call, AclOperation.READ, AclResourceType.TOPIC, names)
         troubles: Effects = []
-        answer, size, final = self._read(replicas, call, request, troubles, now_ms)
+        answer, size, final = self._read(replicas, call, request, denied, troubles, now_ms)
         if final or size >= request.min_bytes or request.max_wait_ms <= 0 or self.is_stopping:
             return [*troubles, *self._send(call, answer)]
-        self._park(replicas, call, request, now_ms)
+        self._park(replicas, call, request, denied, now_ms)
         return troubles
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    def _park(self, replicas: ReplicaManager, call: Call, request: Request, now_ms: int) -> None:
+    def _park(
+        self, replicas: ReplicaManager, call: Call, request: Request, denied: frozenset[str], now_ms: int
+    ) -> None:
         logs = [log for topic in request.topics for log in self._logs_of(replicas, topic)]
-        parked = Parked(replicas, call, request, logs)
+        parked = Parked(replicas, call, request, denied, logs)
         self._parked[call] = parked
         for log in logs:
             self._readers.setdefault(log, {})[parked] = None
@@ -114,7 +131,9 @@ class Fetches:
         """Answer the fetches that have enough, now that there is more to read in `log`."""
         effects: Effects = []
         for parked in list(self._readers.get(log, ())):
-            answer, size, final = self._read(parked.replicas, parked.call, parked.request, effects, now_ms)
+            answer, size, final = self._read(
+                parked.replicas, parked.call, parked.request, parked.denied, effects, now_ms
+            )
             if final or size >= parked.request.min_bytes:
                 self._unpark(parked)
                 effects += self._send(parked.call, answer)
@@ -126,7 +145,7 @@ class Fetches:
             return []
         self._unpark(parked)
         troubles: Effects = []
-        answer, _, _ = self._read(parked.replicas, parked.call, parked.request, troubles, now_ms)
+        answer, _, _ = self._read(parked.replicas, parked.call, parked.request, parked.denied, troubles, now_ms)
         return [*troubles, *self._send(parked.call, answer)]
 
     def forget(self, call: Call) -> None:
@@ -154,7 +173,13 @@ class Fetches:
         return [log for log in logs if log is not None]
 
     def _read(
-        self, replicas: ReplicaManager, call: Call, request: Request, troubles: Effects, now_ms: int
+        self,
+        replicas: ReplicaManager,
+        call: Call,
+        request: Request,
+        denied: frozenset[str],
+        troubles: Effects,
+        now_ms: int,
     ) -> tuple[Response, int, bool]:
         """Return the answer as of now, its bytes of records, and whether waiting would not change it (an error).
 
@@ -170,6 +195,9 @@ class Fetches:
             for partition in topic.partitions:
                 answer = FetchedPartition(partition=partition.partition)
                 answers.append(answer)
+                if name in denied:
+                    answer.error, final = ErrorCode.TOPIC_AUTHORIZATION_FAILED, True
+                    continue
                 try:
                     _read_partition(answer, replicas, name, partition, request, left, is_first=not size)
                 except LogError as error:
@@ -186,7 +214,7 @@ class Fetches:
                         answer.current_leader = self._metadata.leader(name, partition.partition)
                         leaders.append(answer.current_leader)
             topics.append(FetchedTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=answers))
-        endpoints = self._metadata.leader_endpoints(leaders) if leaders else ()
+        endpoints = self._metadata.leader_endpoints(leaders, call.connection.listener) if leaders else ()
         return Response(responses=topics, node_endpoints=endpoints), size, final
 
     def _send(self, call: Call, answer: Response) -> Effects:

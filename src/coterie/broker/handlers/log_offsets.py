@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -14,7 +14,9 @@ from coterie.broker.handlers.fetch import leader_epoch_error
 from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.metadata_cache import is_internal
 from coterie.broker.replica_manager import ReplicaManager
+from coterie.broker.security.auth_helper import AuthHelper
 from coterie.errors import ErrorCode
+from coterie.protocol.acls import AclOperation, AclResourceType
 from coterie.protocol.api import READ_COMMITTED
 from coterie.protocol.apis import delete_records, list_offsets, offset_for_leader_epoch
 from coterie.protocol.apis.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
@@ -24,11 +26,13 @@ __all__ = ["LogOffsetApis"]
 
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -4, -5, -6
 HIGH_WATERMARK = -1
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogOffsetApis:
     responses: Responses
+    auth: AuthHelper
     replicas: ReplicaManager
     directory: DataDirectory
     changes: Changes
@@ -43,13 +47,16 @@ class LogOffsetApis:
 
     def _list_offsets(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
         request = list_offsets.read_request(frame, at, call.version)
+        denied = self._denied(call, AclOperation.DESCRIBE, (topic.name for topic in request.topics))
         committed = request.isolation_level == READ_COMMITTED
         named = Counter((topic.name, asked.partition) for topic in request.topics for asked in topic.partitions)
         topics = [
             list_offsets.ListedTopic(
                 name=topic.name,
                 partitions=[
-                    self._listed(topic.name, asked, committed=committed)
+                    list_offsets.ListedPartition(partition=asked.partition, error=DENIED)
+                    if topic.name in denied
+                    else self._listed(topic.name, asked, committed=committed)
                     if named[topic.name, asked.partition] == 1
                     else list_offsets.ListedPartition(partition=asked.partition, error=ErrorCode.INVALID_REQUEST)
                     for asked in topic.partitions
@@ -58,6 +65,9 @@ class LogOffsetApis:
             for topic in request.topics
         ]
         return self.responses.answer(call, list_offsets.Response(topics=topics), now_ms)
+
+    def _denied(self, call: Call, operation: AclOperation, topics: Iterable[str]) -> frozenset[str]:
+        return self.auth.denied(call, operation, AclResourceType.TOPIC, topics)
 
     def _listed(self, topic: str, asked: list_offsets.Partition, *, committed: bool) -> list_offsets.ListedPartition:
         answer = list_offsets.ListedPartition(partition=asked.partition)
@@ -83,9 +93,18 @@ class LogOffsetApis:
 
     def _offset_for_leader_epoch(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
         request = offset_for_leader_epoch.read_request(frame, at, call.version)
+        denied: frozenset[str] = frozenset()
+        if not self.auth.authorize(call, AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, logs=False):
+            denied = self._denied(call, AclOperation.DESCRIBE, (topic.topic for topic in request.topics))
         topics = [
             offset_for_leader_epoch.TopicEnds(
-                topic=topic.topic, partitions=[self._epoch_end(topic.topic, asked) for asked in topic.partitions]
+                topic=topic.topic,
+                partitions=[
+                    offset_for_leader_epoch.EpochEnd(partition=asked.partition, error=DENIED)
+                    if topic.topic in denied
+                    else self._epoch_end(topic.topic, asked)
+                    for asked in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
@@ -105,14 +124,28 @@ class LogOffsetApis:
 
     def _delete_records(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
         request = delete_records.read_request(frame, at, call.version)
-        asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
+        denied = self._denied(call, AclOperation.DELETE, (topic.name for topic in request.topics))
+        asked = [
+            (topic.name, partition)
+            for topic in request.topics
+            if topic.name not in denied
+            for partition in topic.partitions
+        ]
 
         def finish(
             answers: list[delete_records.DeletedPartition], _at_ms: int
         ) -> tuple[delete_records.Response, Effects]:
             left = iter(answers)
             topics = [
-                delete_records.DeletedTopic(name=topic.name, partitions=list(islice(left, len(topic.partitions))))
+                delete_records.DeletedTopic(
+                    name=topic.name,
+                    partitions=[
+                        delete_records.DeletedPartition(partition=one.partition, error=DENIED)
+                        for one in topic.partitions
+                    ]
+                    if topic.name in denied
+                    else list(islice(left, len(topic.partitions))),
+                )
                 for topic in request.topics
             ]
             return delete_records.Response(topics=topics), []

@@ -10,9 +10,11 @@ from coterie.broker.broker_facts import Reporter
 from coterie.broker.calls import Call, Handler, Responses, close
 from coterie.broker.metadata_cache import MetadataCache, is_internal
 from coterie.broker.replica_manager import ReplicaManager
+from coterie.broker.security.auth_helper import AuthHelper
 from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.runtime import Timers
 from coterie.errors import ErrorCode
+from coterie.protocol.acls import AclOperation, AclResourceType
 from coterie.protocol.apis import produce
 from coterie.protocol.apis.produce import Leader, ProducedPartition, ProducedTopic, RecordError, Request, Response
 from coterie.protocol.batch import BatchError
@@ -91,6 +93,7 @@ class Production:
 @dataclass(frozen=True, slots=True, eq=False)
 class ProduceApi:
     responses: Responses
+    auth: AuthHelper
     replicas: ReplicaManager
     metadata: MetadataCache
     timers: Timers[object]
@@ -105,15 +108,20 @@ class ProduceApi:
         request = produce.read_request(frame, at, call.version)
         production = Production(self, call, request)
         refusal = _refusal_of(request)
+        names = [self._name_of(topic) for topic in request.topics]
+        denied = self.auth.denied(
+            call, AclOperation.WRITE, AclResourceType.TOPIC, (name for name in names if name is not None)
+        )
         effects: Effects = []
-        for topic in request.topics:
-            name = topic.name if topic.topic_id is None else self.metadata.topic_names.get(topic.topic_id)
+        for topic, name in zip(request.topics, names, strict=True):
             answers = []
             for partition in topic.partitions:
                 log = self.replicas.log(name, partition.partition) if name is not None else None
                 answer = ProducedPartition(partition=partition.partition)
                 answers.append(answer)
-                if refusal:
+                if name in denied:
+                    answer.error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                elif refusal:
                     answer.error = refusal
                 elif name is not None and is_internal(name):
                     answer.error, answer.message = ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is for the broker alone"
@@ -135,8 +143,12 @@ class ProduceApi:
             self.timers.arm(production, due_ms, ProduceDue(production))
         return effects
 
+    def _name_of(self, topic: produce.Topic) -> str | None:
+        return topic.name if topic.topic_id is None else self.metadata.topic_names.get(topic.topic_id)
+
     def answer(self, production: Production, now_ms: int) -> Effects:
-        endpoints = self.metadata.leader_endpoints(production.leaders) if production.leaders else ()
+        listener = production.call.connection.listener
+        endpoints = self.metadata.leader_endpoints(production.leaders, listener) if production.leaders else ()
         response = Response(responses=production.topics, node_endpoints=endpoints)
         return self.responses.answer(production.call, response, now_ms)
 

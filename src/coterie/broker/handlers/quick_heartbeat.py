@@ -6,8 +6,11 @@ anything unusual is left to the plain path, errors included; a property test che
 
 from __future__ import annotations
 
+from coterie.broker.calls import Connection
+from coterie.broker.security.authorizer import StandardAuthorizer
 from coterie.coordinator.runtime import GroupCoordinator
 from coterie.errors import ErrorCode
+from coterie.protocol.acls import AclOperation, AclResourceType
 from coterie.protocol.apis import heartbeat
 from coterie.protocol.frames import response_frame
 from coterie.protocol.messages import Heartbeat
@@ -30,9 +33,12 @@ _ENDS = {error: (answer[:_BEFORE], answer[_AFTER:]) for error, answer in _ANSWER
 class QuickHeartbeat:
     """Answers the heartbeats of one connection. A member sends the same again and again: that is not read twice."""
 
-    __slots__ = ("_meant", "_said")
+    __slots__ = ("_authorizer", "_connection", "_meant", "_said")
 
-    def __init__(self) -> None:
+    def __init__(self, connection: Connection | None = None, authorizer: StandardAuthorizer | None = None) -> None:
+        """Each heartbeat needs READ on its group if there is an authorizer. The plain path refuses it without."""
+        self._connection = connection
+        self._authorizer = authorizer
         self._said = b""
         self._meant: Heartbeat | None = None
 
@@ -45,13 +51,23 @@ class QuickHeartbeat:
             if said != self._said:
                 self._meant = _read(frame)
                 self._said = said
-            if self._meant is None:
+            if self._meant is None or (self._authorizer is not None and not self._may(self._meant.group_id)):
                 return None
             (reply,) = coordinator.handle(self._meant, now_ms)
         except Exception:  # noqa: BLE001  the plain way will say what is wrong, with the frame or with us
             return None
         before, after = _ENDS[reply.answer]  # type: ignore[union-attr]
         return before + frame[_CORRELATION] + after
+
+    def _may(self, group_id: str) -> bool:
+        connection = self._connection
+        return (
+            connection is not None
+            and self._authorizer is not None
+            and self._authorizer.authorize(
+                connection.principal, connection.host, AclOperation.READ, AclResourceType.GROUP, group_id
+            )
+        )
 
 
 def _read(frame: bytes) -> Heartbeat | None:

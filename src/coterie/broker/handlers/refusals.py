@@ -14,6 +14,9 @@ class Refusal(NamedTuple):
     message: str
 
 
+CLUSTER_DENIED = Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+
+
 class TopicError(Exception):
     """A refusal that is raised, or given to the one who waits for a topic."""
 

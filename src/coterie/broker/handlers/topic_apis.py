@@ -7,7 +7,7 @@ There is one replica of each partition, in the one data directory. Asking for mo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
@@ -18,8 +18,10 @@ from coterie.broker.config_manager import describe
 from coterie.broker.handlers.refusals import TopicError, no_such_topic
 from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.metadata_cache import MetadataCache, is_internal
+from coterie.broker.security.auth_helper import AuthHelper
 from coterie.broker.topic_manager import MAX_PARTITIONS, NOWHERE, Made, TopicManager, TopicSpec, check_partitions
 from coterie.errors import ErrorCode
+from coterie.protocol.acls import AclOperation, AclResourceType
 from coterie.protocol.api import ResourceType
 from coterie.protocol.apis import create_partitions, create_topics, delete_topics
 from coterie.protocol.apis.describe_configs import Resource
@@ -28,6 +30,9 @@ from coterie.storage import LogError, StoredTopic
 
 __all__ = ["TopicApis"]
 
+TOPIC = AclResourceType.TOPIC
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+TOPIC_DENIED = "Topic authorization failed."
 NO_ID = UUID(int=0)
 """The id of a topic that is not created."""
 
@@ -35,6 +40,7 @@ NO_ID = UUID(int=0)
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicApis:
     responses: Responses
+    auth: AuthHelper
     topics: TopicManager
     changes: Changes
     metadata: MetadataCache
@@ -55,11 +61,12 @@ class TopicApis:
         request = create_topics.read_request(frame, at, call.version)
         named = Counter(topic.name for topic in request.topics)
         asked = list({topic.name: topic for topic in request.topics}.values())  # of those named twice, one answer
-        too_many = _check_request(sum(self._count(topic) for topic in request.topics))
-        if too_many is not None:
-            refused = create_topics.Response(topics=[_refused(topic, too_many) for topic in asked])
-            return self.responses.answer(call, refused, now_ms)
         by_name = {topic.name: topic for topic in asked}
+        denied = self._uncreatable(call, [name for name in by_name if named[name] == 1])
+        too_many = _check_request(sum(self._count(topic) for topic in request.topics if topic.name not in denied))
+        if too_many is not None:
+            topics = [_refused(topic, _denied() if topic.name in denied else too_many) for topic in asked]
+            return self.responses.answer(call, create_topics.Response(topics=topics), now_ms)
         configs_of = ConfigsOf(self.settings)
         answers: dict[str, create_topics.CreatedTopic] = {}
         wanted: list[TopicSpec] = []
@@ -67,6 +74,9 @@ class TopicApis:
             if named[topic.name] > 1:
                 error = TopicError(ErrorCode.INVALID_REQUEST, "the request names this topic twice")
                 answers[topic.name] = _refused(topic, error)
+                continue
+            if topic.name in denied:
+                answers[topic.name] = _refused(topic, _denied())
                 continue
             configs = {config.name: config.value for config in topic.configs}
             try:
@@ -86,10 +96,29 @@ class TopicApis:
                     answers[one.name] = _refused(by_name[one.name], outcome)
                 else:
                     answers[one.name] = _created(configs_of, outcome)
+            self._hide_configs(call, answers.values())
             response = create_topics.Response(topics=[answers[topic.name] for topic in asked])
             return self.responses.answer(call, response, at_ms)
 
         return self.topics.create_each(call, wanted, request.timeout_ms, finish, now_ms)
+
+    def _uncreatable(self, call: Call, names: Sequence[str]) -> frozenset[str]:
+        """Return the topics that the client may not create. CREATE on the cluster allows all of them."""
+        if self.auth.authorize(call, AclOperation.CREATE, AclResourceType.CLUSTER, logs=False):
+            return frozenset()
+        return self.auth.denied(call, AclOperation.CREATE, TOPIC, names)
+
+    def _hide_configs(self, call: Call, answers: Iterable[create_topics.CreatedTopic]) -> None:
+        """Leave out what DescribeConfigs would refuse to tell of a topic that was created."""
+        if self.auth.authorizer is None:
+            return
+        for answer in answers:
+            if not answer.error and not self.auth.authorize(
+                call, AclOperation.DESCRIBE_CONFIGS, TOPIC, answer.name, logs=False
+            ):
+                answer.num_partitions = answer.replication_factor = -1
+                answer.configs = ()
+                answer.topic_config_error = DENIED
 
     def _count(self, asked: create_topics.NewTopic) -> int:
         """Return the number of partitions as Kafka counts them before it looks at anything else."""
@@ -162,7 +191,8 @@ class TopicApis:
 
     def _create_partitions(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
         request = create_partitions.read_request(frame, at, call.version)
-        grow = partial(self._grow, validate_only=request.validate_only)
+        denied = self.auth.denied(call, AclOperation.ALTER, TOPIC, (topic.name for topic in request.topics))
+        grow = partial(self._grow, denied=denied, validate_only=request.validate_only)
         return self.changes.ask_each(
             call,
             request.topics,
@@ -177,8 +207,12 @@ class TopicApis:
         done: Callable[[create_partitions.Result, int], Effects],
         now_ms: int,
         *,
+        denied: frozenset[str],
         validate_only: bool,
     ) -> Effects:
+        if asked.name in denied:
+            return done(create_partitions.Result(name=asked.name, error=DENIED), now_ms)
+
         def then(outcome: TopicError | LogError | None, at_ms: int) -> Effects:
             result = create_partitions.Result(name=asked.name)
             if outcome is not None:
@@ -223,18 +257,44 @@ class TopicApis:
 
     def _delete_topics(self, call: Call, frame: bytes, at: int, now_ms: int) -> Effects:
         request = delete_topics.read_request(frame, at, call.version)
+        may_delete_all = self.auth.authorize(call, AclOperation.DELETE, AclResourceType.CLUSTER, logs=False)
 
         def finish(answers: list[delete_topics.DeletedTopic], at_ms: int) -> tuple[delete_topics.Response, Effects]:
             gone = frozenset(answer.name for answer in answers if not answer.error and answer.name is not None)
             return delete_topics.Response(responses=answers), self.forget_offsets(gone, at_ms) if gone else []
 
-        return self.changes.ask_each(call, request.topics, self._delete, finish, now_ms)
+        delete = partial(self._delete, None if may_delete_all else call)
+        return self.changes.ask_each(call, request.topics, delete, finish, now_ms)
+
+    def _refusal_to_delete(
+        self, call: Call, asked: delete_topics.Topic, topic: StoredTopic | None
+    ) -> delete_topics.DeletedTopic | None:
+        """Return the answer if the client may not delete a topic, or may not even know that it exists."""
+        if asked.topic_id is None:
+            name = asked.name or ""
+            is_shown = self.auth.authorize(call, AclOperation.DESCRIBE, TOPIC, name)
+            if is_shown and (topic is None or self.auth.authorize(call, AclOperation.DELETE, TOPIC, name)):
+                return None
+            return delete_topics.DeletedTopic(name=name, error=DENIED, message=TOPIC_DENIED)
+        if topic is None or self.auth.authorize(call, AclOperation.DELETE, TOPIC, topic.name):
+            return None
+        is_shown = self.auth.authorize(call, AclOperation.DESCRIBE, TOPIC, topic.name, logs=False)
+        shown = topic.name if is_shown else None
+        return delete_topics.DeletedTopic(name=shown, topic_id=topic.id, error=DENIED, message=TOPIC_DENIED)
 
     def _delete(
-        self, asked: delete_topics.Topic, done: Callable[[delete_topics.DeletedTopic, int], Effects], now_ms: int
+        self,
+        call: Call | None,
+        asked: delete_topics.Topic,
+        done: Callable[[delete_topics.DeletedTopic, int], Effects],
+        now_ms: int,
     ) -> Effects:
+        """Delete a topic. `call` is None if its client may delete all of them."""
         metadata, by_id = self.metadata, asked.topic_id is not None
         topic = metadata.topic_by_id(asked.topic_id) if by_id else metadata.topics.get(asked.name or "")
+        refused = None if call is None else self._refusal_to_delete(call, asked, topic)
+        if refused is not None:
+            return done(refused, now_ms)
         if topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return done(delete_topics.DeletedTopic(name=asked.name, topic_id=asked.topic_id, error=code), now_ms)
@@ -261,6 +321,10 @@ def _check_request(partitions: int) -> TopicError | None:
         ErrorCode.POLICY_VIOLATION,
         f"{partitions} partitions in one request; as in Kafka {MAX_PARTITIONS} are the most",
     )
+
+
+def _denied() -> TopicError:
+    return TopicError(DENIED, "Authorization failed.")
 
 
 def _refused(asked: create_topics.NewTopic, error: TopicError) -> create_topics.CreatedTopic:

@@ -9,7 +9,14 @@ from contextlib import suppress
 from dataclasses import fields
 from traceback import format_exc
 
-from coterie.broker.broker_facts import ConnectionDropped, FactsLeftOut, TransactionRefused, Trouble
+from coterie.broker.broker_facts import (
+    AuthenticationFailed,
+    AuthorizationDenied,
+    ConnectionDropped,
+    FactsLeftOut,
+    TransactionRefused,
+    Trouble,
+)
 from coterie.broker.io.clock import wall_ms
 from coterie.facts import Fact, Mistake
 
@@ -20,7 +27,7 @@ __all__ = ["PERIOD_MS", "FactListeners", "LogRateLimit"]
 
 MOST = 20
 PERIOD_MS = 1_000
-LOUD = (ConnectionDropped, Trouble, TransactionRefused, Mistake)
+LOUD = (AuthenticationFailed, AuthorizationDenied, ConnectionDropped, Trouble, TransactionRefused, Mistake)
 
 
 class LogRateLimit:

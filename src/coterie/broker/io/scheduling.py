@@ -4,9 +4,9 @@ A connection is answered a few requests at a time, whatever they are. If it has 
 from, and it stands in a queue. Each time round the loop, the queue is served for a short while, in turn. So a flood
 holds up nobody else for longer than that: what others send is looked at in between.
 
-Of a connection that was not in the queue, one request is answered when it arrives. More of them are, as long as few
-connections want that in the same turn of the loop. Fetches and large requests wait even if they are the first, once
-the loop has been busy for long.
+A request that arrives alone, at a connection that was not in the queue, is answered at once. Of several that arrive
+together some are, as long as few have been in the same turn of the loop; else they wait, and the first of them too.
+Fetches and large requests wait even if they are alone, once the loop has been busy for long.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["BUSY_MS", "FRAMES", "LARGE_READ", "READ_BYTES", "READ_ON", "SLICE_MS
 FRAMES = 16
 """Requests of one connection that are answered in a row."""
 SPARE = 64
-"""Requests that are answered as they arrive, in one turn of the loop, beside the first of each connection."""
+"""Requests that are answered as they arrive, in one turn of the loop, beside those that arrive alone."""
 SLICE_MS = 2
 """How long one connection, or the whole queue, is served before the loop looks at its sockets again."""
 READ_BYTES = 1 << 20
@@ -53,9 +53,11 @@ class Scheduling:
         """How many of these requests of one connection are answered as they arrive."""
         if self._must_wait(frames[0], now_ms):
             return 0
-        more = min(len(frames), FRAMES, self.spare + 1) - 1
-        self.spare -= more
-        return more + 1
+        if len(frames) == 1:
+            return 1
+        some = min(len(frames), FRAMES, self.spare)
+        self.spare -= some
+        return some
 
     def _must_wait(self, frame: bytes, now_ms: int) -> bool:
         if now_ms - self._until_ms > 1:  # the loop was idle

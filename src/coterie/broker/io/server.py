@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from coterie.broker.broker_effects import (
+    Authenticated,
     BackgroundTask,
     BackgroundTaskEnded,
     Close,
@@ -36,18 +37,26 @@ from coterie.broker.broker_effects import (
     Work,
     WorkEnded,
 )
-from coterie.broker.broker_facts import ConnectionDropped, Trouble
-from coterie.broker.calls import Connection
+from coterie.broker.broker_facts import ConnectionDropped, FilesReloaded, Trouble
+from coterie.broker.calls import PLAINTEXT, Connection
 from coterie.broker.cluster import Cluster
 from coterie.broker.connection_limits import ConnectionLimits, silence_of
 from coterie.broker.io.clock import LOOK_EVERY_MS, Clock, wall_ms
 from coterie.broker.io.fact_listeners import FactListeners
+from coterie.broker.io.jwks import JwksEndpoint
 from coterie.broker.io.scheduling import READ_ON, SLICE_MS, SPARE, Scheduling
-from coterie.broker.io.sockets import Link, Port
-from coterie.coordinator.classic.effects import Emit, Reply
+from coterie.broker.io.sockets import Link, Port, TlsTurn
+from coterie.broker.io.tls import ListenerTls
+from coterie.broker.io.users_file import UsersFile
+from coterie.broker.security.principals import parse_mapping_rules, principal_of
+from coterie.broker.security.sasl_listener import Validate
+from coterie.broker.security.unsecured_tokens import validate_unsecured
+from coterie.coordinator.classic.effects import Reply
 from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.errors import CoterieError
-from coterie.facts import Fact
+from coterie.facts import Emit, Fact
+from coterie.settings.broker_settings import BrokerSettings
+from coterie.settings.listeners import Endpoint
 
 __all__ = ["Server", "Throttle", "run_in_loop"]
 
@@ -72,18 +81,32 @@ class Throttle:
 
 
 STOP_GRACE_S = 5.0
+FILES_EVERY_S = 3.0
+"""How often we look whether certificates have changed."""
 READS_AT_LEAST, READS_AT_MOST = 2, 20
 """How often sockets are read before timers ring: twice, and more often while requests are put off (`scheduling.py`)."""
 _FLUSHES_TO_WAIT_FOR = 4
 """What a node has written is durable with the flush under way or the next; changes of the directory come in between."""
 
 
-def _further(address: tuple[str, int], by: int) -> tuple[str, int]:
+class Listener(NamedTuple):
+    """A listener for clients, and what they are told to connect to: None is where it listens."""
+
+    endpoint: Endpoint
+    advertised: tuple[str, int] | None = None
+
+
+def listeners_of(settings: BrokerSettings) -> list[Listener]:
+    """Return the listeners that settings describe."""
+    advertised = {each.name: (each.host, each.port) for each in settings.advertised()}
+    return [Listener(endpoint, advertised.get(endpoint.name)) for endpoint in settings.endpoints()]
+
+
+def _further(port: int, by: int) -> int:
     """The nodes of a broker have ports in a row, unless each takes a free one."""
-    host, port = address
     if port + by > 65_535:
         raise CoterieError(f"the ports from {port} on are not enough: the last one is 65535. Begin lower, or with 0")
-    return host, port + by if port else 0
+    return port + by if port else 0
 
 
 class Server:
@@ -103,9 +126,14 @@ class Server:
         self._link_closed = asyncio.Event()
         """Set when a connection has closed."""
         self._sweep: asyncio.TimerHandle | None = None
+        self._unauthenticated_sweep: asyncio.TimerHandle | None = None
+        self._look_at_files_again: asyncio.TimerHandle | None = None
+        self._files: dict[str, ListenerTls | UsersFile | JwksEndpoint] = {}
+        """The key stores, users files and keys of token issuers that are read again when they change."""
         self._facts = FactListeners(listener)
         self.emit = self._facts.emit
         self.scheduling = Scheduling()
+        self.tls_turn = TlsTurn()
         self._turn_is_due = False
         self._flush_is_due = False
         self._under_way = 0
@@ -129,21 +157,27 @@ class Server:
     async def start(
         cls,
         open_cluster: Callable[[WallClock], Cluster],
-        listener: Callable[[Fact], None],
-        host: str,
-        port: int,
-        advertised: tuple[str, int] | None = None,
+        on_fact: Callable[[Fact], None],
+        listeners: Sequence[Listener],
+        settings: BrokerSettings,
         nodes: int = 1,
     ) -> Server:
-        """Take a port for each node, open the data, read the groups back, then listen."""
-        server = cls(listener)
+        """Take a port of each listener for each node, open the data, read the groups back, then listen."""
+        server = cls(on_fact)
         try:
+            of_listener = {endpoint: settings.of_listener(endpoint) for endpoint, _ in listeners}
+            tls = {endpoint.name: ListenerTls(own) for endpoint, own in of_listener.items() if endpoint.has_tls}
+            for own in of_listener.values():
+                parse_mapping_rules(own.ssl_principal_mapping_rules)  # a mistake in them is told at the start
             for index in range(nodes):
-                address = _further(advertised, index) if advertised else None
-                taken = Port(*_further((host, port), index), address, server)
-                await taken.take()
-                server.ports.append(taken)
-            server._open(open_cluster(server._clock.wall))
+                for endpoint, advertised in listeners:
+                    here = endpoint._replace(port=_further(endpoint.port, index))
+                    told = (advertised[0], _further(advertised[1], index)) if advertised else None
+                    taken = Port(here, told, tls.get(endpoint.name), server)
+                    await taken.take()
+                    server.ports.append(taken)
+            server._files |= {f"the certificate of listener {name}": each for name, each in tls.items()}
+            server._open(open_cluster(server._clock.wall), [endpoint for endpoint, _ in listeners])
         except BaseException:
             server._close_ports()
             server._let_go()
@@ -152,7 +186,7 @@ class Server:
             server.perform(server.cluster.handle(Starting(), server.now_ms()))
             server.look_ahead()
             for each in server.ports:
-                await each.listener.start_serving()
+                await each.serve(server.cluster.settings)
         except BaseException:
             server._close_ports()
             await server._all_written()
@@ -160,14 +194,15 @@ class Server:
             server._let_go()
             raise
         server._close_silent()
+        server._close_unauthenticated()
+        server._look_at_files()
         server._look_at_clock()
         return server
 
-    def _open(self, cluster: Cluster) -> None:
+    def _open(self, cluster: Cluster, listeners: Sequence[Endpoint]) -> None:
         self.cluster = cluster
         self.max_request_bytes = cluster.settings.socket_request_max_bytes
         self.max_waiting = cluster.settings.queued_max_requests
-        self.send_buffer_bytes = cluster.settings.socket_send_buffer_bytes
         allowed_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.limits = ConnectionLimits(
             cluster.settings, allowed_files, lambda connection: int(connection.link.held), self.drop
@@ -176,13 +211,36 @@ class Server:
         cluster.gathers_writes = True
         self._flusher = cluster.flusher
         self._next_ms = cluster.timers.next_ms
-        for port, node in zip(self.ports, cluster.nodes.values(), strict=True):
-            port.node = node
-            cluster.metadata.endpoints[node.node_id] = port.endpoint
+        if cluster.settings.coterie_users_file:
+            path = cluster.settings.coterie_users_file
+            self._files[f"the file of users {path}"] = UsersFile(path, cluster.users)
+        cluster.metadata.endpoints = {listener.name: {} for listener in listeners}
+        for listener in listeners:
+            if listener.has_sasl:
+                cluster.offer_sasl(listener, self._validate_of(listener, cluster.settings))
+        for index, port in enumerate(self.ports):
+            listener = port.listener
+            port.node = list(cluster.nodes.values())[index // len(listeners)]
+            own = cluster.settings.of_listener(listener)
+            port.max_first_request_bytes = (
+                own.sasl_server_max_receive_size if listener.has_sasl else self.max_request_bytes
+            )
+            cluster.metadata.endpoints[listener.name][port.node.node_id] = port.endpoint
+            bound = f"{listener.name}://{port.host}:{port.number}"
+            cluster.metadata.listeners.setdefault(port.node.node_id, []).append(bound)
+
+    def _validate_of(self, listener: Endpoint, settings: BrokerSettings) -> Validate:
+        """Return what looks at the tokens of OAUTHBEARER on a listener: with a JWKS they must be signed."""
+        own = settings.of_listener(listener, "OAUTHBEARER")
+        if not own.has_signed_tokens or "OAUTHBEARER" not in own.sasl_enabled_mechanisms:
+            return validate_unsecured
+        endpoint = JwksEndpoint(own, self.now_ms)
+        self._files[f"the keys of tokens of listener {listener.name}"] = endpoint
+        return endpoint.tokens.validate
 
     def _close_ports(self) -> None:
         for port in self.ports:
-            port.listener.close()
+            port.socket.close()
 
     async def stop(self) -> None:
         """Answer everybody who waits, make durable what was written, and leave the directory clean."""
@@ -204,7 +262,8 @@ class Server:
             self._let_go()
 
     def _let_go(self) -> None:
-        for timer in (self._alarm, self._sweep, self._look_again):
+        sweeps = (self._sweep, self._unauthenticated_sweep, self._look_at_files_again)
+        for timer in (self._alarm, self._look_again, *sweeps):
             if timer is not None:
                 timer.cancel()
         self._facts.close()
@@ -242,16 +301,17 @@ class Server:
 
     async def _stop_node(self, node_id: int) -> None:
         await self._change(partial(StopNode, node_id))
-        port = self._port_of(node_id)
-        port.listener.close()
-        for link in port.links:
-            link.stop_reading()
+        ports = self._ports_of(node_id)
+        for port in ports:
+            port.socket.close()
+            for link in port.links:
+                link.stop_reading()
         for _ in range(_FLUSHES_TO_WAIT_FOR):
-            if not self._under_way or all(link.connection.call is None for link in port.links):
+            if not self._under_way or all(link.connection.call is None for port in ports for link in port.links):
                 break
             self._idle.clear()
             await self._idle.wait()
-        await self._close_links([port])
+        await self._close_links(ports)
 
     async def start_node(self, node_id: int) -> None:
         """Listen where the node did before, and move its partitions back to it."""
@@ -259,15 +319,27 @@ class Server:
             await self._start_node(node_id)
 
     async def _start_node(self, node_id: int) -> None:
-        port = self._port_of(node_id)
+        ports = self._ports_of(node_id)
         if node_id not in self.cluster.leadership.up:  # else it is refused, in its turn
-            await port.take()
-            await port.listener.start_serving()
+            await self._take_again(ports)
         try:
             await self._change(partial(StartNode, node_id))
         except BaseException:
             if node_id not in self.cluster.leadership.up:
-                port.listener.close()
+                for port in ports:
+                    port.socket.close()
+            raise
+
+    async def _take_again(self, ports: Sequence[Port]) -> None:
+        taken: list[Port] = []
+        try:
+            for port in ports:
+                await port.take()
+                taken.append(port)
+                await port.serve(self.cluster.settings)
+        except BaseException:
+            for port in taken:
+                port.socket.close()
             raise
 
     async def move_partition(self, topic: str, partition: int, node_id: int) -> None:
@@ -289,10 +361,10 @@ class Server:
             else:
                 happened.set_exception(error)
 
-    def _port_of(self, node_id: int) -> Port:
-        for port in self.ports:
-            if port.node.node_id == node_id:
-                return port
+    def _ports_of(self, node_id: int) -> list[Port]:
+        found = [port for port in self.ports if port.node.node_id == node_id]
+        if found:
+            return found
         raise CoterieError(f"no node {node_id!r}; the nodes are {', '.join(map(str, self.cluster.nodes))}")
 
     # --- connections --------------------------------------------------------------------------------------------------
@@ -303,8 +375,58 @@ class Server:
             self._log_drop(link.connection, refusal)
             return False
         self.limits.came(link.connection)
+        if link.port.listener.protocol != PLAINTEXT:
+            self.limits.must_authenticate(link.connection, self.now_ms())
         link.port.links.add(link)
         return True
+
+    def established(self, link: Link, certificate: bytes | None) -> None:
+        """The TLS handshake of a connection is over. Without SASL, the certificate says who the client is."""
+        listener = link.port.listener
+        if not listener.has_sasl:
+            if certificate is not None:
+                rules = self.cluster.settings.of_listener(listener).ssl_principal_mapping_rules
+                link.connection.principal = principal_of(certificate, rules)
+            self.limits.authenticated(link.connection)
+
+    def _authenticated(self, connection: Connection) -> None:
+        if not connection.is_closed:
+            connection.link.authenticated()
+            self.limits.authenticated(connection)
+
+    def _close_unauthenticated(self) -> None:
+        """Close connections whose clients take too long to say who they are, every now and then."""
+        timeout_ms = self.cluster.settings.coterie_authentication_timeout_ms
+        for connection in self.limits.unauthenticated_since(self.now_ms() - timeout_ms):
+            self.drop(connection, f"it took more than {timeout_ms} ms (coterie.authentication.timeout.ms) to log in")
+        pause_s = min(max(timeout_ms / 4_000, 0.05), 5)
+        self._unauthenticated_sweep = self._loop.call_later(pause_s, self._close_unauthenticated)
+
+    # --- files that change --------------------------------------------------------------------------------------------
+
+    def _look_at_files(self) -> None:
+        """Take certificates and users again that have changed, every few seconds."""
+        for what, file in self._files.items():
+            if file.has_changed():
+                self._reload_soon(what, file)
+        if self._files:
+            self._look_at_files_again = self._loop.call_later(FILES_EVERY_S, self._look_at_files)
+
+    def reload_files(self) -> None:
+        """Take certificates and users again, as they are now."""
+        for what, file in self._files.items():
+            self._reload_soon(what, file)
+
+    def _reload_soon(self, what: str, file: ListenerTls | UsersFile | JwksEndpoint) -> None:
+        """Read it on a thread: a disk or an endpoint may take its time."""
+        self._loop.run_in_executor(self._tasks, file.reload).add_done_callback(partial(self._reloaded, what))
+
+    def _reloaded(self, what: str, done: asyncio.Future[None]) -> None:
+        error = done.exception()
+        if error is None:
+            self.emit(FilesReloaded(wall_ms(), "", what))
+        else:
+            self.emit(Trouble(wall_ms(), "", f"{what} cannot be read again, and stays as it was: {error}"))
 
     def closed(self, link: Link) -> None:
         if link in link.port.links:
@@ -313,7 +435,7 @@ class Server:
         self._link_closed.set()
         link.port.node.disconnected(link.connection)
         link.let_go()
-        link.connection.link = None  # else the two hold each other, and what has arrived, until a collection
+        link.connection.link = link.connection.authenticator = None  # else they hold each other until a collection
 
     def _close_silent(self) -> None:
         """Close idle connections, every now and then."""
@@ -329,7 +451,8 @@ class Server:
 
     def drop(self, connection: Connection, why: str) -> None:
         if not connection.is_closed:
-            self._log_drop(connection, why)
+            if why:
+                self._log_drop(connection, why)
             link: Link = connection.link
             link.port.node.disconnected(connection)
             link.let_go()
@@ -372,6 +495,8 @@ class Server:
                     self.wait_for_turn(effect.connection.link)  # type: ignore[union-attr]
             elif kind is BackgroundTask:
                 self._in_background(effect)  # type: ignore[arg-type]
+            elif kind is Authenticated:
+                self._authenticated(effect.connection)  # type: ignore[union-attr]
             elif kind is Close:
                 self.drop(effect.connection, effect.why)  # type: ignore[union-attr]
             elif kind is DeleteFiles:
@@ -476,6 +601,7 @@ class Server:
             self._alarm = self._loop.call_soon(self._ring_after, reads - 1)
             return
         self._alarm = self._alarm_ms = None
+        self.tls_turn.end()
         self.handle("a timer", TimersDue())
 
     def _look_at_clock(self) -> None:

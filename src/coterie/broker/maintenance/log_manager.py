@@ -1,4 +1,4 @@
-"""What a broker does to its logs by itself: delete old segments, record how far logs are durable, repair logs."""
+"""LogManager deletes old segments, records how far logs are durable, and repairs logs, without being asked."""
 
 from __future__ import annotations
 
