@@ -11,7 +11,7 @@ from re import Pattern
 from typing import TypeVar
 
 from coterie.assignors import Assignor, assignor
-from coterie.client.types import OffsetAndMetadata, TopicPartition
+from coterie.client.types import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 from coterie.errors import ErrorCode, IllegalArgumentError, KafkaError
 from coterie.protocol.records import MAX_OFFSET
 from coterie.settings.client_settings import ConsumerSettings, check_mapping
@@ -20,6 +20,7 @@ __all__ = [
     "ByPartition",
     "Offsets",
     "PartitionLike",
+    "Topics",
     "all_of",
     "by_partition",
     "consumer_settings_of",
@@ -45,6 +46,9 @@ Offsets = (
     | Mapping[tuple[str, int], int | OffsetAndMetadata]
 )
 """A Mapping is invariant in its keys, so each form that a caller may write is named."""
+
+Topics = str | Iterable[str] | Pattern[str] | SubscriptionPattern
+"""What can be subscribed to."""
 
 T = TypeVar("T")
 ByPartition = Mapping[TopicPartition, T] | Mapping[tuple[str, int], T]
@@ -160,8 +164,12 @@ def limit_of(max_records: int | None, settings: ConsumerSettings) -> int:
     return max_records
 
 
-def subscription_of(topics: str | Iterable[str] | Pattern[str]) -> tuple[list[str], Pattern[str] | None]:
-    """Return the names of topics, or none and a compiled pattern."""
+def subscription_of(topics: Topics) -> tuple[list[str], Pattern[str] | SubscriptionPattern | None]:
+    """Return the names of topics, or none and a pattern."""
+    if isinstance(topics, SubscriptionPattern):
+        if not isinstance(topics.pattern, str) or not topics.pattern:
+            raise IllegalArgumentError(f"{topics.pattern!r} is not a pattern: give text that is not empty")
+        return [], topics
     if isinstance(topics, Pattern):
         return [], topics
     names = names_of([topics] if isinstance(topics, str) else topics, "topic")

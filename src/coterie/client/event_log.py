@@ -21,6 +21,7 @@ from coterie.settings.client_settings import ClientSettings, ConsumerSettings
 
 __all__ = [
     "LINES",
+    "AuthenticationFailed",
     "ClosedWithRecords",
     "DeliveryFailed",
     "EventLog",
@@ -46,7 +47,15 @@ class NodeDisconnected:
 
 @dataclass(slots=True)
 class NodeUnreachable:
-    """The first of several failed attempts to connect to a node; further ones are not told."""
+    """The first of several failed attempts to connect to a node; further ones are not logged."""
+
+    node: str
+    why: str
+
+
+@dataclass(slots=True)
+class AuthenticationFailed:
+    """A node and this client do not accept each other, for the first time of several; it is raised, too."""
 
     node: str
     why: str
@@ -54,7 +63,7 @@ class NodeUnreachable:
 
 @dataclass(slots=True)
 class NodeReached:
-    """A node was connected to, after `NodeUnreachable`."""
+    """A node was connected to, after `NodeUnreachable` or `AuthenticationFailed`."""
 
     node: str
     attempts: int
@@ -71,7 +80,7 @@ class ProducerIdObtained:
 
 @dataclass(slots=True)
 class ProduceRetried:
-    """Records of a partition are sent again; told once until the partition takes records."""
+    """Records of a partition are sent again; logged once until the partition accepts records."""
 
     partition: TopicPartition
     why: str
@@ -115,13 +124,17 @@ def _listed(partitions: Collection[TopicPartition]) -> str:
 
 
 def _assigned(fact: facts.AssignmentTaken) -> tuple[object, ...]:
-    added = "" if len(fact.added) in {0, len(fact.partitions)} else f" (added {_listed(fact.added)})"
-    return _listed(fact.partitions), added, fact.generation_id
+    return _listed(fact.partitions), _added(fact), fact.generation_id
+
+
+def _added(fact: facts.AssignmentTaken | facts.AssignmentReconciled) -> str:
+    return "" if len(fact.added) in {0, len(fact.partitions)} else f" (added {_listed(fact.added)})"
 
 
 _DROPPED = {
     ErrorCode.ILLEGAL_GENERATION: "the group has a newer generation, which this member is not in",
     ErrorCode.UNKNOWN_MEMBER_ID: "its session has expired (session.timeout.ms), or it was removed from the group",
+    ErrorCode.FENCED_MEMBER_EPOCH: "the coordinator has another epoch for it",
 }
 
 
@@ -131,8 +144,8 @@ def _dropped(fact: facts.IdentityDropped) -> tuple[object, ...]:
 
 
 def _left(fact: facts.GroupLeft) -> tuple[object, ...]:
-    untold = "; the coordinator could not be told, and will notice after session.timeout.ms"
-    return fact.reason, "" if fact.told else untold
+    unsent = "; LeaveGroup could not be sent, and the coordinator will notice after session.timeout.ms"
+    return fact.reason, "" if fact.leave_sent else unsent
 
 
 _MISSING = {
@@ -162,6 +175,36 @@ LINES: Mapping[type, Line] = {
         "the coordinator has answered the join",
     ),
     facts.AssignmentTaken: Line(INFO, "assigned %s%s in generation %d", _assigned, "partitions are assigned"),
+    facts.GroupEntered: Line(
+        INFO,
+        "joined the group as member %s in epoch %d",
+        lambda fact: (fact.member_id, fact.member_epoch),
+        "the coordinator has answered the first heartbeat of a member (KIP-848)",
+    ),
+    facts.RebalanceNotEnforced: Line(
+        WARNING,
+        "enforce_rebalance() does nothing with group.protocol=consumer: the broker assigns the partitions",
+        lambda _: (),
+        "a rebalance was asked for in the protocol of KIP-848",
+    ),
+    facts.ReconciliationBegan: Line(
+        DEBUG,
+        "reconciling in epoch %d: adding %s, revoking %s",
+        lambda fact: (fact.member_epoch, _listed(fact.added), _listed(fact.revoked)),
+        "the member begins to take another assignment (KIP-848)",
+    ),
+    facts.AssignmentReconciled: Line(
+        INFO,
+        "assigned %s%s in epoch %d",
+        lambda fact: (_listed(fact.partitions), _added(fact), fact.member_epoch),
+        "partitions are assigned (KIP-848)",
+    ),
+    facts.TopicIdsUnknown: Line(
+        INFO,
+        "assigned partitions of topics that the metadata does not have yet (ids %s); they are read when it has them",
+        lambda fact: (", ".join(fact.topic_ids),),
+        "partitions wait for metadata (KIP-848)",
+    ),
     facts.PartitionsGivenUp: Line(
         INFO,
         "%s %s: %s",
@@ -219,7 +262,7 @@ LINES: Mapping[type, Line] = {
     ),
     facts.ListenerFailed: Line(
         WARNING,
-        "the rebalance listener raised %s when told what was %s",
+        "the rebalance listener raised %s in the call for %s partitions",
         lambda fact: (fact.error, fact.kind),
         "a rebalance listener raised",
     ),
@@ -252,6 +295,12 @@ LINES: Mapping[type, Line] = {
         "cannot connect to %s: %s; trying again",
         lambda event: (event.node, event.why),
         "a node cannot be connected to; once, until it can",
+    ),
+    AuthenticationFailed: Line(
+        WARNING,
+        "cannot connect to %s: %s",
+        lambda event: (event.node, event.why),
+        "TLS or the login failed, which is not tried again by itself",
     ),
     NodeReached: Line(
         INFO,

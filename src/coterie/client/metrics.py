@@ -123,6 +123,10 @@ class ClientMetrics:
         self.connection_count = 0
 
 
+_BEGAN = (facts.RebalanceBegan, facts.ReconciliationBegan)
+_ENDED = (facts.AssignmentTaken, facts.AssignmentReconciled)
+
+
 class ConsumerMetrics(ClientMetrics):
     def __init__(self, settings: ClientSettings = _DEFAULTS) -> None:
         super().__init__(settings)
@@ -141,12 +145,15 @@ class ConsumerMetrics(ClientMetrics):
         self._full_poll_began_ms = 0
         self._full_poll_ended_ms: int | None = None
 
-    def told(self, fact: Fact) -> None:
-        """A member has told what happened."""
-        if isinstance(fact, facts.RebalanceBegan):
+    def record_fact(self, fact: Fact) -> None:
+        """Record a fact of the member."""
+        if isinstance(fact, _BEGAN):
             if self._rebalancing_since_ms is None:
                 self._rebalancing_since_ms = fact.at_ms
-        elif isinstance(fact, facts.AssignmentTaken) and self._rebalancing_since_ms is not None:
+        elif (
+            isinstance(fact, facts.AssignmentTaken | facts.AssignmentReconciled)
+            and self._rebalancing_since_ms is not None
+        ):
             self.rebalances.record(fact.at_ms - self._rebalancing_since_ms, fact.at_ms)
             self.last_rebalance_ms, self._rebalancing_since_ms = fact.at_ms, None
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from coterie.assignors import Assignor
+from coterie.settings.config_def import Password
 
 __all__ = ["AdminKwargs", "ClientKwargs", "ConsumerKwargs", "ProducerKwargs"]
 
@@ -47,8 +48,6 @@ class ClientKwargs(TypedDict, total=False):
     metadata_recovery_rebootstrap_trigger_ms: int | None
     """How long to wait before the client connects to bootstrap.servers again. Without effect: bootstrap.servers are
     asked again at once. Default: 300000."""
-    security_protocol: str | None
-    """The security protocol of connections. Default: PLAINTEXT."""
     client_dns_lookup: str | None
     """How host names are resolved: all addresses of a name are tried. Default: use_all_dns_ips."""
     send_buffer_bytes: int | None
@@ -67,6 +66,116 @@ class ClientKwargs(TypedDict, total=False):
     coterie_max_response_bytes: int | None
     """The largest response that is accepted. If a broker announces more, the connection is closed. Default:
     268435456."""
+    security_protocol: str | None
+    """The kind of the listener: SSL has TLS, SASL_PLAINTEXT has a login, SASL_SSL has both. Default: PLAINTEXT."""
+    sasl_mechanism: str | None
+    """How the client logs in. Java's default, GSSAPI (Kerberos), is not supported, so that one must be given. Default:
+    GSSAPI."""
+    sasl_mechanisms: str | None
+    """Another name of sasl_mechanism."""
+    sasl_username: str | None
+    """The user of PLAIN and SCRAM."""
+    sasl_plain_username: str | None
+    """Another name of sasl_username."""
+    sasl_password: str | Password | None
+    """The password of PLAIN and SCRAM."""
+    sasl_plain_password: str | Password | None
+    """Another name of sasl_password."""
+    sasl_jaas_config: str | Password | None
+    """User and password, or client id and secret, as Java has them: a line with PlainLoginModule, ScramLoginModule or
+    OAuthBearerLoginModule."""
+    sasl_oauth_token_provider: object | None
+    """OAUTHBEARER: what returns tokens, in the form of confluent-kafka (oauth_cb), kafka-python or aiokafka."""
+    oauth_cb: object | None
+    """Another name of sasl_oauth_token_provider."""
+    sasl_oauthbearer_config: str | None
+    """OAUTHBEARER: the argument of an oauth_cb that takes one, as in confluent-kafka."""
+    sasl_oauthbearer_token_endpoint_url: str | None
+    """OAUTHBEARER: where tokens are asked for with client credentials. A file: URL names a file with a token."""
+    sasl_oauthbearer_client_credentials_client_id: str | None
+    """OAUTHBEARER: the client id for the token endpoint."""
+    sasl_oauthbearer_client_id: str | None
+    """Another name of sasl_oauthbearer_client_credentials_client_id."""
+    sasl_oauthbearer_client_credentials_id: str | None
+    """Another name of sasl_oauthbearer_client_credentials_client_id."""
+    sasl_oauthbearer_client_credentials_client_secret: str | Password | None
+    """OAUTHBEARER: the client secret for the token endpoint."""
+    sasl_oauthbearer_client_secret: str | Password | None
+    """Another name of sasl_oauthbearer_client_credentials_client_secret."""
+    sasl_oauthbearer_client_credentials_secret: str | Password | None
+    """Another name of sasl_oauthbearer_client_credentials_client_secret."""
+    sasl_oauthbearer_scope: str | None
+    """OAUTHBEARER: the scope that is asked for at the token endpoint."""
+    sasl_oauthbearer_header_urlencode: bool | None
+    """OAUTHBEARER: whether id and secret are URL-encoded for the token endpoint (RFC 6749). Default: false."""
+    sasl_oauthbearer_extensions: str | None
+    """OAUTHBEARER: SASL extensions, for example logicalCluster=lkc-1."""
+    sasl_oauthbearer_method: str | None
+    """OAUTHBEARER: librdkafka's name for where tokens come from: a callback (default) or the token endpoint (oidc).
+    Default: default."""
+    https_ca_location: str | None
+    """OAUTHBEARER: the CA certificates that the token endpoint is verified with, a PEM file."""
+    sasl_login_callback_handler_class: object | None
+    """OAUTHBEARER: Java's class for the token endpoint. It may stay in a file; others cannot be loaded."""
+    sasl_login_retry_backoff_ms: int | None
+    """The pause before a token is asked for again. It doubles with each further attempt. Default: 100."""
+    sasl_login_retry_backoff_max_ms: int | None
+    """How long a token endpoint that does not answer is asked again. Default: 10000."""
+    ssl_ca_location: str | None
+    """The CA certificates that the broker is verified with: a PEM file, or a directory as OpenSSL has it. Without any,
+    the system's are used."""
+    ssl_cafile: str | None
+    """Another name of ssl_ca_location."""
+    ssl_truststore_location: str | None
+    """The same as a file of Java: PEM or PKCS12."""
+    ssl_truststore_certificates: str | Password | None
+    """The same as PEM text."""
+    ssl_ca_pem: str | Password | None
+    """Another name of ssl_truststore_certificates."""
+    ssl_truststore_type: str | None
+    """The type of ssl.truststore.location. The file itself tells PEM from PKCS12; JKS cannot be read. Default: JKS."""
+    ssl_truststore_password: str | Password | None
+    """The password of a PKCS12 file in ssl.truststore.location."""
+    ssl_certificate_location: str | None
+    """The client's certificate and its chain, a PEM file. It may have the key too."""
+    ssl_certfile: str | None
+    """Another name of ssl_certificate_location."""
+    ssl_key_location: str | None
+    """The client's private key, a PEM file."""
+    ssl_keyfile: str | None
+    """Another name of ssl_key_location."""
+    ssl_keystore_location: str | None
+    """The client's key and certificate in one file of Java or librdkafka: PEM or PKCS12."""
+    ssl_keystore_certificate_chain: str | Password | None
+    """The client's certificate and its chain as PEM text."""
+    ssl_certificate_pem: str | Password | None
+    """Another name of ssl_keystore_certificate_chain."""
+    ssl_keystore_key: str | Password | None
+    """The client's private key as PEM text."""
+    ssl_key_pem: str | Password | None
+    """Another name of ssl_keystore_key."""
+    ssl_keystore_type: str | None
+    """The type of ssl.keystore.location. The file itself tells PEM from PKCS12; JKS cannot be read. Default: JKS."""
+    ssl_keystore_password: str | Password | None
+    """The password of a PKCS12 file in ssl.keystore.location."""
+    ssl_key_password: str | Password | None
+    """The password of the private key, if it is encrypted."""
+    ssl_password: str | Password | None
+    """Another name of ssl_key_password."""
+    ssl_endpoint_identification_algorithm: str | None
+    """Whether the broker's certificate must be for the host name that the client connects to. Default: https."""
+    ssl_check_hostname: bool | str | None
+    """Another name of ssl_endpoint_identification_algorithm."""
+    enable_ssl_certificate_verification: bool | None
+    """Whether the broker's certificate is verified at all. Without it anybody can pose as the broker. Default: true."""
+    ssl_enabled_protocols: str | Sequence[str] | None
+    """The versions of TLS that are allowed. Default: TLSv1.2,TLSv1.3."""
+    ssl_cipher_suites: str | Sequence[str] | None
+    """The cipher suites that are allowed, by their names in OpenSSL. Empty: OpenSSL's choice."""
+    ssl_ciphers: str | Sequence[str] | None
+    """Another name of ssl_cipher_suites."""
+    ssl_context: object | None
+    """A context of Python's ssl, in the place of all other ssl settings."""
 
 
 class ConsumerKwargs(ClientKwargs, total=False):
@@ -77,7 +186,10 @@ class ConsumerKwargs(ClientKwargs, total=False):
     group_instance_id: str | None
     """The name of a static member. It stays the same over restarts, so that a restart causes no rebalance (KIP-345)."""
     group_protocol: str | None
-    """The group protocol. classic: the members assign the partitions themselves. Default: classic."""
+    """The group protocol. classic: the members assign the partitions themselves. consumer: the broker assigns them
+    (KIP-848), which needs Kafka 4.0 or newer. Default: classic."""
+    group_remote_assignor: str | None
+    """The broker's assignor, uniform or range, with group.protocol=consumer. Without it the broker chooses."""
     partition_assignment_strategy: str | Assignor | type[Assignor] | Sequence[str | Assignor | type[Assignor]] | None
     """The assignors that this member supports, in order of preference. Default: range,cooperative-sticky."""
     session_timeout_ms: int | None

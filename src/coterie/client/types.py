@@ -15,6 +15,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "Record",
     "Records",
+    "SubscriptionPattern",
     "TopicPartition",
 ]
 
@@ -49,6 +50,22 @@ class OffsetAndMetadata:
     leader_epoch: int = field(default=-1, kw_only=True)
 
 
+@dataclass(frozen=True, slots=True)
+class SubscriptionPattern:
+    """A pattern of topic names that the broker matches, in the syntax of RE2; it needs `group.protocol=consumer`.
+
+    A pattern that Python matches is made by `re.compile`.
+
+    Args:
+        pattern: The pattern. It has to match a whole name.
+    """
+
+    pattern: str
+
+    def __str__(self) -> str:
+        return self.pattern
+
+
 CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], None]
 
 
@@ -71,8 +88,9 @@ class GroupMetadata(NamedTuple):
 
     Args:
         group_id: The `group.id`.
-        generation_id: The generation the consumer is in, -1 if it is in none.
-        member_id: The id that the coordinator gave it, empty if it has none.
+        generation_id: The generation the consumer is in, or its member epoch with `group.protocol=consumer`; -1 if it
+            is in none.
+        member_id: The id of the member, empty if it has none.
         group_instance_id: The `group.instance.id` of a static member.
     """
 

@@ -2,8 +2,8 @@
 
 Many things are asked for at once, and each has its own result: a value, or the `KafkaError` it met. Requests go to
 whoever must answer them (controller, coordinator, leader) and are tried again until `default.api.timeout.ms`. Read
-`admin_types.py` first, then `topic_admin.py` and `group_admin.py`; `admin.py` puts them together, `results.py` has the
-retries.
+`admin_types.py` first, then `topic_admin.py`, `group_admin.py` and `cluster_admin.py`; `admin.py` puts them together,
+`results.py` has the retries.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from coterie.client.admin.admin_types import (
     ConfigEntry,
     ConfigResource,
     ConfigSource,
+    ElectionType,
     GroupDescription,
     GroupListing,
     ListedOffset,
@@ -27,17 +28,41 @@ from coterie.client.admin.admin_types import (
     MemberToRemove,
     NewTopic,
     PartitionDescription,
+    PartitionReassignment,
+    QuorumInfo,
+    QuorumReplica,
     ResourceType,
     TopicCreated,
     TopicDescription,
     TopicListing,
+    TopicPartitionReplica,
 )
 from coterie.client.admin.results import checked
+from coterie.client.admin.user_admin import ScramCredentialInfo, ScramDeletion, ScramUpsertion
+from coterie.protocol.acls import (
+    AccessControlEntry,
+    AccessControlEntryFilter,
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AclResourceType,
+    PatternType,
+    ResourcePattern,
+    ResourcePatternFilter,
+)
 
 __all__ = [
     "EARLIEST",
     "LATEST",
     "MAX_TIMESTAMP",
+    "AccessControlEntry",
+    "AccessControlEntryFilter",
+    "AclBinding",
+    "AclBindingFilter",
+    "AclOperation",
+    "AclPermissionType",
+    "AclResourceType",
     "Admin",
     "AlterConfigOp",
     "AsyncAdmin",
@@ -46,6 +71,7 @@ __all__ = [
     "ConfigEntry",
     "ConfigResource",
     "ConfigSource",
+    "ElectionType",
     "GroupDescription",
     "GroupListing",
     "ListedOffset",
@@ -54,9 +80,19 @@ __all__ = [
     "MemberToRemove",
     "NewTopic",
     "PartitionDescription",
+    "PartitionReassignment",
+    "PatternType",
+    "QuorumInfo",
+    "QuorumReplica",
+    "ResourcePattern",
+    "ResourcePatternFilter",
     "ResourceType",
+    "ScramCredentialInfo",
+    "ScramDeletion",
+    "ScramUpsertion",
     "TopicCreated",
     "TopicDescription",
     "TopicListing",
+    "TopicPartitionReplica",
     "checked",
 ]

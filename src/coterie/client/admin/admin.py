@@ -6,23 +6,31 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
+from coterie.client.admin.acl_admin import EVERYTHING, AclsAdmin
 from coterie.client.admin.admin_types import (
     ClusterDescription,
     ConfigChange,
     ConfigEntry,
     ConfigResource,
+    ElectionType,
     GroupDescription,
     GroupListing,
     ListedOffset,
     LogDirectory,
     MemberToRemove,
     NewTopic,
+    PartitionReassignment,
+    QuorumInfo,
+    ResourceType,
     TopicCreated,
     TopicDescription,
     TopicListing,
+    TopicPartitionReplica,
 )
+from coterie.client.admin.cluster_admin import ClusterAdmin
 from coterie.client.admin.group_admin import REMOVED, GroupsAdmin
 from coterie.client.admin.topic_admin import TopicsAdmin
+from coterie.client.admin.user_admin import ScramCredentialInfo, ScramDeletion, ScramUpsertion, UsersAdmin
 from coterie.client.arguments import ByPartition, Offsets, PartitionLike
 from coterie.client.event_log import EventLog
 from coterie.client.metrics import ADMIN_ROWS, ClientMetrics, Metrics, snapshot
@@ -32,6 +40,7 @@ from coterie.client.network.runtime import clock_ms
 from coterie.client.settings_kwargs import AdminKwargs
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError
+from coterie.protocol.acls import AclBinding, AclBindingFilter
 from coterie.settings.client_settings import AdminSettings
 
 __all__ = ["Admin", "AsyncAdmin"]
@@ -40,8 +49,8 @@ T = TypeVar("T")
 Settings = Mapping[str, object] | AdminSettings
 
 
-class AsyncAdmin(TopicsAdmin, GroupsAdmin):
-    """Describe and change topics, configs, groups and offsets, with asyncio.
+class AsyncAdmin(TopicsAdmin, GroupsAdmin, ClusterAdmin, UsersAdmin, AclsAdmin):
+    """Describe and change topics, configs, groups, offsets and ACLs, with asyncio.
 
     Example::
 
@@ -109,7 +118,7 @@ class AsyncAdmin(TopicsAdmin, GroupsAdmin):
 
 @documented_by(AsyncAdmin)
 class Admin:
-    """Describe and change topics, configs, groups and offsets.
+    """Describe and change topics, configs, groups, offsets and ACLs.
 
     Example::
 
@@ -220,6 +229,48 @@ class Admin:
         """Describe the log directories of brokers, with the size of each replica."""
         return self._run(self._admin.describe_log_dirs(node_ids))
 
+    def alter_replica_log_dirs(
+        self, paths: Mapping[TopicPartitionReplica, str] | Mapping[tuple[str, int, int], str]
+    ) -> dict[TopicPartitionReplica, KafkaError | None]:
+        """Move replicas to other log directories of their brokers."""
+        return self._run(self._admin.alter_replica_log_dirs(paths))
+
+    def alter_partition_reassignments(
+        self,
+        reassignments: ByPartition[Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Give partitions replicas on other brokers."""
+        return self._run(
+            self._admin.alter_partition_reassignments(
+                reassignments, allow_replication_factor_change=allow_replication_factor_change
+            )
+        )
+
+    def list_partition_reassignments(
+        self, partitions: Collection[PartitionLike] | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """List the reassignments that are under way."""
+        return self._run(self._admin.list_partition_reassignments(partitions))
+
+    def elect_leaders(
+        self,
+        partitions: Collection[PartitionLike] | None = None,
+        *,
+        election_type: ElectionType = ElectionType.PREFERRED,
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Elect leaders of partitions."""
+        return self._run(self._admin.elect_leaders(partitions, election_type=election_type))
+
+    def describe_metadata_quorum(self) -> QuorumInfo:
+        """Describe the controllers of the cluster, and how far each has read the log of its metadata."""
+        return self._run(self._admin.describe_metadata_quorum())
+
+    def list_config_resources(self, types: Collection[ResourceType] = ()) -> list[ConfigResource]:
+        """List what has configs."""
+        return self._run(self._admin.list_config_resources(types))
+
     # --- groups -------------------------------------------------------------------------------------------------------
 
     def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
@@ -255,3 +306,33 @@ class Admin:
     ) -> dict[TopicPartition, KafkaError | None]:
         """Delete offsets of a group, of topics that no member is subscribed to."""
         return self._run(self._admin.delete_group_offsets(group_id, places))
+
+    # --- users --------------------------------------------------------------------------------------------------------
+
+    def describe_user_scram_credentials(
+        self, users: Collection[str] | None = None
+    ) -> dict[str, list[ScramCredentialInfo] | KafkaError]:
+        """Describe by which SCRAM mechanisms users can log in."""
+        return self._run(self._admin.describe_user_scram_credentials(users))
+
+    def alter_user_scram_credentials(
+        self, alterations: Collection[ScramUpsertion | ScramDeletion]
+    ) -> dict[str, KafkaError | None]:
+        """Give users passwords for SCRAM, or take them away."""
+        return self._run(self._admin.alter_user_scram_credentials(alterations))
+
+    # --- ACLs ---------------------------------------------------------------------------------------------------------
+
+    def describe_acls(self, wanted: AclBindingFilter = EVERYTHING) -> list[AclBinding]:
+        """List the ACLs that a filter finds."""
+        return self._run(self._admin.describe_acls(wanted))
+
+    def create_acls(self, acls: Collection[AclBinding]) -> dict[AclBinding, KafkaError | None]:
+        """Create ACLs. One that exists already is no error."""
+        return self._run(self._admin.create_acls(acls))
+
+    def delete_acls(
+        self, filters: Collection[AclBindingFilter]
+    ) -> dict[AclBindingFilter, list[AclBinding] | KafkaError]:
+        """Delete all ACLs that filters find."""
+        return self._run(self._admin.delete_acls(filters))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
 from coterie.client.network.metadata import Node
 from coterie.client.types import TopicPartition
 from coterie.protocol.api import ConfigSource, ResourceType
+from coterie.protocol.apis import elect_leaders
 from coterie.protocol.apis.incremental_alter_configs import AlterConfigOp
 from coterie.protocol.apis.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 
@@ -23,6 +25,7 @@ __all__ = [
     "ConfigEntry",
     "ConfigResource",
     "ConfigSource",
+    "ElectionType",
     "GroupDescription",
     "GroupListing",
     "ListedOffset",
@@ -31,10 +34,14 @@ __all__ = [
     "MemberToRemove",
     "NewTopic",
     "PartitionDescription",
+    "PartitionReassignment",
+    "QuorumInfo",
+    "QuorumReplica",
     "ResourceType",
     "TopicCreated",
     "TopicDescription",
     "TopicListing",
+    "TopicPartitionReplica",
 ]
 
 
@@ -189,6 +196,58 @@ class LogDirectory:
     """Bytes of each replica there."""
     total_bytes: int = -1
     usable_bytes: int = -1
+
+
+class TopicPartitionReplica(NamedTuple):
+    """The replica of a partition on one broker."""
+
+    topic: str
+    partition: int
+    node_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} on node {self.node_id}"
+
+
+class PartitionReassignment(NamedTuple):
+    """A reassignment that is under way: the ids of the brokers."""
+
+    replicas: tuple[int, ...]
+    """All that have the partition or are to have it."""
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+
+
+class ElectionType(IntEnum):
+    """How a leader is elected."""
+
+    PREFERRED = elect_leaders.PREFERRED
+    """The first replica, if it is in sync."""
+    UNCLEAN = elect_leaders.UNCLEAN
+    """Any replica that is alive, if none in sync is; records may be lost."""
+
+
+class QuorumReplica(NamedTuple):
+    """How far a controller, or a broker, has read the log of the cluster's metadata."""
+
+    replica_id: int
+    log_end_offset: int
+    last_fetch_timestamp: int
+    """In milliseconds since 1970; -1 if it is not known."""
+    last_caught_up_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumInfo:
+    """The controllers of a cluster. Those of a Coterie broker have no log: its epoch and offsets are 0."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplica, ...]
+    """The controllers."""
+    observers: tuple[QuorumReplica, ...]
+    """Brokers that are not controllers."""
 
 
 CLASSIC, CONSUMER_TYPE = "classic", "consumer"

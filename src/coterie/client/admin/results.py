@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import TypeVar
+from types import ModuleType
+from typing import Any, TypeVar
 
 from coterie.client.network.network_client import NetworkClient, gave_up
 from coterie.client.types import TopicPartition
@@ -104,6 +105,12 @@ def _not_named(what: str) -> KafkaError:
 
 def _is_worth_a_try(found: object, again: frozenset[ErrorCode]) -> bool:
     return isinstance(found, KafkaError) and (found.code in again or isinstance(found, ConnectionLostError))
+
+
+async def ask_controller(cluster: NetworkClient, api: ModuleType, request: Any) -> Any:
+    """The broker may take `request.timeout.ms` over it, and has as long again to say so."""
+    node_id = await cluster.controller()
+    return await cluster.send(node_id, api, request, timeout_ms=2 * cluster.settings.request_timeout_ms)
 
 
 async def by_node(

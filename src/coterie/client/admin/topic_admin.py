@@ -1,19 +1,16 @@
-"""Topics, their configs and records, and the cluster they are in."""
+"""Topics, their configs and records."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from types import ModuleType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from coterie.client.admin.admin_types import (
-    ClusterDescription,
     ConfigChange,
     ConfigEntry,
     ConfigResource,
     ConfigSource,
     ListedOffset,
-    LogDirectory,
     NewTopic,
     PartitionDescription,
     ResourceType,
@@ -21,21 +18,19 @@ from coterie.client.admin.admin_types import (
     TopicDescription,
     TopicListing,
 )
-from coterie.client.admin.results import FOR_PARTITIONS, FOR_TOPICS, by_node, by_topic, each, failure
+from coterie.client.admin.results import FOR_PARTITIONS, FOR_TOPICS, ask_controller, by_node, by_topic, each, failure
 from coterie.client.arguments import ByPartition, all_of, by_partition, name_of, names_of, offsets_of, time_of
 from coterie.client.network.metadata import Node, TopicMetadata
 from coterie.client.network.network_client import NetworkClient
 from coterie.client.types import TopicPartition
-from coterie.errors import ErrorCode, IllegalArgumentError, KafkaError
+from coterie.errors import IllegalArgumentError, KafkaError
 from coterie.protocol.api import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.protocol.apis import (
     create_partitions,
     create_topics,
     delete_records,
     delete_topics,
-    describe_cluster,
     describe_configs,
-    describe_log_dirs,
     incremental_alter_configs,
     list_offsets,
 )
@@ -109,7 +104,7 @@ class TopicsAdmin:
                 timeout_ms=self._cluster.settings.request_timeout_ms,
                 validate_only=validate_only,
             )
-            response: create_topics.Response = await self._ask_controller(create_topics, request)
+            response: create_topics.Response = await ask_controller(self._cluster, create_topics, request)
             return {
                 made.name: KafkaError.of(made.error, f'creating topic "{made.name}"', made.message)
                 if made.error
@@ -135,7 +130,7 @@ class TopicsAdmin:
                 topics=[delete_topics.Topic(name=name) for name in left],
                 timeout_ms=self._cluster.settings.request_timeout_ms,
             )
-            response: delete_topics.Response = await self._ask_controller(delete_topics, request)
+            response: delete_topics.Response = await ask_controller(self._cluster, delete_topics, request)
             return {
                 gone.name: failure(gone.error, f'deleting topic "{gone.name}"', gone.message)
                 for gone in response.responses
@@ -168,7 +163,7 @@ class TopicsAdmin:
                 timeout_ms=self._cluster.settings.request_timeout_ms,
                 validate_only=validate_only,
             )
-            response: create_partitions.Response = await self._ask_controller(create_partitions, request)
+            response: create_partitions.Response = await ask_controller(self._cluster, create_partitions, request)
             return {
                 grown.name: failure(grown.error, f'adding partitions to topic "{grown.name}"', grown.message)
                 for grown in response.results
@@ -177,11 +172,6 @@ class TopicsAdmin:
         return await each(
             self._cluster, totals, ask, what=lambda name: f'adding partitions to topic "{name}"', again=FOR_TOPICS
         )
-
-    async def _ask_controller(self, api: ModuleType, request: Any) -> Any:
-        """The broker may take `request.timeout.ms` over it, and has as long again to say so."""
-        node_id = await self._cluster.controller()
-        return await self._cluster.send(node_id, api, request, timeout_ms=2 * self._cluster.settings.request_timeout_ms)
 
     # --- records ------------------------------------------------------------------------------------------------------
 
@@ -377,63 +367,6 @@ class TopicsAdmin:
             return int(resource.name)
         return await self._cluster.controller()
 
-    # --- the cluster --------------------------------------------------------------------------------------------------
-
-    async def describe_cluster(self) -> ClusterDescription:
-        """Describe the cluster: its id, its controller and its brokers.
-
-        Returns:
-            The description.
-
-        Raises:
-            KafkaError: The cluster could not be reached in time.
-        """
-
-        async def attempt() -> ClusterDescription:
-            response: describe_cluster.Response = await self._cluster.send(
-                None, describe_cluster, describe_cluster.Request()
-            )
-            if response.error:
-                raise KafkaError.of(response.error, "describing the cluster", response.message)
-            nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in response.brokers}
-            ordered = tuple(node for _, node in sorted(nodes.items()))
-            return ClusterDescription(response.cluster_id, nodes.get(response.controller_id), ordered)
-
-        return await self._cluster.retry(attempt, what="describing the cluster")
-
-    async def describe_log_dirs(
-        self, node_ids: Collection[int] | None = None
-    ) -> dict[int, list[LogDirectory] | KafkaError]:
-        """Describe the log directories of brokers, with the size of each replica.
-
-        Args:
-            node_ids: The ids of the brokers; all of them if they are not given.
-
-        Returns:
-            The log directories of each broker, or the error it met.
-        """
-        wanted = all_of(node_ids, int, "[1, 2]") if node_ids is not None else [*(await self._cluster.refresh()).nodes]
-
-        async def ask_one(node_id: int, _: Sequence[int]) -> dict[int, list[LogDirectory] | KafkaError]:
-            response: describe_log_dirs.Response = await self._cluster.send(
-                node_id, describe_log_dirs, describe_log_dirs.Request()
-            )
-            error = response.error or next((found.error for found in response.results if found.error), ErrorCode.NONE)
-            if error:
-                return {node_id: KafkaError.of(error, f"log directories of node {node_id}")}
-            return {node_id: [_log_directory(found) for found in response.results]}
-
-        async def itself(node_id: int) -> int:
-            return node_id
-
-        return await each(
-            self._cluster,
-            wanted,
-            lambda left: by_node(left, itself, ask_one),
-            what=lambda node_id: f"log directories of node {node_id}",
-            again=FOR_PARTITIONS,
-        )
-
 
 def _new_topic(topic: NewTopic) -> create_topics.NewTopic:
     replicas = topic.replicas or {}
@@ -465,8 +398,3 @@ def _resource(found: describe_configs.Result | incremental_alter_configs.Result)
 def _config(config: describe_configs.Config) -> ConfigEntry:
     source = ConfigSource(config.config_source)
     return ConfigEntry(config.name, config.value, source, config.read_only, config.is_sensitive)
-
-
-def _log_directory(found: describe_log_dirs.LogDir) -> LogDirectory:
-    sizes = {TopicPartition(topic.name, p.partition): p.size for topic in found.topics for p in topic.partitions}
-    return LogDirectory(found.path, sizes, found.total_bytes, found.usable_bytes)

@@ -16,6 +16,7 @@ from coterie.client.arguments import (
     ByPartition,
     Offsets,
     PartitionLike,
+    Topics,
     by_partition,
     consumer_settings_of,
     limit_of,
@@ -29,8 +30,8 @@ from coterie.client.arguments import (
 )
 from coterie.client.consumer.engine import Engine
 from coterie.client.consumer.fetcher import Fetcher
-from coterie.client.consumer.offset_resets import EARLIEST, LATEST, Reset
-from coterie.client.consumer.rebalance_listener import Listener, Told, listener_of
+from coterie.client.consumer.rebalance_listener import RebalanceCallback, RebalanceCallbacks, listener_of
+from coterie.client.consumer.subscription_state import EARLIEST, LATEST, Reset
 from coterie.client.member import effects, events
 from coterie.client.metrics import CONSUMER_ROWS, ConsumerMetrics, Metrics, snapshot
 from coterie.client.network.runtime import REAL, Runtime
@@ -41,6 +42,7 @@ from coterie.client.types import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     Records,
+    SubscriptionPattern,
     TopicPartition,
 )
 from coterie.errors import (
@@ -54,13 +56,11 @@ from coterie.protocol.apis import list_offsets
 from coterie.protocol.records import Record
 from coterie.settings.client_settings import ConsumerSettings
 
-__all__ = ["AsyncConsumer"]
-
 log = logging.getLogger("coterie.consumer")
 
 CLOSE_TIMEOUT_S = 30.0
 CLOSE_GRACE_S = 2.0
-"""For the sockets, after the group was told."""
+"""Time to close the sockets, after the member has left the group."""
 CALM_MS = 100
 """So long after a full poll, polls only take the records that are there; what the member needs to know of a poll waits
 no longer than that."""
@@ -99,7 +99,7 @@ class AsyncConsumer:
         self._clock_ms = self._runtime.clock_ms
         _ = self.settings.addresses  # none is a mistake, and should show here
         self._made: Engine | None = None
-        self._topics: tuple[frozenset[str], Pattern[str] | None] | None = None
+        self._topics: tuple[frozenset[str], Pattern[str] | SubscriptionPattern | None] | None = None
         self._is_manual = False
         self._is_polling = False
         self._is_closed = False
@@ -120,12 +120,13 @@ class AsyncConsumer:
         partitions = f"{number} partition{'' if number == 1 else 's'}"
         if member is None or self._is_manual:
             return f"{group}, {partitions} assigned by hand"
-        generation = f" in generation {member.generation_id}" if member.has_generation else ""
+        counts = "member epoch" if self.settings.group_protocol == "consumer" else "generation"
+        generation = f" in {counts} {member.generation_id}" if member.has_generation else ""
         return f"{group}, {member.state}{generation}, {partitions}"
 
     @property
     def _engine(self) -> Engine:
-        """What does the work; there when it is first needed, on the event loop that runs then."""
+        """The engine; it is created on first use, on the event loop that runs then."""
         if self._is_closed:
             raise ClientClosedError
         if self._made is None:
@@ -146,19 +147,20 @@ class AsyncConsumer:
 
     def subscribe(
         self,
-        topics: str | Iterable[str] | Pattern[str],
+        topics: Topics,
         listener: object | None = None,
         *,
-        on_assigned: Told | None = None,
-        on_revoked: Told | None = None,
-        on_lost: Told | None = None,
+        on_assigned: RebalanceCallback | None = None,
+        on_revoked: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
     ) -> None:
         """Join the group for these topics, or for all that match a pattern; the next poll begins with it.
 
         A second call replaces the topics and the listener. A topic that does not exist yet is read when it does.
 
         Args:
-            topics: The name of a topic, several names, or a pattern made by `re.compile`.
+            topics: The name of a topic, several names, a pattern made by `re.compile`, or a `SubscriptionPattern`,
+                which the broker matches.
             listener: An object that hears of rebalances: a `ConsumerRebalanceListener`, or one with some of its
                 methods.
             on_assigned: Instead of a listener, a function that is called with the partitions that came.
@@ -166,21 +168,28 @@ class AsyncConsumer:
             on_lost: A function that is called with lost partitions; without it `on_revoked` is.
 
         Raises:
-            IllegalStateError: There is no `group.id`, or partitions were assigned by hand.
+            IllegalStateError: There is no `group.id`, partitions were assigned by hand, or a `SubscriptionPattern` is
+                given without `group.protocol=consumer`.
             InvalidTopicError: No topic can have such a name.
         """
         names, pattern = subscription_of(topics)
         self._subscribe_as(names, pattern, listener_of(listener, on_assigned, on_revoked, on_lost))
 
-    def _subscribe_as(self, names: list[str], pattern: Pattern[str] | None, listener: Listener) -> None:
+    def _subscribe_as(
+        self, names: list[str], pattern: Pattern[str] | SubscriptionPattern | None, listener: RebalanceCallbacks
+    ) -> None:
         if self.settings.group_id is None:
             raise IllegalStateError("subscribe() joins a group and needs a group.id; without a group use assign()")
         if self._is_manual:
             raise IllegalStateError("partitions were assigned by hand; unsubscribe() first, then subscribe")
+        if isinstance(pattern, SubscriptionPattern) and self.settings.group_protocol != "consumer":
+            raise IllegalStateError(
+                "the broker matches a SubscriptionPattern, which needs group.protocol=consumer; use re.compile()"
+            )
         self._engine.listener = listener
         self._topics = frozenset(names), pattern
         self._calm_until_ms = 0
-        self._engine.tell(events.Subscribed(names, pattern))
+        self._engine.subscribe(names, pattern)
 
     async def unsubscribe(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Give up all topics and partitions, and leave the group if the consumer is in one.
@@ -226,11 +235,11 @@ class AsyncConsumer:
         self._engine.assign(wanted)
         self._engine.watch.watch(sorted({one.topic for one in wanted}))
 
-    def subscription(self) -> frozenset[str] | Pattern[str]:
+    def subscription(self) -> frozenset[str] | Pattern[str] | SubscriptionPattern:
         """Return the topics that are subscribed, or the pattern.
 
         Returns:
-            The names, empty if there are none; or the compiled pattern.
+            The names, empty if there are none; or the pattern.
         """
         names, pattern = self._topics or (frozenset(), None)
         return pattern or names
@@ -333,7 +342,7 @@ class AsyncConsumer:
         self._engine.measured.poll_ended(now_ms)
 
     def _take(self, limit: int) -> Records:
-        """What is there now."""
+        """Return the records that are buffered."""
         reading = self._engine.reading
         with reading.lock:
             return Records(reading.fetcher.take(limit))
@@ -702,7 +711,7 @@ class AsyncConsumer:
         )
 
     def enforce_rebalance(self, reason: str = "rebalance enforced by user") -> None:
-        """Start a rebalance at the next poll (KIP-568).
+        """Start a rebalance at the next poll (KIP-568). With `group.protocol=consumer` it does nothing but warn.
 
         Args:
             reason: What the group's history will give as the reason (KIP-800).
@@ -711,7 +720,7 @@ class AsyncConsumer:
             IllegalStateError: There is no `group.id`.
         """
         self._check_group("rebalance")
-        self._engine.tell(events.RejoinAsked(reason))
+        self._engine.handle(events.RejoinAsked(reason))
 
     def explain(self) -> str:
         """Return what this consumer is doing and waiting for, as a sentence; can be called from any thread.
@@ -748,7 +757,8 @@ class AsyncConsumer:
         Args:
             timeout: The longest time to take, in seconds.
             leave: True leaves the group and False stays in it until the session ends; None, as usual, leaves unless the
-                member is static (KIP-1092).
+                member is static (KIP-1092). With `group.protocol=consumer` a static member that stays says that it
+                will be back.
 
         Raises:
             ListenerError: The rebalance listener raised.

@@ -19,10 +19,10 @@ from re import Pattern
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
-from coterie.client.arguments import ByPartition, Offsets, PartitionLike, limit_of, seconds_of, subscription_of
+from coterie.client.arguments import ByPartition, Offsets, PartitionLike, Topics, limit_of, seconds_of, subscription_of
 from coterie.client.consumer.async_consumer import AN_HOUR_S, CLOSE_TIMEOUT_S, AsyncConsumer
 from coterie.client.consumer.engine import WakeupError
-from coterie.client.consumer.rebalance_listener import Told, listener_of
+from coterie.client.consumer.rebalance_listener import RebalanceCallback, listener_of
 from coterie.client.member import effects
 from coterie.client.metrics import Metrics
 from coterie.client.network.background import background, documented_by
@@ -34,13 +34,12 @@ from coterie.client.types import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     Records,
+    SubscriptionPattern,
     TopicPartition,
 )
 from coterie.errors import ClientClosedError, ConcurrentUseError
 from coterie.protocol.records import Record
 from coterie.settings.client_settings import ConsumerSettings
-
-__all__ = ["AsyncConsumer", "Consumer"]
 
 log = logging.getLogger("coterie.consumer")
 
@@ -139,7 +138,7 @@ class Consumer:
             self._alone.__exit__()
 
     def _do(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What is quickly done and must be done on the event loop."""
+        """Run a short function on the event loop."""
 
         async def call() -> T:
             return function(*args, **kwargs)
@@ -150,18 +149,18 @@ class Consumer:
 
     def subscribe(
         self,
-        topics: str | Iterable[str] | Pattern[str],
+        topics: Topics,
         listener: object | None = None,
         *,
-        on_assigned: Told | None = None,
-        on_revoked: Told | None = None,
-        on_lost: Told | None = None,
+        on_assigned: RebalanceCallback | None = None,
+        on_revoked: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
     ) -> None:
         """Join the group for these topics, or for all that match a pattern; the next poll begins with it."""
         names, pattern = subscription_of(topics)
-        told = listener_of(listener, on_assigned, on_revoked, on_lost)
-        told.refuse_coroutines()
-        self._do(self._inner._subscribe_as, names, pattern, told)
+        callbacks = listener_of(listener, on_assigned, on_revoked, on_lost)
+        callbacks.refuse_coroutines()
+        self._do(self._inner._subscribe_as, names, pattern, callbacks)
 
     def unsubscribe(self, timeout: float | None = None) -> None:
         """Give up all topics and partitions, and leave the group if the consumer is in one."""
@@ -175,7 +174,7 @@ class Consumer:
         """Read these partitions, without a group that assigns them."""
         self._do(self._inner.assign, partitions)
 
-    def subscription(self) -> frozenset[str] | Pattern[str]:
+    def subscription(self) -> frozenset[str] | Pattern[str] | SubscriptionPattern:
         """Return the topics that are subscribed, or the pattern."""
         return self._inner.subscription()
 
@@ -235,7 +234,7 @@ class Consumer:
         return records
 
     def _take_back(self) -> None:
-        """What was taken last did not reach its caller."""
+        """Take back the records of the last poll, which did not reach its caller."""
         reading = self._inner._engine.reading
         with reading.lock:
             reading.fetcher.rewind()
@@ -259,7 +258,7 @@ class Consumer:
                 return records[0]
 
     def _call(self, call: effects.CallListener) -> None:
-        """In this thread, which may call the consumer again. An interrupt is no answer of the listener's."""
+        """Call the listener in this thread; it may use the consumer. An interrupt is not an error of the listener."""
         engine = self._inner._engine
         error: Exception | None = None
         try:

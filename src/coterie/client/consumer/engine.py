@@ -2,7 +2,7 @@
 business.
 
 It lives on one event loop. Everything that decides is in the two machines; here are the sockets, the timers and the
-waiting. What the user's side must do by itself, it is told: `until_something` returns a listener's call to make, raises
+waiting. What the user's side must do by itself: `until_something` returns a listener's call to make, raises
 an error to be raised, or says that there may be records to take.
 """
 
@@ -11,16 +11,18 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from re import Pattern
 from types import ModuleType
 from typing import Any
+from uuid import UUID
 
 from coterie.assignors import Assignor
 from coterie.assignors import Topic as AssignorTopic
 from coterie.client.consumer.fetch_driver import FetchDriver
-from coterie.client.consumer.rebalance_listener import Listener
+from coterie.client.consumer.rebalance_listener import RebalanceCallbacks
 from coterie.client.consumer.topic_watch import TopicWatch
 from coterie.client.event_log import EventLog
-from coterie.client.member import MemberSettings, Membership, effects, events, facts
+from coterie.client.member import ConsumerMembership, MemberSettings, Membership, effects, events, facts
 from coterie.client.metrics import (
     CONSUMER_ROWS,
     ConsumerMetrics,
@@ -31,14 +33,21 @@ from coterie.client.metrics import (
 from coterie.client.network.background_tasks import BackgroundTasks, within
 from coterie.client.network.network_client import NetworkClient
 from coterie.client.network.runtime import REAL, Runtime
-from coterie.client.types import OffsetAndMetadata, TopicPartition
-from coterie.errors import CoterieError, ErrorCode
-from coterie.protocol.apis import heartbeat, join_group, leave_group, offset_commit, offset_fetch, sync_group
+from coterie.client.types import OffsetAndMetadata, SubscriptionPattern, TopicPartition
+from coterie.errors import CoterieError, ErrorCode, KafkaError
+from coterie.facts import Emit
+from coterie.protocol.apis import (
+    consumer_group_heartbeat,
+    heartbeat,
+    join_group,
+    leave_group,
+    offset_commit,
+    offset_fetch,
+    sync_group,
+)
+from coterie.protocol.apis.consumer_group_heartbeat import Request as ConsumerGroupHeartbeat
 from coterie.protocol.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
 from coterie.settings.client_settings import ConsumerSettings
-
-__all__ = ["CoordinatorReach", "Engine", "WakeupError"]
-
 
 PATIENCE_MS = 10_000
 
@@ -50,20 +59,20 @@ class CoordinatorReach:
     was looked up with success is not reached yet: if the next request fails, the time goes on from where it began.
     """
 
-    __slots__ = ("_before_ms", "_is_told", "_since_ms", "_why")
+    __slots__ = ("_before_ms", "_is_reported", "_since_ms", "_why")
 
     def __init__(self) -> None:
         self._since_ms: int | None = None
         """When the first request that was not answered was sent."""
         self._before_ms: int | None = None
         """The same, while the coordinator has been found again and nothing was heard of it yet."""
-        self._is_told = False
+        self._is_reported = False
         self._why = ""
 
     @property
     def due_ms(self) -> int | None:
         """When `look` should be called, if nothing else happens."""
-        return None if self._since_ms is None or self._is_told else self._since_ms + PATIENCE_MS
+        return None if self._since_ms is None or self._is_reported else self._since_ms + PATIENCE_MS
 
     def asked(self, now_ms: int) -> None:
         """A request that is answered at once was sent, or a lookup began."""
@@ -84,19 +93,19 @@ class CoordinatorReach:
         self._since_ms = None
 
     def answered(self, now_ms: int) -> int | None:
-        """The coordinator has answered. Return for how long it had not, if `look` has told of that."""
+        """The coordinator has answered. Return for how long it had not, if `look` has reported it."""
         since_ms = self._since_ms if self._before_ms is None else self._before_ms
-        was_told, self._is_told = self._is_told, False
+        was_reported, self._is_reported = self._is_reported, False
         self._since_ms = self._before_ms = None
         self._why = ""
-        return now_ms - since_ms if was_told and since_ms is not None else None
+        return now_ms - since_ms if was_reported and since_ms is not None else None
 
     def look(self, now_ms: int) -> tuple[int, str] | None:
-        """Return for how long nothing was heard, and why, if that is long enough to tell; once."""
+        """Return for how long nothing was heard, and why, if that is long enough to report; once."""
         due_ms = self.due_ms
         if due_ms is None or now_ms < due_ms:
             return None
-        self._is_told = True
+        self._is_reported = True
         return now_ms - due_ms + PATIENCE_MS, self._why
 
 
@@ -107,7 +116,10 @@ _APIS: dict[type, ModuleType] = {
     LeaveGroup: leave_group,
     OffsetCommit: offset_commit,
     OffsetFetch: offset_fetch,
+    ConsumerGroupHeartbeat: consumer_group_heartbeat,
 }
+_AT_LEAST = {consumer_group_heartbeat: 1}
+"""Version 0 was an early access: the member's id came from the broker, and there were no patterns."""
 
 
 class WakeupError(CoterieError):
@@ -161,14 +173,20 @@ class Engine:
             committed=self.committed,
             on_news=self._something_was_read,
         )
-        self.watch = TopicWatch(settings, self.cluster, self.tasks, self._topics_changed, self.log)
+        self.watch = TopicWatch(settings, self.cluster, self.tasks, self._topics_changed, self._topics_denied, self.log)
         self._reach = CoordinatorReach()
         self._reach_is_watched = False
-        self.member: Membership | None = None
+        self.member: Membership | ConsumerMembership | None = None
+        self._fresh_id = ""
         if settings.group_id is not None:
             chance = runtime.rng.random()  # so that members that failed together do not return together
-            self.member = Membership(MemberSettings.of(settings, settings.group_id, assignors, chance))
-        self.listener = Listener({})
+            about = MemberSettings.of(settings, settings.group_id, assignors, chance)
+            if settings.group_protocol == "consumer":
+                self.member = ConsumerMembership(about)
+                self._fresh_id = str(UUID(int=runtime.rng.getrandbits(128), version=4))
+            else:
+                self.member = Membership(about)
+        self.listener = RebalanceCallbacks({})
         self.needs_attention = False
         """A poll has more to do than to take records."""
         self._events: deque[Any] = deque()
@@ -183,24 +201,27 @@ class Engine:
             effects.SendRequest: lambda effect: self.tasks.start(self._send(effect)),
             effects.FindCoordinator: lambda effect: self.tasks.start(self._find_coordinator(effect)),
             effects.Disconnect: self._disconnect,
-            effects.StartTimer: lambda effect: self.tasks.arm(effect.key, effect.at_ms, lambda: self.tell(effect.then)),
+            effects.StartTimer: lambda effect: self.tasks.arm(
+                effect.key, effect.at_ms, lambda: self.handle(effect.then)
+            ),
             effects.StopTimer: lambda effect: self.tasks.disarm(effect.key),
             effects.CallListener: self._call_listener,
             effects.HoldPartitions: self._hold,
             effects.SetAssignment: lambda effect: self.assign(sorted(effect.partitions)) if fetches else None,
             effects.WatchTopics: lambda effect: self.watch.watch(effect.topics),
             effects.RefreshMetadata: lambda effect: self.tasks.start(self._refresh(effect)),
+            effects.ResolveTopicIds: lambda effect: self.tasks.start(self._resolve(effect)),
             effects.AskPositions: self._answer_positions,
             effects.CommitEnded: self._commit_ended,
             effects.CommittedEnded: lambda effect: self._end(effect.token, effect.offsets, effect.error),
             effects.Fail: lambda effect: self.fail(effect.error),
             effects.Ended: lambda effect: self._end(id(effect.asked), None, effect.error),
-            effects.Emit: self._told,
+            Emit: self._emit,
         }
 
     # --- the member ---------------------------------------------------------------------------------------------------
 
-    def tell(self, event: Any) -> None:
+    def handle(self, event: Any) -> None:
         """Hand an event to the member and do what it wants; events that come up meanwhile are handed in after it."""
         assert self.member is not None, "without a group there is no member"
         self._events.append(event)
@@ -216,10 +237,18 @@ class Engine:
         self.reading.ask_more()
         self.news()
 
+    def subscribe(self, names: Collection[str], pattern: Pattern[str] | SubscriptionPattern | None) -> None:
+        """Subscribe the member, and give it an id if it has to bring its own (KIP-848)."""
+        if isinstance(pattern, SubscriptionPattern):
+            event = events.Subscribed(names, remote_pattern=pattern.pattern, fresh_id=self._fresh_id)
+        else:
+            event = events.Subscribed(names, pattern, fresh_id=self._fresh_id)
+        self.handle(event)
+
     def _answer(self, then: Any, reply: Any = None, error: Exception | None = None) -> None:
         if not self.tasks.is_closed:
             then.reply, then.error = reply, error
-            self.tell(then)
+            self.handle(then)
 
     async def _send(self, effect: effects.SendRequest) -> None:
         request: Any = effect.request
@@ -235,6 +264,7 @@ class Engine:
             timeout_ms=effect.timeout_ms,
             lane=effect.lane,
             at_most=api.API.last_by_name,  # names are what members speak of
+            at_least=_AT_LEAST.get(api, 0),
         )
         try:
             reply = await within(effect.timeout_ms, asked)
@@ -257,7 +287,7 @@ class Engine:
 
     def _measure(self, request: Any, reply: Any, began_ms: int, now_ms: int) -> None:
         measured, took_ms = self.measured, now_ms - began_ms
-        if isinstance(request, Heartbeat):
+        if isinstance(request, Heartbeat | ConsumerGroupHeartbeat):
             measured.heartbeats.record(took_ms, now_ms)
             measured.last_heartbeat_ms = began_ms
         elif isinstance(request, OffsetCommit):
@@ -283,8 +313,8 @@ class Engine:
         measured.connection_count = len(self.cluster.addresses)
         return snapshot(CONSUMER_ROWS, measured, now_ms) | partitions
 
-    def _told(self, effect: effects.Emit) -> None:
-        self.measured.told(effect.fact)
+    def _emit(self, effect: Emit) -> None:
+        self.measured.record_fact(effect.fact)
         self.log.write(effect.fact)
 
     async def _find_coordinator(self, effect: effects.FindCoordinator) -> None:
@@ -305,7 +335,7 @@ class Engine:
         self._watch_reach()
 
     def _watch_reach(self) -> None:
-        """One timer at a time, which looks again when it has rung: requests come and go more often than it does."""
+        """Arm one timer, which checks again when it fires: requests are more frequent than the timer."""
         due_ms = self._reach.due_ms
         if due_ms is not None and not self._reach_is_watched:
             self._reach_is_watched = True
@@ -332,9 +362,20 @@ class Engine:
         else:
             self._answer(effect.then, self.watch.topics(effect.topics))
 
+    async def _resolve(self, effect: effects.ResolveTopicIds) -> None:
+        names = self.cluster.metadata.topic_names()
+        if not effect.topic_ids <= names.keys():
+            try:
+                await self.cluster.refresh_ids(effect.topic_ids)
+            except CoterieError as error:
+                self._answer(effect.then, error=error)
+                return
+            names = self.cluster.metadata.topic_names()
+        self._answer(effect.then, {one: names[one] for one in effect.topic_ids if one in names})
+
     def _topics_changed(self, topics: Mapping[str, AssignorTopic]) -> None:
         if self.member is not None and self.member.subscribed:
-            self.tell(events.MetadataChanged(topics))
+            self.handle(events.MetadataChanged(topics))
         else:
             self.reading.ask_more()
 
@@ -369,6 +410,11 @@ class Engine:
         self.needs_attention = True
         self.news()
 
+    def _topics_denied(self, error: KafkaError) -> None:
+        """Raise it in the next poll, as Java does; once, however often it is heard until then."""
+        if str(error) not in map(str, self._failures):
+            self.fail(error)
+
     # --- what was asked and ends --------------------------------------------------------------------------------------
 
     def begin(self) -> tuple[int, asyncio.Future[Any]]:
@@ -397,19 +443,19 @@ class Engine:
         ending: asyncio.Future[Any] = self.tasks.loop.create_future()
         self._endings[id(event)] = ending
         ending.add_done_callback(lambda _: self.news())
-        self.tell(event)
+        self.handle(event)
         return ending
 
     async def commit(self, offsets: events.Offsets, until_ms: int | None, *, are_positions: bool = False) -> None:
         token, ending = self.begin()
-        self.tell(events.CommitAsked(token, offsets, until_ms, are_positions))
+        self.handle(events.CommitAsked(token, offsets, until_ms, are_positions))
         await ending
 
     async def committed(
         self, partitions: Collection[TopicPartition], timeout_ms: float
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         token, ending = self.begin()
-        self.tell(events.CommittedAsked(token, partitions, self.clock_ms() + round(timeout_ms)))
+        self.handle(events.CommittedAsked(token, partitions, self.clock_ms() + round(timeout_ms)))
         found: Mapping[TopicPartition, OffsetAndMetadata] = await ending
         return found
 
@@ -429,7 +475,7 @@ class Engine:
                 if self.reading.fetcher.has_something:
                     return None
             if not await self.until_news(until_ms):
-                return None
+                return self._calls[0] if self._calls else None  # it may have come in the last moment
 
     def _raise_what_waits(self) -> None:
         if self._is_woken:
@@ -442,7 +488,7 @@ class Engine:
             raise error
 
     async def until_news(self, until_ms: float) -> bool:
-        """Whether something has happened; False when the time is over."""
+        """Wait for an event; return False when the time is over."""
         left_s = (until_ms - self.clock_ms()) / 1000
         waiter = self.tasks.loop.create_future()
         self._waiters[waiter] = None
@@ -456,7 +502,7 @@ class Engine:
         return True
 
     def news(self) -> None:
-        """Whoever waits in `until_news` looks again."""
+        """Wake the callers that wait in `until_news`."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -476,7 +522,7 @@ class Engine:
             with self.reading.lock:
                 self.reading.fetcher.begin_poll()
             if self.member is not None:
-                self.tell(events.PollBegan())
+                self.handle(events.PollBegan())
         try:
             call = await self.until_something(until_ms)
         except BaseException:
@@ -488,7 +534,7 @@ class Engine:
 
     def end_poll(self) -> None:
         if self.member is not None and not self.tasks.is_closed:
-            self.tell(events.PollEnded())
+            self.handle(events.PollEnded())
 
     def _something_was_read(self) -> None:
         if not self.tasks.is_closed:
@@ -501,7 +547,7 @@ class Engine:
         for ending in self._endings.values():
             if not ending.done():
                 ending.set_exception(CoterieError("the consumer was closed before this was done"))
-                ending.exception()  # whoever still waits hears of it; if nobody does, nobody must
+                ending.exception()  # a caller that still waits gets it; asyncio must not warn if there is none
         self._endings.clear()
         self.news()
         await self.cluster.close()

@@ -21,13 +21,12 @@ from coterie.client.consumer.fetch_requests import (
     FetchSettings,
     Found,
     LogTruncated,
-    PartitionLeader,
     RefreshLeaders,
     list_offsets_answers,
     list_offsets_requests,
 )
 from coterie.client.consumer.fetcher import Fetcher
-from coterie.client.consumer.offset_resets import parse_reset
+from coterie.client.consumer.subscription_state import PartitionLeader, parse_reset
 from coterie.client.event_log import EventLog
 from coterie.client.metrics import ConsumerMetrics
 from coterie.client.network.background_tasks import BackgroundTasks, within
@@ -39,8 +38,6 @@ from coterie.protocol.apis import fetch
 from coterie.protocol.apis import list_offsets as list_offsets_api
 from coterie.protocol.apis import offset_for_leader_epoch as epoch_api
 from coterie.settings.client_settings import ConsumerSettings
-
-__all__ = ["FetchDriver"]
 
 FETCH_LANE = "fetch"
 
@@ -71,7 +68,7 @@ class FetchDriver:
         self._on_news = on_news
         self._clock_ms = cluster.clock_ms
         self._trouble: Exception | None = None
-        """What went wrong last, for those who only know that they have waited in vain."""
+        """The last error, for the message of a timeout."""
         self._granting: Mapping[type, Callable[[Any], Coroutine[Any, Any, None]]] = {
             Fetch: self._fetch,
             AskCommitted: self._ask_committed,
@@ -122,7 +119,7 @@ class FetchDriver:
         began_ms = self._clock_ms()
         try:
             answer = await within(timeout_ms, asked)
-        except Exception as error:  # noqa: BLE001  also a mistake of ours: whoever polls must hear of it, at every poll
+        except Exception as error:  # noqa: BLE001  also a bug in Coterie: every poll must raise it
             self._log.debug(error)
             self._trouble = error
             with self.lock:
@@ -194,7 +191,7 @@ class FetchDriver:
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], timeout_ms: float
     ) -> dict[TopicPartition, Found]:
-        """All of them, trying again what can be tried again."""
+        """Look up all of them, with retries."""
         until_ms = self._clock_ms() + timeout_ms
         done: dict[TopicPartition, Found] = {}
         why: KafkaError | None = None
@@ -215,7 +212,7 @@ class FetchDriver:
             await asyncio.sleep(self._settings.retry_backoff_ms / 1000)
 
     async def _list_once(self, wanted: Mapping[TopicPartition, int], left_ms: float) -> dict[TopicPartition, Found]:
-        """One question to each leader; what is not answered is not in the result, or is an error there."""
+        """Ask each leader once; a partition without an answer is missing in the result, or has an error."""
         if any(self._leader_of(*one) is None for one in wanted) or self._cluster.is_metadata_old:
             try:
                 await self.refresh({one.topic for one in wanted}, left_ms)

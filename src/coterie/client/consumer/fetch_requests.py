@@ -1,4 +1,4 @@
-"""The effects of a fetcher: what it wants to ask, and of which broker; and the settings it reads. No I/O.
+"""The effects of a fetcher, which are requests, its reaction to each error of a partition, and its settings. No I/O.
 
 The answer to every effect comes back to `fetcher.Fetcher` in one call, which its docstring names.
 """
@@ -7,35 +7,102 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
-from coterie.client.consumer.offset_resets import Reset, parse_reset
-from coterie.client.consumer.partition_state import PartitionLeader, PartitionState
+from coterie.client.consumer.subscription_state import PartitionLeader, PartitionState, Reset, parse_reset
 from coterie.client.types import OffsetAndMetadata, TopicPartition
-from coterie.errors import KafkaError
+from coterie.errors import STALE_METADATA, ErrorCode, KafkaError
 from coterie.protocol.api import READ_COMMITTED, READ_UNCOMMITTED
 from coterie.protocol.apis import fetch, list_offsets
 from coterie.protocol.apis import offset_for_leader_epoch as epoch_api
 from coterie.settings.client_settings import ConsumerSettings
 
-__all__ = [
-    "AskCommitted",
-    "AskEpochEnds",
-    "AskOffsets",
-    "Fetch",
-    "FetchEffect",
-    "FetchSettings",
-    "Found",
-    "LeaderOf",
-    "LogTruncated",
-    "PartitionLeader",
-    "RefreshLeaders",
-    "epoch_ends_from",
-    "fetch_from",
-    "list_offsets_answers",
-    "list_offsets_requests",
-]
+
+class FetchErrorAction(Enum):
+    """The reaction to the error of one partition in a Fetch or ListOffsets response."""
+
+    REFRESH = "ask who leads the partition, and try again"
+    RETRY = "try again a little later"
+    RESET = "the position is not in the log: reset it as auto.offset.reset says, or raise"
+    RAISE_AND_RETRY = "raise to the caller of poll, and try again a little later: rights may be granted"
+    RAISE = "raise to the caller of poll, at every poll until it seeks elsewhere"
+
+
+ON_ERROR: dict[ErrorCode, FetchErrorAction] = {
+    **dict.fromkeys(STALE_METADATA, FetchErrorAction.REFRESH),
+    ErrorCode.OFFSET_NOT_AVAILABLE: FetchErrorAction.REFRESH,  # a new leader that does not know it yet (KIP-207)
+    ErrorCode.BROKER_NOT_AVAILABLE: FetchErrorAction.REFRESH,
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND: FetchErrorAction.RETRY,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH: FetchErrorAction.RETRY,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: FetchErrorAction.REFRESH,
+    ErrorCode.REQUEST_TIMED_OUT: FetchErrorAction.RETRY,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: FetchErrorAction.RETRY,
+    ErrorCode.UNKNOWN_SERVER_ERROR: FetchErrorAction.RETRY,
+    ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE: FetchErrorAction.RETRY,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: FetchErrorAction.RETRY,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: FetchErrorAction.RETRY,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: FetchErrorAction.RETRY,
+    ErrorCode.NOT_COORDINATOR: FetchErrorAction.RETRY,
+    ErrorCode.OFFSET_OUT_OF_RANGE: FetchErrorAction.RESET,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: FetchErrorAction.RAISE_AND_RETRY,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: FetchErrorAction.RAISE_AND_RETRY,
+    ErrorCode.CORRUPT_MESSAGE: FetchErrorAction.RAISE,
+}
+"""Any other code is raised: an unexpected error must not be retried for ever."""
+
+
+class OffsetOutOfRangeError(KafkaError):
+    """The position is not in the log, and auto.offset.reset is none."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class LogTruncationError(OffsetOutOfRangeError):
+    """Records before the position are not in the log any more, and auto.offset.reset is none (KIP-320).
+
+    `positions` are the positions by partition; `divergent_offsets` are, where they are known, the offsets (and their
+    leader epochs) up to which the log still has what was read: seek there to go on.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        positions: Mapping[TopicPartition, OffsetAndMetadata],
+        divergent_offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
+        super().__init__(message)
+        self.positions = positions
+        self.divergent_offsets = divergent_offsets
+
+
+class NoOffsetForPartitionError(KafkaError):
+    """The group has committed nothing for a partition, and auto.offset.reset is none."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class CorruptRecordError(KafkaError):
+    """Records that cannot be read. `partition` and `offset` say where; seek behind them to go on without them."""
+
+    code = ErrorCode.CORRUPT_MESSAGE
+    retriable = False
+
+    def __init__(self, message: str, partition: TopicPartition, offset: int) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.offset = offset
+
+
+def corrupt(partition: TopicPartition, offset: int, why: str) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"the records of {partition} from offset {offset} on cannot be read: {why}. Nothing behind them is read "
+        f"either, until you seek: consumer.seek(({partition.topic!r}, {partition.partition}), {offset + 1}) goes on "
+        "without the first of them",
+        partition,
+        offset,
+    )
 
 
 WITHOUT_SESSION = -1
@@ -112,7 +179,7 @@ class AskEpochEnds:
 
 @dataclass(slots=True, eq=False)
 class LogTruncated:
-    """An effect: tell the user that the log no longer has the records before `position`."""
+    """An effect: log that the log no longer has the records before `position`."""
 
     partition: TopicPartition
     position: OffsetAndMetadata
@@ -137,7 +204,7 @@ FetchEffect = Fetch | AskCommitted | AskOffsets | AskEpochEnds | RefreshLeaders 
 def fetch_from(
     node_id: int, readers: Iterable[tuple[PartitionState, PartitionLeader]], settings: FetchSettings
 ) -> Fetch:
-    """One fetch for all that is read at a node."""
+    """Build one fetch for all partitions of a node."""
     topics: dict[str, fetch.Topic] = {}
     states: dict[tuple[str, int], tuple[PartitionState, int, PartitionLeader]] = {}
     names: dict[UUID, str] = {}
@@ -171,7 +238,7 @@ def fetch_from(
 
 
 def epoch_ends_from(node_id: int, readers: Iterable[tuple[PartitionState, PartitionLeader]]) -> AskEpochEnds:
-    """One question for all positions that are to be validated at a node."""
+    """Build one request for all positions to validate at a node."""
     topics: dict[str, list[epoch_api.Partition]] = {}
     states: list[PartitionState] = []
     for state, leader in readers:

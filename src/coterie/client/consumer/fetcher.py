@@ -1,4 +1,4 @@
-"""Where a consumer stands in each partition, and what to ask of whom next. No I/O; the time comes in.
+"""The positions of a consumer, and the requests to send next. No I/O; the time comes in.
 
 A driver calls `effects` for what is to be asked and brings the answers back; `take` gives the records that are there.
 Everything else moves a reader: assign, seek, pause. The rules:
@@ -21,38 +21,42 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
-from coterie.client.consumer.fetch_errors import (
-    ON_ERROR,
-    FetchErrorAction,
-    LogTruncationError,
-    NoOffsetForPartitionError,
-    OffsetOutOfRangeError,
-    corrupt,
-)
 from coterie.client.consumer.fetch_requests import (
+    ON_ERROR,
     AskCommitted,
     AskEpochEnds,
     AskOffsets,
     Fetch,
     FetchEffect,
+    FetchErrorAction,
     FetchSettings,
     Found,
     LeaderOf,
     LogTruncated,
+    LogTruncationError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
     RefreshLeaders,
+    corrupt,
     epoch_ends_from,
     fetch_from,
 )
-from coterie.client.consumer.offset_resets import LATEST, NO_RESET, Reset
-from coterie.client.consumer.partition_state import NO_EPOCH, Chunk, Need, PartitionLeader, PartitionState
+from coterie.client.consumer.subscription_state import (
+    LATEST,
+    NO_EPOCH,
+    NO_RESET,
+    Chunk,
+    Need,
+    PartitionLeader,
+    PartitionState,
+    Reset,
+)
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError
 from coterie.protocol.apis import fetch
 from coterie.protocol.apis import offset_for_leader_epoch as epoch_api
 from coterie.protocol.fetched import NO_PROGRESS
 from coterie.protocol.records import Record
-
-__all__ = ["Fetcher", "NotAssignedError"]
 
 MOST_STALE_EPOCHS = 10
 """So often the metadata is refreshed because it is older than a position. Java does so for ever, but an epoch that
@@ -71,9 +75,9 @@ class Fetcher:
         self._turn: OrderedDict[PartitionState, None] = OrderedDict()
         """Places with something to take, in the order in which polls serve them."""
         self._handed: dict[PartitionState, None] = {}
-        """Of the last poll: what it handed over is not processed yet, as far as we know."""
+        """The partitions of the last poll, whose records may not be processed yet."""
         self._last: PartitionState | None = None
-        """Where the last single record was taken from."""
+        """The partition of the last single record."""
         self._fetching: dict[int, Fetch] = {}
         self._stale: set[str] = set()
         self._is_refreshing = False
@@ -82,7 +86,7 @@ class Fetcher:
         self.needs_data = True
         """`effects` may have something new to say. Set by everything that changes anything."""
         self.due_ms: int | None = None
-        """When `effects` should be asked again even if nothing happens."""
+        """When to call `effects` again if nothing happens."""
         self.records_taken = 0
         self.bytes_taken = 0
 
@@ -127,7 +131,7 @@ class Fetcher:
         self.needs_data = True
 
     def reset(self, partition: TopicPartition, reset: Reset) -> None:
-        """To the beginning or the end; where that is will be asked."""
+        """Seek to the start or the end, whose offset is requested."""
         state = self.state(partition)
         self._move(state)
         state.need, state.reset = Need.RESET, reset
@@ -139,11 +143,11 @@ class Fetcher:
         self._turn.pop(state, None)
 
     def pause(self, partition: TopicPartition) -> None:
-        """What was fetched already waits here until `resume`."""
+        """Stop returning records of a partition; those that were fetched wait until `resume`."""
         self.state(partition).is_paused = True
 
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
-        """They are about to be given up: hand out no more of them, their positions must stay. `assign` ends it."""
+        """Return no more records of partitions that are about to be revoked. `assign` ends it."""
         for one in partitions:
             if one in self._states:
                 self._states[one].is_held = True
@@ -173,14 +177,14 @@ class Fetcher:
         self._handed.clear()
 
     def rewind(self) -> None:
-        """What the last poll handed over did not reach its caller."""
+        """Take back the records of the last poll, which did not reach its caller."""
         handed, self._handed = self._handed, {}
         for state in handed:
             if state.done is not None:
                 self.seek(state.partition, state.done.offset, state.done.leader_epoch)
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a commit without offsets commits: all that was handed over."""
+        """The positions that a commit without offsets commits: after the last records returned."""
         return {
             one: OffsetAndMetadata(state.position, leader_epoch=state.epoch)
             for one, state in self._states.items()
@@ -188,25 +192,25 @@ class Fetcher:
         }
 
     def processed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What may be committed unasked, at any moment."""
+        """The positions that an auto-commit may commit now."""
         return {one: state.done for one, state in self._states.items() if state.done is not None}
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Records that are in the log and not handed over yet; None while no fetch has told where the log ends."""
+        """Records that are in the log and not returned yet; None while no fetch has returned the end of the log."""
         state = self.state(partition)
-        end = state.last_stable if self._settings.read_committed else state.high_watermark
+        end = state.last_stable_offset if self._settings.read_committed else state.high_watermark
         return None if state.position is None or end < 0 else max(end - state.position, 0)
 
     def largest_lag(self) -> int | None:
         """Return the largest lag of any partition; None while none is known."""
         ends = (
-            (state.position, state.last_stable if self._settings.read_committed else state.high_watermark)
+            (state.position, state.last_stable_offset if self._settings.read_committed else state.high_watermark)
             for state in self._states.values()
         )
         return max((max(end - at, 0) for at, end in ends if at is not None and end >= 0), default=None)
 
     def lead(self, partition: TopicPartition) -> int | None:
-        """Records from the beginning of the log to the position; None while no fetch has told where it begins."""
+        """Records from the start of the log to the position; None while no fetch has returned its start."""
         state = self.state(partition)
         return None if state.position is None or state.log_start < 0 else max(state.position - state.log_start, 0)
 
@@ -241,7 +245,7 @@ class Fetcher:
         return records
 
     def take_one(self) -> Record | None:
-        """As `take(1)`, and quicker while one partition goes on: so whoever iterates reads."""
+        """The same as `take(1)`, and faster while one partition goes on; iteration uses it."""
         state = self._last
         if state is not None and state.chunks and not state.is_paused and not state.is_held:
             record = state.chunks[0].take_ready()
@@ -412,7 +416,7 @@ class Fetcher:
             return
         state.high_watermark = max(one.high_watermark, -1)
         state.log_start = one.log_start_offset
-        state.last_stable = one.last_stable_offset if one.last_stable_offset >= 0 else one.high_watermark
+        state.last_stable_offset = one.last_stable_offset if one.last_stable_offset >= 0 else one.high_watermark
         if one.preferred_read_replica >= 0:
             state.replica = one.preferred_read_replica
             state.replica_until_ms = now_ms + self._settings.metadata_max_age_ms
@@ -560,7 +564,7 @@ class Fetcher:
                 self._answer_failed(state, error, now_ms)
 
     def _not_validated(self, state: PartitionState, code: ErrorCode, now_ms: int) -> None:
-        """Only missing rights are told: with any other error, as in Java, it is asked who leads, and asked again."""
+        """Only missing rights are raised: after any other error, as in Java, the leader is looked up and asked."""
         if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             self._fail(
                 state, KafkaError.of(code, f"the position of {state.partition} cannot be validated"), passes=True

@@ -1,4 +1,4 @@
-"""Who is told of rebalances: an object with methods, or functions; and how it is called."""
+"""The rebalance listener: an object with methods, or functions; and how it is called."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from coterie.client.member.effects import Listened
 from coterie.client.types import TopicPartition
 from coterie.errors import IllegalArgumentError
 
-__all__ = ["ConsumerRebalanceListener", "Listener", "Told", "listener_of"]
-
-Told = Callable[[list[TopicPartition]], Any]
+RebalanceCallback = Callable[[list[TopicPartition]], Any]
 
 _METHODS = {
     Listened.ASSIGNED: "on_partitions_assigned",
@@ -55,55 +53,55 @@ class ConsumerRebalanceListener:
         return self.on_partitions_revoked(partitions)
 
 
-class Listener:
-    """What to call for each kind of news; nothing for some, perhaps for all."""
+class RebalanceCallbacks:
+    """The functions to call: for assigned, revoked and lost partitions; each is optional."""
 
-    def __init__(self, told: dict[Listened, Told]) -> None:
-        self._told = told
+    def __init__(self, callbacks: dict[Listened, RebalanceCallback]) -> None:
+        self._callbacks = callbacks
 
     def hears(self, kind: Listened) -> bool:
-        return kind in self._told
+        return kind in self._callbacks
 
     def call(self, kind: Listened, partitions: Collection[TopicPartition]) -> Any:
-        """What the listener returns: of an asynchronous one, something to be awaited."""
-        return self._told[kind](sorted(partitions))
+        """Call it and return its result, which is awaitable if the listener is asynchronous."""
+        return self._callbacks[kind](sorted(partitions))
 
     def refuse_coroutines(self) -> None:
-        for told in self._told.values():
-            if iscoroutinefunction(told):
+        for callback in self._callbacks.values():
+            if iscoroutinefunction(callback):
                 raise IllegalArgumentError(
-                    f"{getattr(told, '__qualname__', told)} is a coroutine function, which a Consumer cannot await: "
-                    "use AsyncConsumer, or a plain function"
+                    f"{getattr(callback, '__qualname__', callback)} is a coroutine function, which a Consumer cannot "
+                    "await: use AsyncConsumer, or a plain function"
                 )
 
 
 def listener_of(
     listener: object | None,
-    on_assigned: Told | None = None,
-    on_revoked: Told | None = None,
-    on_lost: Told | None = None,
-) -> Listener:
+    on_assigned: RebalanceCallback | None = None,
+    on_revoked: RebalanceCallback | None = None,
+    on_lost: RebalanceCallback | None = None,
+) -> RebalanceCallbacks:
     """`listener` has some of the methods on_partitions_assigned, on_partitions_revoked and on_partitions_lost.
 
-    As in Java, who does not tell lost from revoked hears of both as revoked.
+    As in Java, without on_lost, on_revoked is called for lost partitions too.
     """
     if listener is not None and (on_assigned or on_revoked or on_lost):
         raise IllegalArgumentError("give a listener or functions (on_assigned, on_revoked, on_lost), not both")
-    told: dict[Listened, Told | None] = {
+    callbacks: dict[Listened, RebalanceCallback | None] = {
         Listened.ASSIGNED: on_assigned,
         Listened.REVOKED: on_revoked,
         Listened.LOST: on_lost,
     }
     if listener is not None:
-        told = {kind: getattr(listener, name, None) for kind, name in _METHODS.items()}
-        if not any(told.values()):
+        callbacks = {kind: getattr(listener, name, None) for kind, name in _METHODS.items()}
+        if not any(callbacks.values()):
             raise IllegalArgumentError(
                 f"a listener has on_partitions_assigned, on_partitions_revoked or on_partitions_lost; "
                 f"{type(listener).__name__} has none of them"
             )
-    for name, function in zip(_METHODS.values(), told.values(), strict=True):
+    for name, function in zip(_METHODS.values(), callbacks.values(), strict=True):
         if function is not None and not callable(function):
             raise IllegalArgumentError(f"{name} of the listener is {function!r}, which cannot be called")
-    if told[Listened.LOST] is None:
-        told[Listened.LOST] = told[Listened.REVOKED]
-    return Listener({kind: function for kind, function in told.items() if function is not None})
+    if callbacks[Listened.LOST] is None:
+        callbacks[Listened.LOST] = callbacks[Listened.REVOKED]
+    return RebalanceCallbacks({kind: function for kind, function in callbacks.items() if function is not None})

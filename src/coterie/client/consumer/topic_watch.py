@@ -1,4 +1,4 @@
-"""Which topics there are and how many partitions they have: looked at now and then, and told when it changes."""
+"""Refresh the metadata of topics now and then, and report changes of topics and their partitions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from coterie.client.network.network_client import NetworkClient
 from coterie.errors import ErrorCode, KafkaError
 from coterie.settings.client_settings import ConsumerSettings
 
-__all__ = ["TopicWatch"]
-
 _WILL_PASS = frozenset({ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE})
 
 
@@ -25,15 +23,18 @@ class TopicWatch:
         cluster: NetworkClient,
         tasks: BackgroundTasks,
         on_change: Callable[[Mapping[str, AssignorTopic]], None],
+        on_denied: Callable[[KafkaError], None],
         log: EventLog,
     ) -> None:
+        """`on_denied` is called with an error each time the broker says that topics may not be read."""
         self._settings = settings
         self._cluster = cluster
         self._tasks = tasks
         self._on_change = on_change
+        self._on_denied = on_denied
         self._log = log
         self._missing: dict[str, bool] = {}
-        """Topics that were asked for and are not there, and whether that was told."""
+        """Topics that do not exist, and whether that was reported."""
         self._topics: Collection[str] | None = ()
         self._seen: Mapping[str, AssignorTopic] | None = None
         self._looked_at = cluster.metadata
@@ -66,6 +67,7 @@ class TopicWatch:
             return
         self.look_again()
         self._tell_missing(asked or ())
+        self._tell_denied(asked or ())
         is_complete = asked is None or all(name in (self._seen or ()) for name in asked)
         after_ms = settings.metadata_max_age_ms if is_complete else settings.retry_backoff_max_ms
         self._tasks.arm("watch", self._cluster.clock_ms() + after_ms, self._look)
@@ -84,8 +86,15 @@ class TopicWatch:
             if before.get(name) is False:
                 self._log.write(TopicMissing(now_ms, group_id, name, error))
 
+    def _tell_denied(self, asked: Collection[str]) -> None:
+        known, code = self._cluster.metadata.topics, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        denied = sorted(name for name in asked if name in known and known[name].error is code)
+        if denied:
+            advice = "the principal needs READ on it; ask for that ACL"
+            self._on_denied(KafkaError.of(code, f'subscribing to topic "{", ".join(denied)}"', advice))
+
     def look_again(self) -> None:
-        """At what is known by now, whoever has asked for it. Metadata that is news is another object."""
+        """Check the current metadata, whichever request has fetched it. New metadata is another object."""
         if self._cluster.metadata is self._looked_at or (self._topics is not None and not self._topics):
             return
         self._looked_at = self._cluster.metadata
@@ -95,7 +104,7 @@ class TopicWatch:
             self._on_change(found)
 
     def topics(self, names: Collection[str] | None) -> dict[str, AssignorTopic]:
-        """Those that exist, as assignors want them. A pattern does not see internal topics, unless it is to."""
+        """Return the topics that exist, as assignors need them. Internal topics are hidden from patterns by default."""
         known = self._cluster.metadata.topics
         if names is None:
             hides = self._settings.exclude_internal_topics

@@ -11,6 +11,7 @@ from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+from uuid import UUID
 
 from coterie.client.member.events import (
     Answer,
@@ -20,38 +21,16 @@ from coterie.client.member.events import (
     MetadataAnswered,
     Offsets,
     PositionsAnswered,
+    TopicIdsAnswered,
     TopicsAnswered,
     UnsubscribeAsked,
 )
 from coterie.client.types import TopicPartition
-from coterie.facts import Fact
+from coterie.facts import Emit
+from coterie.protocol.apis.consumer_group_heartbeat import Request as ConsumerGroupHeartbeat
 from coterie.protocol.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, OffsetFetch, SyncGroup
 
-__all__ = [
-    "COORDINATOR_LANE",
-    "LEAVING_LANE",
-    "AskPositions",
-    "CallListener",
-    "CommitEnded",
-    "CommittedEnded",
-    "Disconnect",
-    "Effect",
-    "Effects",
-    "Emit",
-    "Ended",
-    "Fail",
-    "FindCoordinator",
-    "HoldPartitions",
-    "Listened",
-    "RefreshMetadata",
-    "SendRequest",
-    "SetAssignment",
-    "StartTimer",
-    "StopTimer",
-    "WatchTopics",
-]
-
-Request = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | OffsetFetch
+Request = JoinGroup | SyncGroup | Heartbeat | ConsumerGroupHeartbeat | LeaveGroup | OffsetCommit | OffsetFetch
 COORDINATOR_LANE = "coordinator"
 """The connection of a member to its coordinator, apart from the one that fetches from the same node (M11)."""
 LEAVING_LANE = "leaving"
@@ -59,19 +38,19 @@ LEAVING_LANE = "leaving"
 
 
 class Listened(StrEnum):
-    """What a rebalance listener is told."""
+    """The methods of a rebalance listener."""
 
     REVOKED = "revoked"
     """About to be given up, and still ours: the listener may commit."""
     ASSIGNED = "assigned"
     """New ones only, and also if there are none."""
     LOST = "lost"
-    """Gone already: somebody else may read them."""
+    """Already lost: another member may read them."""
 
 
 @dataclass(slots=True)
 class SendRequest:
-    """To the coordinator `to`, on the connection `lane`, in order. The requests' own `token` is None: not ours."""
+    """Send it to the coordinator `to`, on the connection `lane`, in order. The `token` of the request is not used."""
 
     to: Any
     request: Request
@@ -110,7 +89,7 @@ class StopTimer:
 
 @dataclass(slots=True)
 class CallListener:
-    """One at a time, in the thread or task that polls. Without a listener: answer at once."""
+    """Call the listener, in the thread or task that polls. Without a listener: answer at once."""
 
     kind: Listened
     partitions: Collection[TopicPartition]
@@ -152,8 +131,16 @@ class RefreshMetadata:
 
 
 @dataclass(slots=True)
+class ResolveTopicIds:
+    """Look these ids up in the metadata; ask the cluster if one is not known. Answer with the names that are known."""
+
+    topic_ids: frozenset[UUID]
+    then: TopicIdsAnswered
+
+
+@dataclass(slots=True)
 class AskPositions:
-    """What would be committed now? Answer at once: the position after the last record that poll has returned."""
+    """Get the positions to commit. Answer at once: the positions after the last records that poll has returned."""
 
     then: PositionsAnswered
 
@@ -182,15 +169,10 @@ class Fail:
 
 @dataclass(slots=True)
 class Ended:
-    """What the user asked for is done; `error` if a listener raised on the way."""
+    """The unsubscribe or close has ended; `error` if a listener raised."""
 
     asked: UnsubscribeAsked | CloseAsked
     error: Exception | None = None
-
-
-@dataclass(slots=True)
-class Emit:
-    fact: Fact
 
 
 Effect = (
@@ -204,6 +186,7 @@ Effect = (
     | SetAssignment
     | WatchTopics
     | RefreshMetadata
+    | ResolveTopicIds
     | AskPositions
     | CommitEnded
     | CommittedEnded

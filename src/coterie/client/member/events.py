@@ -15,36 +15,6 @@ from typing import Any
 from coterie.assignors import Topic
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 
-__all__ = [
-    "Answer",
-    "AutoCommitDue",
-    "CloseAsked",
-    "CloseDue",
-    "CommitAnswered",
-    "CommitAsked",
-    "CommittedAnswered",
-    "CommittedAsked",
-    "CoordinatorAnswered",
-    "HeartbeatAnswered",
-    "HeartbeatDue",
-    "JoinAnswered",
-    "LeaveAnswered",
-    "ListenerAnswered",
-    "MetadataAnswered",
-    "MetadataChanged",
-    "Offsets",
-    "PollBegan",
-    "PollEnded",
-    "PositionsAnswered",
-    "PrepareDue",
-    "RejoinAsked",
-    "RetryDue",
-    "Subscribed",
-    "SyncAnswered",
-    "TopicsAnswered",
-    "UnsubscribeAsked",
-]
-
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
@@ -53,10 +23,16 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 @dataclass(slots=True)
 class Subscribed:
-    """`topics`, or all topics whose whole name matches `pattern`. Replaces what was subscribed before."""
+    """`topics`, or all topics whose whole name matches `pattern`. Replaces what was subscribed before.
+
+    In the protocol of KIP-848, `remote_pattern` may be given instead, which the broker matches, and `fresh_id` is the
+    id of a member that has none yet: a new UUID, which the driver makes, since rules have no randomness.
+    """
 
     topics: Collection[str] = ()
     pattern: Pattern[str] | None = None
+    remote_pattern: str | None = None
+    fresh_id: str = ""
 
 
 @dataclass(slots=True)
@@ -90,7 +66,7 @@ class CommitAsked:
 
 @dataclass(slots=True)
 class CommittedAsked:
-    """What has the group committed for these? Retried until `until_ms`; answered by `CommittedEnded`."""
+    """Fetch the committed offsets of these. Retried until `until_ms`; answered by `CommittedEnded`."""
 
     token: Hashable
     partitions: Collection[TopicPartition]
@@ -99,7 +75,7 @@ class CommittedAsked:
 
 @dataclass(slots=True)
 class RejoinAsked:
-    """Start a rebalance at the next poll (Kafka's enforceRebalance). The coordinator is told the reason (KIP-800)."""
+    """Start a rebalance at the next poll (Kafka's enforceRebalance). The join carries the reason (KIP-800)."""
 
     reason: str = "rebalance enforced by user"
 
@@ -120,7 +96,7 @@ class CloseAsked:
 
 @dataclass(slots=True)
 class MetadataChanged:
-    """All that is known now about the topics last named by `WatchTopics`; a topic that is not there does not exist."""
+    """The metadata of the topics of the last `WatchTopics`; a topic that is missing does not exist."""
 
     topics: Mapping[str, Topic]
 
@@ -152,6 +128,11 @@ class TopicsAnswered(Answer):
 
     number: int
     """The number of the pending request that asked."""
+
+
+@dataclass(slots=True)
+class TopicIdsAnswered(Answer):
+    """`reply`: the names of the topics by id, `Mapping[UUID, str]`, those that are known."""
 
 
 @dataclass(slots=True)
@@ -188,6 +169,16 @@ class SyncAnswered(_OfALife):
 @dataclass(slots=True)
 class HeartbeatAnswered(_OfALife):
     """`reply`: an ErrorCode."""
+
+
+@dataclass(slots=True)
+class ConsumerHeartbeatAnswered(Answer):
+    """`reply`: `consumer_group_heartbeat.Response`."""
+
+    member_epoch: int
+    """The epoch of the request; 0: a join; -1 and -2: a leave."""
+    was_member: bool
+    """Whether an earlier join of this member may have been accepted."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What happens to a member, typed, with its time. Drivers log them, tests assert them."""
+"""The events of a member, with their time. Drivers log them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from coterie.errors import ErrorCode
 from coterie.facts import Fact
 
 __all__ = [
+    "AssignmentReconciled",
     "AssignmentTaken",
     "AutoCommitFailed",
     "CommitFailed",
@@ -19,6 +20,7 @@ __all__ = [
     "CoordinatorReached",
     "CoordinatorUnreachable",
     "Fenced",
+    "GroupEntered",
     "GroupJoined",
     "GroupLeft",
     "IdentityDropped",
@@ -28,7 +30,10 @@ __all__ = [
     "PollResumed",
     "PreparationCutShort",
     "RebalanceBegan",
+    "RebalanceNotEnforced",
+    "ReconciliationBegan",
     "TopicFound",
+    "TopicIdsUnknown",
     "TopicMissing",
 ]
 
@@ -46,7 +51,7 @@ class CoordinatorLost(Fact):
 
 @dataclass(slots=True)
 class RebalanceBegan(Fact):
-    """From this member's side: it gets ready to join, for this reason."""
+    """The member prepares to join, for this reason."""
 
     reason: str
 
@@ -74,6 +79,46 @@ class AssignmentTaken(Fact):
 
 
 @dataclass(slots=True)
+class GroupEntered(Fact):
+    """The coordinator has answered the first heartbeat of a member (KIP-848)."""
+
+    member_id: str
+    member_epoch: int
+
+
+@dataclass(slots=True)
+class RebalanceNotEnforced(Fact):
+    """A rebalance was asked for, which only the broker can begin (KIP-848)."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class ReconciliationBegan(Fact):
+    """The member goes from what it owns to what it is assigned (KIP-848)."""
+
+    member_epoch: int
+    added: Collection[TopicPartition]
+    revoked: Collection[TopicPartition]
+
+
+@dataclass(slots=True)
+class AssignmentReconciled(Fact):
+    """The member has taken the partitions that the broker assigned (KIP-848)."""
+
+    member_epoch: int
+    partitions: Collection[TopicPartition]
+    added: Collection[TopicPartition]
+
+
+@dataclass(slots=True)
+class TopicIdsUnknown(Fact):
+    """The broker assigned partitions of topics that the metadata does not have: they wait (KIP-848)."""
+
+    topic_ids: Collection[str]
+
+
+@dataclass(slots=True)
 class PartitionsGivenUp(Fact):
     """`lost`: they were gone before they could be given up."""
 
@@ -89,12 +134,12 @@ class IdentityDropped(Fact):
     why: str
     member_id: str
     code: ErrorCode = ErrorCode.NONE
-    """What the coordinator has answered; NONE if the member drops its generation by itself."""
+    """The coordinator's error; NONE if the member drops its generation by itself."""
 
 
 @dataclass(slots=True)
 class PollIntervalExceeded(Fact):
-    """Nobody polled for max.poll.interval.ms: somebody else shall have the partitions (M8)."""
+    """No poll for max.poll.interval.ms: the member leaves, so that others get its partitions (M8)."""
 
     max_poll_interval_ms: int
     left: bool
@@ -144,8 +189,8 @@ class CommitLeftOut(Fact):
 class GroupLeft(Fact):
     member_id: str
     reason: str
-    told: bool
-    """False: the coordinator was not told, and will notice after the session timeout."""
+    leave_sent: bool
+    """False: LeaveGroup was not sent, and the coordinator will notice after the session timeout."""
 
 
 @dataclass(slots=True)

@@ -1,41 +1,40 @@
 """Losing the generation, or the member id with it (M4, M8), being fenced, and the errors of a rebalance (M4).
 
-A member that loses its generation has lost what it owned. Its listener is told so before the next join, during a poll
+A member that loses its generation has lost what it owned. Its listener is called before the next join, during a poll
 (M3).
 """
 
 from __future__ import annotations
 
-from coterie.client.member.effects import Effects, Emit, Fail, StartTimer, StopTimer
+from coterie.client.member.effects import Effects, Fail, StartTimer, StopTimer
 from coterie.client.member.events import RetryDue
 from coterie.client.member.facts import Fenced, IdentityDropped
 from coterie.client.member.find_coordinator import forget_coordinator
-from coterie.client.member.member import HEARTBEAT, JOIN_RETRY, Member
-from coterie.client.member.states import ApiName, ErrorAction, MemberState, enter, on_error
-from coterie.client.member.user_errors import error_for, said
+from coterie.client.member.member import HEARTBEAT, JOIN_RETRY, MemberData
+from coterie.client.member.states import ApiName, ErrorAction, MemberState, enter, error_for, on_error, with_advice
 from coterie.errors import ErrorCode, KafkaError
+from coterie.facts import Emit
 from coterie.protocol.messages import NO_GENERATION
-
-__all__ = ["DROPS", "back_off", "drop", "drop_for", "fail_rebalance", "fence", "rebalance_failed", "reset"]
-
 
 DROPS = frozenset({ErrorAction.DROP_IDENTITY, ErrorAction.DROP_GENERATION})
 
 
-def reset(member: Member, *, keeps_id: bool = False) -> Effects:
+def reset_generation(member: MemberData, *, keeps_id: bool = False) -> Effects:
     member.generation_id = NO_GENERATION
     member.protocol_name = None
     if not keeps_id:
         member.member_id = ""
     member.is_settled = member.is_prepared = False
-    member.heartbeat_in_flight = member.beat = None
+    member.heartbeat_in_flight = member.heartbeat_request = None
     member.snapshot, member.is_stale = None, False
     return [StopTimer(HEARTBEAT)]
 
 
-def drop(member: Member, why: str, now_ms: int, *, keeps_id: bool = False, code: ErrorCode = ErrorCode.NONE) -> Effects:
+def drop(
+    member: MemberData, why: str, now_ms: int, *, keeps_id: bool = False, code: ErrorCode = ErrorCode.NONE
+) -> Effects:
     """Whatever was under way belongs to a life that is over; the next poll begins a new one."""
-    effects = reset(member, keeps_id=keeps_id)
+    effects = reset_generation(member, keeps_id=keeps_id)
     member.rejoin_reason = why
     if member.state is MemberState.PREPARING:
         member.is_prepared = True  # it goes on, and loses what it was about to give up
@@ -46,12 +45,12 @@ def drop(member: Member, why: str, now_ms: int, *, keeps_id: bool = False, code:
     return [*effects, Emit(IdentityDropped(now_ms, member.settings.group_id, why, member.member_id, code))]
 
 
-def drop_for(member: Member, api: ApiName, code: ErrorCode, what: ErrorAction, now_ms: int) -> Effects:
+def drop_for(member: MemberData, api: ApiName, code: ErrorCode, what: ErrorAction, now_ms: int) -> Effects:
     why = f"{code.name} in answer to {api}"
     return drop(member, why, now_ms, keeps_id=what is ErrorAction.DROP_GENERATION, code=code)
 
 
-def fence(member: Member, error: KafkaError, now_ms: int) -> Effects:
+def fence(member: MemberData, error: KafkaError, now_ms: int) -> Effects:
     """Joining again would throw the other one out, which would join again, and so on for ever."""
     effects = drop(member, "FENCED_INSTANCE_ID", now_ms)
     if member.state in {MemberState.LEAVING, MemberState.FENCED}:
@@ -65,7 +64,7 @@ def fence(member: Member, error: KafkaError, now_ms: int) -> Effects:
 
 
 def rebalance_failed(
-    member: Member, api: ApiName, code: ErrorCode, now_ms: int, error: Exception | None = None
+    member: MemberData, api: ApiName, code: ErrorCode, now_ms: int, error: Exception | None = None
 ) -> Effects:
     """A join or a sync was refused with `code`, or `error` kept it from being answered."""
     what = on_error(api, code)
@@ -88,25 +87,25 @@ def rebalance_failed(
     return effects
 
 
-def fail_rebalance(member: Member, error: Exception, now_ms: int, api: ApiName | None = None) -> Effects:
+def fail_rebalance(member: MemberData, error: Exception, now_ms: int, api: ApiName | None = None) -> Effects:
     """The caller of poll gets it; the next poll tries again, without preparing again (M10)."""
     member.waiting_for = None
     if member.state is not MemberState.UNJOINED:
         enter(member, MemberState.UNJOINED, now_ms)
     member.rejoin_reason = member.rejoin_reason or "the previous attempt failed"
     member.stalled = True
-    return [Fail(error if api is None else said(api, error, member.settings))]
+    return [Fail(error if api is None else with_advice(api, error, member.settings))]
 
 
-def back_off(member: Member, now_ms: int) -> Effects:
+def back_off(member: MemberData, now_ms: int) -> Effects:
     at_ms = now_ms + member.backoff_ms(member.failures)
     member.failures += 1
     member.is_backing_off = True
     return [StartTimer(JOIN_RETRY, at_ms, RetryDue(JOIN_RETRY))]
 
 
-def _soon(member: Member, now_ms: int) -> Effects:
-    """At once; but a coordinator that says such things again and again is given time."""
+def _soon(member: MemberData, now_ms: int) -> Effects:
+    """Rejoin at once; after repeated errors, back off first."""
     if member.failures > 1:
         return back_off(member, now_ms)
     member.failures += 1

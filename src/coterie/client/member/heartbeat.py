@@ -6,22 +6,20 @@ was built when the generation began.
 
 from __future__ import annotations
 
-from coterie.client.member.effects import Effects, Emit, Fail, SendRequest, StartTimer
+from coterie.client.member.effects import Effects, Fail, SendRequest, StartTimer
 from coterie.client.member.events import HeartbeatAnswered, HeartbeatDue
 from coterie.client.member.facts import PollIntervalExceeded
 from coterie.client.member.fencing import DROPS, drop, drop_for, fence
 from coterie.client.member.find_coordinator import forget_coordinator
-from coterie.client.member.leave_group import say_goodbye
-from coterie.client.member.member import DUE, HEARTBEAT, Member
-from coterie.client.member.states import ApiName, ErrorAction, on_error
-from coterie.client.member.user_errors import code_of, error_for
+from coterie.client.member.leave_group import send_leave_group
+from coterie.client.member.member import DUE, HEARTBEAT, MemberData
+from coterie.client.member.states import ApiName, ErrorAction, code_of, error_for, on_error
 from coterie.errors import ErrorCode
+from coterie.facts import Emit
 from coterie.protocol.messages import Heartbeat
 
-__all__ = ["heartbeat_answered", "heartbeat_due"]
 
-
-def heartbeat_due(member: Member, _event: HeartbeatDue, now_ms: int) -> Effects:
+def heartbeat_due(member: MemberData, _event: HeartbeatDue, now_ms: int) -> Effects:
     if not member.is_beating:
         return []
     if now_ms >= member.poll_deadline_ms and _poll_counts(member):
@@ -35,20 +33,20 @@ def heartbeat_due(member: Member, _event: HeartbeatDue, now_ms: int) -> Effects:
         return [*forget_coordinator(member, cause, now_ms), _look_again(member, now_ms)]
     if member.heartbeat_in_flight is not None or now_ms < member.heartbeat_at_ms:
         return [_look_again(member, now_ms)]
-    beat = member.beat or _build(member)
-    then = beat.then
+    request = member.heartbeat_request or _build(member)
+    then = request.then
     then.reply = then.error = None
-    member.heartbeat_in_flight = then  # type: ignore[assignment]
+    member.heartbeat_in_flight = then
     member.heartbeat_at_ms = now_ms + member.settings.heartbeat_interval_ms
-    return [beat, _look_again(member, now_ms)]
+    return [request, _look_again(member, now_ms)]
 
 
-def _poll_counts(member: Member) -> bool:
+def _poll_counts(member: MemberData) -> bool:
     """Inside poll the user is here, unless it is the listener that keeps it."""
     return (not member.polling or member.calling is not None) and member.ending is None
 
 
-def _look_again(member: Member, now_ms: int) -> StartTimer:
+def _look_again(member: MemberData, now_ms: int) -> StartTimer:
     at_ms = member.heartbeat_at_ms
     if at_ms <= now_ms:
         at_ms = now_ms + member.settings.heartbeat_interval_ms
@@ -59,15 +57,15 @@ def _look_again(member: Member, now_ms: int) -> StartTimer:
     return StartTimer(HEARTBEAT, at_ms, DUE)
 
 
-def _build(member: Member) -> SendRequest:
+def _build(member: MemberData) -> SendRequest:
     settings = member.settings
     request = Heartbeat(None, settings.group_id, member.member_id, settings.group_instance_id, member.generation_id)
     then = HeartbeatAnswered(member.generation_id, member.member_id)
-    member.beat = SendRequest(member.coordinator, request, settings.request_timeout_ms, then)
-    return member.beat
+    member.heartbeat_request = SendRequest(member.coordinator, request, settings.request_timeout_ms, then)
+    return member.heartbeat_request
 
 
-def heartbeat_answered(member: Member, event: HeartbeatAnswered, now_ms: int) -> Effects:
+def heartbeat_answered(member: MemberData, event: HeartbeatAnswered, now_ms: int) -> Effects:
     if event is not member.heartbeat_in_flight:
         return []  # of an older generation, or of a time before the join (KAFKA-9823)
     member.heartbeat_in_flight = None
@@ -78,7 +76,7 @@ def heartbeat_answered(member: Member, event: HeartbeatAnswered, now_ms: int) ->
     return _refused(member, event.reply if event.error is None else code_of(event.error), now_ms)
 
 
-def _refused(member: Member, code: ErrorCode, now_ms: int) -> Effects:
+def _refused(member: MemberData, code: ErrorCode, now_ms: int) -> Effects:
     what = on_error(ApiName.HEARTBEAT, code)
     if what is ErrorAction.REJOIN:
         member.session_deadline_ms = now_ms + member.settings.session_timeout_ms
@@ -101,11 +99,11 @@ def _refused(member: Member, code: ErrorCode, now_ms: int) -> Effects:
     return [*effects, _look_again(member, now_ms)]
 
 
-def _poll_is_late(member: Member, now_ms: int) -> Effects:
+def _poll_is_late(member: MemberData, now_ms: int) -> Effects:
     settings = member.settings
     leaves = settings.group_instance_id is None
-    told = Emit(PollIntervalExceeded(now_ms, settings.group_id, settings.max_poll_interval_ms, leaves))
+    exceeded = Emit(PollIntervalExceeded(now_ms, settings.group_id, settings.max_poll_interval_ms, leaves))
     member.poll_late_since_ms = member.poll_deadline_ms
     why = "consumer poll timeout has expired"
-    effects = say_goodbye(member, why, now_ms) if leaves else []
-    return [told, *effects, *drop(member, why, now_ms)]
+    effects = send_leave_group(member, why, now_ms) if leaves else []
+    return [exceeded, *effects, *drop(member, why, now_ms)]

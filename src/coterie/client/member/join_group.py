@@ -9,7 +9,6 @@ from __future__ import annotations
 from coterie.client.member.effects import (
     AskPositions,
     Effects,
-    Emit,
     HoldPartitions,
     Listened,
     RefreshMetadata,
@@ -20,32 +19,19 @@ from coterie.client.member.effects import (
 from coterie.client.member.events import JoinAnswered, MetadataAnswered, PositionsAnswered, PrepareDue
 from coterie.client.member.facts import GroupJoined, PreparationCutShort, RebalanceBegan
 from coterie.client.member.fencing import back_off, fail_rebalance, rebalance_failed
-from coterie.client.member.member import HEARTBEAT, PREPARE, Member, RequestKind, start_heartbeats
+from coterie.client.member.member import HEARTBEAT, PREPARE, MemberData, RequestKind, start_heartbeats
 from coterie.client.member.offset_commit import ask_commit
-from coterie.client.member.states import ApiName, MemberState, enter
+from coterie.client.member.states import ApiName, AssignorError, MemberState, code_of, enter, error_for
 from coterie.client.member.subscription import call_listener, take_metadata, watch
-from coterie.client.member.sync_group import lead, sync
-from coterie.client.member.user_errors import AssignorError, code_of, error_for
+from coterie.client.member.sync_group import on_leader_elected, send_sync_group
 from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode, KafkaError
+from coterie.facts import Emit
 from coterie.protocol.messages import CONSUMER, MAX_REASON, NO_GENERATION, JoinedGroup, JoinGroup, Protocol
 from coterie.protocol.subscription import Subscription, write_subscription
 
-__all__ = [
-    "begin",
-    "can_begin",
-    "can_give_up",
-    "can_join",
-    "give_up",
-    "join",
-    "join_answered",
-    "metadata_for_pattern",
-    "positions_before_join",
-    "prepare_due",
-]
 
-
-def can_begin(member: Member) -> bool:
+def can_rejoin(member: MemberData) -> bool:
     return (
         member.polling
         and member.subscribed
@@ -57,7 +43,7 @@ def can_begin(member: Member) -> bool:
     )
 
 
-def begin(member: Member, now_ms: int) -> Effects:
+def rejoin(member: MemberData, now_ms: int) -> Effects:
     reason = member.rejoin_reason = member.reason_to_rejoin or ""
     if member.is_prepared:
         enter(member, MemberState.JOINING, now_ms)
@@ -65,22 +51,22 @@ def begin(member: Member, now_ms: int) -> Effects:
     enter(member, MemberState.PREPARING, now_ms)
     effects: Effects = [Emit(RebalanceBegan(now_ms, member.settings.group_id, reason))]
     if member.pattern is None:
-        return [*effects, *_commit(member, now_ms)]
-    # Everybody who joins now has seen the same topics: one new topic costs one rebalance, not one per member.
+        return [*effects, *_auto_commit(member, now_ms)]
+    # All members that join now have seen the same topics: a new topic costs one rebalance, not one per member.
     member.waiting_for = then = MetadataAnswered()
     return [*effects, RefreshMetadata(None, then)]
 
 
-def metadata_for_pattern(member: Member, event: MetadataAnswered, now_ms: int) -> Effects:
+def metadata_for_pattern(member: MemberData, event: MetadataAnswered, now_ms: int) -> Effects:
     if event.error is None:
-        return [*take_metadata(member, event.reply), *_commit(member, now_ms)]
+        return [*take_metadata(member, event.reply), *_auto_commit(member, now_ms)]
     if isinstance(event.error, KafkaError) and event.error.retriable:
         enter(member, MemberState.UNJOINED, now_ms)
         return back_off(member, now_ms)
     return fail_rebalance(member, event.error, now_ms)
 
 
-def _commit(member: Member, now_ms: int) -> Effects:
+def _auto_commit(member: MemberData, now_ms: int) -> Effects:
     if not (member.settings.enable_auto_commit and member.is_settled and member.assigned):
         member.is_prepared = True
         return []
@@ -92,13 +78,13 @@ def _commit(member: Member, now_ms: int) -> Effects:
     return [*effects, AskPositions(then)]
 
 
-def positions_before_join(member: Member, event: PositionsAnswered, now_ms: int) -> Effects:
+def positions_before_join(member: MemberData, event: PositionsAnswered, now_ms: int) -> Effects:
     """Retriable errors are retried for the whole rebalance timeout; the join must not come later than that."""
     until_ms = member.state_since_ms + member.settings.max_poll_interval_ms
     return ask_commit(member, RequestKind.COMMIT_BEFORE_JOIN, None, event.reply or {}, until_ms, now_ms)
 
 
-def prepare_due(member: Member, _event: PrepareDue, now_ms: int) -> Effects:
+def prepare_due(member: MemberData, _event: PrepareDue, now_ms: int) -> Effects:
     if member.state is not MemberState.PREPARING or member.is_prepared:
         return []
     member.is_prepared = True
@@ -106,28 +92,28 @@ def prepare_due(member: Member, _event: PrepareDue, now_ms: int) -> Effects:
     return [Emit(PreparationCutShort(now_ms, member.settings.group_id, now_ms - member.state_since_ms))]
 
 
-def can_give_up(member: Member) -> bool:
-    return member.is_prepared and member.calling is None and (member.may_call or not _to_give_up(member))
+def can_revoke_before_join(member: MemberData) -> bool:
+    return member.is_prepared and member.calling is None and (member.may_call or not _to_revoke(member))
 
 
-def give_up(member: Member, now_ms: int) -> Effects:
-    """Looked at again after each call: what was about to be revoked may have been lost meanwhile."""
-    if (told := _to_give_up(member)) is not None:
-        member.is_told = True
-        return call_listener(member, *told, now_ms)
-    member.is_told = False
+def on_join_prepare(member: MemberData, now_ms: int) -> Effects:
+    """Revoke partitions before the join. This is checked again after each call of the listener, which may take long."""
+    if (revocation := _to_revoke(member)) is not None:
+        member.is_revocation_announced = True
+        return call_listener(member, *revocation, now_ms)
+    member.is_revocation_announced = False
     enter(member, MemberState.JOINING, now_ms)
     return [StopTimer(PREPARE)]
 
 
-def _to_give_up(member: Member) -> tuple[Listened, frozenset[TopicPartition]] | None:
+def _to_revoke(member: MemberData) -> tuple[Listened, frozenset[TopicPartition]] | None:
     if not member.has_generation:
         return (Listened.LOST, member.assigned) if member.assigned else None
     if member.settings.is_cooperative:
         gone = frozenset(one for one in member.assigned if one.topic not in member.topics)
         return (Listened.REVOKED, gone) if gone else None
-    # An eager member is told even if it owns nothing, but not twice.
-    return (Listened.REVOKED, member.assigned) if member.assigned or not member.is_told else None
+    # The listener of an eager member is called even if the member owns nothing, but not twice.
+    return (Listened.REVOKED, member.assigned) if member.assigned or not member.is_revocation_announced else None
 
 
 # --- the request and its answer ---------------------------------------------------------------------------------------
@@ -136,19 +122,19 @@ JOIN_TIMEOUT_LAPSE_MS = 5_000
 MAX_TIMEOUT_MS = 2**31 - 1
 
 
-def can_join(member: Member) -> bool:
+def can_join(member: MemberData) -> bool:
     return member.waiting_for is None and member.coordinator is not None and not member.is_backing_off
 
 
-def join(member: Member, now_ms: int) -> Effects:
-    """Only the answer to this very request counts; heartbeats pause until it is there (KAFKA-10134)."""
+def send_join_group(member: MemberData, now_ms: int) -> Effects:
+    """Send the join. Only its own answer counts; heartbeats pause until it arrives (KAFKA-10134)."""
     settings = member.settings
     member.is_settled = False
     member.heartbeat_in_flight = None
     effects: Effects = [StopTimer(HEARTBEAT)]
     try:
         protocols = _protocols(member)
-    except Exception as raised:  # noqa: BLE001 an assignor is somebody else's code
+    except Exception as raised:  # noqa: BLE001  an assignor is the user's code
         return [*effects, *fail_rebalance(member, _user_data_failed(raised), now_ms)]
     member.joined_topics = member.topics
     member.snapshot, member.is_stale, member.group_topics = None, False, frozenset()
@@ -171,7 +157,7 @@ def join(member: Member, now_ms: int) -> Effects:
     return [*effects, *watch(member), SendRequest(member.coordinator, request, min(timeout_ms, MAX_TIMEOUT_MS), then)]
 
 
-def _protocols(member: Member) -> list[Protocol]:
+def _protocols(member: MemberData) -> list[Protocol]:
     topics = sorted(member.topics)
     owned: dict[str, list[int]] = {}
     for topic, partition in sorted(member.assigned):
@@ -194,7 +180,7 @@ def _user_data_failed(raised: Exception) -> AssignorError:
     return error
 
 
-def join_answered(member: Member, event: JoinAnswered, now_ms: int) -> Effects:
+def join_answered(member: MemberData, event: JoinAnswered, now_ms: int) -> Effects:
     if event is not member.waiting_for:
         return []  # no longer joining: the user has unsubscribed, say (M10)
     member.waiting_for = None
@@ -211,7 +197,7 @@ def join_answered(member: Member, event: JoinAnswered, now_ms: int) -> Effects:
     leads = reply.leader_id == reply.member_id
     name = reply.protocol_name or ""
     member.member_id, member.generation_id, member.protocol_name = reply.member_id, reply.generation_id, name
-    member.beat = None
+    member.heartbeat_request = None
     member.subscribers = ()
     effects: Effects = [
         Emit(GroupJoined(now_ms, member.settings.group_id, reply.member_id, reply.generation_id, name, leads)),
@@ -223,8 +209,8 @@ def join_answered(member: Member, event: JoinAnswered, now_ms: int) -> Effects:
         names = ", ".join(assignor.name for assignor in member.settings.assignors)
         about = f'the group voted for assignor "{name}", this member has {names}'
         return [*effects, *fail_rebalance(member, _inconsistent(member, about), now_ms)]
-    return [*effects, *(lead(member, reply, now_ms) if leads else sync(member, (), now_ms))]
+    return [*effects, *(on_leader_elected(member, reply, now_ms) if leads else send_sync_group(member, (), now_ms))]
 
 
-def _inconsistent(member: Member, about: str) -> KafkaError:
+def _inconsistent(member: MemberData, about: str) -> KafkaError:
     return error_for(ApiName.JOIN_GROUP, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member.settings, about)

@@ -1,4 +1,4 @@
-"""Leaving (M9, M13): on unsubscribe and on close. Commit, tell the listener, stop the heartbeat, say goodbye, reset."""
+"""LeaveGroup (M9, M13), on unsubscribe and close: commit, call the listener, stop heartbeats, leave, reset."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from coterie.client.member.effects import (
     LEAVING_LANE,
     AskPositions,
     Effects,
-    Emit,
     Ended,
     Listened,
     SendRequest,
@@ -22,35 +21,33 @@ from coterie.client.member.events import (
     UnsubscribeAsked,
 )
 from coterie.client.member.facts import GroupLeft
-from coterie.client.member.fencing import reset
-from coterie.client.member.member import AUTO_COMMIT, CLOSE, HEARTBEAT, JOIN_RETRY, PREPARE, Member, RequestKind
+from coterie.client.member.fencing import reset_generation
+from coterie.client.member.member import (
+    AUTO_COMMIT,
+    CLOSE,
+    HEARTBEAT,
+    JOIN_RETRY,
+    PREPARE,
+    MemberBase,
+    MemberData,
+    RequestKind,
+)
 from coterie.client.member.offset_commit import ask_commit, end
 from coterie.client.member.states import IN_A_REBALANCE, MemberState, enter
 from coterie.client.member.subscription import ENDING_REASON, call_listener, subscribe, watch
 from coterie.errors import KafkaError
+from coterie.facts import Emit
 from coterie.protocol.messages import MAX_REASON, LeaveGroup, LeavingMember
 
-__all__ = [
-    "can_go_on_leaving",
-    "close_asked",
-    "close_due",
-    "go_on_leaving",
-    "leave_answered",
-    "positions_on_close",
-    "say_goodbye",
-    "start_leaving",
-    "unsubscribe_asked",
-]
 
-
-def unsubscribe_asked(member: Member, event: UnsubscribeAsked, _now_ms: int) -> Effects:
+def unsubscribe_asked(member: MemberBase, event: UnsubscribeAsked, _now_ms: int) -> Effects:
     if member.ending is not None or not member.subscribed:
         return [Ended(event)]
     member.ending = event
     return []
 
 
-def close_asked(member: Member, event: CloseAsked, _now_ms: int) -> Effects:
+def close_asked(member: MemberBase, event: CloseAsked, _now_ms: int) -> Effects:
     effects: Effects = []
     if member.is_closing:
         return [Ended(event)]
@@ -61,15 +58,21 @@ def close_asked(member: Member, event: CloseAsked, _now_ms: int) -> Effects:
     return [*effects, StartTimer(CLOSE, event.until_ms, CloseDue())]
 
 
-def start_leaving(member: Member, now_ms: int) -> Effects:
+def start_leaving(member: MemberData, now_ms: int) -> Effects:
     """The rebalance it was in, if any, goes on without it: answers of it are no longer waited for."""
     is_parked = member.state in IN_A_REBALANCE and member.waiting_for is not None
     member.leaving_lane = LEAVING_LANE if is_parked else COORDINATOR_LANE
     member.waiting_for = None
     member.is_backing_off = False
-    member.goodbye_is_said = False
+    member.leave_is_sent = False
     enter(member, MemberState.LEAVING, now_ms)
     effects: Effects = [StopTimer(JOIN_RETRY), StopTimer(PREPARE), StopTimer(AUTO_COMMIT)]
+    return [*effects, *commit_on_close(member, now_ms)]
+
+
+def commit_on_close(member: MemberBase, now_ms: int) -> Effects:
+    """A member that closes asks nothing more, and commits if auto-commit is on."""
+    effects: Effects = []
     if member.is_closing:
         for pending in [one for one in member.pending_requests.values() if one.kind is RequestKind.COMMITTED]:
             effects += end(member, pending, closed_error(member), now_ms)
@@ -79,48 +82,48 @@ def start_leaving(member: Member, now_ms: int) -> Effects:
     return effects
 
 
-def positions_on_close(member: Member, event: PositionsAnswered, now_ms: int) -> Effects:
+def positions_on_close(member: MemberBase, event: PositionsAnswered, now_ms: int) -> Effects:
     assert isinstance(member.ending, CloseAsked)
     return ask_commit(member, RequestKind.COMMIT_ON_CLOSE, None, event.reply or {}, member.ending.until_ms, now_ms)
 
 
-def can_go_on_leaving(member: Member) -> bool:
+def can_continue_leaving(member: MemberBase) -> bool:
     """A closing member waits for all commits that were asked for: after the leave they would be refused."""
     return member.waiting_for is None and member.calling is None and not (member.is_closing and member.pending_requests)
 
 
-def go_on_leaving(member: Member, now_ms: int) -> Effects:
+def continue_leaving(member: MemberData, now_ms: int) -> Effects:
     if member.assigned:
         kind = Listened.REVOKED if member.has_generation and member.is_settled else Listened.LOST
         return call_listener(member, kind, member.assigned, now_ms)
-    if not member.goodbye_is_said:
+    if not member.leave_is_sent:
         assert member.ending is not None
-        effects = [StopTimer(HEARTBEAT), *_goodbye_if_wanted(member, now_ms), *reset(member)]
-        member.goodbye_is_said = True
+        effects = [StopTimer(HEARTBEAT), *_maybe_leave_group(member, now_ms), *reset_generation(member)]
+        member.leave_is_sent = True
         return effects
     return _finish(member, now_ms)
 
 
-def _goodbye_if_wanted(member: Member, now_ms: int) -> Effects:
+def _maybe_leave_group(member: MemberData, now_ms: int) -> Effects:
     asked = member.ending
     leaves = member.settings.group_instance_id is None
     if isinstance(asked, CloseAsked) and asked.leave is not None:
         leaves = asked.leave  # KIP-1092
     if not leaves or asked is None:
         return []
-    effects = say_goodbye(member, ENDING_REASON[type(asked)], now_ms, member.leaving_lane)
+    effects = send_leave_group(member, ENDING_REASON[type(asked)], now_ms, member.leaving_lane)
     if member.is_closing and effects and isinstance(effects[0], SendRequest):
         member.waiting_for = effects[0].then
     return effects
 
 
-def say_goodbye(member: Member, reason: str, now_ms: int, lane: str = COORDINATOR_LANE) -> Effects:
+def send_leave_group(member: MemberData, reason: str, now_ms: int, lane: str = COORDINATOR_LANE) -> Effects:
     """Once, without repeating it: the session timeout sees to the rest."""
     if not member.member_id:
         return []
-    told = member.coordinator is not None
-    fact = Emit(GroupLeft(now_ms, member.settings.group_id, member.member_id, reason, told))
-    if not told:
+    leave_sent = member.coordinator is not None
+    fact = Emit(GroupLeft(now_ms, member.settings.group_id, member.member_id, reason, leave_sent))
+    if not leave_sent:
         return [fact]
     leaving = LeavingMember(member.member_id, member.settings.group_instance_id, reason[:MAX_REASON])
     request = LeaveGroup(None, member.settings.group_id, [leaving])
@@ -128,30 +131,30 @@ def say_goodbye(member: Member, reason: str, now_ms: int, lane: str = COORDINATO
     return [SendRequest(member.coordinator, request, member.settings.request_timeout_ms, then, lane), fact]
 
 
-def leave_answered(member: Member, event: LeaveAnswered, _now_ms: int) -> Effects:
+def leave_answered(member: MemberData, event: LeaveAnswered, _now_ms: int) -> Effects:
     """Whatever it says (M13)."""
     if event is member.waiting_for:
         member.waiting_for = None
     return []
 
 
-def close_due(member: Member, _event: CloseDue, now_ms: int) -> Effects:
+def close_due(member: MemberData, _event: CloseDue, now_ms: int) -> Effects:
     """Time is over: what can still be said is said, and nothing is waited for."""
     if not member.is_closing:
         return []
     effects: Effects = []
     if member.state is not MemberState.LEAVING:
         effects = start_leaving(member, now_ms)
-    if not member.goodbye_is_said:
-        effects += [StopTimer(HEARTBEAT), *_goodbye_if_wanted(member, now_ms), *reset(member)]
+    if not member.leave_is_sent:
+        effects += [StopTimer(HEARTBEAT), *_maybe_leave_group(member, now_ms), *reset_generation(member)]
     return [*effects, *_finish(member, now_ms)]
 
 
-def _finish(member: Member, now_ms: int) -> Effects:
+def _finish(member: MemberData, now_ms: int) -> Effects:
     assert member.ending is not None
     asked, error = member.ending, member.ending_error
     member.ending = member.ending_error = member.waiting_for = member.calling = None
-    member.subscribed = member.stalled = member.is_prepared = member.is_told = False
+    member.subscribed = member.stalled = member.is_prepared = member.is_revocation_announced = False
     member.topics, member.pattern, member.joined_topics = frozenset(), None, None
     member.group_topics, member.rejoin_reason, member.failure = frozenset(), None, None
     member.assigned, member.failures = frozenset(), 0
@@ -167,5 +170,5 @@ def _finish(member: Member, now_ms: int) -> Effects:
     return [*effects, StopTimer(CLOSE), Ended(asked, error)]
 
 
-def closed_error(member: Member) -> KafkaError:
+def closed_error(member: MemberBase) -> KafkaError:
     return KafkaError(f'the consumer of group "{member.settings.group_id}" is closed; open a new one')

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping
 
-from coterie.assignors import Topic
 from coterie.client.member.effects import (
     AskPositions,
     CommitEnded,
     CommittedEnded,
     Effects,
-    Emit,
     RefreshMetadata,
     SendRequest,
     StartTimer,
@@ -35,9 +33,23 @@ from coterie.client.member.events import (
 from coterie.client.member.facts import AutoCommitFailed, CommitLeftOut
 from coterie.client.member.fencing import DROPS, drop_for, fence
 from coterie.client.member.find_coordinator import forget_coordinator
-from coterie.client.member.member import AUTO_COMMIT, PENDING_REQUEST, Member, PendingRequest, RequestKind
-from coterie.client.member.states import IN_A_REBALANCE, ApiName, ErrorAction, MemberState, on_error
-from coterie.client.member.user_errors import code_of, error_for, said
+from coterie.client.member.member import (
+    AUTO_COMMIT,
+    PENDING_REQUEST,
+    MemberBase,
+    MemberData,
+    PendingRequest,
+    RequestKind,
+)
+from coterie.client.member.states import (
+    ApiName,
+    ErrorAction,
+    MemberState,
+    code_of,
+    error_for,
+    on_error,
+    with_advice,
+)
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import (
     NO_SUCH_TOPIC,
@@ -47,6 +59,7 @@ from coterie.errors import (
     RebalanceInProgressError,
     RequestTimedOutError,
 )
+from coterie.facts import Emit
 from coterie.protocol.messages import (
     NO_GENERATION,
     CommitPartition,
@@ -56,27 +69,9 @@ from coterie.protocol.messages import (
     OffsetsFetched,
 )
 
-__all__ = [
-    "ask_commit",
-    "auto_commit_due",
-    "auto_commit_if_due",
-    "can_send",
-    "commit_answered",
-    "commit_asked",
-    "committed_answered",
-    "committed_asked",
-    "lookup_failed",
-    "not_a_member",
-    "pending_request_due",
-    "positions_for_auto_commit",
-    "restart_auto_commit",
-    "send_pending_requests",
-    "topics_answered",
-]
-
 
 def add_request(
-    member: Member,
+    member: MemberBase,
     kind: RequestKind,
     token: Hashable,
     until_ms: int | None,
@@ -95,6 +90,7 @@ def add_request(
         partitions,
         member.generation_id if belongs else NO_GENERATION,
         member.member_id if belongs else "",
+        member.assigned.intersection(offsets),
     )
     member.pending_requests[pending.number] = pending
     member.unsent.append(pending)
@@ -103,18 +99,18 @@ def add_request(
     return [] if until_ms is None else [StartTimer(pending.timer, until_ms, RetryDue(PENDING_REQUEST, pending.number))]
 
 
-def can_send(member: Member) -> bool:
+def can_send(member: MemberBase) -> bool:
     return bool(member.unsent) and member.coordinator is not None
 
 
-def send_pending_requests(member: Member, now_ms: int) -> Effects:
-    """In the order in which they were asked for, so that the last commit is the one that counts."""
+def send_pending_requests(member: MemberBase, now_ms: int) -> Effects:
+    """Send pending requests in their order, so that the last commit counts."""
     unsent, member.unsent = member.unsent, []
     effects: Effects = []
     for pending in unsent:
         if pending.kind is RequestKind.COMMITTED:
             effects.append(_question(member, pending))
-        elif pending.generation_id != NO_GENERATION and not _is_current(member, pending):
+        elif pending.generation_id != NO_GENERATION and not member.may_still_commit(pending):
             effects += end(member, pending, not_a_member(member), now_ms)
         elif partitions := _to_commit(member, pending):
             effects.append(_commit(member, pending, partitions))
@@ -123,12 +119,8 @@ def send_pending_requests(member: Member, now_ms: int) -> Effects:
     return effects
 
 
-def _is_current(member: Member, pending: PendingRequest) -> bool:
-    return member.is_settled and (pending.generation_id, pending.member_id) == (member.generation_id, member.member_id)
-
-
-def _to_commit(member: Member, pending: PendingRequest) -> list[CommitPartition]:
-    """What a later commit names is left out of a retry, or it would take the group back."""
+def _to_commit(member: MemberBase, pending: PendingRequest) -> list[CommitPartition]:
+    """Leave partitions of later commits out of a retry, which would set the group back."""
     newest = member.newest_commit
     return [
         CommitPartition(partition.topic, partition.partition, at.offset, at.leader_epoch, at.metadata)
@@ -137,7 +129,7 @@ def _to_commit(member: Member, pending: PendingRequest) -> list[CommitPartition]
     ]
 
 
-def _commit(member: Member, pending: PendingRequest, partitions: list[CommitPartition]) -> SendRequest:
+def _commit(member: MemberBase, pending: PendingRequest, partitions: list[CommitPartition]) -> SendRequest:
     settings = member.settings
     pending.in_flight, pending.sent_to = True, member.coordinator
     pending.waits_until_ms = None
@@ -147,21 +139,29 @@ def _commit(member: Member, pending: PendingRequest, partitions: list[CommitPart
     return SendRequest(member.coordinator, request, settings.request_timeout_ms, then)
 
 
-def _question(member: Member, pending: PendingRequest) -> SendRequest:
+def _question(member: MemberBase, pending: PendingRequest) -> SendRequest:
     pending.in_flight, pending.sent_to = True, member.coordinator
     pending.waits_until_ms = None
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(pending.partitions):
         topics.setdefault(topic, []).append(partition)
-    request = OffsetFetch(None, member.settings.group_id, list(topics.items()), require_stable=True)
+    member_id, epoch = member.asks_as
+    request = OffsetFetch(
+        None,
+        member.settings.group_id,
+        list(topics.items()),
+        require_stable=True,
+        member_id=member_id,
+        member_epoch=epoch,
+    )
     then = CommittedAnswered(pending.number)
     return SendRequest(member.coordinator, request, member.settings.request_timeout_ms, then)
 
 
-def try_later(member: Member, pending: PendingRequest, api: ApiName, error: KafkaError, now_ms: int) -> Effects:
+def try_later(member: MemberBase, pending: PendingRequest, api: ApiName, error: KafkaError, now_ms: int) -> Effects:
     """A retriable error: once more after a back-off, if the request may be repeated and there is time."""
     effects: Effects = []
-    if on_error(api, error.code) is ErrorAction.FIND and pending.sent_to is member.coordinator:
+    if member.on_error(api, error.code) is ErrorAction.FIND and pending.sent_to is member.coordinator:
         effects = forget_coordinator(member, f"{error.code.name} in answer to {api}", now_ms)
     at_ms = now_ms + member.backoff_ms(pending.failures)
     pending.failures += 1
@@ -171,7 +171,7 @@ def try_later(member: Member, pending: PendingRequest, api: ApiName, error: Kafk
     return [*effects, StartTimer(pending.timer, at_ms, RetryDue(PENDING_REQUEST, pending.number))]
 
 
-def pending_request_due(member: Member, event: RetryDue, now_ms: int) -> Effects:
+def pending_request_due(member: MemberBase, event: RetryDue, now_ms: int) -> Effects:
     pending = member.pending_requests.get(event.number)
     if pending is None or pending.until_ms is None:
         return []
@@ -183,7 +183,7 @@ def pending_request_due(member: Member, event: RetryDue, now_ms: int) -> Effects
     return [StartTimer(pending.timer, pending.until_ms, RetryDue(PENDING_REQUEST, pending.number))]
 
 
-def _too_late(member: Member, pending: PendingRequest) -> KafkaError:
+def _too_late(member: MemberBase, pending: PendingRequest) -> KafkaError:
     where = "the coordinator did not answer in time" if pending.in_flight else "the coordinator was not found in time"
     if pending.failures and not pending.in_flight:
         where = f"the coordinator refused it {pending.failures} times"
@@ -191,8 +191,8 @@ def _too_late(member: Member, pending: PendingRequest) -> KafkaError:
     return RequestTimedOutError(f'the {pending.kind} of group "{group_id}" was not done: {where}; try again')
 
 
-def lookup_failed(member: Member, event: CoordinatorAnswered, now_ms: int) -> Effects:
-    """What is sent only once does not wait for a second lookup; if that is no use, nobody does."""
+def lookup_failed(member: MemberBase, event: CoordinatorAnswered, now_ms: int) -> Effects:
+    """Fail requests without retries when a lookup fails, and all requests if the error is not retriable."""
     error = event.error
     if error is None or member.coordinator is not None:
         return []
@@ -201,13 +201,13 @@ def lookup_failed(member: Member, event: CoordinatorAnswered, now_ms: int) -> Ef
     effects: Effects = []
     for pending in waiting:
         if final or pending.until_ms is None:
-            effects += end(member, pending, said(ApiName.FIND_COORDINATOR, error, member.settings), now_ms)
+            effects += end(member, pending, with_advice(ApiName.FIND_COORDINATOR, error, member.settings), now_ms)
     return effects
 
 
-def not_a_member(member: Member) -> KafkaError:
+def not_a_member(member: MemberBase) -> KafkaError:
     """M7: whether a poll alone will repair it, or the partitions belong to another member now."""
-    if member.state in IN_A_REBALANCE:
+    if member.is_rebalancing:
         return RebalanceInProgressError(
             "the offsets were not committed: the group is rebalancing. Poll until it has ended, then commit again, "
             "if the partitions are still assigned",
@@ -215,7 +215,7 @@ def not_a_member(member: Member) -> KafkaError:
         )
     return CommitFailedError(
         "the offsets were not committed: this consumer is not, or no longer, a member of the generation it read them "
-        "in, and the partitions may belong to somebody else. Poll to rejoin; if this happens often, poll more often "
+        "in, and the partitions may belong to another member. Poll to rejoin; if this happens often, poll more often "
         "than max.poll.interval.ms",
         ErrorCode.ILLEGAL_GENERATION,
     )
@@ -225,7 +225,7 @@ def not_a_member(member: Member) -> KafkaError:
 
 
 def end(
-    member: Member, pending: PendingRequest, error: Exception | None, now_ms: int, offsets: Offsets | None = None
+    member: MemberBase, pending: PendingRequest, error: Exception | None, now_ms: int, offsets: Offsets | None = None
 ) -> Effects:
     del member.pending_requests[pending.number]
     if pending in member.unsent:
@@ -238,56 +238,57 @@ def end(
     return [*effects, *_ENDED[pending.kind](member, pending, error, now_ms)]
 
 
-def _commit_ended(member: Member, pending: PendingRequest, error: Exception | None, _now_ms: int) -> Effects:
+def _commit_ended(member: MemberBase, pending: PendingRequest, error: Exception | None, _now_ms: int) -> Effects:
     member.auto_committed = None
     return [CommitEnded(pending.token, error)]
 
 
-def _auto_commit_ended(member: Member, pending: PendingRequest, error: Exception | None, now_ms: int) -> Effects:
+def _auto_commit_ended(member: MemberBase, pending: PendingRequest, error: Exception | None, now_ms: int) -> Effects:
     if error is None:
         member.auto_committed = pending.offsets
         return []
     if isinstance(error, KafkaError) and error.retriable:
         member.auto_commit_at_ms = now_ms + member.backoff_ms(0)
         return [StartTimer(AUTO_COMMIT, member.auto_commit_at_ms, AutoCommitDue())]
-    return _told(member, error, now_ms)
+    return _emit_failure(member, error, now_ms)
 
 
 def _commit_before_join_ended(
-    member: Member, _pending_request: PendingRequest, error: Exception | None, now_ms: int
+    member: MemberBase, _pending_request: PendingRequest, error: Exception | None, now_ms: int
 ) -> Effects:
     """Whatever the result, the rebalance goes on (M3)."""
-    if member.state is MemberState.PREPARING:
+    if isinstance(member, MemberData) and member.state is MemberState.PREPARING:
         member.is_prepared = True
-    return _told(member, error, now_ms)
+    return _emit_failure(member, error, now_ms)
 
 
-def _commit_on_close_ended(
-    member: Member, _pending_request: PendingRequest, error: Exception | None, now_ms: int
+def _last_commit_ended(
+    member: MemberBase, _pending_request: PendingRequest, error: Exception | None, now_ms: int
 ) -> Effects:
-    return _told(member, error, now_ms)
+    return _emit_failure(member, error, now_ms)
 
 
-def _told(member: Member, error: Exception | None, now_ms: int) -> Effects:
+def _emit_failure(member: MemberBase, error: Exception | None, now_ms: int) -> Effects:
     return [] if error is None else [Emit(AutoCommitFailed(now_ms, member.settings.group_id, str(error)))]
 
 
-_ENDED: Mapping[RequestKind, Callable[[Member, PendingRequest, Exception | None, int], Effects]] = {
+_ENDED: Mapping[RequestKind, Callable[[MemberBase, PendingRequest, Exception | None, int], Effects]] = {
     RequestKind.COMMIT: _commit_ended,
     RequestKind.COMMIT_POSITIONS: _commit_ended,
     RequestKind.AUTO_COMMIT: _auto_commit_ended,
     RequestKind.COMMIT_BEFORE_JOIN: _commit_before_join_ended,
-    RequestKind.COMMIT_ON_CLOSE: _commit_on_close_ended,
+    RequestKind.COMMIT_BEFORE_REVOCATION: _last_commit_ended,
+    RequestKind.COMMIT_ON_CLOSE: _last_commit_ended,
 }
 
 
 # --- commits, and what every answer means (M7) ------------------------------------------------------------------------
 
 GONE_AFTER = 2
-"""So often in a row must the metadata be without a partition until it is believed: news takes its time in a cluster."""
+"""The number of refreshes in a row without a partition until it counts as deleted: metadata spreads slowly."""
 
 
-def commit_asked(member: Member, event: CommitAsked, now_ms: int) -> Effects:
+def commit_asked(member: MemberBase, event: CommitAsked, now_ms: int) -> Effects:
     if not event.offsets:
         return [CommitEnded(event.token)]
     if member.subscribed and not member.is_settled:
@@ -297,7 +298,7 @@ def commit_asked(member: Member, event: CommitAsked, now_ms: int) -> Effects:
 
 
 def ask_commit(
-    member: Member, kind: RequestKind, token: Hashable, offsets: Offsets, until_ms: int | None, now_ms: int
+    member: MemberBase, kind: RequestKind, token: Hashable, offsets: Offsets, until_ms: int | None, now_ms: int
 ) -> Effects:
     effects = add_request(member, kind, token, until_ms, dict(offsets), ())
     if not offsets:
@@ -305,19 +306,19 @@ def ask_commit(
     return effects
 
 
-def commit_answered(member: Member, event: CommitAnswered, now_ms: int) -> Effects:
+def commit_answered(member: MemberBase, event: CommitAnswered, now_ms: int) -> Effects:
     pending = member.pending_requests.get(event.number)
     if pending is None or not pending.in_flight:
         return []  # nobody waits for it any more
     pending.in_flight = False
     if event.error is not None:
-        code, error = code_of(event.error), said(ApiName.OFFSET_COMMIT, event.error, member.settings)
+        code, error = code_of(event.error), with_advice(ApiName.OFFSET_COMMIT, event.error, member.settings)
     else:
         code, about = _first_error(event.reply)
         if not code:
             return end(member, pending, None, now_ms)
         error = error_for(ApiName.OFFSET_COMMIT, code, member.settings, about)
-    what = on_error(ApiName.OFFSET_COMMIT, code)
+    what = member.on_error(ApiName.OFFSET_COMMIT, code)
     if what in {ErrorAction.RETRY, ErrorAction.FIND} and isinstance(error, KafkaError):
         effects = try_later(member, pending, ApiName.OFFSET_COMMIT, error, now_ms)
         if code in NO_SUCH_TOPIC and pending.number in member.pending_requests:
@@ -329,12 +330,13 @@ def commit_answered(member: Member, event: CommitAnswered, now_ms: int) -> Effec
     return _not_taken(member, pending, code, what, now_ms)
 
 
-def topics_answered(member: Member, event: TopicsAnswered, now_ms: int) -> Effects:
+def topics_answered(member: MemberBase, event: TopicsAnswered, now_ms: int) -> Effects:
     """Leave out of the commit what was deleted. Java retries until the time is over, and the group waits for it."""
     pending = member.pending_requests.get(event.number)
     if pending is None or event.error is not None:
         return []
-    gone = [one for one in pending.offsets if one.topic not in event.reply or _is_beyond(one, event.reply[one.topic])]
+    topics = event.reply
+    gone = [one for one in pending.offsets if one.topic not in topics or one.partition >= topics[one.topic].partitions]
     pending.times_missing = pending.times_missing + 1 if gone else 0
     if pending.times_missing < GONE_AFTER:
         return []
@@ -348,10 +350,6 @@ def topics_answered(member: Member, event: TopicsAnswered, now_ms: int) -> Effec
     return effects if pending.offsets else [*effects, *end(member, pending, None, now_ms)]
 
 
-def _is_beyond(one: TopicPartition, topic: Topic) -> bool:
-    return one.partition >= topic.partitions
-
-
 def _first_error(reply: OffsetsCommitted) -> tuple[ErrorCode, str]:
     wrong = [(one, error) for one, error in zip(reply.partitions, reply.errors, strict=True) if error]
     if not wrong:
@@ -362,7 +360,7 @@ def _first_error(reply: OffsetsCommitted) -> tuple[ErrorCode, str]:
     return code, ", ".join(named)
 
 
-def _not_taken(member: Member, pending: PendingRequest, code: ErrorCode, what: ErrorAction, now_ms: int) -> Effects:
+def _not_taken(member: MemberBase, pending: PendingRequest, code: ErrorCode, what: ErrorAction, now_ms: int) -> Effects:
     """The group does not take it from this member. Whose fault that is depends on what happened since it was sent."""
     if pending.generation_id == NO_GENERATION:
         error = CommitFailedError(
@@ -371,8 +369,9 @@ def _not_taken(member: Member, pending: PendingRequest, code: ErrorCode, what: E
             code,
         )
         return end(member, pending, error, now_ms)
+    assert isinstance(member, MemberData), "in the other protocol a refused commit changes nothing else"
     is_current = (pending.generation_id, pending.member_id) == (member.generation_id, member.member_id)
-    if member.state in IN_A_REBALANCE or not is_current:
+    if member.is_rebalancing or not is_current:
         return end(member, pending, not_a_member(member), now_ms)  # news of an older life resets nothing (KAFKA-9823)
     if what is ErrorAction.REJOIN:
         member.rejoin_reason = "offset commit failed since group is already rebalancing"
@@ -393,42 +392,42 @@ def _not_taken(member: Member, pending: PendingRequest, code: ErrorCode, what: E
 # --- what the group has committed: the position of a partition that is new here (M6) ----------------------------------
 
 
-def committed_asked(member: Member, event: CommittedAsked, _now_ms: int) -> Effects:
+def committed_asked(member: MemberBase, event: CommittedAsked, _now_ms: int) -> Effects:
     if not event.partitions:
         return [CommittedEnded(event.token, {})]
     return add_request(member, RequestKind.COMMITTED, event.token, event.until_ms, {}, event.partitions)
 
 
-def committed_answered(member: Member, event: CommittedAnswered, now_ms: int) -> Effects:
+def committed_answered(member: MemberBase, event: CommittedAnswered, now_ms: int) -> Effects:
     pending = member.pending_requests.get(event.number)
     if pending is None or not pending.in_flight:
         return []
     pending.in_flight = False
     if event.error is not None:
-        code, error = code_of(event.error), said(ApiName.OFFSET_FETCH, event.error, member.settings)
+        code, error = code_of(event.error), with_advice(ApiName.OFFSET_FETCH, event.error, member.settings)
     else:
-        code, about = _first_fetch_error(event.reply)
+        code, about = _first_fetch_error(member, event.reply)
         if not code:
             return _found(member, pending, event.reply, now_ms)
         error = error_for(ApiName.OFFSET_FETCH, code, member.settings, about)
-    if on_error(ApiName.OFFSET_FETCH, code) is not ErrorAction.FAIL and isinstance(error, KafkaError):
+    if member.on_error(ApiName.OFFSET_FETCH, code) is not ErrorAction.FAIL and isinstance(error, KafkaError):
         return try_later(member, pending, ApiName.OFFSET_FETCH, error, now_ms)
     return end(member, pending, error, now_ms)
 
 
-def _first_fetch_error(reply: OffsetsFetched) -> tuple[ErrorCode, str]:
+def _first_fetch_error(member: MemberBase, reply: OffsetsFetched) -> tuple[ErrorCode, str]:
     if reply.error:
         return reply.error, ""
     wrong = [one for one in reply.partitions if one.error]
     if not wrong:
         return ErrorCode.NONE, ""
     # What only takes time comes last: no use in waiting for it if something else is refused.
-    fatal = [one for one in wrong if on_error(ApiName.OFFSET_FETCH, one.error) is ErrorAction.FAIL]
+    fatal = [one for one in wrong if member.on_error(ApiName.OFFSET_FETCH, one.error) is ErrorAction.FAIL]
     first = (fatal or wrong)[0]
     return first.error, f"{first.topic}-{first.partition}"
 
 
-def _found(member: Member, pending: PendingRequest, reply: OffsetsFetched, now_ms: int) -> Effects:
+def _found(member: MemberBase, pending: PendingRequest, reply: OffsetsFetched, now_ms: int) -> Effects:
     offsets = {
         TopicPartition(one.topic, one.partition): OffsetAndMetadata(
             one.offset, one.metadata or "", leader_epoch=one.leader_epoch
@@ -442,26 +441,24 @@ def _found(member: Member, pending: PendingRequest, reply: OffsetsFetched, now_m
 # --- auto-commit, during a poll: only then is what the last poll returned processed -----------------------------------
 
 
-def restart_auto_commit(member: Member, now_ms: int) -> Effects:
+def restart_auto_commit(member: MemberBase, now_ms: int) -> Effects:
     if not member.settings.enable_auto_commit:
         return []
     member.auto_commit_at_ms = now_ms + member.settings.auto_commit_interval_ms
     return [StartTimer(AUTO_COMMIT, member.auto_commit_at_ms, AutoCommitDue())]
 
 
-def auto_commit_due(member: Member, _event: AutoCommitDue, now_ms: int) -> Effects:
+def auto_commit_due(member: MemberBase, _event: AutoCommitDue, now_ms: int) -> Effects:
     return auto_commit_if_due(member, now_ms) if member.polling else []  # else the next poll sees that it is due
 
 
-def auto_commit_if_due(member: Member, now_ms: int) -> Effects:
-    if not member.settings.enable_auto_commit or (member.subscribed and member.state is not MemberState.STABLE):
+def auto_commit_if_due(member: MemberBase, now_ms: int) -> Effects:
+    if not member.settings.enable_auto_commit or (member.subscribed and not member.may_auto_commit):
         return []
     if member.auto_commit_at_ms is None:  # partitions assigned by hand: nothing else starts the clock
         return restart_auto_commit(member, now_ms)
     if now_ms < member.auto_commit_at_ms or member.ending is not None:
         return []
-    if member.subscribed and member.reason_to_rejoin is not None:
-        return []  # the rebalance that is about to begin commits by itself
     effects = restart_auto_commit(member, now_ms)
     if not (
         member.pending_requests
@@ -472,7 +469,7 @@ def auto_commit_if_due(member: Member, now_ms: int) -> Effects:
     return effects
 
 
-def positions_for_auto_commit(member: Member, event: PositionsAnswered, now_ms: int) -> Effects:
+def positions_for_auto_commit(member: MemberBase, event: PositionsAnswered, now_ms: int) -> Effects:
     """A member whose offsets are all committed says nothing: they do not expire while it is there (rule 23).
 
     Without a subscription they do, so there everything is said again.

@@ -1,4 +1,4 @@
-"""What a member can be doing, which step may follow which, and what it does about every error.
+"""The states of a member, their transitions, its reaction to every error, and the errors that its user gets.
 
 These tables are rules M4, M7, M8 and M13 of `docs/semantics.md`. Only this file assigns `member.state`; the rules look
 up here what an error means, the generated tests walk every cell, and the tables of `docs/member.md` are printed from
@@ -11,12 +11,17 @@ from collections.abc import Mapping
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING
 
-from coterie.errors import ErrorCode, IllegalTransitionError
+from coterie.errors import (
+    AuthorizationError,
+    CommitFailedError,
+    ErrorCode,
+    FencedInstanceError,
+    IllegalTransitionError,
+    KafkaError,
+)
 
 if TYPE_CHECKING:
-    from coterie.client.member.member import Member
-
-__all__ = ["DOING", "NEXT", "ON_ERROR", "OTHERWISE", "ApiName", "ErrorAction", "MemberState", "enter", "on_error"]
+    from coterie.client.member.member import MemberData, MemberSettings
 
 
 class MemberState(StrEnum):
@@ -75,7 +80,7 @@ class ApiName(StrEnum):
 
 
 class ErrorAction(Enum):
-    """What a member does about an error."""
+    """The reaction of a member to an error."""
 
     RETRY = "back off, then try again"
     FIND = "look the coordinator up, back off, then try again"
@@ -84,7 +89,8 @@ class ErrorAction(Enum):
     DROP_GENERATION = "drop the generation, keep the id, join again: what it owned is lost"
     DROP_IDENTITY = "drop generation and id, join again: what it owned is lost"
     GIVE_UP = "out for good: every poll raises it"
-    FAIL = "whoever asked gets the error (of a join, sync or heartbeat: the caller of poll)"
+    RELEASE = "release the instance id and join again, if it may be its own; else out for good: every poll raises it"
+    FAIL = "the caller gets the error (of a join, sync or heartbeat: the caller of poll)"
     IGNORE = "nothing"
 
 
@@ -171,14 +177,14 @@ OTHERWISE: Mapping[ApiName, ErrorAction] = {
     ApiName.OFFSET_FETCH: ErrorAction.FAIL,
     ApiName.LEAVE_GROUP: ErrorAction.IGNORE,  # whatever the answer, it is gone (M13)
 }
-"""For every error that is not named above."""
+"""The reaction to every error that is not listed above."""
 
 
 def on_error(api: ApiName, code: ErrorCode) -> ErrorAction:
     return ON_ERROR[api].get(code, OTHERWISE[api])
 
 
-def enter(member: Member, state: MemberState, now_ms: int) -> None:
+def enter(member: MemberData, state: MemberState, now_ms: int) -> None:
     """Move `member` along an arrow of NEXT."""
     if state not in NEXT[member.state]:
         raise IllegalTransitionError(
@@ -187,3 +193,57 @@ def enter(member: Member, state: MemberState, now_ms: int) -> None:
         )
     member.state = state
     member.state_since_ms = now_ms
+
+
+class AssignorError(KafkaError):
+    """An assignor raised, or its answer is invalid."""
+
+
+class ListenerError(KafkaError):
+    """A rebalance listener raised. The cause is what it raised; the assignment is not affected (M14)."""
+
+
+def code_of(error: Exception) -> ErrorCode:
+    return error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+_ADVICE = {
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "the principal needs READ on the group; ask for that ACL",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the principal needs READ on the topic; ask for that ACL",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
+        "all members must share an assignor (partition.assignment.strategy); give this one an assignor that the others "
+        "have, or stop the others first"
+    ),
+    ErrorCode.INVALID_SESSION_TIMEOUT: (
+        "session.timeout.ms must lie within the broker's group.min.session.timeout.ms and group.max.session.timeout.ms"
+    ),
+    ErrorCode.INVALID_GROUP_ID: "a member needs a group.id that is not empty",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has group.max.size members; stop one, or raise that on the broker",
+    ErrorCode.UNSUPPORTED_VERSION: "the broker is too old; without group.instance.id it may do",
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: "the metadata of a commit may be offset.metadata.max.bytes long",
+    ErrorCode.FENCED_INSTANCE_ID: (
+        "another consumer has joined with the same group.instance.id, and the later one wins; close this consumer, and "
+        "give every consumer an instance id of its own"
+    ),
+}
+
+
+def error_for(
+    api: str, code: ErrorCode, settings: MemberSettings, about: str = "", advice: str | None = None
+) -> KafkaError:
+    """Return the error for the user, with the usual advice for this code unless another is given."""
+    advice = _ADVICE.get(code, "") if advice is None else advice
+    message = f'{api} of group "{settings.group_id}" was refused with {code.name}' + (f" ({about})" if about else "")
+    message += f": {advice}" if advice else ""
+    if code in {ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED}:
+        return AuthorizationError(message, code)
+    if code is ErrorCode.FENCED_INSTANCE_ID:
+        return FencedInstanceError(message, code)
+    if api is ApiName.OFFSET_COMMIT and code in {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH}:
+        return CommitFailedError(message, code)
+    return KafkaError(message, code)
+
+
+def with_advice(api: ApiName, error: Exception, settings: MemberSettings) -> Exception:
+    """Add the advice to an error that arrived instead of an answer, if it has only a code."""
+    return error_for(api, error.code, settings, str(error)) if type(error) is KafkaError else error

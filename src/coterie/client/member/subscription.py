@@ -7,9 +7,10 @@ hands after the call that gives them up and before the call that brings them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from re import Pattern
 
 from coterie.assignors import Topic
-from coterie.client.member.effects import CallListener, Effects, Emit, Fail, Listened, SetAssignment, WatchTopics
+from coterie.client.member.effects import CallListener, Effects, Fail, Listened, SetAssignment, WatchTopics
 from coterie.client.member.events import (
     CloseAsked,
     ListenerAnswered,
@@ -19,57 +20,51 @@ from coterie.client.member.events import (
     UnsubscribeAsked,
 )
 from coterie.client.member.facts import ListenerFailed, PartitionsGivenUp
-from coterie.client.member.member import Member
-from coterie.client.member.states import MemberState, enter
-from coterie.client.member.user_errors import ListenerError
+from coterie.client.member.member import MemberBase, MemberData
+from coterie.client.member.states import ListenerError, MemberState, enter
 from coterie.client.types import TopicPartition
-
-__all__ = [
-    "ENDING_REASON",
-    "call_listener",
-    "listener_answered",
-    "metadata_changed",
-    "rejoin_asked",
-    "subscribe",
-    "take_metadata",
-    "watch",
-]
+from coterie.facts import Emit
 
 
-def subscribe(member: Member, event: Subscribed, _now_ms: int) -> Effects:
+def subscribe(member: MemberData, event: Subscribed, _now_ms: int) -> Effects:
     if member.ending is not None:
         member.next_subscription = event
         return []
     member.pattern = event.pattern
-    member.topics = frozenset(event.topics) if event.pattern is None else _matching(member, member.metadata)
+    member.topics = frozenset(event.topics) if event.pattern is None else matching(event.pattern, member.metadata)
     if not member.subscribed:
         member.subscribed = True
         member.rejoin_reason = ""
     return watch(member)
 
 
-def rejoin_asked(member: Member, event: RejoinAsked, _now_ms: int) -> Effects:
+def rejoin_asked(member: MemberData, event: RejoinAsked, _now_ms: int) -> Effects:
     if member.subscribed:
         member.rejoin_reason = event.reason
     return []
 
 
-def metadata_changed(member: Member, event: MetadataChanged, _now_ms: int) -> Effects:
+def metadata_changed(member: MemberData, event: MetadataChanged, _now_ms: int) -> Effects:
     return take_metadata(member, event.topics)
 
 
-def take_metadata(member: Member, topics: Mapping[str, Topic]) -> Effects:
+def take_metadata(member: MemberData, topics: Mapping[str, Topic]) -> Effects:
     member.metadata = topics
-    if member.pattern is not None:
-        matching = _matching(member, topics)
-        if matching != member.topics:
-            member.topics = matching
+    take_matching(member)
     if member.snapshot is not None:
         member.is_stale = _differ(member, member.snapshot, topics)
     return watch(member)
 
 
-def watch(member: Member) -> Effects:
+def take_matching(member: MemberBase) -> None:
+    """Keep the object if the topics are the same, so that nobody has to compare them."""
+    if member.pattern is not None:
+        found = matching(member.pattern, member.metadata)
+        if found != member.topics:
+            member.topics = found
+
+
+def watch(member: MemberBase) -> Effects:
     """A leader watches the topics of the whole group, a pattern all topics."""
     wanted = None if member.pattern is not None else member.topics | member.group_topics
     if wanted == member.watched:
@@ -78,12 +73,11 @@ def watch(member: Member) -> Effects:
     return [WatchTopics(wanted)]
 
 
-def _matching(member: Member, topics: Mapping[str, Topic]) -> frozenset[str]:
-    assert member.pattern is not None
-    return frozenset(topic for topic in topics if member.pattern.fullmatch(topic))
+def matching(pattern: Pattern[str], topics: Mapping[str, Topic]) -> frozenset[str]:
+    return frozenset(topic for topic in topics if pattern.fullmatch(topic))
 
 
-def _differ(member: Member, before: Mapping[str, Topic], now: Mapping[str, Topic]) -> bool:
+def _differ(member: MemberData, before: Mapping[str, Topic], now: Mapping[str, Topic]) -> bool:
     """Racks count only for members that have one, as their assignors look at them (KIP-881)."""
     has_rack = member.settings.client_rack is not None
     for name in member.group_topics:
@@ -104,20 +98,20 @@ ENDING_REASON: Mapping[type, str] = {
 }
 
 
-def call_listener(member: Member, kind: Listened, partitions: frozenset[TopicPartition], now_ms: int) -> Effects:
+def call_listener(member: MemberBase, kind: Listened, partitions: frozenset[TopicPartition], now_ms: int) -> Effects:
     member.calling = then = ListenerAnswered(kind, partitions)
     # A listener that never returns keeps partitions nobody reads: it has as long as the user's own code (M8).
     member.poll_deadline_ms = now_ms + member.settings.max_poll_interval_ms
     return [CallListener(kind, sorted(partitions), then)]
 
 
-def listener_answered(member: Member, event: ListenerAnswered, now_ms: int) -> Effects:
+def listener_answered(member: MemberData, event: ListenerAnswered, now_ms: int) -> Effects:
     if event is not member.calling:
         return []
     member.calling = None
     effects: Effects = []
     if event.error is not None:
-        effects += _failed(member, event, event.error, now_ms)
+        effects += listener_failed(member, event, event.error, now_ms)
     if event.kind == Listened.ASSIGNED:
         if member.state is MemberState.COMPLETING:
             member.is_prepared = False
@@ -126,12 +120,12 @@ def listener_answered(member: Member, event: ListenerAnswered, now_ms: int) -> E
     if member.state is MemberState.COMPLETING:
         # Another member waits for what was revoked: the next rebalance assigns it (KIP-429).
         member.rejoin_reason = "need to revoke partitions and re-join"
-    return [*effects, *_without(member, event, now_ms)]
+    return [*effects, *given_up(member, event, _why(member, lost=event.kind == Listened.LOST), now_ms)]
 
 
-def _failed(member: Member, event: ListenerAnswered, raised: Exception, now_ms: int) -> Effects:
+def listener_failed(member: MemberBase, event: ListenerAnswered, raised: Exception, now_ms: int) -> Effects:
     error = ListenerError(
-        f"the rebalance listener raised {raised!r} when told what was {event.kind}; the rebalance went on without it. "
+        f"the rebalance listener raised {raised!r} in the call for {event.kind} partitions; the rebalance went on. "
         "Catch the error in the listener, or treat it where poll is called"
     )
     error.__cause__ = raised
@@ -142,21 +136,20 @@ def _failed(member: Member, event: ListenerAnswered, raised: Exception, now_ms: 
     return effects
 
 
-def _without(member: Member, event: ListenerAnswered, now_ms: int) -> Effects:
-    """What it was told about is given up now, not before: the listener could still commit."""
+def given_up(member: MemberBase, event: ListenerAnswered, why: str, now_ms: int) -> Effects:
+    """The partitions are revoked after the call, not before: the listener could still commit."""
     if not event.partitions:
         return []
     member.assigned -= event.partitions
     member.auto_committed = None
     lost = event.kind == Listened.LOST
-    why = _why(member, lost=lost)
     return [
         SetAssignment(sorted(member.assigned), ()),
         Emit(PartitionsGivenUp(now_ms, member.settings.group_id, sorted(event.partitions), lost, why)),
     ]
 
 
-def _why(member: Member, *, lost: bool) -> str:
+def _why(member: MemberData, *, lost: bool) -> str:
     if member.ending is not None and not lost:
         return ENDING_REASON[type(member.ending)]
     if member.state is MemberState.COMPLETING:

@@ -1,6 +1,6 @@
-"""SyncGroup: the leader assigns (M5), everybody syncs, and takes what was assigned (M6, M10).
+"""SyncGroup: the leader assigns (M5), all members sync and take their assignment (M6, M10).
 
-What an assignor answers is checked before anybody is given it: a partition that is read twice, or a member that rejects
+What an assignor answers is checked before it is sent: a partition that is read twice, or a member that rejects
 its assignment and rejoins for ever, is worse than an error.
 """
 
@@ -10,34 +10,23 @@ from collections.abc import Mapping, Sequence
 
 from coterie.assignors import Assignment, Assignor, Topic
 from coterie.assignors import Member as Subscriber
-from coterie.client.member.effects import Effects, Emit, Fail, Listened, RefreshMetadata, SendRequest, SetAssignment
+from coterie.client.member.effects import Effects, Fail, Listened, RefreshMetadata, SendRequest, SetAssignment
 from coterie.client.member.events import MetadataAnswered, SyncAnswered
 from coterie.client.member.facts import AssignmentTaken
 from coterie.client.member.fencing import back_off, fail_rebalance, rebalance_failed
-from coterie.client.member.member import Member
+from coterie.client.member.member import MemberData
 from coterie.client.member.offset_commit import restart_auto_commit
-from coterie.client.member.states import ApiName, MemberState, enter
+from coterie.client.member.states import ApiName, AssignorError, MemberState, code_of, enter, error_for
 from coterie.client.member.subscription import call_listener, watch
-from coterie.client.member.user_errors import AssignorError, code_of, error_for
 from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode, KafkaError, MalformedError
+from coterie.facts import Emit
 from coterie.protocol import subscription as wire
 from coterie.protocol.messages import CONSUMER, JoinedGroup, SyncedGroup, SyncGroup
 from coterie.protocol.subscription import read_assignment
 
-__all__ = [
-    "ask_metadata",
-    "can_ask_metadata",
-    "can_complete",
-    "complete",
-    "group_metadata_there",
-    "lead",
-    "sync",
-    "sync_answered",
-]
 
-
-def sync(member: Member, assignments: Sequence[tuple[str, bytes]], now_ms: int) -> Effects:
+def send_sync_group(member: MemberData, assignments: Sequence[tuple[str, bytes]], now_ms: int) -> Effects:
     enter(member, MemberState.SYNCING, now_ms)
     if member.coordinator is None:
         return rebalance_failed(member, ApiName.SYNC_GROUP, ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms)
@@ -55,7 +44,7 @@ def sync(member: Member, assignments: Sequence[tuple[str, bytes]], now_ms: int) 
     return [SendRequest(member.coordinator, request, member.settings.request_timeout_ms, then)]
 
 
-def sync_answered(member: Member, event: SyncAnswered, now_ms: int) -> Effects:
+def sync_answered(member: MemberData, event: SyncAnswered, now_ms: int) -> Effects:
     if event is not member.waiting_for:
         return []
     member.waiting_for = None
@@ -89,11 +78,11 @@ def sync_answered(member: Member, event: SyncAnswered, now_ms: int) -> Effects:
     return []
 
 
-def can_complete(member: Member) -> bool:
+def can_complete_join(member: MemberData) -> bool:
     return member.may_call
 
 
-def complete(member: Member, now_ms: int) -> Effects:
+def on_join_complete(member: MemberData, now_ms: int) -> Effects:
     """The user is here. Whatever the heartbeat heard since the sync has taken the member elsewhere (M10)."""
     foreign = {one.topic for one in member.given} - member.topics
     if member.pattern is not None:
@@ -115,7 +104,7 @@ def complete(member: Member, now_ms: int) -> Effects:
     return _take(member, now_ms)
 
 
-def _take(member: Member, now_ms: int) -> Effects:
+def _take(member: MemberData, now_ms: int) -> Effects:
     effects: Effects = []
     added = member.given - member.assigned
     owned: dict[str, list[int]] = {}
@@ -126,7 +115,7 @@ def _take(member: Member, now_ms: int) -> Effects:
     assert assignor is not None
     try:
         assignor.on_assignment(owned, member.generation_id)
-    except Exception as raised:  # noqa: BLE001 somebody else's code
+    except Exception as raised:  # noqa: BLE001  an assignor is the user's code
         error = AssignorError(
             f'assignor "{assignor.name}" raised {raised!r} in on_assignment; the assignment is taken all the same. '
             "Correct the assignor"
@@ -151,10 +140,10 @@ def _take(member: Member, now_ms: int) -> Effects:
 # --- the leader: the voted assignor, over all subscriptions and the metadata of all their topics ----------------------
 
 _KNOWS_GENERATIONS = "cooperative-sticky"
-"""It looks at the generation of each claim itself, and so may hand out what only a stale claim holds."""
+"""The assignor that compares the generations of members itself."""
 
 
-def lead(member: Member, reply: JoinedGroup, now_ms: int) -> Effects:
+def on_leader_elected(member: MemberData, reply: JoinedGroup, now_ms: int) -> Effects:
     try:
         subscriptions = wire.read_subscriptions([one.metadata for one in reply.members])
     except MalformedError as malformed:
@@ -174,16 +163,16 @@ def lead(member: Member, reply: JoinedGroup, now_ms: int) -> Effects:
     return watch(member)
 
 
-def can_ask_metadata(member: Member) -> bool:
+def can_ask_metadata(member: MemberData) -> bool:
     return member.waiting_for is None and not member.is_backing_off
 
 
-def ask_metadata(member: Member, _now_ms: int) -> Effects:
+def ask_metadata(member: MemberData, _now_ms: int) -> Effects:
     member.waiting_for = then = MetadataAnswered()
     return [RefreshMetadata(member.group_topics, then)]
 
 
-def group_metadata_there(member: Member, event: MetadataAnswered, now_ms: int) -> Effects:
+def group_metadata_there(member: MemberData, event: MetadataAnswered, now_ms: int) -> Effects:
     if event.error is not None:
         if isinstance(event.error, KafkaError) and event.error.retriable:
             return back_off(member, now_ms)
@@ -191,15 +180,15 @@ def group_metadata_there(member: Member, event: MetadataAnswered, now_ms: int) -
     topics = {name: topic for name, topic in event.reply.items() if name in member.group_topics}
     member.snapshot, member.is_stale = topics, False
     if member.skips_assignment:
-        return sync(member, (), now_ms)  # KIP-814: back before anybody noticed; it only watches
+        return send_sync_group(member, (), now_ms)  # KIP-814: it only watches the topics
     try:
         assignments = _assign(member, topics)
     except AssignorError as error:
         return fail_rebalance(member, error, now_ms)
-    return sync(member, assignments, now_ms)
+    return send_sync_group(member, assignments, now_ms)
 
 
-def _assign(member: Member, topics: Mapping[str, Topic]) -> list[tuple[str, bytes]]:
+def _assign(member: MemberData, topics: Mapping[str, Topic]) -> list[tuple[str, bytes]]:
     assignor = member.assignor(member.protocol_name)
     assert assignor is not None  # M12, looked at when the join was answered
     try:
@@ -251,7 +240,7 @@ def _nonsense(
 
 
 def _taken_too_early(subscribers: Sequence[Subscriber], owner: Mapping[str, Sequence[str | None]]) -> str | None:
-    """KIP-429: what somebody still owns is first given to nobody."""
+    """KIP-429: a partition that a member still owns is first assigned to no member."""
     for one in subscribers:
         for topic, partitions in one.owned.items():
             owners = owner.get(topic, ())

@@ -1,6 +1,9 @@
 """One socket to one broker: requests go out, answers come back in the same order.
 
 What a connection cannot understand ends it: whoever waits on it is told what happened, and nothing is held on to.
+
+On a listener with SASL it logs in before anything else, and again before its session ends (KIP-368): from then on
+requests are held back, the earlier ones are answered, the login takes place, and what was held back is sent in order.
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 import struct
 import threading
 from collections import deque
@@ -16,7 +20,10 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any, NamedTuple, Self, cast
 
+from coterie.client.network.sasl import Authenticator
+from coterie.client.network.tls import certificate_error, handshake_error, other_listener, wants_tls
 from coterie.errors import (
+    AuthenticationError,
     ConnectionLostError,
     ErrorCode,
     KafkaError,
@@ -101,12 +108,32 @@ def _small_frames() -> bytearray:
     return found
 
 
-class _Asked(NamedTuple):
-    correlation_id: int
+class _Asked:
+    """A request that is to be answered."""
+
+    __slots__ = ("answer", "api", "correlation_id", "timer", "version")
+
+    def __init__(self, api: Api, version: int, answer: asyncio.Future[_Answer]) -> None:
+        self.api = api
+        self.version = version
+        self.answer = answer
+        self.correlation_id = 0
+        self.timer: asyncio.TimerHandle
+
+
+class _HeldBack(NamedTuple):
+    """A request that waits for the end of a login; `asked` is None if it has no answer."""
+
     api: Api
     version: int
-    answer: asyncio.Future[_Answer]
-    timer: asyncio.TimerHandle
+    body: bytes
+    asked: _Asked | None
+
+
+_TLS_ALERT = b"\x15\x03"
+_FIRST_REQUESTS = 3
+"""The numbers of ApiVersions, which may be asked twice, and of what follows it."""
+_NEVER = float("inf")
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -114,16 +141,26 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, address: Address, settings: ClientSettings) -> None:
         self.address = address
+        self._settings = settings
         self._client_id = settings.client_id or SOFTWARE
         self._request_timeout_ms = settings.request_timeout_ms
         self._idle_s = min(settings.connections_max_idle_ms / 1000, LONGEST_S)
         self._frames = FrameReader(settings.coterie_max_response_bytes, _small_frames())
         self._loop = asyncio.get_running_loop()
         self._asked: deque[_Asked] = deque()
+        self._authenticator: Authenticator | None = None
+        self._log_in_again_at = _NEVER
+        """In the loop's time."""
+        self._held_back: deque[_HeldBack] | None = None
+        """Not None while the client logs in again."""
+        self._all_answered: asyncio.Future[None] | None = None
+        self._login: asyncio.Task[None] | None = None
         self._last_correlation_id = 0
         self._used_at = self._loop.time()
         self._idle_timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
+        self._is_silent = True
+        """Nothing has been received yet."""
         self._gone = self._loop.create_future()
         self.error: KafkaError | None = None
         """Why it ended; None while it lives."""
@@ -132,26 +169,41 @@ class Connection(asyncio.BufferedProtocol):
 
     @classmethod
     async def open(
-        cls, host: str, port: int, settings: ClientSettings, *, setup_timeout_ms: float | None = None
+        cls,
+        host: str,
+        port: int,
+        settings: ClientSettings,
+        *,
+        setup_timeout_ms: float | None = None,
+        context: ssl.SSLContext | None = None,
+        authenticator: Authenticator | None = None,
     ) -> Self:
-        """Connected, and told which versions the broker speaks; ConnectionLostError says why not."""
+        """Connected, told which versions the broker speaks, and logged in.
+
+        Raises:
+            ConnectionLostError: The broker cannot be reached.
+            AuthenticationError: Broker and client do not accept each other.
+        """
         address = Address(host, port)
         connection = cls(address, settings)
+        connection._authenticator = authenticator
         within_ms = settings.socket_connection_setup_timeout_ms if setup_timeout_ms is None else setup_timeout_ms
         loop = connection._loop
         try:
             async with asyncio.timeout(min(within_ms / 1000, LONGEST_S)):
-                await loop.create_connection(lambda: connection, host, port)
+                await loop.create_connection(lambda: connection, host, port, ssl=context)
         except TimeoutError:
             raise ConnectionLostError(
                 f"{address} did not accept a connection within {within_ms:.0f} ms: is it the right address, "
                 "and is nothing in between that drops packets?"
             ) from None
         except (OSError, UnicodeError) as error:
-            raise ConnectionLostError(f"cannot connect to {address}: {_why(error)}") from None
+            failed = handshake_error(address, error, settings)
+            raise failed or ConnectionLostError(f"cannot connect to {address}: {_why(error)}") from None
         try:
             connection._tune(settings)
             await connection._learn_versions()
+            await connection._authenticate()
         except BaseException:
             connection._end(ConnectionLostError(f"{address}: the connection was not needed any more"))
             raise
@@ -168,7 +220,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def in_flight(self) -> int:
         """Requests that are not answered yet."""
-        return len(self._asked)
+        return len(self._asked) + len(self._held_back or ())
 
     def version_of(self, api: ModuleType, at_most: int | None = None) -> int:
         """The highest version both sides speak, and not above `at_most`."""
@@ -181,6 +233,7 @@ class Connection(asyncio.BufferedProtocol):
         *,
         timeout_ms: float,
         at_most: int | None = None,
+        at_least: int = 0,
         expects_answer: bool = True,
     ) -> Any:
         """Ask, and wait for the answer. Requests go out in the order of the calls, many at a time.
@@ -188,20 +241,19 @@ class Connection(asyncio.BufferedProtocol):
         `expects_answer` False is for a Produce with acks=0, the one request that has none.
         """
         version = self.version_of(api, at_most)
+        if version < at_least:
+            raise UnsupportedVersionError(
+                f"{self.address} speaks {api.API.name} in version {version}, and version {at_least} is needed"
+            )
         try:
             body = api.write_request(request, version)
         except (struct.error, OverflowError) as error:
             raise ValueError(f"{api.API.name} version {version}: a value does not fit its field ({error})") from None
         if not expects_answer:
-            self._write(api.API, version, body)
+            self._send(api.API, version, body, None)
             return None
         frame, at = await self._ask(api.API, version, body, timeout_ms)
-        try:
-            return api.read_response(frame, at, version)
-        except MalformedError as error:
-            raise self._end(
-                ConnectionLostError(f"{self.address} answered {api.API.name} with what cannot be read: {error}")
-            ) from None
+        return self._read(api, frame, at, version)
 
     async def close(self) -> None:
         """What was asked is not waited for. Returns when the socket is gone; a second close does nothing."""
@@ -220,31 +272,94 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
-    def _write(self, row: Api, version: int, body: bytes) -> int:
+    def _send(self, row: Api, version: int, body: bytes, asked: _Asked | None) -> None:
+        """Write a request, or hold it back while the client logs in again."""
         if self.error is not None:
             raise _again(self.error)
+        self._used_at = now = self._loop.time()
+        if now >= self._log_in_again_at:
+            self._log_in_again()
+        if self._held_back is not None:
+            self._held_back.append(_HeldBack(row, version, body, asked))
+        else:
+            self._write(row, version, body, asked)
+
+    def _write(self, row: Api, version: int, body: bytes, asked: _Asked | None) -> None:
         assert self._transport is not None, "it is used after it was opened"
         self._last_correlation_id = correlation_id = self._last_correlation_id % _HIGHEST_CORRELATION + 1
-        self._used_at = self._loop.time()
+        if asked is not None:
+            asked.correlation_id = correlation_id
+            self._asked.append(asked)
         flexible = version >= row.flexible
         self._transport.write(request_frame(row.key, version, correlation_id, self._client_id, body, flexible=flexible))
-        return correlation_id
 
-    async def _ask(self, row: Api, version: int, body: bytes, timeout_ms: float) -> _Answer:
-        correlation_id = self._write(row, version, body)
-        answer: asyncio.Future[_Answer] = self._loop.create_future()
+    async def _ask(self, row: Api, version: int, body: bytes, timeout_ms: float, *, is_login: bool = False) -> _Answer:
+        """`is_login`: it is not held back by the login that it is a part of."""
+        if self.error is not None:
+            raise _again(self.error)
+        asked = _Asked(row, version, self._loop.create_future())
         # The timer belongs to the request, not to who waits: one that was cancelled is still answered, or never.
-        timer = self._loop.call_later(timeout_ms / 1000, self._out_of_time, correlation_id, row, timeout_ms)
-        self._asked.append(_Asked(correlation_id, row, version, answer, timer))
-        return await answer
+        asked.timer = self._loop.call_later(timeout_ms / 1000, self._out_of_time, asked, timeout_ms)
+        if is_login:
+            self._write(row, version, body, asked)
+        else:
+            self._send(row, version, body, asked)
+        return await asked.answer
 
-    def _out_of_time(self, correlation_id: int, row: Api, timeout_ms: float) -> None:
+    def _read(self, api: ModuleType, frame: bytes, at: int, version: int) -> Any:
+        try:
+            return api.read_response(frame, at, version)
+        except MalformedError as error:
+            raise self._end(
+                ConnectionLostError(f"{self.address} answered {api.API.name} with what cannot be read: {error}")
+            ) from None
+
+    def _out_of_time(self, asked: _Asked, timeout_ms: float) -> None:
         """Answers come in order, so that nothing behind it can come either: the connection is of no more use."""
-        said = f"{self.address} did not answer {row.name} within {timeout_ms:.0f} ms"
-        for asked in self._asked:
-            if asked.correlation_id == correlation_id and not asked.answer.done():
-                asked.answer.set_exception(RequestTimedOutError(f"{said}. Is it overloaded, or is the network down?"))
+        said = f"{self.address} did not answer {asked.api.name} within {timeout_ms:.0f} ms"
+        if not asked.answer.done():
+            asked.answer.set_exception(RequestTimedOutError(f"{said}. Is it overloaded, or is the network down?"))
         self._end(ConnectionLostError(f"{said}, so that the connection was closed"))
+
+    # --- logging in ---------------------------------------------------------------------------------------------------
+
+    async def _authenticate(self) -> None:
+        if self._authenticator is None:
+            return
+        again_after_s = await self._authenticator.authenticate(self.address, self._send_login)
+        self._log_in_again_at = _NEVER if again_after_s is None else self._loop.time() + again_after_s
+
+    async def _send_login(self, api: ModuleType, request: Any) -> Any:
+        version = self.version_of(api)
+        body = api.write_request(request, version)
+        frame, at = await self._ask(api.API, version, body, self._request_timeout_ms, is_login=True)
+        return self._read(api, frame, at, version)
+
+    def _log_in_again(self) -> None:
+        """From now on requests are held back."""
+        self._log_in_again_at = _NEVER
+        self._held_back = deque()
+        self._login = self._loop.create_task(self._authenticate_again())
+
+    async def _authenticate_again(self) -> None:
+        """S33: earlier requests are answered first, and nothing else is sent until the login has ended."""
+        try:
+            if self._asked:
+                self._all_answered = self._loop.create_future()
+                await self._all_answered
+            await self._authenticate()
+        except KafkaError as error:
+            self._end(error)
+            return
+        except Exception as error:  # whosever mistake it is, others wait for the connection
+            self._end(ConnectionLostError(f"{self.address}: logging in again failed: {type(error).__name__}"))
+            raise
+        held_back, self._held_back = self._held_back, None
+        for each in held_back or ():
+            if self.error is None and (each.asked is None or not each.asked.answer.done()):
+                self._write(*each)
+
+    # --- opening ------------------------------------------------------------------------------------------------------
 
     async def _learn_versions(self) -> None:
         """From our latest version down."""
@@ -285,7 +400,7 @@ class Connection(asyncio.BufferedProtocol):
             self._idle_timer = self._loop.call_at(self._used_at + self._idle_s, self._idle_long_enough)
 
     def _idle_long_enough(self) -> None:
-        if self._asked:
+        if self.in_flight:
             self._used_at = self._loop.time()
         if self._loop.time() - self._used_at < self._idle_s:
             self._watch_idleness()
@@ -308,6 +423,11 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self.is_closed:
             return
+        if self._is_silent:
+            self._is_silent = False
+            if _small_frames().startswith(_TLS_ALERT):  # as a frame it would have 352 million bytes (S26)
+                self._end(wants_tls(self.address, self._settings))
+                return
         try:
             for frame in self._frames.filled(nbytes):
                 self._answered(cast("bytes", frame))  # a bytearray, if it is large, which reads just as bytes do
@@ -329,15 +449,26 @@ class Connection(asyncio.BufferedProtocol):
         asked.timer.cancel()
         if not asked.answer.done():
             asked.answer.set_result((frame, at))
+        if self._all_answered is not None and not self._asked and not self._all_answered.done():
+            self._all_answered.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._gone.done():
             self._gone.set_result(None)
         half = f" in the middle of an answer, of which {self._frames.held} bytes had come" if self._frames.held else ""
         why = f": {_why(exc)}" if exc is not None else ""
-        self._end(ConnectionLostError(f"{self.address} closed the connection{half}{why}"))
+        refused = certificate_error(self.address, exc, self._settings)
+        lost = ConnectionLostError(f"{self.address} closed the connection{half}{why}")
+        self._end(refused or lost, hint="" if refused else self._why_lost())
 
-    def _end(self, error: KafkaError, *, orderly: bool = False) -> KafkaError:
+    def _why_lost(self) -> str:
+        """Say what kind of listener it may be, if it has not answered the first request that it understands."""
+        first = self._asked[0] if self._asked else None
+        if first is None or first.correlation_id > _FIRST_REQUESTS:
+            return ""
+        return other_listener(self._settings, is_after_versions=first.api is not api_versions.API)
+
+    def _end(self, error: KafkaError, *, orderly: bool = False, hint: str = "") -> KafkaError:
         """The first one counts. All who wait are told; no bytes are kept."""
         if self.error is not None:
             return error
@@ -347,14 +478,27 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.close() if orderly else self._transport.abort()
         self._frames = FrameReader(0, _small_frames())
-        asked, self._asked = self._asked, deque()
-        for each in asked:
+        if self._login is not None and self._login is not _current_task():
+            self._login.cancel()
+        waiting = [*self._asked, *(each.asked for each in self._held_back or () if each.asked is not None)]
+        self._asked, self._held_back = deque(), None
+        is_refused = isinstance(error, AuthenticationError)
+        for each in waiting:
             each.timer.cancel()
             if not each.answer.done():
-                each.answer.set_exception(_again(error, f"; {each.api.name} had not been answered"))
+                more = "" if is_refused else f"; {each.api.name} had not been answered{hint}"
+                each.answer.set_exception(_again(error, more))
         if self.on_lost is not None and not orderly:
             self.on_lost(error)
         return error
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    """The running task; None in what the event loop calls by itself."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
 
 
 def _again(error: KafkaError, more: str = "") -> KafkaError:

@@ -10,15 +10,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from types import ModuleType
 from typing import Any, TypeVar
+from uuid import UUID
 
-from coterie.client.event_log import EventLog, NodeDisconnected, NodeReached, NodeUnreachable
+from coterie.client.event_log import AuthenticationFailed, EventLog, NodeDisconnected, NodeReached, NodeUnreachable
 from coterie.client.metrics import ClientMetrics
 from coterie.client.network.backoff import backoff_ms
 from coterie.client.network.connection import Connection
 from coterie.client.network.metadata import NO_LEADER, Metadata, Node, learn
 from coterie.client.network.runtime import REAL, Runtime
+from coterie.client.network.sasl import Authenticator
+from coterie.client.network.tls import client_context
 from coterie.errors import (
     STALE_METADATA,
+    AuthenticationError,
     ClientClosedError,
     ConnectionLostError,
     ErrorCode,
@@ -60,6 +64,11 @@ class NetworkClient:
         self.clock_ms = runtime.clock_ms
         self._chance = runtime.rng.random
         self._connection_class = runtime.connection
+        self._context = client_context(settings)
+        credentials = settings.credentials
+        self._authenticator = (
+            Authenticator(settings, credentials, runtime.wall_ms, self._chance) if credentials is not None else None
+        )
         self._log = log
         self._measured = measured or ClientMetrics()
         self.metadata = Metadata()
@@ -87,6 +96,7 @@ class NetworkClient:
         timeout_ms: float | None = None,
         lane: str = "",
         at_most: int | None = None,
+        at_least: int = 0,
         expects_answer: bool = True,
     ) -> Any:
         """One request to one node, not repeated. None: any node that can be reached, the least busy first."""
@@ -101,6 +111,7 @@ class NetworkClient:
             request,
             timeout_ms=self.settings.request_timeout_ms if timeout_ms is None else timeout_ms,
             at_most=at_most,
+            at_least=at_least,
             expects_answer=expects_answer,
         )
         if expects_answer:
@@ -153,13 +164,17 @@ class NetworkClient:
         Those who ask the same at the same time share one question. What is wrong with a topic is in its `error`.
         """
         key = (None if topics is None else frozenset(topics), allow_auto_create)
-        return await _shared(self._refreshing, key, lambda: self._refresh(topics, allow_auto_create, timeout_ms))
-
-    async def _refresh(
-        self, topics: Collection[str] | None, allow_auto_create: bool, timeout_ms: float | None
-    ) -> Metadata:
         asked = None if topics is None else [metadata.Topic(name=name) for name in sorted(topics)]
         request = metadata.Request(topics=asked, allow_auto_topic_creation=allow_auto_create)
+        return await _shared(self._refreshing, key, lambda: self._refresh(request, timeout_ms))
+
+    async def refresh_ids(self, topic_ids: Collection[UUID]) -> Metadata:
+        """Ask who leads the topics with these ids, and what their names are."""
+        asked = [metadata.Topic(topic_id=one) for one in sorted(topic_ids)]
+        return await self._refresh(metadata.Request(topics=asked, allow_auto_topic_creation=False), None)
+
+    async def _refresh(self, request: metadata.Request, timeout_ms: float | None) -> Metadata:
+        topics = request.topics
 
         async def attempt() -> Metadata:
             response: metadata.Response = await self.send(None, metadata, request)
@@ -271,12 +286,20 @@ class NetworkClient:
                 settings.socket_connection_setup_timeout_ms << min(failures.count, 16),
                 settings.socket_connection_setup_timeout_max_ms,
             )
-            connection = await self._connection_class.open(node.host, node.port, settings, setup_timeout_ms=setup_ms)
+            connection = await self._connection_class.open(
+                node.host,
+                node.port,
+                settings,
+                setup_timeout_ms=setup_ms,
+                context=self._context,
+                authenticator=self._authenticator,
+            )
         except KafkaError as error:
             self._note_failure(failures)
             self.expire()
             if failures.count == 1:
-                self._write(NodeUnreachable(_named(node), _why(node, error)))
+                event = AuthenticationFailed if isinstance(error, AuthenticationError) else NodeUnreachable
+                self._write(event(_named(node), _why(node, error)))
             raise
         if failures.count:
             self._write(NodeReached(_named(node), failures.count))
@@ -312,6 +335,8 @@ class NetworkClient:
                 continue
             try:
                 return await self.connection(node.id, lane)
+            except AuthenticationError:  # the next one would not accept us either, and the user has to know (S57)
+                raise
             except KafkaError as error:
                 problems[str(node)] = str(error)
         raise ConnectionLostError("; ".join(problems.values()))
@@ -370,7 +395,7 @@ def _named(node: Node) -> str:
 
 def _why(node: Node, error: KafkaError) -> str:
     """Return the error without the address, which the line already has."""
-    return str(error).removeprefix(f"cannot connect to {node}: ").removeprefix(f"{node} ")
+    return str(error).removeprefix(f"cannot connect to {node}: ").removeprefix(f"{node}: ").removeprefix(f"{node} ")
 
 
 async def _shared(tasks: dict[Any, asyncio.Task[T]], key: object, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:

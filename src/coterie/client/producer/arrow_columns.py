@@ -27,8 +27,6 @@ from coterie.settings.client_settings import ProducerSettings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ColumnProducer"]
-
 
 class ColumnProducer(Producer):
     def __init__(
@@ -83,19 +81,19 @@ class ColumnProducer(Producer):
         highest = self._strangest(partitions)
         if not self._knows(topic, highest):
             self._background.run(self._sender.know(topic, highest))
-        batching = self._sender.batching
+        accumulator = self._sender.accumulator
         if topic not in self._writers:
 
             def draw() -> int:
                 with self._sender.lock:
-                    writer.grow(batching.topics[topic].partitions)
-                    return batching.draw(topic)
+                    writer.grow(accumulator.topics[topic].partitions)
+                    return accumulator.draw(topic)
 
             self._writers[topic] = ArrowWriter(
-                0, lambda: batching.new_batch(topic), draw, ignores_keys=self.settings.partitioner_ignore_keys
+                0, lambda: accumulator.new_batch(topic), draw, ignores_keys=self.settings.partitioner_ignore_keys
             )
         writer = self._writers[topic]
-        writer.grow(batching.topics[topic].partitions)
+        writer.grow(accumulator.topics[topic].partitions)
         return writer
 
     @staticmethod
@@ -119,7 +117,7 @@ class ColumnProducer(Producer):
 
         with self._sender.lock:
             batch = append() or self._when_there_is_room(append)
-            if self._sender.batching.wants_attention:
+            if self._sender.accumulator.wants_attention:
                 self._wake()
             return batch
 

@@ -1,7 +1,5 @@
-"""What becomes of a record that was sent: a promise for each, which costs next to nothing until somebody looks at it.
-
-A million records are a million promises, and of most nobody asks. So a `Delivery` knows its batch and its place there;
-the machinery of a future is made when it is asked for.
+"""The future of a record that was sent. A `Delivery` knows its batch and its index there. The state of a future is made
+when it is first used, since most callers never look at it.
 """
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ from typing import Any, NamedTuple
 from coterie.client.network.background import background
 from coterie.client.producer.partition_queue import Batch
 from coterie.errors import ErrorCode, IllegalStateError, KafkaError
-
-__all__ = ["AsyncDelivery", "Delivery", "OnDelivery", "RecordMetadata", "outcome_of", "teller"]
 
 
 class RecordMetadata(NamedTuple):
@@ -40,7 +36,7 @@ OnDelivery = Callable[[RecordMetadata | None, KafkaError | None], object]
 
 
 def outcome_of(batch: Batch, index: int, timestamp: int) -> RecordMetadata | KafkaError:
-    """Of a record in a batch that is settled."""
+    """Return the outcome of a record of a settled batch."""
     error = batch.error
     if error is None:
         offset = batch.base_offset + index if batch.base_offset >= 0 else -1
@@ -54,15 +50,15 @@ def outcome_of(batch: Batch, index: int, timestamp: int) -> RecordMetadata | Kaf
     return type(error)(str(error), error.code)  # one for each, since an exception that is raised carries its own trace
 
 
-def teller(on_delivery: OnDelivery, timestamp: int) -> Callable[[Batch, int], None]:
-    def tell(batch: Batch, index: int) -> None:
+def delivery_callback(on_delivery: OnDelivery, timestamp: int) -> Callable[[Batch, int], None]:
+    def callback(batch: Batch, index: int) -> None:
         outcome = outcome_of(batch, index, timestamp)
         if isinstance(outcome, KafkaError):
             on_delivery(None, outcome)
         else:
             on_delivery(outcome, None)
 
-    return tell
+    return callback
 
 
 class Delivery(Future[RecordMetadata]):
@@ -80,12 +76,12 @@ class Delivery(Future[RecordMetadata]):
                 Future.__init__(self)
                 batch, index = self._place[0].locate(self._place[1])
                 if batch.is_settled:
-                    self._tell(batch, index)
+                    self._settle(batch, index)
                 else:
-                    batch.told.append((index, self._tell))
+                    batch.callbacks.append((index, self._settle))
         return object.__getattribute__(self, name)
 
-    def _tell(self, batch: Batch, index: int) -> None:
+    def _settle(self, batch: Batch, index: int) -> None:
         outcome = outcome_of(batch, index, self._timestamp)
         if isinstance(outcome, KafkaError):
             self.set_exception(outcome)
@@ -173,6 +169,6 @@ class AsyncDelivery:
         if not self.done():
             batch, index = self._batch.locate(self._index)
             settled = asyncio.Event()
-            batch.told.append((index, lambda _batch, _index: settled.set()))
+            batch.callbacks.append((index, lambda _batch, _index: settled.set()))
             yield from settled.wait().__await__()
         return self.result()

@@ -13,7 +13,7 @@ Nothing is lost, doubled or reordered because of four rules:
    moves there when all that is unsettled is known not to be in the log, and starts at sequence 0 (KIP-360). (Java
    does not wait.)
 
-No I/O, no clock: see `batching.py` for when any of this happens.
+`record_accumulator.py` decides when this happens.
 """
 
 from __future__ import annotations
@@ -36,32 +36,30 @@ from coterie.protocol.batch import (
 )
 from coterie.protocol.records import NO_LIMIT, BatchBuilder, records
 
-__all__ = ["NOBODY", "Batch", "Identity", "PartitionQueue", "Told"]
-
 MAX_EPOCH = 2**15 - 1
 REMEMBERED = 5
-"""So many batches of a producer a broker recognises when they come again."""
+"""The number of batches of a producer that a broker recognises as duplicates."""
 
 
-class Identity(NamedTuple):
-    """Whose batches these are: what InitProducerId gives."""
+class ProducerIdAndEpoch(NamedTuple):
+    """What InitProducerId returns, and each batch carries."""
 
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_PRODUCER_EPOCH
 
     @property
-    def is_somebody(self) -> bool:
+    def is_valid(self) -> bool:
         return self.producer_id != NO_PRODUCER_ID
 
-    def next_epoch(self) -> Identity:
-        """The next one is ours to take without asking anybody (KIP-360), until there is none."""
-        return Identity(self.producer_id, self.epoch + 1) if self.epoch < MAX_EPOCH else NOBODY
+    def next_epoch(self) -> ProducerIdAndEpoch:
+        """Return the next epoch, which needs no request (KIP-360), until there is none."""
+        return ProducerIdAndEpoch(self.producer_id, self.epoch + 1) if self.epoch < MAX_EPOCH else NO_PRODUCER
 
 
-NOBODY = Identity()
+NO_PRODUCER = ProducerIdAndEpoch()
 
-Told = Callable[["Batch", int], None]
-"""Is told when the record at this index of the batch is settled."""
+OnSettled = Callable[["Batch", int], None]
+"""Called when the record at this index of the batch is settled."""
 
 
 @dataclass(slots=True, eq=False)
@@ -72,15 +70,15 @@ class Batch:
     created_ms: int
     builder: BatchBuilder
     weight: int = 0
-    """What it takes of `buffer.memory`."""
+    """Its share of `buffer.memory`."""
 
-    identity: Identity = NOBODY
+    identity: ProducerIdAndEpoch = NO_PRODUCER
     sequence: int = NO_SEQUENCE
     ordinal: int = 0
     """Which batch of its epoch it is."""
     encoded: bytearray | None = None
-    stamped: tuple[Identity, int] = (NOBODY, NO_SEQUENCE)
-    """Whose the encoded bytes say they are."""
+    stamped: tuple[ProducerIdAndEpoch, int] = (NO_PRODUCER, NO_SEQUENCE)
+    """The producer and sequence in the encoded bytes."""
 
     is_on_the_way: bool = False
     is_refused: bool = False
@@ -94,9 +92,9 @@ class Batch:
     error: KafkaError | None = None
     """Why it failed; while it is not settled, why it must be sent again."""
     record_errors: dict[int, KafkaError] = field(default_factory=dict)
-    told: list[tuple[int, Told]] = field(default_factory=list)
+    callbacks: list[tuple[int, OnSettled]] = field(default_factory=list)
     parts: tuple[Batch, Batch] | None = None
-    """What it was split into; they have its records and its fate."""
+    """The two batches that it was split into."""
 
     def __len__(self) -> int:
         return self.builder.count
@@ -114,7 +112,7 @@ class Batch:
         return self.encoded
 
     def locate(self, index: int) -> tuple[Batch, int]:
-        """Where the record is after any split."""
+        """Return the batch and the index of a record after splits."""
         batch = self
         while batch.parts:
             first, second = batch.parts
@@ -136,16 +134,16 @@ class Batch:
             if into:
                 halves[1].append(key, value, timestamp, headers)
         self.parts = first, second = (
-            replace(self, builder=halves[0], encoded=None, told=[], weight=self.weight // 2),
-            replace(self, builder=halves[1], encoded=None, told=[], weight=self.weight - self.weight // 2),
+            replace(self, builder=halves[0], encoded=None, callbacks=[], weight=self.weight // 2),
+            replace(self, builder=halves[1], encoded=None, callbacks=[], weight=self.weight - self.weight // 2),
         )
         for part in self.parts:
             part.is_on_the_way = False
         if self.sequence != NO_SEQUENCE:
             second.sequence = (self.sequence + len(first)) & MAX_SEQUENCE
-        for index, told in self.told:
+        for index, callback in self.callbacks:
             part, at = self.locate(index)
-            part.told.append((at, told))
+            part.callbacks.append((at, callback))
         return first, second
 
 
@@ -169,13 +167,13 @@ class PartitionQueue:
         self.leader = -1
         self.waiting: deque[Batch] = deque()
         self.unsettled: list[Batch] = []
-        self._begin(NOBODY)
+        self._begin(NO_PRODUCER)
         self.needs_new_epoch = False
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.unsettled)
 
-    def _begin(self, identity: Identity) -> None:
+    def _begin(self, identity: ProducerIdAndEpoch) -> None:
         self.identity = identity
         self.next_sequence = self.batches_sent = 0
         self.is_known = False  # the broker has no batch of this identity yet
@@ -189,8 +187,8 @@ class PartitionQueue:
     def is_idle(self) -> bool:
         return not self.waiting and not self.unsettled
 
-    def sendable(self, current: Identity | None) -> Batch | None:
-        """What may go next, by the rules above; `current` is None for a producer that is not idempotent."""
+    def sendable(self, current: ProducerIdAndEpoch | None) -> Batch | None:
+        """Return the batch to send next, by the rules above; `current` is None if the producer is not idempotent."""
         first_again = next((batch for batch in self.unsettled if not batch.is_on_the_way), None)
         if first_again is not None:
             if self.needs_new_epoch:  # each must be heard of; a refused one would only be refused again
@@ -199,7 +197,7 @@ class PartitionQueue:
         if not self.waiting or self.needs_new_epoch:
             return None
         if current is not None:
-            if not current.is_somebody:
+            if not current.is_valid:
                 return None
             if self.unsettled and (self.identity != current or not self.is_known):
                 return None
@@ -207,8 +205,8 @@ class PartitionQueue:
                 return None
         return self.waiting[0]
 
-    def send(self, batch: Batch, current: Identity | None) -> None:
-        """It is on its way now; a new one gets its place."""
+    def send(self, batch: Batch, current: ProducerIdAndEpoch | None) -> None:
+        """Mark it as in flight; a new batch gets its sequence."""
         if self.waiting and batch is self.waiting[0]:
             self.waiting.popleft()
             if current is not None:
@@ -220,14 +218,14 @@ class PartitionQueue:
         batch.is_refused = False
 
     def came_back(self, batch: Batch, *, refused: bool) -> None:
-        """To be sent again. If the first in line is refused, what it should follow is not there."""
+        """Queue it for a retry. If the first batch is refused, its predecessor is not in the log."""
         batch.is_on_the_way = False
         batch.is_refused = refused
         if refused and batch is self.unsettled[0]:
             self.needs_new_epoch = True
 
     def remove(self, batch: Batch) -> None:
-        """It is settled."""
+        """Remove a batch that is settled."""
         if batch.error is None and batch.identity == self.identity:
             self.is_known = True
         if batch in self.unsettled:
@@ -242,8 +240,8 @@ class PartitionQueue:
     def may_move(self) -> bool:
         return self.needs_new_epoch and all(batch.is_refused and not batch.is_on_the_way for batch in self.unsettled)
 
-    def move_to(self, identity: Identity) -> None:
-        """All that is unsettled starts again, from sequence 0."""
+    def move_to(self, identity: ProducerIdAndEpoch) -> None:
+        """Give all unsettled batches new sequences, from 0."""
         self._begin(identity)
         self.needs_new_epoch = False
         for batch in self.unsettled:

@@ -1,4 +1,4 @@
-"""Records go to a topic: `AsyncProducer` for asyncio, `Producer` for everybody else.
+"""The public API of producers: `AsyncProducer` for asyncio, `Producer` for synchronous code.
 
     with Producer(bootstrap_servers="localhost:9092") as producer:
         delivery = producer.send("orders", "one coffee", key="table 7")
@@ -25,9 +25,9 @@ from coterie.client.arguments import partition_of, seconds_of, time_of, topic_of
 from coterie.client.metrics import Metrics
 from coterie.client.network.background import FORKED, background, documented_by
 from coterie.client.network.runtime import REAL, Runtime
-from coterie.client.producer.batching import Batching
-from coterie.client.producer.delivery import AsyncDelivery, Delivery, OnDelivery, RecordMetadata, teller
+from coterie.client.producer.delivery import AsyncDelivery, Delivery, OnDelivery, RecordMetadata, delivery_callback
 from coterie.client.producer.partition_queue import Batch
+from coterie.client.producer.record_accumulator import RecordAccumulator
 from coterie.client.producer.sender import Sender
 from coterie.client.settings_kwargs import ProducerKwargs
 from coterie.errors import (
@@ -39,8 +39,6 @@ from coterie.errors import (
 )
 from coterie.protocol.records import Header
 from coterie.settings.client_settings import ProducerSettings
-
-__all__ = ["AsyncProducer", "Content", "Headers", "Producer"]
 
 Content = str | bytes | bytearray | memoryview | None
 """Text goes as UTF-8; None is a tombstone as a value, and no key as a key."""
@@ -93,7 +91,7 @@ def check_options(topic: str, partition: int | None, timestamp: int | None, on_d
 
 
 class _Face:
-    """What both producers have: settings, the way in, and what to say when it is closed."""
+    """The common parts of both producers: settings, append, and the error after close."""
 
     _runtime: Runtime = REAL
 
@@ -107,7 +105,7 @@ class _Face:
         self._unusable = ""
 
     def __repr__(self) -> str:
-        state = "closed" if self._unusable else f"{self._sender.batching.unsettled} records under way"
+        state = "closed" if self._unusable else f"{self._sender.accumulator.unsettled} records under way"
         return f"{type(self).__name__}({','.join(map(str, self.settings.addresses))}, {state})"
 
     def metrics(self) -> Metrics:
@@ -127,19 +125,19 @@ class _Face:
         """Under the lock. None: no room."""
         return self._usable().append(topic, partition, *record, self._clock_ms())
 
-    def _usable(self) -> Batching:
+    def _usable(self) -> RecordAccumulator:
         if self._unusable:
             raise self._refusal()
-        batching = self._sender.batching
-        if batching.failure is not None:
-            raise KafkaError(f"this producer cannot send any more: {batching.failure}", batching.failure.code)
-        return batching
+        accumulator = self._sender.accumulator
+        if accumulator.failure is not None:
+            raise KafkaError(f"this producer cannot send any more: {accumulator.failure}", accumulator.failure.code)
+        return accumulator
 
     def _refusal(self) -> IllegalStateError:
         return ClientClosedError() if self._unusable == CLOSED else IllegalStateError(self._unusable)
 
     def _knows(self, topic: str, partition: int | None) -> bool:
-        known = self._sender.batching.topics.get(topic) if isinstance(topic, str) else None
+        known = self._sender.accumulator.topics.get(topic) if isinstance(topic, str) else None
         if known is None or not known.partitions:
             return False
         return partition is None or 0 <= partition < known.partitions
@@ -147,8 +145,9 @@ class _Face:
     def _no_room(self) -> KafkaError:
         settings = self.settings
         return KafkaError(
-            f"no room for the record within max.block.ms={settings.max_block_ms}: {self._sender.batching.used} bytes "
-            f"wait to be delivered and buffer.memory is {settings.buffer_memory}. Is the cluster there?",
+            f"no room for the record within max.block.ms={settings.max_block_ms}: "
+            f"{self._sender.accumulator.used} bytes wait to be delivered and buffer.memory is "
+            f"{settings.buffer_memory}. Is the cluster there?",
             ErrorCode.REQUEST_TIMED_OUT,
         )
 
@@ -238,8 +237,8 @@ class AsyncProducer(_Face):
             placed = await self._append_when_there_is_room(topic, partition, record)
         batch, index = placed
         if on_delivery is not None:
-            batch.told.append((index, teller(on_delivery, when)))
-        if sender.batching.wants_attention:
+            batch.callbacks.append((index, delivery_callback(on_delivery, when)))
+        if sender.accumulator.wants_attention:
             sender.look()
             await asyncio.sleep(0)  # or a loop of sends would keep the batches it fills from going out
         return AsyncDelivery(batch, index, when)
@@ -425,8 +424,8 @@ class Producer(_Face):
                 placed = self._when_there_is_room(lambda: self._append(topic, partition, record))
             batch, index = placed
             if on_delivery is not None:
-                batch.told.append((index, teller(on_delivery, timestamp)))
-            if sender.batching.wants_attention:
+                batch.callbacks.append((index, delivery_callback(on_delivery, timestamp)))
+            if sender.accumulator.wants_attention:
                 self._wake()
         return Delivery(batch, index, timestamp, sender.lock)
 
@@ -498,7 +497,7 @@ _open: WeakSet[Producer] = WeakSet()
 def _warn_if_left(producer: Producer | AsyncProducer) -> None:
     if getattr(producer, "_unusable", True):
         return
-    left = producer._sender.batching.unsettled  # noqa: SLF001  its own
+    left = producer._sender.accumulator.unsettled  # noqa: SLF001  its own
     if left:
         warnings.warn(
             f"a producer was never closed, and {left} records may not have been delivered: call close(), or use `with`",

@@ -1,4 +1,4 @@
-"""All the asyncio of a producer: what the machine of `batching.py` wants is done, and comes back to it as an event.
+"""The driver of `RecordAccumulator`: it performs the effects with asyncio and passes their ends back as events.
 
 Records come in from any thread under `lock`; everything else happens in the event loop that `start` was called in.
 """
@@ -24,8 +24,8 @@ from coterie.client.metrics import PRODUCER_ROWS, Metrics, ProducerMetrics, snap
 from coterie.client.network.metadata import Metadata
 from coterie.client.network.network_client import NetworkClient
 from coterie.client.network.runtime import Runtime
-from coterie.client.producer.batching import Batching, BatchingRules
-from coterie.client.producer.batching_events import (
+from coterie.client.producer.partition_queue import Batch, ProducerIdAndEpoch
+from coterie.client.producer.record_accumulator import (
     Answered,
     AskLeaders,
     AskProducerId,
@@ -40,6 +40,7 @@ from coterie.client.producer.batching_events import (
     PartitionAnswer,
     ProducerIdFailed,
     ProducerIdGiven,
+    RecordAccumulator,
     RoomMade,
     SendBatches,
     Settled,
@@ -47,24 +48,22 @@ from coterie.client.producer.batching_events import (
     WakeAt,
     Woke,
 )
-from coterie.client.producer.partition_queue import Batch, Identity
+from coterie.client.producer.record_appender import AccumulatorSettings
 from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError
 from coterie.protocol.apis import init_producer_id, produce
 from coterie.protocol.batch import Compression
 from coterie.settings.client_settings import ProducerSettings
 
-__all__ = ["Sender", "rules_of"]
-
 _GZIP_DEFAULT = -1
 
 
-def rules_of(settings: ProducerSettings) -> BatchingRules:
+def rules_of(settings: ProducerSettings) -> AccumulatorSettings:
     compression = Compression[settings.compression_type.upper()]
     levels = {Compression.ZSTD: settings.compression_zstd_level}
     if settings.compression_gzip_level != _GZIP_DEFAULT:
         levels[Compression.GZIP] = settings.compression_gzip_level
-    return BatchingRules(
+    return AccumulatorSettings(
         batch_size=settings.batch_size,
         linger_ms=settings.linger_ms,
         buffer_memory=settings.buffer_memory,
@@ -86,7 +85,7 @@ class Sender:
     def __init__(self, settings: ProducerSettings, on_room: Callable[[], None], runtime: Runtime) -> None:
         """`on_room` is called in the loop when those who wait for `buffer.memory` may try again."""
         self.settings = settings
-        self.batching = Batching(rules_of(settings), partial(runtime.rng.getrandbits, 31))
+        self.accumulator = RecordAccumulator(rules_of(settings), partial(runtime.rng.getrandbits, 31))
         self._clock_ms = runtime.clock_ms
         self.lock = Lock()
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -101,7 +100,7 @@ class Sender:
         self._flushes: dict[int, asyncio.Future[None]] = {}
         self._tokens = count()
         self._retried: set[TopicPartition] = set()
-        """Partitions whose records are sent again, which was told."""
+        """Partitions whose records are sent again, which was logged."""
 
     def start(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -127,7 +126,7 @@ class Sender:
 
         found = await self._cluster.retry(attempt, what=what, timeout_ms=self.settings.max_block_ms)
         self._handle(LeadersFound(_leaders(found, [topic])))
-        partitions = self.batching.topics[topic].partitions
+        partitions = self.accumulator.topics[topic].partitions
         if partition is not None and not 0 <= partition < partitions:
             raise KafkaError.of(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -149,7 +148,7 @@ class Sender:
             async with asyncio.timeout(timeout_s):
                 await self.flush()
         except TimeoutError:
-            left = self.batching.unsettled
+            left = self.accumulator.unsettled
             self.log.write(ClosedWithRecords(left, timeout_s))
         finally:
             why = "the producer was closed before the record could be delivered"
@@ -166,18 +165,18 @@ class Sender:
 
     def metrics(self) -> Metrics:
         """Can be called from any thread."""
-        measured, batching = self._measured, self.batching
+        measured, accumulator = self._measured, self.accumulator
         measured.connection_count = len(self._cluster.addresses)
         measured.buffer_total_bytes = self.settings.buffer_memory
-        measured.buffer_available_bytes = self.settings.buffer_memory - batching.used
-        measured.requests_in_flight = batching.requests_in_flight
+        measured.buffer_available_bytes = self.settings.buffer_memory - accumulator.used
+        measured.requests_in_flight = accumulator.requests_in_flight
         return snapshot(PRODUCER_ROWS, measured, self._clock_ms())
 
     # --- driving ------------------------------------------------------------------------------------------------------
 
     def _handle(self, event: Event) -> None:
         with self.lock:
-            effects = self.batching.handle(event, self._clock_ms())
+            effects = self.accumulator.handle(event, self._clock_ms())
         for effect in effects:
             self._perform(effect)
         failed = [effect.batch for effect in effects if type(effect) is Settled and effect.batch.error is not None]
@@ -189,7 +188,7 @@ class Sender:
     def _perform(self, effect: Effect) -> None:
         match effect:
             case Settled(batch):
-                self._tell(batch)
+                self._call_back(batch)
             case SendBatches():
                 self._begin(self._send(effect))
             case WakeAt(at_ms):
@@ -219,11 +218,11 @@ class Sender:
         if at_ms is not None:
             self._timer = self.loop.call_later((at_ms - self._clock_ms()) / 1000, self.look)
 
-    def _tell(self, batch: Batch) -> None:
+    def _call_back(self, batch: Batch) -> None:
         assert self.loop is not None, "start() comes first"
-        for index, told in batch.told:
+        for index, callback in batch.callbacks:
             try:
-                told(batch, index)
+                callback(batch, index)
             except Exception as error:  # noqa: BLE001  a callback of the user's; the other records are not to blame
                 self.loop.call_exception_handler({"message": "a delivery callback failed", "exception": error})
 
@@ -260,7 +259,7 @@ class Sender:
         by_topic: dict[str, list[produce.Partition]] = {}
         measured, began_ms, records = self._measured, self._clock_ms(), 0
         for batch in sent.batches:
-            data = self.batching.encode(batch)
+            data = self.accumulator.encode(batch)
             content = produce.Partition(partition=batch.where.partition, records=memoryview(data))
             by_topic.setdefault(batch.where.topic, []).append(content)
             records += len(batch)
@@ -319,13 +318,13 @@ class Sender:
             self._handle(ProducerIdFailed(error))
         else:
             self.log.write(ProducerIdObtained(given.producer_id, given.producer_epoch))
-            self._handle(ProducerIdGiven(Identity(given.producer_id, given.producer_epoch)))
+            self._handle(ProducerIdGiven(ProducerIdAndEpoch(given.producer_id, given.producer_epoch)))
 
     def _refresh_sometimes(self) -> None:
         """News of topics that are in use, though nothing is wrong with them: they may have new partitions."""
         assert self.loop is not None, "start() comes first"
         since_ms = self._clock_ms() - self.settings.metadata_max_idle_ms
-        used = [name for name, topic in self.batching.topics.items() if topic.used_ms >= since_ms]
+        used = [name for name, topic in self.accumulator.topics.items() if topic.used_ms >= since_ms]
         if used:
             self._begin(self._ask_leaders(tuple(used)))
         self._maintenance = self.loop.call_later(self.settings.metadata_max_age_ms / 1000, self._refresh_sometimes)

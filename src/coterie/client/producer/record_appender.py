@@ -1,7 +1,7 @@
-"""Records come in: chosen a partition, added to a batch, counted against `buffer.memory`; no I/O, no clock.
+"""Choose the partition of a record, add it to a batch, and count it against `buffer.memory`; no I/O, no clock.
 
-`append` is the caller's hot path. It makes no effects; `wants_attention` says that the sender (`batching.py`) has
-something to do before its alarm rings.
+`append` is the caller's hot path. It has no effects; `wants_attention` says that the sender has something to do before
+its timer fires.
 """
 
 from __future__ import annotations
@@ -18,21 +18,9 @@ from coterie.protocol.batch import HEADER_SIZE, Compression
 from coterie.protocol.records import BatchBuilder, Header, murmur2
 from coterie.settings.client_settings import ProducerSettings
 
-__all__ = [
-    "RECORD_OVERHEAD",
-    "Accumulator",
-    "BatchingRules",
-    "ProducerTopic",
-    "StickyPartitioner",
-    "draw_partition",
-    "next_ratio",
-    "partition_for_key",
-]
-
-
 # Which partition a record goes to, as Java's producer decides it.
 #
-# - a record with a key: murmur2 of the key, so that equal keys share a partition, whoever wrote them;
+# - a record with a key: murmur2 of the key, so that equal keys share a partition, also those of other clients;
 # - without one: a partition drawn at random that it sticks to until enough bytes for a batch have gone there (KIP-480),
 #   so that every partition gets as many bytes as any other (KIP-794). Where queues are of different length the draw
 #   favours the short ones: a slow broker is given less.
@@ -47,7 +35,7 @@ def partition_for_key(key: bytes, partitions: int) -> int:
 
 
 def draw_partition(rng: int, available: Sequence[int], queued: Mapping[int, int] | None = None) -> int:
-    """One of `available`; the fewer batches are `queued` for a partition, the likelier."""
+    """Draw one of `available`; partitions with fewer `queued` batches are more likely."""
     lengths = [queued.get(partition, 0) for partition in available] if queued else []
     if not lengths or min(lengths) == max(lengths):
         return available[rng % len(available)]
@@ -79,7 +67,7 @@ class StickyPartitioner:
 
 
 RECORD_OVERHEAD = 12
-"""What a record takes beside key, value and headers: its lengths and its differences in time and offset."""
+"""The bytes of a record beside key, value and headers: lengths, and deltas of time and offset."""
 HEADER_OVERHEAD = 4
 
 _Record = tuple[bytes | None, bytes | None, int, Sequence[Header]]
@@ -89,8 +77,8 @@ _DEFAULTS = ProducerSettings()
 
 
 @dataclass(frozen=True, slots=True)
-class BatchingRules:
-    """The settings of a producer that batching uses; the driver fills them from `ProducerSettings`."""
+class AccumulatorSettings:
+    """The settings of a producer that the accumulator uses; the driver fills them from `ProducerSettings`."""
 
     batch_size: int = _DEFAULTS.batch_size
     linger_ms: int = _DEFAULTS.linger_ms
@@ -114,7 +102,7 @@ def next_ratio(before: float, seen: float) -> float:
 
 
 class ProducerTopic:
-    """What is known of a topic that records are sent to."""
+    """The state of a topic that records are sent to."""
 
     __slots__ = ("available", "name", "partitions", "queues", "ratio", "sticky", "used_ms")
 
@@ -125,13 +113,13 @@ class ProducerTopic:
         self.queues: dict[int, PartitionQueue] = {}
         self.sticky: StickyPartitioner | None = None
         self.ratio = 1.0
-        """What compression leaves of its batches, as far as we have seen."""
+        """The estimated compression ratio of its batches."""
         self.used_ms = 0
         """When a batch was last begun."""
 
 
-class Accumulator:
-    def __init__(self, rules: BatchingRules, rng: Callable[[], int]) -> None:
+class RecordAppender:
+    def __init__(self, rules: AccumulatorSettings, rng: Callable[[], int]) -> None:
         """`rng` returns a random number from 0 to 2^31 - 1."""
         self.rules = rules
         self.topics: dict[str, ProducerTopic] = {}
@@ -139,12 +127,12 @@ class Accumulator:
         self.wants_attention = False
         self._rng = rng
         self._wants_room = False
-        self._busy: dict[TopicPartition, PartitionQueue] = {}  # those that hold a batch; whoever sent goes to the end
+        self._busy: dict[TopicPartition, PartitionQueue] = {}  # those with a batch; one that has sent goes to the end
         self._on_the_way: dict[int, int] = {}  # requests, by node
         self._alarm_ms: int | None = None
 
     def learn(self, name: str, leaders: Mapping[int, int]) -> None:
-        """Who leads each partition of a topic now, -1 for nobody. Queues outlive a topic: their batches wait for it."""
+        """Set the leader of each partition of a topic; -1 is none. The queues of a deleted topic keep their batches."""
         topic = self.topics.setdefault(name, ProducerTopic(name))
         topic.partitions = max(topic.partitions, len(leaders))
         topic.available = sorted(partition for partition, leader in leaders.items() if leader >= 0)
@@ -245,7 +233,7 @@ class Accumulator:
     def _append_to_new(
         self, topic: ProducerTopic, queue: PartitionQueue, size: int, now_ms: int, record: _Record
     ) -> Batch:
-        """To a new batch, unless the sticky partition has changed and there is one with room."""
+        """Append to a new batch, unless the sticky partition has changed and has a batch with room."""
         if queue.waiting and queue.waiting[-1].builder.append(*record):
             return queue.waiting[-1]
         self._check_size(size)

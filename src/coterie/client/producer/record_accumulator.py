@@ -1,53 +1,171 @@
-"""The producer without I/O: records are collected into batches, batches sent, answers judged. `handle(event, now_ms)`.
+"""The producer without I/O: it collects records into batches, sends batches and handles the answers.
 
-    batching = Batching(BatchingRules(...), rng)
-    batching.handle(LeadersFound({"orders": {0: 1, 1: 1}}), now_ms)
-    placed = batching.append("orders", None, key, value, timestamp, (), now_ms)   # batch and index, or None: no room
-    if batching.wants_attention:
-        for effect in batching.handle(Woke(), now_ms): ...
+    accumulator = RecordAccumulator(AccumulatorSettings(...), rng)
+    accumulator.handle(LeadersFound({"orders": {0: 1, 1: 1}}), now_ms)
+    placed = accumulator.append("orders", None, key, value, timestamp, (), now_ms)  # batch and index; None: no room
+    if accumulator.wants_attention:
+        for effect in accumulator.handle(Woke(), now_ms): ...
 
-A batch goes out when it is full, has lingered, somebody flushes, closes or waits for room; with it goes whatever else
-there is for the same broker, as much as a request may hold. What an answer means is `CONSEQUENCES`; how order is kept
-is in `partition_queue.py`. Batch sizes are those before compression.
+A batch is sent when it is full, has lingered, or when a caller flushes, closes or waits for room. The request takes
+other batches for the same broker along, as many as fit. `CONSEQUENCES` has the reaction to each error;
+`partition_queue.py` has the rules of the order. Batch sizes are those before compression. An effect that takes time
+comes back as the event that its docstring names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum, auto
 from math import ceil
 from types import MappingProxyType
+from typing import NamedTuple
 
 from coterie.client.network.backoff import backoff_ms
-from coterie.client.producer.accumulator import Accumulator, BatchingRules, next_ratio
-from coterie.client.producer.batching_events import (
-    Answered,
-    AskLeaders,
-    AskProducerId,
-    Closing,
-    Effect,
-    Event,
-    FlushAsked,
-    FlushDone,
-    GaveUp,
-    LeadersFailed,
-    LeadersFound,
-    PartitionAnswer,
-    ProducerIdFailed,
-    ProducerIdGiven,
-    RoomMade,
-    SendBatches,
-    Settled,
-    Unanswered,
-    WakeAt,
-    Woke,
-)
-from coterie.client.producer.partition_queue import NOBODY, Batch, Identity, PartitionQueue
+from coterie.client.producer.partition_queue import NO_PRODUCER, Batch, PartitionQueue, ProducerIdAndEpoch
+from coterie.client.producer.record_appender import AccumulatorSettings, RecordAppender, next_ratio
 from coterie.client.types import TopicPartition
 from coterie.errors import RETRIABLE, STALE_METADATA, ErrorCode, KafkaError
 from coterie.protocol.batch import HEADER_SIZE, NO_SEQUENCE, Compression
 
-__all__ = ["CONSEQUENCES", "Batching", "BatchingRules", "Consequence"]
+# --- effects ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class SendBatches:
+    """One Produce request, a batch for each partition at most; back as `Answered` or `Unanswered`."""
+
+    node_id: int
+    batches: tuple[Batch, ...]
+
+
+@dataclass(slots=True)
+class AskProducerId:
+    """Back as `ProducerIdGiven` or `ProducerIdFailed`."""
+
+
+@dataclass(slots=True)
+class AskLeaders:
+    """Get the leaders of these topics' partitions. Back as `LeadersFound` or `LeadersFailed`."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class WakeAt:
+    """Call again with `Woke` at this time, and no more at the time that was asked for before; None: at no time."""
+
+    at_ms: int | None
+
+
+@dataclass(slots=True)
+class Settled:
+    """The batch has its offsets or its error: call its callbacks."""
+
+    batch: Batch
+
+
+@dataclass(slots=True)
+class RoomMade:
+    """There is room for callers that wait for it."""
+
+
+@dataclass(slots=True)
+class FlushDone:
+    token: int
+
+
+Effect = SendBatches | AskProducerId | AskLeaders | WakeAt | Settled | RoomMade | FlushDone
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+class PartitionAnswer(NamedTuple):
+    """The leader's answer for the batch of one partition."""
+
+    error: ErrorCode = ErrorCode.NONE
+    base_offset: int = -1
+    append_time_ms: int = -1
+    message: str | None = None
+    record_errors: Mapping[int, str | None] = {}
+
+
+@dataclass(slots=True)
+class Woke:
+    """A batch became full, its time to linger is over, or the alarm rang."""
+
+
+@dataclass(slots=True)
+class Answered:
+    """A Produce response. With acks=0, which has none: the request was written, and every batch is accepted."""
+
+    sent: SendBatches
+    answers: Mapping[TopicPartition, PartitionAnswer]
+
+
+@dataclass(slots=True)
+class Unanswered:
+    """Connection lost, or no answer in time: whether the broker has appended the batches is unknown."""
+
+    sent: SendBatches
+    error: KafkaError
+
+
+@dataclass(slots=True)
+class LeadersFound:
+    """The leader of each partition of the requested topics; -1 for none."""
+
+    leaders: Mapping[str, Mapping[int, int]]
+
+
+@dataclass(slots=True)
+class LeadersFailed:
+    error: KafkaError
+
+
+@dataclass(slots=True)
+class ProducerIdGiven:
+    identity: ProducerIdAndEpoch
+
+
+@dataclass(slots=True)
+class ProducerIdFailed:
+    error: KafkaError
+
+
+@dataclass(slots=True)
+class FlushAsked:
+    """Send all batches without lingering; ends as `FlushDone` with the same token."""
+
+    token: int
+
+
+@dataclass(slots=True)
+class Closing:
+    """The producer closes: no batch lingers any more."""
+
+
+@dataclass(slots=True)
+class GaveUp:
+    """All batches that are not settled fail with this error."""
+
+    error: KafkaError
+
+
+Event = (
+    Woke
+    | Answered
+    | Unanswered
+    | LeadersFound
+    | LeadersFailed
+    | ProducerIdGiven
+    | ProducerIdFailed
+    | FlushAsked
+    | Closing
+    | GaveUp
+)
+
 
 _RNG_MAX = 2**31 - 1
 
@@ -56,11 +174,11 @@ class Consequence(Enum):
     TAKEN = auto()
     AGAIN = auto()
     OUT_OF_PLACE = auto()
-    """It is certainly not in the log; again, under a new epoch if it was the first in line."""
+    """The batch is not in the log; retry, under a new epoch if it was the first of its partition."""
     SPLIT = auto()
     FAIL = auto()
     FAIL_FOR_GOOD = auto()
-    """Nothing this producer sends will be taken."""
+    """The broker will accept nothing from this producer."""
 
 
 CONSEQUENCES: Mapping[ErrorCode, Consequence] = MappingProxyType(
@@ -80,10 +198,10 @@ CONSEQUENCES: Mapping[ErrorCode, Consequence] = MappingProxyType(
 of them the leaders are asked for again."""
 
 
-class Batching(Accumulator):
-    def __init__(self, rules: BatchingRules, rng: Callable[[], int]) -> None:
+class RecordAccumulator(RecordAppender):
+    def __init__(self, rules: AccumulatorSettings, rng: Callable[[], int]) -> None:
         super().__init__(rules, rng)
-        self.identity: Identity | None = NOBODY if rules.is_idempotent else None
+        self.identity: ProducerIdAndEpoch | None = NO_PRODUCER if rules.is_idempotent else None
         self.failure: KafkaError | None = None
         """Why nothing can be sent any more."""
         self.is_closing = False
@@ -116,13 +234,13 @@ class Batching(Accumulator):
             case ProducerIdFailed(error):
                 self._asks_identity = False
                 if not error.retriable:  # as Java does: what is there fails, and the next record asks again
-                    self._give_up(error, effects)
+                    self._abort_batches(error, effects)
             case FlushAsked(token):
                 self._flush(token, effects)
             case Closing():
                 self.is_closing = True
             case GaveUp(error):
-                self._give_up(error, effects)
+                self._abort_batches(error, effects)
             case Woke():  # if it was the alarm, it is spent, though it may have rung a little early
                 self._alarm_ms = None
         self._expire(now_ms, effects)
@@ -158,7 +276,7 @@ class Batching(Accumulator):
         else:
             effects.append(FlushDone(token))
 
-    def _give_up(self, error: KafkaError, effects: list[Effect]) -> None:
+    def _abort_batches(self, error: KafkaError, effects: list[Effect]) -> None:
         for queue in list(self._busy.values()):
             for batch in (*queue.unsettled, *queue.waiting):
                 self._fail(queue, batch, error, effects)
@@ -206,7 +324,7 @@ class Batching(Accumulator):
             self._fail(queue, batch, error, effects)
             if consequence is Consequence.FAIL_FOR_GOOD:
                 self.failure = error
-                self._give_up(error, effects)
+                self._abort_batches(error, effects)
 
     def _split(self, queue: PartitionQueue, batch: Batch) -> None:
         parts = batch.split()
@@ -265,11 +383,11 @@ class Batching(Accumulator):
                 self._move(queue)
 
     def _move(self, queue: PartitionQueue) -> None:
-        """To the producer's epoch, which is a new one if this partition has been there already."""
+        """Move a queue to the producer's epoch, or to a new one if the queue has used that."""
         assert self.identity is not None, "only an idempotent producer has places to lose"
         if self.identity == queue.identity:
             self.identity = self.identity.next_epoch()
-        if self.identity.is_somebody:
+        if self.identity.is_valid:
             queue.move_to(self.identity)
 
     def _pause_ms(self, failures: int) -> float:
@@ -279,7 +397,7 @@ class Batching(Accumulator):
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def _send_ready(self, now_ms: int, effects: list[Effect]) -> bool:
-        """One request to each broker for which something is ready."""
+        """Send one request to each broker with a ready batch."""
         everything = bool(self._wants_room or self.is_closing or self._flushes)
         by_node: dict[int, list[tuple[PartitionQueue, Batch]]] = {}
         ready: set[int] = set()
@@ -325,7 +443,7 @@ class Batching(Accumulator):
     # --- what is missing ----------------------------------------------------------------------------------------------
 
     def _ask(self, now_ms: int, effects: list[Effect]) -> None:
-        if self._busy and self.identity == NOBODY and not self._asks_identity and now_ms >= self._ask_identity_at:
+        if self._busy and self.identity == NO_PRODUCER and not self._asks_identity and now_ms >= self._ask_identity_at:
             self._asks_identity = True
             self._ask_identity_at = now_ms + self.rules.retry_backoff_ms
             effects.append(AskProducerId())
@@ -351,7 +469,7 @@ class Batching(Accumulator):
                 times.append(
                     max(batch.retry_at_ms, 0 if batch.sent_to >= 0 else batch.created_ms + self.rules.linger_ms)
                 )
-        if self._busy and self.identity == NOBODY and not self._asks_identity:
+        if self._busy and self.identity == NO_PRODUCER and not self._asks_identity:
             times.append(self._ask_identity_at)
         if not self._asks_leaders and self._topics_without_leader():
             times.append(self._ask_leaders_at)

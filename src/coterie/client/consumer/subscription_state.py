@@ -1,4 +1,4 @@
-"""One partition as its reader sees it: where it stands, what is fetched and not yet taken, what hinders it. No I/O."""
+"""The state of a partition that a consumer reads, and its reset by `auto.offset.reset`. No I/O."""
 
 from __future__ import annotations
 
@@ -8,15 +8,39 @@ from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
-from coterie.client.consumer.offset_resets import Reset
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import KafkaError
+from coterie.protocol.apis import list_offsets
 from coterie.protocol.apis.fetch import AbortedTransaction
 from coterie.protocol.buffer import Buffer
 from coterie.protocol.fetched import FetchedRecords, end_of
 from coterie.protocol.records import Record
+from coterie.settings.client_settings import duration_ms
 
-__all__ = ["NO_EPOCH", "Chunk", "Need", "PartitionLeader", "PartitionState"]
+
+class Reset(NamedTuple):
+    """Where to start without a committed offset, or with one that is out of range."""
+
+    name: str
+    back_ms: int | None = None
+    """For by_duration (KIP-1106): the time before now."""
+
+    def timestamp(self, now_ms: int) -> int:
+        """The timestamp for ListOffsets."""
+        if self.back_ms is not None:
+            return max(now_ms - self.back_ms, 0)
+        return list_offsets.EARLIEST if self.name == "earliest" else list_offsets.LATEST
+
+
+EARLIEST = Reset("earliest")
+LATEST = Reset("latest")
+NO_RESET = Reset("none")
+
+
+def parse_reset(text: str) -> Reset:
+    """Parse a value that the settings have accepted."""
+    kind, _, duration = text.partition(":")
+    return Reset(text, duration_ms(duration)) if kind == "by_duration" else Reset(kind)
 
 
 class Chunk(FetchedRecords):
@@ -38,7 +62,7 @@ class Chunk(FetchedRecords):
         given_up = None if aborted is None else [(one.first_offset, one.producer_id) for one in aborted]
         super().__init__(topic, partition, data, next_offset=offset, aborted=given_up, check_crcs=check_crcs)
         self.end_offset = end_of(self._data, offset)
-        """Where the next fetch begins; NO_PROGRESS if these bytes lead nowhere, which taking them will tell."""
+        """The offset of the next fetch; NO_PROGRESS if these bytes have no complete batch."""
 
     def take_ready(self) -> Record | None:
         """The next record, if it is unpacked already and not the last of its batch; else `take` must look further."""
@@ -64,7 +88,7 @@ NO_EPOCH = -1
 
 
 class PartitionLeader(NamedTuple):
-    """Who serves a partition, as far as the metadata knows."""
+    """The leader of a partition, by the metadata."""
 
     node_id: int
     epoch: int = NO_EPOCH
@@ -76,7 +100,7 @@ class PartitionLeader(NamedTuple):
 
 
 class Need(Enum):
-    """What is missing before records can be fetched."""
+    """The step that is needed before records can be fetched."""
 
     NOTHING = "it stands somewhere"
     COMMITTED = "how far has the group come?"
@@ -101,7 +125,7 @@ class PartitionState:
         "high_watermark",
         "is_held",
         "is_paused",
-        "last_stable",
+        "last_stable_offset",
         "leader",
         "log_start",
         "need",
@@ -127,11 +151,11 @@ class PartitionState:
         self.done: OffsetAndMetadata | None = None
         self.next_fetch = -1
         self.chunks: deque[Chunk] = deque()
-        self.high_watermark = self.last_stable = self.log_start = -1
+        self.high_watermark = self.last_stable_offset = self.log_start = -1
         self.is_paused = False
         self.is_held = False
         self.asking: object | None = None
-        """The effect that will tell where it stands, while it is under way."""
+        """The request for its position that is in flight."""
         self.not_before_ms = 0
         self.failure: KafkaError | None = None
         self.failure_passes = False
@@ -147,11 +171,11 @@ class PartitionState:
 
     @property
     def is_valid(self) -> bool:
-        """It stands somewhere, and its leader does not have to be asked about that any more."""
+        """Whether it has a validated position."""
         return self.need is Need.NOTHING
 
     def leave(self) -> None:
-        """It stands nowhere now, and an answer that is under way is of no use."""
+        """Drop the position; answers in flight are ignored."""
         self.position = self.done = None
         self.next_fetch = -1
         self.asking = self.leader = None
@@ -164,7 +188,7 @@ class PartitionState:
         self.not_before_ms = 0
 
     def wants(self, offset: int, leader: PartitionLeader) -> bool:
-        """Whether the answer to a fetch from `offset`, asked while `leader` led, is still of use."""
+        """Whether the answer to a fetch from `offset` at `leader` is still current."""
         return self.need is Need.NOTHING and self.next_fetch == offset and self.leader == leader
 
     def node_to_ask(self, leader: int, now_ms: int) -> int:

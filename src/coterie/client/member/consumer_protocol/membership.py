@@ -1,0 +1,261 @@
+"""The member of a KIP-848 group as drivers see it: an event in, effects out, as `coterie.client.member.membership`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from coterie.client.member import events
+from coterie.client.member.consumer_protocol.fencing import can_rejoin, rejoin
+from coterie.client.member.consumer_protocol.heartbeat import (
+    can_beat,
+    heartbeat_answered,
+    heartbeat_due,
+    look,
+    must_look_sooner,
+    send_heartbeat,
+)
+from coterie.client.member.consumer_protocol.leaving import (
+    close_due,
+    finish,
+    has_left,
+    prepare_leaving,
+    start_leaving,
+)
+from coterie.client.member.consumer_protocol.member import RESOLVE_RETRY, ConsumerMemberData
+from coterie.client.member.consumer_protocol.reconciliation import (
+    can_reconcile,
+    can_resolve,
+    listener_answered,
+    positions_before_revocation,
+    reconcile,
+    resolve,
+    topic_ids_answered,
+)
+from coterie.client.member.consumer_protocol.states import (
+    ACKNOWLEDGING,
+    CLOSED,
+    DOING,
+    FATAL,
+    FENCED,
+    JOINING,
+    LEAVING,
+    PREPARE_LEAVING,
+    RECONCILING,
+    STABLE,
+    STALE,
+    UNSUBSCRIBED,
+    ConsumerMemberState,
+)
+from coterie.client.member.consumer_protocol.subscribing import (
+    can_join,
+    metadata_answered,
+    metadata_changed,
+    rejoin_asked,
+    start_joining,
+    subscribe,
+)
+from coterie.client.member.effects import Effects
+from coterie.client.member.find_coordinator import can_find, find_coordinator
+from coterie.client.member.leave_group import (
+    can_continue_leaving,
+    close_asked,
+    positions_on_close,
+    unsubscribe_asked,
+)
+from coterie.client.member.member import RequestKind
+from coterie.client.member.membership import (
+    can_raise_failure,
+    counted,
+    lookup_answered,
+    poll_began,
+    poll_ended,
+    raise_failure,
+    retry_due,
+    seconds,
+    when_closed,
+)
+from coterie.client.member.offset_commit import (
+    auto_commit_due,
+    can_send,
+    commit_answered,
+    commit_asked,
+    committed_answered,
+    committed_asked,
+    positions_for_auto_commit,
+    send_pending_requests,
+    topics_answered,
+)
+from coterie.errors import IllegalTransitionError
+
+Step = Callable[[ConsumerMemberData, int], Effects]
+
+
+def _can_rejoin_stale(member: ConsumerMemberData) -> bool:
+    """The user is back."""
+    return member.polling and can_rejoin(member)
+
+
+AGENDA: Mapping[ConsumerMemberState, tuple[Callable[[ConsumerMemberData], bool], Step] | None] = {
+    UNSUBSCRIBED: (can_join, start_joining),
+    JOINING: None,
+    RECONCILING: (can_reconcile, reconcile),
+    ACKNOWLEDGING: None,
+    STABLE: None,
+    FENCED: (can_rejoin, rejoin),
+    STALE: (_can_rejoin_stale, rejoin),
+    FATAL: (can_raise_failure, raise_failure),
+    PREPARE_LEAVING: (can_continue_leaving, prepare_leaving),
+    LEAVING: (has_left, finish),
+    CLOSED: None,
+}
+"""What is to be done next in each state, beside heartbeats."""
+_MOST_STEPS = 50
+_ENDING_ALREADY = frozenset({PREPARE_LEAVING, LEAVING, CLOSED})
+
+
+def _next(member: ConsumerMemberData) -> Step | None:
+    if member.coordinator is None:
+        if can_find(member):
+            return find_coordinator
+    elif can_send(member):
+        return send_pending_requests
+    if can_beat(member):
+        return send_heartbeat
+    if member.ending is not None and member.state not in _ENDING_ALREADY:
+        return start_leaving if member.calling is None else None
+    if can_resolve(member):
+        return resolve
+    entry = AGENDA[member.state]
+    if entry is not None and entry[0](member):
+        return entry[1]
+    return None
+
+
+def _retry_due(member: ConsumerMemberData, event: events.RetryDue, now_ms: int) -> Effects:
+    if event.what == RESOLVE_RETRY:
+        member.is_resolving_later = False
+        return []
+    return retry_due(member, event, now_ms)
+
+
+def _positions_answered(member: ConsumerMemberData, event: events.PositionsAnswered, now_ms: int) -> Effects:
+    if event is member.auto_asked:
+        member.auto_asked = None
+        return positions_for_auto_commit(member, event, now_ms)
+    if event is not member.waiting_for:
+        return []
+    member.waiting_for = None
+    rule = positions_on_close if member.state is PREPARE_LEAVING else positions_before_revocation
+    return rule(member, event, now_ms)
+
+
+RULES: Mapping[type, Callable[[Any, Any, int], Effects]] = {
+    # what the user does
+    events.Subscribed: subscribe,
+    events.UnsubscribeAsked: unsubscribe_asked,
+    events.PollBegan: poll_began,
+    events.PollEnded: poll_ended,
+    events.CommitAsked: commit_asked,
+    events.CommittedAsked: committed_asked,
+    events.RejoinAsked: rejoin_asked,
+    events.CloseAsked: close_asked,
+    # news of the cluster
+    events.MetadataChanged: metadata_changed,
+    # answers to effects
+    events.CoordinatorAnswered: lookup_answered,
+    events.MetadataAnswered: metadata_answered,
+    events.PositionsAnswered: _positions_answered,
+    events.TopicIdsAnswered: topic_ids_answered,
+    events.TopicsAnswered: topics_answered,
+    events.ListenerAnswered: listener_answered,
+    events.ConsumerHeartbeatAnswered: heartbeat_answered,
+    events.CommitAnswered: commit_answered,
+    events.CommittedAnswered: committed_answered,
+    # timers that rang
+    events.HeartbeatDue: heartbeat_due,
+    events.RetryDue: _retry_due,
+    events.AutoCommitDue: auto_commit_due,
+    events.CloseDue: close_due,
+}
+
+
+class ConsumerMembership(ConsumerMemberData):
+    """One member of one group. It is not thread-safe."""
+
+    __slots__ = ()
+
+    def handle(self, event: Any, now_ms: int) -> Effects:
+        """Handle `event` at `now_ms`, and return the effects. Time may stand still, but never goes back."""
+        if self.state is CLOSED:
+            return when_closed(self, event)
+        effects = RULES[type(event)](self, event, now_ms)
+        steps = 0
+        while (step := _next(self)) is not None:
+            steps += 1
+            if steps > _MOST_STEPS:
+                raise IllegalTransitionError(f"{_MOST_STEPS} steps in {self.state} without an end: a bug in Coterie")
+            effects += step(self, now_ms)
+        if must_look_sooner(self, now_ms):
+            effects.append(look(self, now_ms))
+        return effects
+
+    def explain(self, now_ms: int) -> str:
+        """Describe what the member is doing, in which epoch, what it waits for, and since when."""
+        return explain(self, now_ms)
+
+
+def explain(member: ConsumerMemberData, now_ms: int) -> str:
+    who = f'member "{member.member_id}"' if member.member_id else "a consumer without a member id"
+    if member.settings.group_instance_id is not None:
+        who += f' (instance "{member.settings.group_instance_id}")'
+    since = f" for {seconds(now_ms - member.state_since_ms)}" if member.state_since_ms else ""
+    sentences = [f'{who} of group "{member.settings.group_id}" is {member.state}{since}: it {DOING[member.state]}']
+    if member.has_generation:
+        sentences.append(f"member epoch {member.generation_id}, {counted(len(member.assigned), 'partition')}")
+    elif member.assigned:
+        sentences.append(f"it has lost {counted(len(member.assigned), 'partition')}; the next poll calls the listener")
+    if member.failure is not None:
+        sentences.append(str(member.failure))
+    if waits := _waits_for(member, now_ms):
+        sentences.append(f"it waits for {waits}")
+    if member.pending_requests:
+        kinds = sorted({pending.kind.value for pending in member.pending_requests.values()})
+        sentences.append(f"{counted(len(member.pending_requests), 'request')} pending ({', '.join(kinds)})")
+    return "; ".join(sentences) + "."
+
+
+_ANSWERS = {
+    events.MetadataAnswered: "metadata from the cluster",
+    events.PositionsAnswered: "the positions to commit",
+    events.ConsumerHeartbeatAnswered: "the answer to its leave",
+}
+
+
+def _waits_for(member: ConsumerMemberData, now_ms: int) -> str | None:
+    if member.state is CLOSED:
+        return None
+    if member.calling is not None:
+        return f"the rebalance listener to return ({member.calling.kind})"
+    if member.waiting_for is not None:
+        return _ANSWERS[type(member.waiting_for)]
+    if member.coordinator is None and member.is_finding_later:
+        return f"the next FindCoordinator request ({member.find_failures} failed)"
+    if member.coordinator is None and member.finding is not None:
+        return "the answer to FindCoordinator"
+    if member.is_backing_off:
+        return f"the end of a back-off after {counted(member.failures, 'failed attempt')}"
+    if member.state is JOINING:
+        return "the answer to its heartbeat" if member.polling or not member.stalled else "the next poll"
+    if member.state is PREPARE_LEAVING and member.pending_requests:
+        return "the answers to its commits"
+    if member.state is UNSUBSCRIBED and not member.subscribed:
+        return "a subscription"
+    if any(one.kind is RequestKind.COMMIT_BEFORE_REVOCATION for one in member.pending_requests.values()):
+        return "the commit before the revocation"
+    if member.state is RECONCILING and member.polling and member.unresolved:
+        return f"metadata of {counted(len(member.unresolved), 'topic')} that it is assigned"
+    if member.state in {STABLE, ACKNOWLEDGING}:
+        overdue_ms = now_ms - member.poll_deadline_ms + member.settings.max_poll_interval_ms
+        return None if member.polling else f"the next poll (the last one ended {seconds(overdue_ms)} ago)"
+    return None if member.polling else "the next poll"
