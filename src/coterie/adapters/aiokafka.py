@@ -22,8 +22,6 @@ from coterie.errors import CoterieError
 from coterie.protocol.messages import NO_GENERATION
 from coterie.protocol.subscription import Assignment, write_assignment, write_subscription
 
-__all__ = ["CooperativeNotSupportedError", "adapt"]
-
 
 class CooperativeNotSupportedError(CoterieError, TypeError):
     """aiokafka has no cooperative rebalancing."""

@@ -16,8 +16,6 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 from coterie.adapters.member_slot import MemberSlot, assign, resolve
 from coterie.assignors import Assignor, Member, Topic
 
-__all__ = ["adapt"]
-
 
 def adapt(assignor: Assignor | str, rack: str | None = None) -> AbstractPartitionAssignor:
     """Return an assignor for one consumer; each consumer needs its own. The leader gets `rack` (KIP-881)."""

@@ -12,8 +12,6 @@ from coterie.assignors import Assignment, Assignor, Member, Owned, Topic, assign
 from coterie.protocol.messages import NO_GENERATION
 from coterie.protocol.subscription import Subscription
 
-__all__ = ["MemberSlot", "assign", "resolve"]
-
 
 def resolve(chosen: Assignor | str) -> Assignor:
     """Return an assignor by its name, or the given one."""

@@ -19,25 +19,6 @@ from coterie.assignors.sticky import read_owned
 from coterie.errors import CoterieError
 from coterie.protocol.messages import NO_GENERATION
 
-__all__ = [
-    "MAX_PARTITIONS",
-    "MAX_REBALANCES",
-    "Case",
-    "CaseError",
-    "Score",
-    "as_lists",
-    "grow",
-    "holding",
-    "join",
-    "leave",
-    "owned_in",
-    "parse_case",
-    "read_case",
-    "run",
-    "score",
-]
-
-
 MAX_REBALANCES = 10
 MAX_PARTITIONS = 5_000_000
 """The most partitions that all topics of a case may have together."""

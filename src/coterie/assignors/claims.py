@@ -1,4 +1,4 @@
-"""Which partitions each member owns: the members' claims, without those that cannot be true.
+"""Finds which partitions each member owns: the members' claims, without those that cannot be true.
 
 Dropped are claims on topics that were deleted or are no longer subscribed, on partitions beyond a topic's end (Kafka
 throws there, or assigns what does not exist), and claims that lose: of several members that claim a partition the one
@@ -14,8 +14,6 @@ from itertools import compress
 
 from coterie.assignors.model import Owned
 
-__all__ = ["Claim", "Claims", "settle"]
-
 _FLIP = bytes([1, *bytes(255)])  # 0 becomes 1, everything else 0
 
 
@@ -28,7 +26,7 @@ class Claim:
 
 
 class Claims:
-    """What each member owns, by its position, and which partitions have no owner."""
+    """Holds what each member owns, by its position, and which partitions have no owner."""
 
     def __init__(self, owned: list[Owned], sizes: Mapping[str, int]) -> None:
         self.owned = owned
@@ -72,9 +70,9 @@ def settle(claims: Sequence[Claim], subscribed: Sequence[AbstractSet[str]], size
         owned.append(mine)
     settled = Claims(owned, sizes)
     natural = all(claim.natural or not claim.owned for claim in claims)
-    for topic, told in runs.items():
-        if told:
-            taken = _mark(told, sizes[topic], natural=natural)
+    for topic, claimed in runs.items():
+        if claimed:
+            taken = _mark(claimed, sizes[topic], natural=natural)
             if taken is None:
                 taken = _resolve(settled, topic, claims)
             else:

@@ -20,10 +20,7 @@ from itertools import chain
 
 from coterie.assignors.claims import Claims
 from coterie.assignors.java_order import hash_order
-from coterie.assignors.model import Owned
-from coterie.assignors.racks import RackSet
-
-__all__ = ["assign_equal", "assign_equal_with_racks", "who_keeps_one_more"]
+from coterie.assignors.model import Owned, RackSet
 
 
 def assign_equal(ids: Sequence[str], topics: Sequence[str], claims: Claims) -> list[Owned]:

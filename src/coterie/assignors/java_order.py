@@ -8,8 +8,6 @@ from struct import iter_unpack
 from coterie.assignors.model import Member
 from coterie.protocol.java_hash import capacity_for, spread
 
-__all__ = ["by_id", "by_instance_then_id", "hash_order", "java_sorted", "spreads"]
-
 _LONGEST = 1024
 """The longest id that is hashed with others: this many characters times 2^7 times 2^32 fit into 64 bits."""
 

@@ -19,9 +19,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
-__all__ = ["ONE", "Network", "bits_of", "each", "positions", "solve", "union"]
-
-
 ONE = ord("1")
 _SPARSE = 12
 """If fewer than one bit in this many is set, picking them one by one is faster than reading all."""

@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from coterie.assignors.java_order import by_instance_then_id, java_sorted
-from coterie.assignors.model import Assignment, Assignor, Member, Topic
-from coterie.assignors.racks import RackSet, racks_matter, topic_racks
-
-__all__ = ["Range"]
+from coterie.assignors.model import Assignment, Assignor, Member, RackSet, Topic, racks_matter, topic_racks
 
 
 class Range(Assignor):

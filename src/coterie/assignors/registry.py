@@ -15,8 +15,6 @@ from coterie.assignors.roundrobin import RoundRobin
 from coterie.assignors.sticky import CooperativeSticky, Sticky
 from coterie.errors import CoterieError
 
-__all__ = ["BUILT_IN", "GROUP", "UnknownAssignorError", "assignor", "assignor_names"]
-
 GROUP = "coterie.assignors"
 BUILT_IN: dict[str, type[Assignor]] = {kind.name: kind for kind in (Range, RoundRobin, Sticky, CooperativeSticky)}
 

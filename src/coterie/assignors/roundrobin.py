@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from coterie.assignors.java_order import by_instance_then_id, java_sorted
 from coterie.assignors.model import Assignment, Assignor, Member, Topic
 
-__all__ = ["RoundRobin"]
-
 
 class RoundRobin(Assignor):
     name = "roundrobin"

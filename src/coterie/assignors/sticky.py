@@ -21,22 +21,9 @@ from struct import Struct, error
 from coterie.assignors.claims import Claim, Claims, settle
 from coterie.assignors.equal_subscriptions import assign_equal, assign_equal_with_racks
 from coterie.assignors.java_order import by_id, java_sorted
-from coterie.assignors.model import Assignment, Assignor, Member, Owned, Topic
-from coterie.assignors.racks import racks_differ, racks_matter, topic_racks
+from coterie.assignors.model import Assignment, Assignor, Member, Owned, Topic, racks_differ, racks_matter, topic_racks
 from coterie.assignors.unequal_subscriptions import assign_unequal
 from coterie.protocol.messages import NO_GENERATION
-
-__all__ = [
-    "CooperativeSticky",
-    "OwnedReader",
-    "Sticky",
-    "read_generation",
-    "read_owned",
-    "stick",
-    "write_generation",
-    "write_owned",
-]
-
 
 _INT32 = Struct(">i")
 _INT16 = Struct(">h")

@@ -12,10 +12,7 @@ from itertools import chain
 
 from coterie.assignors.claims import Claims
 from coterie.assignors.min_cost_flow import ONE, solve, union
-from coterie.assignors.model import Owned
-from coterie.assignors.racks import RackSet
-
-__all__ = ["assign_unequal"]
+from coterie.assignors.model import Owned, RackSet
 
 _Runs = dict[int, Sequence[int]]
 """Pile to partition ids."""

@@ -10,13 +10,12 @@ from typing import Annotated
 import typer
 
 import coterie
+from coterie.cli.acls_app import acls_app
 from coterie.cli.front_page import FrontPage
 from coterie.cli.groups_app import groups_app
 from coterie.cli.options import HOST, PORT, Bootstrap, Config, Sets
 from coterie.cli.pipeline_app import pipeline_app
 from coterie.cli.topics_app import topics_app
-
-__all__ = ["app"]
 
 app = typer.Typer(
     cls=FrontPage,
@@ -27,6 +26,7 @@ app = typer.Typer(
 )
 app.add_typer(topics_app, name="topics")
 app.add_typer(groups_app, name="groups")
+app.add_typer(acls_app, name="acls")
 app.add_typer(pipeline_app, name="pipeline")
 
 
@@ -94,6 +94,13 @@ def serve(
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Properties file with settings.")
     ] = None,
+    secure: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Listen with TLS and passwords (SASL_SSL). A test CA, a certificate and a user are made in DIR, once.",
+        ),
+    ] = None,
     log: Annotated[
         LogChoice,
         typer.Option(
@@ -103,16 +110,17 @@ def serve(
 ) -> None:
     """Run a broker that Kafka clients connect to.
 
-    When it accepts connections it prints one line to stdout: ready HOST:PORT, the bootstrap servers for clients.
-    Settings are read from --config, then the environment (COTERIE_GROUP_MAX_SIZE or KAFKA_GROUP_MAX_SIZE for
-    group.max.size), then --set; the last one wins. SIGTERM or Ctrl-C shuts down cleanly (exit status 0); a second
-    signal exits immediately.
+    When it accepts connections it prints: ready HOST:PORT, the bootstrap servers for clients. Settings are read from
+    --config, then the environment (COTERIE_GROUP_MAX_SIZE or KAFKA_GROUP_MAX_SIZE for group.max.size), then --set; the
+    last one wins. SIGTERM or Ctrl-C shuts down cleanly; a second signal exits immediately.
 
-    With --nodes 3 clients see a cluster of three brokers. Each has its own port (--port and the next two), leads a
-    third of the partitions and coordinates a third of the groups. There is still one copy of each log, so more nodes
-    add neither safety nor speed: use them to test clients.
+    With --nodes 3 clients see three brokers, with ports in a row. Each leads a third of the partitions and coordinates
+    a third of the groups. There is one copy of each log: more nodes add neither safety nor speed.
 
-    Try it: coterie serve --memory --port 0 --set group.initial.rebalance.delay.ms=0
+    With --secure DIR clients must use TLS and log in. DIR has their settings, with the password, for Java, librdkafka
+    and Python. For certificates and users of your own, give Kafka's settings (docs/security.md).
+
+    Try it: coterie serve --memory --port 0
     """
     from coterie.cli.serve import serve as run
 
@@ -127,6 +135,7 @@ def serve(
         sets=set_ or [],
         config=config,
         log=log.value,
+        secure=secure,
     )
 
 

@@ -26,8 +26,6 @@ from coterie.assignors.cases import (
     score,
 )
 
-__all__ = ["assign"]
-
 EXIT_BAD_LINE = 1
 EXIT_USAGE = 2
 

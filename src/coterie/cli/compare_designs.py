@@ -21,10 +21,7 @@ from coterie.history.compare import fault_totals, runs_with_faults, runs_without
 from coterie.history.design_costs import ChangeCost, Design, DesignRun, OwnersInterval
 
 if TYPE_CHECKING:
-    from coterie.history.measure_processes import ProcessRun
-    from coterie.history.measure_zookeeper import HerdCost
-
-__all__ = ["compare_designs"]
+    from coterie.history.measure import HerdCost, ProcessRun
 
 MIN_MEMBERS, MAX_MEMBERS = 2, 200
 PROGRESS_S = 1.0
@@ -221,8 +218,7 @@ def _print_split_brain(run: DesignRun, two: OwnersInterval) -> None:
 
 def _compare_real(without_faults: Sequence[DesignRun]) -> None:
     """Print what real ZooKeeper sessions and real processes cost next to what the simulated ones did."""
-    from coterie.history.measure_processes import run_processes
-    from coterie.history.measure_zookeeper import measure_herd
+    from coterie.history.measure import measure_herd, run_processes
     from coterie.history.zookeeper_server import ZooKeeper
 
     sizes = sorted({one.scenario.members for one in without_faults if one.scenario.members <= MAX_SESSIONS})

@@ -17,7 +17,7 @@ from typing import BinaryIO, TextIO
 
 import typer
 
-from coterie.cli.options import BOOTSTRAP
+from coterie.cli.options import BOOTSTRAP, properties_of
 from coterie.cli.output import warnings_shown
 from coterie.client.consumer.consumer import Consumer
 from coterie.client.consumer.engine import WakeupError
@@ -26,8 +26,6 @@ from coterie.client.types import Records, TopicPartition
 from coterie.errors import CoterieError
 from coterie.protocol.records import Record
 from coterie.settings.client_settings import ConsumerSettings
-
-__all__ = ["ConsumeOptions", "Writer", "as_format", "as_json", "consume"]
 
 Writer = Callable[[Record], bytes]
 """Returns a record as it is printed."""
@@ -88,7 +86,7 @@ def _settings(wanted: ConsumeOptions) -> ConsumerSettings:
             "with --group, --from must be beginning or end: it applies only where the group has no committed offset. "
             "To change committed offsets: coterie groups reset"
         )
-    properties = wanted.config.read_text(encoding="utf-8") if wanted.config else ""
+    properties = properties_of(wanted.config)
     defaults = {
         "bootstrap.servers": (BOOTSTRAP,),
         "client.id": "coterie-consume",

@@ -14,8 +14,6 @@ from typer.core import TyperGroup
 from coterie.cli.output import complain, message_of
 from coterie.errors import CoterieError
 
-__all__ = ["SECTIONS", "TRY_IT", "FrontPage"]
-
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Run a broker": {
         "serve": "run a broker for any Kafka client",
@@ -27,6 +25,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "consume": "print records, with or without a group",
         "topics": "list, create, describe, alter, delete topics",
         "groups": "show members, offsets and lag; reset offsets",
+        "acls": "list, add and remove rights of users",
     },
     "Find out why a group rebalanced, and what it cost": {
         "report": "write an HTML report from a data directory",
@@ -72,6 +71,5 @@ class FrontPage(TyperGroup):
                 formatter.write(f"  {name:{widest}}  {line}\n")
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
-        formatter.write_paragraph()
         broker, client = TRY_IT
         formatter.write(f"Try it: {broker:30} and in another terminal:\n        {client}\n")

@@ -27,18 +27,6 @@ from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import ErrorCode, KafkaError
 from coterie.settings.client_settings import duration_ms
 
-__all__ = [
-    "ResetTarget",
-    "delete",
-    "delete_offsets",
-    "describe",
-    "list_all",
-    "members",
-    "remove_members",
-    "reset",
-    "state",
-]
-
 OFFSETS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
 MEMBERS = ("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS")
 MORE_MEMBER_COLUMNS = ("CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT")
@@ -332,14 +320,14 @@ def _partitions_to_reset(
     return list(places)
 
 
-def named_partitions(text: str) -> tuple[str, list[int] | None]:
+def named_partitions(text: str, option: str = "--topic ") -> tuple[str, list[int] | None]:
     """Parse `orders` (all partitions) or `orders:0,1` (these partitions)."""
     name, colon, numbers = text.rpartition(":")
     if not colon:
         return text, None
     parts = [part.strip() for part in numbers.split(",")]
     if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
-        raise CommandError(f"--topic {text}: after the colon give partitions, as in orders:0,1")
+        raise CommandError(f"{option}{text}: after the colon give partitions, as in orders:0,1")
     return name, [int(part) for part in parts]
 
 

@@ -9,8 +9,6 @@ import typer
 
 from coterie.cli.options import AdminCommand, uses_admin
 
-__all__ = ["groups_app"]
-
 groups_app = typer.Typer(
     no_args_is_help=True,
     help="List, describe, reset and delete consumer groups of any Kafka cluster.\n\n"

@@ -1,4 +1,4 @@
-"""What commands that talk to a cluster share: their options, the connection, and the exit status.
+"""Commands that talk to a cluster share their options, the connection and the exit status.
 
 `coterie --help` loads this file, so the client is imported only when a command runs.
 """
@@ -32,6 +32,7 @@ __all__ = [
     "Output",
     "OutputChoice",
     "Sets",
+    "properties_of",
     "uses_admin",
 ]
 
@@ -132,8 +133,12 @@ def _run(
 def _settings(bootstrap: str | None, config: Path | None, sets: Sequence[str]) -> AdminSettings:
     from coterie.settings.client_settings import AdminSettings
 
+    return AdminSettings.load(properties_of(config), sets, DEFAULTS, bootstrap_servers=bootstrap or None)
+
+
+def properties_of(config: Path | None) -> str:
+    """Return the text of the file of `--config`, if there is one."""
     try:
-        properties = config.read_text(encoding="utf-8") if config else ""
+        return config.read_text(encoding="utf-8") if config else ""
     except UnicodeDecodeError as error:
         raise CommandError(f"{config} is not UTF-8 text: byte {error.start} cannot be read") from None
-    return AdminSettings.load(properties, sets, DEFAULTS, bootstrap_servers=bootstrap or None)

@@ -14,9 +14,6 @@ from typing import TextIO
 
 import typer
 
-__all__ = ["Cell", "Rows", "complain", "fitted", "message_of", "show", "warnings_shown"]
-
-
 Cell = str | int | None
 """A table shows `-` for None, as Kafka's tools do."""
 

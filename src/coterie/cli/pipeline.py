@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from coterie.cli.options import CommandError
+from coterie.cli.options import BOOTSTRAP, CommandError, properties_of
 from coterie.cli.output import Cell, Rows, fitted, show
 from coterie.errors import CoterieError
 from coterie.extras import how_to_install
@@ -22,13 +22,12 @@ from coterie.java import why_no_java
 if TYPE_CHECKING:
     from coterie.spark.pipeline.schemas import TableSchema
 
-__all__ = ["TABLE_COLUMNS", "read_table", "run_groups", "show_table"]
-
 
 def run_groups(
     *,
     out: str,
-    bootstrap: str,
+    bootstrap: str | None,
+    config: Path | None,
     sets: Sequence[str],
     follow: bool,
     every: float,
@@ -52,9 +51,9 @@ def run_groups(
         typer.echo(text, err=True)
 
     try:
-        options = PipelineOptions(
-            out, kafka_options(bootstrap, sets), records_per_batch=records_per_batch, every_s=every
-        )
+        kafka = kafka_options(bootstrap, sets, properties_of(config))
+        kafka = {"kafka.bootstrap.servers": BOOTSTRAP, **kafka}
+        options = PipelineOptions(out, kafka, records_per_batch=records_per_batch, every_s=every)
         run(options, follow=follow, master=master, say=say)
     except PySparkException as error:
         raise CoterieError(_why(error)) from None

@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import BOOTSTRAP, Bootstrap, Output, OutputChoice, Sets
-
-__all__ = ["pipeline_app"]
+from coterie.cli.options import Bootstrap, Config, Output, OutputChoice, Sets
 
 pipeline_app = typer.Typer(
     no_args_is_help=True,
@@ -33,6 +31,7 @@ def groups(
         str | None, typer.Option(help="Spark master: local[4], or a cluster URL.", show_default="local[*]")
     ] = None,
     bootstrap: Bootstrap = None,
+    config: Config = None,
     set_: Sets = None,
 ) -> None:
     """Export commits, generations, ownership, rebalances, lag and health to Parquet tables.
@@ -48,7 +47,8 @@ def groups(
         raise typer.BadParameter("--once and --follow contradict each other: give one of them")
     run_groups(
         out=out,
-        bootstrap=bootstrap or BOOTSTRAP,
+        bootstrap=bootstrap,
+        config=config,
         sets=set_ or [],
         follow=follow,
         every=every,

@@ -18,15 +18,13 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 import typer
 
-from coterie.cli.options import BOOTSTRAP
+from coterie.cli.options import BOOTSTRAP, properties_of
 from coterie.cli.output import warnings_shown
 from coterie.client.event_log import ClosedWithRecords, DeliveryFailed
 from coterie.client.producer.delivery import RecordMetadata
 from coterie.client.producer.producer import Content, Producer
 from coterie.errors import CoterieError, KafkaError
 from coterie.settings.client_settings import ProducerSettings
-
-__all__ = ["InputError", "produce"]
 
 DEFAULTS = {"bootstrap.servers": (BOOTSTRAP,)}
 SHOWN_AFTER_S = 1.0
@@ -221,7 +219,7 @@ def produce(
         if as_json and key_delimiter is not None:
             raise InputError("--json and --key-delimiter contradict each other: the key is a field of the JSON object")
         more = parse_headers(headers)
-        properties = config.read_text(encoding="utf-8") if config else ""
+        properties = properties_of(config)
         settings = ProducerSettings.load(
             properties,
             sets,

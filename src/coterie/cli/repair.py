@@ -22,8 +22,6 @@ from coterie.storage.log_inspection import LogFinding, batches_left
 from coterie.storage.metadata_files import id_text
 from coterie.storage.repair import Findings, carry_out, inspect
 
-__all__ = ["repair"]
-
 MAX_GROUPS = 50
 
 

@@ -25,8 +25,6 @@ from coterie.web import picture
 from coterie.web import report as page_of
 from coterie.web.picture import MemberNames
 
-__all__ = ["report"]
-
 OBSERVED = "Recorded by the broker as it happened."
 DERIVED = (
     "Derived from __consumer_offsets: owners and generations are certain. The log does not record when a rebalance "

@@ -12,6 +12,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -25,7 +26,9 @@ import typer
 
 from coterie.broker.broker import Flush, open_cluster
 from coterie.broker.cluster import Cluster
-from coterie.broker.io.server import Server, run_in_loop
+from coterie.broker.io.secure_directory import SecureDirectory
+from coterie.broker.io.server import Listener, Server, listeners_of, run_in_loop
+from coterie.broker.io.sockets import EVERYWHERE, address_text
 from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.errors import CoterieError
 from coterie.facts import Fact, MemberRejoined, OffsetsStored
@@ -56,11 +59,17 @@ def serve(
     sets: Sequence[str],
     config: Path | None,
     log: str,
+    secure: Path | None = None,
 ) -> None:
     """Run until a signal, then exit with 0. An option takes precedence over the setting with the same meaning."""
     properties = _text_of(config) if config else ""
     settings = BrokerSettings.load(properties=properties, environ=os.environ, sets=sets)
-    listen, advertised = _addresses(settings, host, port, advertise)
+    listeners = _listeners(settings, host, port, advertise, is_secure=secure is not None)
+    directory = None
+    if secure is not None:
+        directory = SecureDirectory(secure, _names_of(listeners), datetime.now(UTC))  # noqa: TID251
+        more = [f"{name}={value}" for name, value in directory.settings().items()]
+        settings = BrokerSettings.load(properties=properties, environ=os.environ, sets=[*more, *sets])
     where = _data_directory(settings, data, memory=memory)
     facts = FactLog(sys.stderr, as_json=log == "json", shows_all=log == "all")
     for ignored in settings.ignored:
@@ -68,7 +77,7 @@ def serve(
     raise_file_limit()
     chosen: Flush = flush or settings.coterie_flush
     try:
-        run_in_loop(_serve(settings, listen, advertised, where, chosen, nodes, facts))
+        run_in_loop(_serve(settings, listeners, where, chosen, nodes, facts, directory))
     finally:
         facts.flush()  # facts of the last turn of the loop
 
@@ -85,26 +94,44 @@ def _data_directory(settings: BrokerSettings, data: Path | None, *, memory: bool
     return where
 
 
-def _addresses(
-    settings: BrokerSettings, host: str | None, port: int | None, advertise: str | None
-) -> tuple[Address, Address | None]:
-    """Return the address to listen on, and the advertised address if it differs."""
-    endpoint = settings.endpoints()[0]
-    listen = (endpoint.host if host is None else host, endpoint.port if port is None else port)
-    if advertise is not None:
-        return listen, parse_address(advertise)
-    advertised = settings.advertised()
-    return listen, (advertised[0].host, advertised[0].port) if advertised else None
+def _listeners(
+    settings: BrokerSettings, host: str | None, port: int | None, advertise: str | None, *, is_secure: bool
+) -> list[Listener]:
+    """Return the listeners of the settings. If there is one, options may give it another address."""
+    listeners = listeners_of(settings)
+    if is_secure and "listeners" in settings.given:
+        raise CoterieError("--secure and the setting listeners contradict each other: give one of them")
+    if len(listeners) > 1:
+        if host is not None or port is not None or advertise is not None:
+            raise CoterieError(
+                "--host, --port and --advertise are for one listener, and the setting listeners has "
+                f"{len(listeners)}: put the addresses into listeners and advertised.listeners"
+            )
+        return listeners
+    endpoint, advertised = listeners[0]
+    if is_secure:
+        endpoint = endpoint._replace(name="SASL_SSL", protocol="SASL_SSL")
+    endpoint = endpoint._replace(
+        host=endpoint.host if host is None else host, port=endpoint.port if port is None else port
+    )
+    return [Listener(endpoint, advertised if advertise is None else parse_address(advertise))]
+
+
+def _names_of(listeners: Sequence[Listener]) -> list[str]:
+    """Return the names and addresses that clients of this machine may connect to."""
+    hosts = [host for endpoint, told in listeners for host in (endpoint.host, told[0] if told else "")]
+    local = ["localhost", "127.0.0.1", "::1", socket.gethostname()]
+    return list(dict.fromkeys([*local, *(host for host in hosts if host not in EVERYWHERE)]))
 
 
 async def _serve(
     settings: BrokerSettings,
-    listen: Address,
-    advertised: Address | None,
+    listeners: Sequence[Listener],
     data: Path | None,
     flush: Flush,
     nodes: int,
     facts: FactLog,
+    directory: SecureDirectory | None,
 ) -> None:
     loop = asyncio.get_running_loop()
     facts.soon = loop.call_soon
@@ -118,8 +145,24 @@ async def _serve(
         return cluster
 
     with _rare_garbage_collection():
-        server = await Server.start(opened, facts.tell, *listen, advertised, nodes)
-    typer.echo(f"ready {','.join(map(str, server.ports))}")
+        server = await Server.start(opened, facts.tell, listeners, settings, nodes)
+    loop.add_signal_handler(signal.SIGHUP, server.reload_files)
+    first = [port for port in server.ports if port.listener.name == server.port.listener.name]
+    if directory is not None:
+        told = ",".join(address_text(*port.endpoint) for port in first)
+        for line in directory.write_client_settings(told):
+            facts.note(line)
+    for endpoint, _ in listeners:
+        own = settings.of_listener(endpoint, "OAUTHBEARER")
+        if endpoint.has_sasl and "OAUTHBEARER" in own.sasl_enabled_mechanisms and not own.has_signed_tokens:
+            facts.note(
+                f"listener {endpoint.name} accepts unsecured OAUTHBEARER tokens, which everybody can make: use it for "
+                "tests only, or give sasl.oauthbearer.jwks.endpoint.url"
+            )
+    if len(listeners) > 1:
+        for port in server.ports:
+            facts.note(f"listener {port.listener.name} ({port.listener.protocol}): {port}")
+    typer.echo(f"ready {','.join(map(str, first))}")
     sys.stdout.flush()
     await stop.wait()
     facts.note("shutting down (press Ctrl-C again to exit immediately)")

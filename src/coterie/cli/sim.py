@@ -13,12 +13,8 @@ from functools import partial
 import typer
 
 from coterie.errors import CoterieError
-from coterie.sim.exercised import Account
 from coterie.sim.plan import Plan
-from coterie.sim.run import Outcome, simulate
-from coterie.sim.shrink import shrink
-
-__all__ = ["parse_numbers", "sim"]
+from coterie.sim.run import Account, Outcome, shrink, simulate
 
 PROGRESS_S = 5
 

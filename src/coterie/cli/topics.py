@@ -6,6 +6,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from uuid import UUID
 
+from coterie.cli.groups import named_partitions
 from coterie.cli.options import CommandError
 from coterie.cli.output import Cell, Rows
 from coterie.client.admin import (
@@ -19,8 +20,6 @@ from coterie.client.admin import (
     checked,
 )
 from coterie.errors import ErrorCode, KafkaError
-
-__all__ = ["alter", "create", "delete", "describe", "describe_configs", "list_all"]
 
 TOPIC = ("TOPIC", "TOPIC-ID", "PARTITION-COUNT", "REPLICATION-FACTOR", "CONFIGS")
 PARTITION = ("TOPIC", "PARTITION", "LEADER", "REPLICAS", "ISR")
@@ -107,6 +106,18 @@ def delete(admin: Admin, names: Sequence[str], *, if_exists: bool) -> Rows:
         found = {name: error for name, error in found.items() if error is None or error.code is not unknown}
     gone = [(name, "deleted") for name, error in found.items() if error is None]
     return Rows(("TOPIC", "STATUS"), gone, errors=_errors(found))
+
+
+def reassign(admin: Admin, where: str, nodes: Sequence[int]) -> Rows:
+    """Give the partitions of `where`, as in orders:0,1, replicas on these brokers. The first is to lead."""
+    name, numbers = named_partitions(where, "")
+    if numbers is None:
+        numbers = [part.partition for part in checked(admin.describe_topics([name]))[name].partitions]
+    found = admin.alter_partition_reassignments({(name, number): nodes for number in numbers})
+    failed = {place.partition for place, error in found.items() if error is not None}
+    described = describe(admin, [name], internal=True) if len(failed) < len(found) else Rows(PARTITION, [])
+    rows = [row for row in described.rows if row[1] in numbers and row[1] not in failed]
+    return Rows(PARTITION, rows, errors=[*_errors(found), *described.errors])
 
 
 def _long(admin: Admin, names: Sequence[str]) -> Rows:

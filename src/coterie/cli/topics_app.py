@@ -8,11 +8,10 @@ import typer
 
 from coterie.cli.options import AdminCommand, uses_admin
 
-__all__ = ["topics_app"]
-
 topics_app = typer.Typer(
     no_args_is_help=True,
-    help="List, describe, create, alter and delete topics of any Kafka cluster.\n\nTry it: coterie topics list --long",
+    help="List, describe, create, alter, move and delete topics of any Kafka cluster.\n\n"
+    "Try it: coterie topics list --long",
 )
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.")]
@@ -113,6 +112,25 @@ def alter(
     return lambda admin: topics.alter(
         admin, name, partitions=partitions, configs=topic_config or [], delete_configs=delete_config or []
     )
+
+
+@topics_app.command()
+@uses_admin
+def reassign(
+    where: Annotated[str, typer.Argument(metavar="TOPIC[:0,1]", help="A topic, or some of its partitions.")],
+    to: Annotated[
+        list[int], typer.Option("--to", metavar="BROKER", min=0, help="A broker; the first is to lead. Repeatable.")
+    ],
+) -> AdminCommand:
+    """Move partitions to other brokers.
+
+    Kafka copies them in the background. The nodes of `coterie serve --nodes` share the log, so partitions move at once.
+
+    Try it: coterie topics reassign orders:0,1 --to 2
+    """
+    from coterie.cli import topics
+
+    return lambda admin: topics.reassign(admin, where, to)
 
 
 @topics_app.command()

@@ -4,9 +4,9 @@ A plan is the offset that Spark keeps in the checkpoint:
 
     {"query": "5f0c…", "plan": 7, "topics": {"orders": {"0": {"from": 100, "until": 250}}}}
 
-A batch can be read again from its plan alone, whatever was read before and whoever owns the partitions today. `query`
-is drawn once and stays with the checkpoint, so that a commit to the group can name its query. `plan` counts, so that
-no two plans of a query are the same text and Spark sees that a batch is new.
+A batch can be read again from its plan alone, whatever was read before and whichever query owns the partitions today.
+`query` is drawn once and stays with the checkpoint, so that a commit to the group can name its query. `plan` counts, so
+that no two plans of a query are the same text and Spark sees that a batch is new.
 
 The limits are those of Spark's Kafka source: `maxOffsetsPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay` for
 a batch, `minPartitions` and `maxRecordsPerPartition` for its tasks.

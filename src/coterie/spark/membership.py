@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from coterie.assignors import assignor
 from coterie.client.consumer.engine import Engine
 from coterie.client.consumer.rebalance_listener import listener_of
-from coterie.client.member import events
-from coterie.client.member.membership import Membership
+from coterie.client.member import ConsumerMembership, Membership, events
 from coterie.client.member.states import MemberState
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, RebalanceInProgressError
@@ -193,7 +192,7 @@ class QueryMember:
         """It has had an assignment; what it owns of it is read on in every rebalance."""
 
     @property
-    def _member(self) -> Membership:
+    def _member(self) -> Membership | ConsumerMembership:
         member = self.engine.member
         assert member is not None
         return member
@@ -204,12 +203,12 @@ class QueryMember:
 
     @property
     def is_alone(self) -> bool:
-        """Whether it leads a generation that has no other member."""
-        return len(self._member.subscribers) == 1
+        """Whether it leads a generation that has no other member. In the protocol of KIP-848 no member knows."""
+        return isinstance(self._member, Membership) and len(self._member.subscribers) == 1
 
     @property
     def is_settled(self) -> bool:
-        return self._member.state is MemberState.STABLE
+        return self._member.is_stable
 
     @property
     def is_leaving(self) -> bool:
@@ -219,8 +218,8 @@ class QueryMember:
         """Join the group, once. From then on the member is inside poll, since its events are handled as they come."""
         if not self._has_asked:
             self._has_asked = True
-            self.engine.tell(events.Subscribed(self._options.topics, self._options.pattern))
-            self.engine.tell(events.PollBegan())
+            self.engine.subscribe(self._options.topics, self._options.pattern)
+            self.engine.handle(events.PollBegan())
             self.engine.tasks.start(self._call_listener())
 
     def raise_failure(self) -> None:
@@ -242,7 +241,8 @@ class QueryMember:
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         member = self._member
-        if member.state is MemberState.JOINING and member.has_generation and member.coordinator is not None:
+        is_classic = isinstance(member, Membership)
+        if is_classic and member.state is MemberState.JOINING and member.has_generation and member.coordinator:
             await self._commit_while_joining(member, offsets)
         else:
             await self.engine.commit(offsets, self.engine.clock_ms() + self._options.client.request_timeout_ms)
@@ -288,7 +288,7 @@ class QueryMember:
             self.engine.listener_done(call, None)
             if self._owned.fenced is not None and not self.is_leaving:
                 # The query will fail; until then it must not keep others from reading.
-                self.engine.tell(events.UnsubscribeAsked())
+                self.engine.handle(events.UnsubscribeAsked())
 
     def _failed(self, error: Exception) -> None:
         self._failure = error

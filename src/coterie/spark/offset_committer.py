@@ -19,9 +19,9 @@ from coterie.client.admin.admin import Admin
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, MalformedError
 from coterie.settings import SettingsError
-from coterie.settings.client_settings import AdminSettings
 from coterie.spark.batch_plan import BatchPlan
 from coterie.spark.offsets import parse_numbers
+from coterie.spark.options import admin_settings
 
 __all__ = ["OffsetCommitter", "reached"]
 
@@ -59,11 +59,9 @@ class OffsetCommitter(StreamingQueryListener):
             raise SettingsError("groupId is missing (or kafka.consumer.commit.groupid): name the group to commit to")
         self._group_id = groups[0]
         self._query = query
-        wanted = {"bootstrap.servers", "client.id", "request.timeout.ms", "default.api.timeout.ms"}
-        settings = {name.removeprefix("kafka."): text for name, text in given.items() if name.startswith("kafka.")}
-        if "bootstrap.servers" not in settings:
+        if "kafka.bootstrap.servers" not in given:
             raise SettingsError("kafka.bootstrap.servers is missing: name a broker, as in localhost:9092")
-        self._settings = AdminSettings.of({name: text for name, text in settings.items() if name in wanted})
+        self._settings = admin_settings(given)
         self._admin: Admin | None = None
         self._committed: dict[TopicPartition, int] = {}
 

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 from coterie.client.types import TopicPartition
 from coterie.errors import MalformedError
 from coterie.settings import SettingsError
-from coterie.settings.client_settings import ConsumerSettings, ProducerSettings
-from coterie.settings.config_def import Flag, Word, Words, int32, int64
+from coterie.settings.client_settings import AdminSettings, ConsumerSettings, ProducerSettings
+from coterie.settings.config_def import Flag, Word, Words, dotted, int32, int64
 from coterie.spark.offsets import (
     EARLIEST,
     LATEST,
@@ -291,7 +291,8 @@ class SourceOptions:
         group_id = values["group_id"]
         problems += _contradictions(values, use, group_id, group_of_client)
         client.setdefault("client.id", "coterie-spark")
-        client.setdefault("partition.assignment.strategy", "cooperative-sticky")
+        if client.get("group.protocol", "classic").strip().lower() != "consumer":  # there the broker assigns
+            client.setdefault("partition.assignment.strategy", "cooperative-sticky")
         client.setdefault("allow.auto.create.topics", "false")
         client["enable.auto.commit"] = "false"
         settings = _client(ConsumerSettings, client | ({"group.id": group_id} if group_id else {}), problems)
@@ -386,6 +387,16 @@ def _client(kind: type[_Settings], given: Mapping[str, str], problems: list[str]
     except SettingsError as error:
         problems += [f"kafka.{line}" for line in str(error).splitlines()]
         return None
+
+
+def admin_settings(options: Mapping[str, str]) -> AdminSettings:
+    """Make the settings of an admin for the same cluster; settings that only a consumer has are left out."""
+    client = {name.lower(): text for name, text in options.items() if name.lower().startswith(CLIENT_PREFIX)}
+    named = {dotted(name.removeprefix(CLIENT_PREFIX)): text for name, text in client.items()}
+    security = ("sasl.", "ssl.", "security.")  # a misspelled one is not left out
+    return AdminSettings.of(
+        {name: text for name, text in named.items() if AdminSettings.has(name) or name.startswith(security)}
+    )
 
 
 def _contradictions(

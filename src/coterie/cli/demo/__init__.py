@@ -1,5 +1,5 @@
 """`coterie demo`: a broker, a stream of orders, and members that join, leave, crash and are too slow.
 
-Read `demo_steps.py` for what happens and to which group, `members.py` for the member processes, `guarantees.py` for
-what is checked at the end, and `demo.py` for what is printed.
+Read `demo_steps.py` for what happens and to which group, `members.py` for the member processes, and `demo.py` for
+what is checked at the end and printed.
 """

@@ -26,10 +26,7 @@ from coterie.client.admin import LATEST, GroupDescription, NewTopic, checked
 from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, KafkaError
 from coterie.facts import Fact, MemberExpired, MemberJoined, MemberReplaced
-from coterie.ledger import Outcome, Rebalance
-
-__all__ = ["GROUP", "TOPIC", "DemoGroup", "DemoRun", "steps"]
-
+from coterie.ledger import Rebalance, RebalanceOutcome
 
 TOPIC, GROUP = "orders", "shop"
 TIMEOUT_S = 240.0
@@ -204,7 +201,7 @@ class DemoGroup:
         found = self.admin.describe_groups([GROUP])[GROUP]
         if isinstance(found, KafkaError) or found.state not in {"Stable", "Empty"}:
             return None
-        if self.rebalances and self.rebalances[-1].outcome is Outcome.RUNNING:
+        if self.rebalances and self.rebalances[-1].outcome is RebalanceOutcome.RUNNING:
             return None
         return found
 

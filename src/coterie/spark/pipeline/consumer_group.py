@@ -35,8 +35,6 @@ from coterie.spark.pipeline.partition_owners import (
     derived_rebalance,
 )
 
-__all__ = ["ConsumerGroupState"]
-
 _STABLE = 0
 WHOLE = "from the new epoch to the last member's"
 OVERTAKEN = "from the new epoch to the next one"

@@ -32,25 +32,11 @@ from coterie.protocol.offsets_topic import (
     NONE,
     OFFSET_KEYS,
     OFFSET_VALUE_VERSIONS,
-    OFFSETS_TOPIC,
     Skipped,
     read_key,
     read_offset_value,
 )
 from coterie.spark.pipeline.schemas import DECODED
-
-__all__ = [
-    "FACTS_TOPIC",
-    "OFFSETS_TOPIC",
-    "ArrowBytes",
-    "DecodedCommits",
-    "decode",
-    "decode_batches",
-    "decode_record",
-    "read_commits",
-    "topic_id_text",
-    "type_of_key",
-]
 
 COMMIT, GROUP, FACT, GARBAGE = "commit", "group", "fact", "garbage"
 

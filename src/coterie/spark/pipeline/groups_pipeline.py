@@ -1,12 +1,13 @@
 """Runs the pipeline: each micro-batch is decoded, folded and stored; in between, lag and health are measured.
 
-The tables of a batch are written first and its state last (`parquet_store.py`), so a batch that was killed in between
+The tables of a batch are written first and its state last (`ParquetStore`), so a batch that was killed in between
 is run again. A group that does not commit writes no records, and so causes no batch: its lag is measured by the clock.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,24 +18,140 @@ from typing import Any
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
+from pyspark.sql import functions as F  # noqa: N812  the usual name
 from pyspark.sql.streaming.query import StreamingQuery
 
 from coterie.client.admin import Admin
 from coterie.client.network.runtime import clock_ms
 from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, KafkaError
-from coterie.settings.client_settings import AdminSettings
+from coterie.ledger.written_facts import FACTS_TOPIC
+from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.spark.batch_plan import BatchPlan, OffsetRange
 from coterie.spark.offsets import LATEST
-from coterie.spark.options import SourceOptions, Use
+from coterie.spark.options import SourceOptions, Use, admin_settings
 from coterie.spark.partition_reader import read_range
 from coterie.spark.pipeline import schemas, tables
-from coterie.spark.pipeline.decoding import COMMIT, FACT, FACTS_TOPIC, GROUP, OFFSETS_TOPIC, topic_id_text
-from coterie.spark.pipeline.parquet_store import ParquetStore
+from coterie.spark.pipeline.decoding import COMMIT, FACT, GROUP, topic_id_text
+from coterie.spark.pipeline.schemas import STATES, TableSchema
 from coterie.spark.source import GroupLogSource
 
-__all__ = ["GroupsPipeline", "PipelineOptions", "still_to_read", "topic_names"]
+KEPT_STATES = 2
+"""The last state, and the one before it in case the last batch has to run again."""
+_BATCH = re.compile(r"batch=(\d+)")
+
+
+class ParquetStore:
+    """Tables as directories of Parquet. A batch is written to a directory aside, which is then renamed.
+
+        OUT/commits/batch=0/*.parquet       rows of batch 0, all of them or none
+        OUT/state/batch=0/groups/...        the state for the next batch; it is written last: then the batch is done
+        OUT/_aside/...                      what is being written
+
+    A batch that runs again overwrites its own directories, so no row is there twice. Paths are Hadoop's: a local
+    directory, hdfs:// or whatever else Spark can write to.
+    """
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self._spark = spark
+        self.root = root.rstrip("/")
+        self._jvm: Any = spark._jvm  # noqa: SLF001  there is no other way to Hadoop's file systems
+        configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
+        self._files = self._path("").getFileSystem(configuration)
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.root}/{name}" if name else self.root)
+
+    @property
+    def checkpoint(self) -> str:
+        return f"{self.root}/checkpoint"
+
+    def check(self) -> None:
+        """Check that tables and checkpoint belong together. If not, rows would be lost or there twice."""
+        done, has_checkpoint = self.last_done(), self._files.exists(self._path("checkpoint/offsets"))
+        if done is not None and not has_checkpoint:
+            raise CoterieError(
+                f"{self.root} holds tables up to batch {done}, but its checkpoint is gone: where to read on is not "
+                "known. Read the log again into an empty directory"
+            )
+        if self._files.exists(self._path("rounds")):
+            raise CoterieError(
+                f"{self.root} holds tables of release 0.1.0, among them `rounds`, which is called `rebalances` now. "
+                "Read the log again into an empty directory"
+            )
+
+    # --- tables -------------------------------------------------------------------------------------------------------
+
+    def put(self, table: TableSchema, number: int, rows: DataFrame, *, files: int = 1) -> None:
+        aside = f"_aside/{table.name}-{number}"
+        self._write(rows, aside, files)
+        self._move(aside, f"{table.name}/batch={number}")
+        if table.is_snapshot:
+            self._drop_before(table.name, number)
+
+    def clear(self, table: TableSchema, number: int) -> None:
+        """Delete the rows of an earlier attempt: the batch has none."""
+        self._files.delete(self._path(f"{table.name}/batch={number}"), True)
+
+    def _write(self, rows: DataFrame, name: str, files: int) -> None:
+        rows.coalesce(files).write.mode("overwrite").parquet(f"{self.root}/{name}")
+
+    def _move(self, source: str, target: str) -> None:
+        place = self._path(target)
+        self._files.delete(place, True)
+        self._files.mkdirs(place.getParent())
+        if not self._files.rename(self._path(source), place):
+            raise CoterieError(f"{self.root}/{source} could not be renamed to {target}: is the directory writable?")
+
+    def _batches(self, name: str) -> list[int]:
+        place = self._path(name)
+        if not self._files.exists(place):
+            return []
+        names = [each.getPath().getName() for each in self._files.listStatus(place)]
+        return sorted(int(found[1]) for found in map(_BATCH.fullmatch, names) if found)
+
+    def _drop_before(self, name: str, number: int) -> None:
+        for each in self._batches(name):
+            if each < number:
+                self._files.delete(self._path(f"{name}/batch={each}"), True)
+
+    # --- state --------------------------------------------------------------------------------------------------------
+
+    def last_done(self) -> int | None:
+        done = self._batches("state")
+        return done[-1] if done else None
+
+    def is_done(self, number: int) -> bool:
+        return self._files.exists(self._path(f"state/batch={number}"))  # type: ignore[no-any-return]
+
+    def state(self, number: int) -> dict[str, DataFrame]:
+        """Return the state after that batch; before the first it is empty."""
+        if number < 0:
+            return {name: self._spark.createDataFrame([], table.ddl) for name, table in STATES.items()}
+        if not self.is_done(number):
+            raise CoterieError(
+                f"the checkpoint goes on after batch {number}, but {self.root}/state does not have that batch: tables "
+                "and checkpoint are not of the same run. Read the log again into an empty directory"
+            )
+        folder = f"{self.root}/state/batch={number}"
+        return {name: self._spark.read.schema(table.ddl).parquet(f"{folder}/{name}") for name, table in STATES.items()}
+
+    def put_state(self, number: int, changed: Mapping[str, DataFrame]) -> None:
+        """Store the state in one rename; from then on the batch is done. Tables that have not changed are copied."""
+        aside = f"_aside/state-{number}"
+        self._files.delete(self._path(aside), True)
+        for name in STATES:
+            if name in changed or number == 0:
+                rows = changed.get(name)
+                self._write(rows if rows is not None else self.state(-1)[name], f"{aside}/{name}", 1)
+            else:
+                self._copy(f"state/batch={number - 1}/{name}", f"{aside}/{name}")
+        self._move(aside, f"state/batch={number}")
+        self._drop_before("state", number - KEPT_STATES + 1)
+
+    def _copy(self, source: str, target: str) -> None:
+        copy = self._jvm.org.apache.hadoop.fs.FileUtil.copy
+        copy(self._files, self._path(source), self._files, self._path(target), False, self._files.getConf())
 
 
 ROWS_PER_FILE = 1_000_000
@@ -222,22 +339,16 @@ def _summary(number: int, counts: Mapping[str, int], took_ms: int) -> str:
 # --- what the cluster is asked ----------------------------------------------------------------------------------------
 
 
-def _admin_settings(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that an Admin has too; the others are for the source alone."""
-    named = {name.removeprefix("kafka."): text for name, text in options.items() if name.startswith("kafka.")}
-    return {name: text for name, text in named.items() if name in AdminSettings.rows()}
-
-
 def topic_names(options: Mapping[str, str]) -> dict[str, str]:
     """Return the names of topics by id, as Kafka prints it. Clusters older than topic ids have none."""
-    with Admin(_admin_settings(options)) as admin:
+    with Admin(admin_settings(options)) as admin:
         topics = admin.list_topics(include_internal=True)
     return {topic_id_text(topic.id.bytes): topic.name for topic in topics if topic.id is not None}
 
 
 def _log_ends(options: Mapping[str, str], partitions: Collection[tuple[str, int]]) -> list[tuple[str, int, int]]:
     """Return the ends of partitions that exist. If the cluster cannot be asked, that is an error and no lag."""
-    with Admin(_admin_settings(options)) as admin:
+    with Admin(admin_settings(options)) as admin:
         topics = {topic.name for topic in admin.list_topics(include_internal=True)}
         asked = {TopicPartition(*each): LATEST for each in partitions if each[0] in topics}
         found = admin.list_offsets(asked) if asked else {}
@@ -246,17 +357,16 @@ def _log_ends(options: Mapping[str, str], partitions: Collection[tuple[str, int]
 
 def _record_times(waiting: DataFrame, options: Mapping[str, str]) -> DataFrame:
     """Look up the time of one record each. Spark's workers do it, so that there can be many."""
-    return waiting.mapInArrow(partial(_look_up, dict(options)), tables.TIMES)
-
-
-def _look_up(options: Mapping[str, str], batches: Iterable[Any]) -> Iterator[Any]:
     wanted = {
         **options,
         "subscribe": "-",
         "kafka.max.partition.fetch.bytes": "1",  # the first batch comes whole, however long it is
         "kafkaConsumer.pollTimeoutMs": LOOKUP_TIMEOUT_MS,
     }
-    source = SourceOptions.of(wanted, Use.BATCH)
+    return waiting.mapInArrow(partial(_look_up, SourceOptions.of(wanted, Use.BATCH)), tables.TIMES)
+
+
+def _look_up(source: SourceOptions, batches: Iterable[Any]) -> Iterator[Any]:
     for batch in batches:
         rows = [row | {"record_ms": _time_of(source, row)} for row in batch.to_pylist()]
         if rows:

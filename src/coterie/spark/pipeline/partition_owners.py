@@ -9,20 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = [
-    "CLASSIC",
-    "CONSUMER",
-    "GroupRows",
-    "LogPosition",
-    "OwnerChanges",
-    "PartitionKey",
-    "PartitionOwner",
-    "PartitionOwners",
-    "Row",
-    "derived_rebalance",
-]
-
-
 Row = dict[str, Any]
 PartitionKey = tuple[str, int]
 """Topic (its id in the new protocol) and number."""

@@ -12,19 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = [
-    "COMMITS_STATE",
-    "DECODED",
-    "FOLDED",
-    "GROUPS_STATE",
-    "STATES",
-    "TABLES",
-    "TOPICS_STATE",
-    "Column",
-    "TableSchema",
-    "spark_type",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Column:

@@ -7,15 +7,15 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import FrameType
 
 from pyspark.sql import SparkSession
 
 from coterie.errors import CoterieError
+from coterie.settings import SettingsError
+from coterie.settings.sources import from_properties, from_sets
 from coterie.spark.pipeline.groups_pipeline import GroupsPipeline, PipelineOptions
-
-__all__ = ["main", "run", "session"]
-
 
 _SETTINGS = {
     "spark.ui.showConsoleProgress": "false",  # the pipeline reports its own progress
@@ -74,14 +74,14 @@ def _interrupted(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def kafka_options(bootstrap: str, sets: Sequence[str]) -> Mapping[str, str]:
-    options = {"kafka.bootstrap.servers": bootstrap}
-    for each in sets:
-        name, equals, text = each.partition("=")
-        if not equals or not name.strip():
-            raise CoterieError(f"--set {each}: say NAME=VALUE, with a setting of the client under Kafka's own name")
-        options[f"kafka.{name.strip()}"] = text.strip()
-    return options
+def kafka_options(bootstrap: str | None, sets: Sequence[str], properties: str = "") -> Mapping[str, str]:
+    """Return the options of the source: the client's settings from a properties file, then from `sets`."""
+    problems: list[str] = []
+    given = [*from_properties(properties, problems), *from_sets(sets, problems)]
+    if problems:
+        raise SettingsError("\n".join(problems))
+    options = {f"kafka.{each.name}": each.text.strip() for each in given}
+    return options | ({"kafka.bootstrap.servers": bootstrap} if bootstrap else {})
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -97,10 +97,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     how.add_argument("--follow", action="store_true", help="keep reading until stopped")
     parser.add_argument("--every", type=float, default=PipelineOptions.every_s, metavar="SECONDS")
     parser.add_argument("--records-per-batch", type=int, default=PipelineOptions.records_per_batch, metavar="N")
+    parser.add_argument("--config", metavar="FILE", help="properties file with client settings")
     parser.add_argument("--set", action="append", default=[], dest="sets", metavar="NAME=VALUE")
     asked = parser.parse_args(arguments)
     try:
-        kafka = kafka_options(asked.bootstrap, asked.sets)
+        properties = Path(asked.config).read_text(encoding="utf-8") if asked.config else ""
+        kafka = kafka_options(asked.bootstrap, asked.sets, properties)
         options = PipelineOptions(asked.out, kafka, records_per_batch=asked.records_per_batch, every_s=asked.every)
         run(options, follow=asked.follow, master=None, say=lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201
     except CoterieError as error:

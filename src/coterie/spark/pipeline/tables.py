@@ -14,32 +14,15 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
+from pyspark.sql import functions as F  # noqa: N812  the usual name
 
 from coterie.errors import MalformedError
-from coterie.spark.pipeline.decoding import FACT, FACTS_TOPIC, GARBAGE, GROUP, OFFSETS_TOPIC
+from coterie.ledger.written_facts import FACTS_TOPIC
+from coterie.protocol.offsets_topic import OFFSETS_TOPIC
+from coterie.spark.pipeline.decoding import FACT, GARBAGE, GROUP
 from coterie.spark.pipeline.group_state import GroupState
 from coterie.spark.pipeline.partition_owners import LogPosition
 from coterie.spark.pipeline.schemas import COMMITS, FOLDED, HEALTH, LAG, SKIPPED
-
-__all__ = [
-    "ENDS",
-    "FAR_BEHIND_S",
-    "TIMES",
-    "UNSTABLE_REBALANCES",
-    "commits",
-    "fold_group",
-    "folded",
-    "generations",
-    "health",
-    "lag",
-    "last_commits",
-    "owners",
-    "ownership",
-    "rebalances",
-    "skipped",
-    "waiting",
-]
 
 HOUR_MS = 3_600_000
 UNSTABLE_REBALANCES = 12
