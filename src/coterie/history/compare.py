@@ -21,36 +21,24 @@ from coterie.history.scenario import (
     GROUP,
     SESSION_MS,
     TOPIC,
-    Action,
     ActionKind,
     Backwards,
     BackwardsCooperative,
     RestartOf,
     Scenario,
+    ScenarioAction,
     scenario,
 )
 from coterie.history.simulate_zookeeper_designs import simulate_zookeeper_design
 from coterie.protocol.apis import heartbeat, join_group, leave_group, sync_group
-from coterie.sim.client import Asked, Client
+from coterie.sim.clients import Asked, Client
 from coterie.sim.consumer import ConsumerProcess, Habits
 from coterie.sim.faults import BrokerPaused, CutOff, Paused
 from coterie.sim.machine import Machine
-from coterie.sim.observer import Observer
 from coterie.sim.plan import Plan
 from coterie.sim.run import simulate
 from coterie.sim.steps import Come, Fault, Leave, Step, Undo
-from coterie.sim.world import World
-
-__all__ = [
-    "FaultTotals",
-    "fault_totals",
-    "runs_with_faults",
-    "runs_without_faults",
-    "simulate_design",
-    "simulate_kafka_design",
-    "split_brain",
-]
-
+from coterie.sim.world import Observer, World
 
 HAS_THE_ASSIGNOR: Mapping[Design, RestartOf] = {
     design: RestartOf.BROKERS if design is Design.SERVER else RestartOf.MEMBERS for design in Design
@@ -160,7 +148,7 @@ def _steps(design: Design, scenario: Scenario) -> list[Step]:
     return [step for act in scenario.acts for step in _step(act, habits, replace(habits, assignors=(new, old)))]
 
 
-def _step(act: Action, habits: Habits, renewed: Habits) -> Sequence[Step]:
+def _step(act: ScenarioAction, habits: Habits, renewed: Habits) -> Sequence[Step]:
     at_ms, who, for_ms = act.at_ms, act.who, act.for_ms
     match act.do:
         case ActionKind.JOIN:
@@ -247,7 +235,7 @@ class _DesignObserver(Observer):
         self._result.believes.owns(consumer.slot, consumer.owned, self.world.schedule.now_ms)
         self._note_ownership()
 
-    def tell(self, _machine: Machine, fact: Fact) -> None:
+    def on_fact(self, _machine: Machine, fact: Fact) -> None:
         if isinstance(fact, OffsetsStored):
             for topic, partition, offset in fact.offsets:
                 self._result.committed((topic, partition), offset)

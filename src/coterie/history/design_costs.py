@@ -16,8 +16,6 @@ from coterie.history.design_types import Partition
 from coterie.history.scenario import Period, Scenario
 from coterie.ledger import Interval
 
-__all__ = ["NOTHING", "ChangeCost", "Design", "DesignRun", "OwnersInterval", "OwnershipTimeline", "Total"]
-
 
 @dataclass(frozen=True, slots=True)
 class OwnersInterval:

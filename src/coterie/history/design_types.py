@@ -16,51 +16,6 @@ from typing import Any, NamedTuple, Protocol
 
 from coterie.assignors import Assignor, Member, Topic
 
-__all__ = [
-    "ANY_SESSION",
-    "BROKERS",
-    "Children",
-    "ChildrenChanged",
-    "CommitDue",
-    "Connect",
-    "Connected",
-    "Create",
-    "Delete",
-    "DesignMachine",
-    "DisconnectMember",
-    "Disconnected",
-    "Effects",
-    "Get",
-    "MessageReceived",
-    "Offsets",
-    "Operation",
-    "Partition",
-    "Paths",
-    "SendMessage",
-    "SessionBegan",
-    "SessionEnded",
-    "SetData",
-    "SetTimer",
-    "StartReading",
-    "StopReading",
-    "Stopped",
-    "TimerFired",
-    "ZNode",
-    "ZkError",
-    "ZkRequest",
-    "ZkResponse",
-    "assigned_partitions",
-    "counted_as",
-    "read_assignment",
-    "read_broker",
-    "read_offset",
-    "read_topics",
-    "write_assignment",
-    "write_offset",
-    "write_topics",
-]
-
-
 Partition = tuple[str, int]
 Offsets = Mapping[Partition, int]
 """The offset of the next record to read, by partition."""

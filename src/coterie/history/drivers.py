@@ -60,8 +60,6 @@ from coterie.history.design_types import (
 )
 from coterie.history.server_side_member import MemberHello, Message, read_message, write_message
 
-__all__ = ["CoordinatorConnection", "KazooSession", "MachineDriver", "MachineLoop", "MemberListener", "now_ms"]
-
 HOST = "127.0.0.1"
 MAX_MESSAGE_BYTES = 1 << 20
 """Enough for an assignment of thousands of partitions."""

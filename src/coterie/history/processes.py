@@ -42,8 +42,6 @@ from coterie.history.server_side_coordinator import RegisteredBroker
 from coterie.history.server_side_member import ServerSideMember
 from coterie.history.zookeeper_watchers import WatchingConsumer, WatchingSettings
 
-__all__ = ["ProgressEntry", "processed_by", "progress_of"]
-
 COMMIT_MS = 500
 """Members of all designs commit at this interval, so that the records processed twice can be compared."""
 POLL_S = 0.02

@@ -11,24 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from coterie.assignors import Assignment, Assignor, Member, Range, Topic
-from coterie.sim.rng import Random, Rng
-
-__all__ = [
-    "BROKERS",
-    "FOLLOWERS",
-    "GROUP",
-    "SESSION_MS",
-    "TOPIC",
-    "Action",
-    "ActionKind",
-    "Backwards",
-    "BackwardsCooperative",
-    "Period",
-    "RestartOf",
-    "Scenario",
-    "scenario",
-]
-
+from coterie.sim.schedule import Random, Rng
 
 GROUP, TOPIC = "g", "t"
 SESSION_MS = 6_000
@@ -62,7 +45,7 @@ class RestartOf(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class ScenarioAction:
     at_ms: int
     do: ActionKind
     who: str = ""
@@ -87,14 +70,14 @@ class Scenario:
     members: int
     partitions: int
     periods: Sequence[Period]
-    acts: Sequence[Action]
+    acts: Sequence[ScenarioAction]
 
     @property
     def length_ms(self) -> int:
         return self.periods[-1].ended_ms
 
     @property
-    def faults(self) -> list[Action]:
+    def faults(self) -> list[ScenarioAction]:
         return [
             act
             for act in self.acts
@@ -108,13 +91,13 @@ def scenario(
     """Return the scenario of a seed. `rolls` says what is restarted with the new assignor, if anything."""
     slots = [f"c{number}" for number in range(1, members + 1)]
     new, dead = f"c{members + 1}", slots[0]
-    acts = [Action(FIRST_MS + APART_MS * at, ActionKind.JOIN, slot) for at, slot in enumerate(slots)]
+    acts = [ScenarioAction(FIRST_MS + APART_MS * at, ActionKind.JOIN, slot) for at, slot in enumerate(slots)]
     began_ms = FIRST_MS + APART_MS * members + 2 * PERIOD_MS
     periods: list[Period] = []
     for name, act in (
-        ("one joins", Action(began_ms, ActionKind.JOIN, new)),
-        ("one dies", Action(began_ms + PERIOD_MS, ActionKind.CRASH, dead)),
-        ("its broker goes", Action(began_ms + 2 * PERIOD_MS, ActionKind.STOP_BROKER, for_ms=PERIOD_MS)),
+        ("one joins", ScenarioAction(began_ms, ActionKind.JOIN, new)),
+        ("one dies", ScenarioAction(began_ms + PERIOD_MS, ActionKind.CRASH, dead)),
+        ("its broker goes", ScenarioAction(began_ms + 2 * PERIOD_MS, ActionKind.STOP_BROKER, for_ms=PERIOD_MS)),
         ("a broker comes", None),
     ):
         first_ms = began_ms + PERIOD_MS * len(periods)
@@ -126,7 +109,10 @@ def scenario(
         who = there if rolls is RestartOf.MEMBERS else [f"b{broker}" for broker in BROKERS]
         for at, one in enumerate(who):
             stops_ms = first_ms + ROLL_MS * at
-            acts += [Action(stops_ms, ActionKind.STOP, one), Action(stops_ms + DOWN_MS, ActionKind.RESTART, one)]
+            acts += [
+                ScenarioAction(stops_ms, ActionKind.STOP, one),
+                ScenarioAction(stops_ms + DOWN_MS, ActionKind.RESTART, one),
+            ]
         periods.append(Period("a new strategy", first_ms, first_ms + ROLL_MS * members + PERIOD_MS))
     if with_faults:
         periods.append(Period("after the faults", periods[-1].ended_ms, periods[-1].ended_ms + PERIOD_MS))
@@ -134,19 +120,19 @@ def scenario(
     return Scenario(seed, members, partitions, periods, sorted(acts, key=lambda act: act.at_ms))
 
 
-def _faults(rng: Random, slots: Sequence[str], periods: Sequence[Period]) -> list[Action]:
+def _faults(rng: Random, slots: Sequence[str], periods: Sequence[Period]) -> list[ScenarioAction]:
     """Draw faults of members that run from begin to end, and leave time for the group to become stable."""
     first_ms, last_ms = periods[0].began_ms, periods[-1].began_ms - 2 * SESSION_MS
     return [_fault(rng, slots, rng.randint(first_ms, last_ms)) for _ in range(rng.randint(MIN_FAULTS, MAX_FAULTS))]
 
 
-def _fault(rng: Random, slots: Sequence[str], at_ms: int) -> Action:
+def _fault(rng: Random, slots: Sequence[str], at_ms: int) -> ScenarioAction:
     do = rng.choice((ActionKind.PAUSE, ActionKind.CUT, ActionKind.LAG, ActionKind.PAUSE_BROKER))
     for_ms = int(rng.choice((0.5, 1.5, 2.5)) * SESSION_MS * rng.uniform(0.7, 1.3))
     who = {ActionKind.LAG: f"follower {rng.choice(FOLLOWERS)}", ActionKind.PAUSE_BROKER: f"b{rng.choice(BROKERS)}"}.get(
         do, rng.choice(slots)
     )
-    return Action(at_ms, do, who, for_ms)
+    return ScenarioAction(at_ms, do, who, for_ms)
 
 
 # --- the new assignor -------------------------------------------------------------------------------------------------

@@ -61,9 +61,6 @@ from coterie.history.server_side_member import (
     StopReadingRequest,
 )
 
-__all__ = ["CoordinatorState", "RegisteredBroker", "RequestContext", "ServerSideCoordinator", "coordinator_of"]
-
-
 AGAIN, AGAIN_MS = "claim again", 200
 
 

@@ -41,21 +41,6 @@ from coterie.history.design_types import (
     write_topics,
 )
 
-__all__ = [
-    "NO_GENERATION",
-    "CommitRefused",
-    "CommitRequest",
-    "MemberHello",
-    "Message",
-    "ReadingStopped",
-    "ServerSideMember",
-    "StartReadingRequest",
-    "StopReadingRequest",
-    "read_message",
-    "write_message",
-]
-
-
 # Design 2: what coordinator and members say to each other, and the line of JSON each is on a real connection.
 
 NO_GENERATION = 0

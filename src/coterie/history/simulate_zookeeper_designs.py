@@ -38,20 +38,16 @@ from coterie.history.scenario import (
     GROUP,
     SESSION_MS,
     TOPIC,
-    Action,
     ActionKind,
     Backwards,
     Scenario,
+    ScenarioAction,
 )
 from coterie.history.server_side_coordinator import RegisteredBroker
 from coterie.history.server_side_member import CommitRequest, ServerSideMember
 from coterie.history.zookeeper_model import DataSet, Ensemble, SessionClosed, Transaction
 from coterie.history.zookeeper_watchers import WatchingConsumer, WatchingSettings
-from coterie.sim.rng import Rng
-from coterie.sim.schedule import Schedule
-
-__all__ = ["SimulatedProcess", "ZooKeeperWorld", "simulate_zookeeper_design"]
-
+from coterie.sim.schedule import Rng, Schedule
 
 CONNECTION_MS = 1
 RECORD_MS = 100
@@ -294,7 +290,7 @@ class _ScenarioRun:
         self._strategy: Assignor = Range()
         world.on_change = self._note_ownership
         world.ensemble.on_change = self._tree_changed
-        self._actions: Mapping[ActionKind, Callable[[Action], None]] = {
+        self._actions: Mapping[ActionKind, Callable[[ScenarioAction], None]] = {
             ActionKind.JOIN: self._join,
             ActionKind.CRASH: lambda act: world.crash(world.processes[act.who]),
             ActionKind.STOP: self._stop,
@@ -319,7 +315,7 @@ class _ScenarioRun:
         self._mark(None)
         return self._result
 
-    def _perform_action(self, act: Action) -> None:
+    def _perform_action(self, act: ScenarioAction) -> None:
         self._actions[act.do](act)
 
     def _mark(self, _about: object) -> None:
@@ -334,7 +330,7 @@ class _ScenarioRun:
 
     # --- actions ------------------------------------------------------------------------------------------------------
 
-    def _join(self, act: Action) -> None:
+    def _join(self, act: ScenarioAction) -> None:
         self._result.added(act.who, self._world.schedule.now_ms)
         if self._is_watching:
             self._world.add_watcher(act.who, assignor=self._strategy)
@@ -344,13 +340,13 @@ class _ScenarioRun:
     def _add_broker(self, number: str) -> None:
         self._world.add_broker(number, coordinates=not self._is_watching, assignor=self._strategy)
 
-    def _stop(self, act: Action) -> None:
+    def _stop(self, act: ScenarioAction) -> None:
         process = self._world.processes[act.who]
         process.resume()
         process.repair()
         self._world.close(process)
 
-    def _restart(self, act: Action) -> None:
+    def _restart(self, act: ScenarioAction) -> None:
         self._restart_count += 1
         self._strategy = Backwards()
         if act.who.startswith("b"):
@@ -358,27 +354,27 @@ class _ScenarioRun:
         else:
             self._join(act)
 
-    def _stop_coordinator(self, act: Action) -> None:
+    def _stop_coordinator(self, act: ScenarioAction) -> None:
         """Stop the broker that coordinates for a while; under design 1, where none does, the first one."""
         who = next(
             (a for a in self._world.processes.values() if a.is_alive and _coordinates(a)), self._world.processes["b1"]
         )
-        self._stop(Action(act.at_ms, ActionKind.STOP, who.name))
+        self._stop(ScenarioAction(act.at_ms, ActionKind.STOP, who.name))
         self._world.schedule.after(act.for_ms, self._add_broker, who.name[1:])
 
-    def _pause(self, act: Action) -> None:
+    def _pause(self, act: ScenarioAction) -> None:
         process = self._world.processes[act.who]
         if process.is_alive and not process.is_paused:
             process.pause()
             self._world.schedule.after(act.for_ms, lambda _about: process.resume(), None)
 
-    def _cut(self, act: Action) -> None:
+    def _cut(self, act: ScenarioAction) -> None:
         process = self._world.processes[act.who]
         if not process.is_cut:
             process.cut()
             self._world.schedule.after(act.for_ms, lambda _about: process.repair(), None)
 
-    def _lag(self, act: Action) -> None:
+    def _lag(self, act: ScenarioAction) -> None:
         number = int(act.who.removeprefix("follower "))
         server = self._world.ensemble.servers[number]
         server.lag_ms = 2 * SESSION_MS

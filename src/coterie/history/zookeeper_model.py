@@ -32,10 +32,7 @@ from coterie.history.design_types import (
     ZNode,
     counted_as,
 )
-from coterie.sim.rng import Random
-from coterie.sim.schedule import Schedule
-
-__all__ = ["DataSet", "Ensemble", "EnsembleClient", "SessionClosed", "Transaction"]
+from coterie.sim.schedule import Random, Schedule
 
 PERSISTENT = 0
 JITTER_MS = 3

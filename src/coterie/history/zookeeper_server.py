@@ -21,8 +21,6 @@ from coterie.errors import CoterieError
 from coterie.extras import how_to_install
 from coterie.java import find_java, why_no_java
 
-__all__ = ["ZooKeeper", "why_no_zookeeper"]
-
 HOST = "127.0.0.1"
 PATIENCE_S, PAUSE_S = 60.0, 0.05
 TICK_MS = 500

@@ -48,8 +48,6 @@ from coterie.history.design_types import (
     write_topics,
 )
 
-__all__ = ["ConsumerPhase", "WatchingConsumer", "WatchingSettings"]
-
 RETRY = "retry"
 NO_STEP = -1
 

@@ -1,4 +1,4 @@
-"""Hours of rebalances from a seed: the shipped code in a world whose time, network, disks and machines are ours.
+"""Hours of rebalances from a seed: the shipped code with simulated time, network, disks and machines.
 
 How the shipped code is driven without I/O:
 
@@ -8,15 +8,15 @@ How the shipped code is driven without I/O:
   the power goes.
 - Consumers and producers are `AsyncConsumer` and `AsyncProducer` as they are shipped, with their connections, metadata,
   retries, tasks and timers. Each process has an event loop of its own (`event_loop.py`) with the virtual clock of its
-  host; a socket is a wire of `network.py`, on which the bytes of the protocol travel. `consumer.py`, `producer.py`,
-  `admin.py` and `committer.py` are models of users.
+  host; a socket is a wire of `network.py`, on which the bytes of the protocol travel. `consumer.py` and `clients.py`
+  are models of users.
 - What is not run here: the broker's sockets and threads, and the thread that the synchronous clients share.
-- One heap holds all that is going to happen (`schedule.py`). Everything random comes from `rng.py`: a stream for each
-  concern, named, so that one more throw here does not change the luck elsewhere. Nothing asks a clock.
-- A run is a list of steps (`steps.py`, `faults.py`, `workloads.py`), drawn from the seed and printed first. Any of them
-  can be left out: so a failure is shrunk, and so it is replayed.
+- One heap has all events to come (`schedule.py`). All random numbers are from named streams, so that one more number
+  here does not change those elsewhere. Nothing reads a clock.
+- A run is a list of steps (`steps.py`, `faults.py`, `plan.py`), drawn from the seed and printed first. Any of them can
+  be left out: this is how a failure is shrunk and replayed.
 
-Knows broker and client; nothing below knows it. Read `run.py` first, then `world.py`; `invariants/` is what must hold.
+Read `run.py` first, then `world.py`; `invariants/` has what must hold.
 """
 
 from __future__ import annotations

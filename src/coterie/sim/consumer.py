@@ -18,20 +18,18 @@ from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError
 from coterie.protocol.messages import OffsetCommit
 from coterie.settings.client_settings import ConsumerSettings
-from coterie.sim.client import Client
-from coterie.sim.host import HostClock
+from coterie.sim.clients import Client
+from coterie.sim.schedule import HostClock
 
 if TYPE_CHECKING:
     from coterie.sim.world import World
-
-__all__ = ["ConsumerProcess", "Habits", "User"]
 
 AFTER_AN_ERROR_S = 0.5
 LOOK_AGAIN_MS = 50
 
 
 class User(Enum):
-    """What the code around the consumer is doing."""
+    """The state of the code that uses the consumer."""
 
     AWAY = "does something else"
     POLLING = "waits inside poll"
@@ -47,7 +45,7 @@ _DEFAULTS = ConsumerSettings()
 
 @dataclass(slots=True)
 class Habits:
-    """How a consumer is set and used; a workload says so."""
+    """The settings of a consumer and the way it is used; a workload chooses them."""
 
     group_id: str = "g"
     topics: Sequence[str] = ("t",)
@@ -61,7 +59,7 @@ class Habits:
     poll_ms: int = 30_000
     max_poll_records: int = _DEFAULTS.max_poll_records
     work_ms: int = 5
-    """For each poll that returns something."""
+    """The processing time of each poll that returns records."""
     listener_ms: int = 0
     fetch_max_wait_ms: int = _DEFAULTS.fetch_max_wait_ms
     metadata_max_age_ms: int = _DEFAULTS.metadata_max_age_ms
@@ -69,7 +67,7 @@ class Habits:
 
 
 class _ObservedMember(Membership):
-    """The shipped member. The world hears of what it decides before it is done."""
+    """The shipped member. It reports its effects to the world before they are performed."""
 
     def __init__(self, process: ConsumerProcess, member: Membership) -> None:
         super().__init__(member.settings)
@@ -94,12 +92,12 @@ class _ObservedMember(Membership):
 
 
 class _ShippedConsumer(AsyncConsumer):
-    """The shipped consumer, with a clock, chance and connections of the world."""
+    """The shipped consumer with the world's clock, random numbers and connections."""
 
     def __init__(self, process: ConsumerProcess, settings: dict[str, object]) -> None:
         self._runtime = process.runtime
         super().__init__(settings)
-        assert self.engine.member is not None
+        assert isinstance(self.engine.member, Membership)
         self.engine.member = _ObservedMember(process, self.engine.member)
 
     @property
@@ -113,13 +111,13 @@ class ConsumerProcess(Client):
         self.habits = habits
         self.group_id = habits.group_id
         self.user = User.AWAY
-        self.told: set[TopicPartition] = set()
-        """What the listener knows to be ours."""
+        self.announced: set[TopicPartition] = set()
+        """The partitions that the listener was called for: assigned and not revoked since."""
         self.errors: list[Exception] = []
         self.owned: frozenset[TopicPartition] = frozenset()
         self.slot = name
         self._closing: tuple[int, bool | None] | None = None
-        """How long a close may take, and whether it leaves; None: nobody has asked for it."""
+        """The timeout of the close, and whether the member leaves; None if no close was requested."""
         self._work: asyncio.Future[None] | None = None
         self.loop.run(self._make)
 
@@ -147,7 +145,7 @@ class ConsumerProcess(Client):
     @property
     def member(self) -> Membership:
         member = self._client.engine.member
-        assert member is not None
+        assert isinstance(member, Membership)
         return member
 
     @property
@@ -216,7 +214,7 @@ class ConsumerProcess(Client):
         return listen
 
     def behave(self) -> None:
-        """From now on nobody has to wait for it."""
+        """The run does not wait for it from now on."""
         self.habits.work_ms = min(self.habits.work_ms, 200)
         self.habits.listener_ms = min(self.habits.listener_ms, 1_000)
 

@@ -6,7 +6,7 @@ written. Of a directory that was not synced each change of a name may have happe
 others: only what concerns the same name stays in order. A rename is whole or has not happened.
 
 What was durable can be damaged: a bit is wrong, a page was never written though the disk said so, or it was written to
-another file. No software can undo that, but it must not go unnoticed; whoever is told brings back what was there.
+another file. No software can undo that, but it must not go unnoticed; after the report the old content is restored.
 """
 
 from __future__ import annotations
@@ -17,16 +17,14 @@ from random import Random  # noqa: TID251  the type alone: the rng come in
 from typing import NamedTuple
 
 from coterie.protocol.buffer import Buffer
-from coterie.storage.files import File, Lock, Sync, parent_of
+from coterie.storage.files import File, Lock, Space, Sync, parent_of
 from coterie.storage.segment_files import LOG, SWAP
-
-__all__ = ["DAMAGES", "Disk", "PowerCut"]
 
 DAMAGES = ("a wrong bit", "a lost write", "a misdirected write")
 
 _STEPS_OF_A_SWAP = 8
 _PAGE = 256
-"""Smaller than a real one, as batches are here."""
+"""The size of a page; smaller than a real one, like the batches here."""
 
 
 class PowerCut(BaseException):
@@ -90,12 +88,12 @@ class Disk:
         self.is_full = False
         self.is_failing = False
         self.refused = 0
-        """How often it said no."""
+        """The number of operations that it refused."""
         self.steps_left: int | None = None
-        """How often names or durability change until the power is cut; None: it stays."""
+        """The number of changes of names or durability until the power is cut; None: it stays."""
         self._damages: list[_Damage] = []
         self.waits_for_swap = False
-        """It is cut soon after a compacted segment begins to take the place of others."""
+        """The power is cut soon after a compacted segment begins to replace others."""
 
     # --- trouble ------------------------------------------------------------------------------------------------------
 
@@ -116,11 +114,11 @@ class Disk:
         raise OSError(number, f"{errno.errorcode[number]} of a simulated disk", path)
 
     def share(self) -> float:
-        """Of a write that fails, how much is there."""
+        """The part of a failed write that is on the disk."""
         return self._rng.random()
 
     def crash(self) -> None:
-        """The power is cut: what is found from now on is what was durable, and some of the rest."""
+        """Cut the power: the disk then has what was durable, and some of the rest."""
         self.steps_left = None
         self.is_full = self.is_failing = False
         self._locks.clear()
@@ -129,7 +127,7 @@ class Disk:
         self._damages = [one._replace(inode=found[id(one.inode)]) for one in self._damages if id(one.inode) in found]
 
     def killed(self) -> None:
-        """The process dies, the system lives: all that was written is there."""
+        """The process dies and the system continues: all writes are there."""
         self.steps_left = None
         self._locks.clear()
 
@@ -164,11 +162,11 @@ class Disk:
 
     @property
     def damaged(self) -> list[str]:
-        """Files that were damaged, and are so still as far as is known."""
+        """The files that are damaged."""
         return [damage.path for damage in self._damages]
 
     def restore(self) -> None:
-        """Restore the damaged bytes. What a broker has cut or replaced since then is not put back."""
+        """Restore the damaged bytes, except those that the broker has truncated or replaced since."""
         for damage in reversed(self._damages):
             content, end = damage.inode.content, damage.at + len(damage.now)
             if content[damage.at : end] == damage.now:
@@ -308,6 +306,9 @@ class Disk:
         self.check(path, writes=True)
         self._directory(path).sync()
 
+    def space(self) -> Space | None:
+        return None
+
     def lock(self, path: str) -> Lock:
         if path in self._locks:
             raise BlockingIOError(errno.EAGAIN, "locked", path)
@@ -335,7 +336,7 @@ class Disk:
         return self._directory(parent_of(path)), path.rpartition("/")[2]
 
     def files(self) -> Iterator[tuple[str, int]]:
-        """Every file and its size, for whoever looks at the whole."""
+        """Every file and its size."""
         yield from ((path, len(inode.content)) for path, inode in _walk(self._root, ""))
 
 

@@ -12,24 +12,23 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context
 from errno import ECONNREFUSED, ECONNRESET
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import ceil
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coterie.sim.network import VirtualWire
 
 if TYPE_CHECKING:
-    from coterie.sim.client import Client
-
-__all__ = ["Transport", "VirtualEventLoop"]
+    from coterie.sim.clients import Client
 
 T = TypeVar("T")
 MOST_STEPS = 100_000
-"""A turn with more steps never ends."""
+"""The most steps of a turn; one with more never ends."""
 MOST_TURNS = 10_000
-"""A process with more turns within one millisecond waits for something without letting time pass."""
+"""The most turns within one millisecond; a process with more waits in a busy loop."""
+MOST_CANCELLED = 100
 LAST_WORDS = 10
-"""How often the tasks of a process that is gone are cancelled: a task may wait again while it ends."""
+"""How often the tasks of a process that has ended are cancelled: a task may wait again while it ends."""
 ROUNDING_MS = 0.01
 """Times are seconds in floating point here, and milliseconds everywhere else."""
 
@@ -40,6 +39,8 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
         self._timers_made = 0
+        self._cancelled = 0
+        """How many of the timers were cancelled."""
         self._alarm_ms: int | None = None
         self._failure: BaseException | None = None
         self._is_ended = False
@@ -47,8 +48,8 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
         """The time, and how many turns there were at that time."""
 
     def __len__(self) -> int:
-        """How many timers are set, with those that were cancelled and are not due yet."""
-        return len(self._timers)
+        """How many timers are set."""
+        return len(self._timers) - self._cancelled
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
@@ -65,7 +66,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
             if act is not None:
                 act(*about)
             while timers and timers[0][0] <= now_ms:
-                timer = heappop(timers)[2]
+                timer = self._next_timer()
                 if not timer.cancelled():
                     ready.append(timer)
             self._run_ready()
@@ -76,7 +77,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
         if self._failure is not None:
             raise self._failure
         while timers and timers[0][2].cancelled():
-            heappop(timers)
+            self._next_timer()
         if timers and (self._alarm_ms is None or timers[0][0] < self._alarm_ms):
             self._alarm_ms = timers[0][0]
             self.client.at(self._alarm_ms, self._ring, self._alarm_ms)
@@ -105,7 +106,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
             self.run()
 
     def end(self) -> None:
-        """The process is gone. Its tasks end now, unseen, so that none is left to the garbage collector."""
+        """The process has ended. End its tasks now, so that none is left to the garbage collector."""
         before = asyncio._get_running_loop()  # noqa: SLF001
         assert before is not self, "a process is ended from outside"
         self._is_ended = True
@@ -121,6 +122,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
         finally:
             asyncio._set_running_loop(before)  # noqa: SLF001
             self._timers.clear()
+            self._cancelled = 0
 
     # --- what asyncio asks of a loop ----------------------------------------------------------------------------------
 
@@ -145,12 +147,26 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer._scheduled = True  # type: ignore[attr-defined]  # noqa: SLF001  as asyncio's own loops do
         self._timers_made += 1
         heappush(self._timers, (ceil(when * 1000 - ROUNDING_MS), self._timers_made, timer))
         return timer
 
-    def _timer_handle_cancelled(self, _handle: asyncio.TimerHandle) -> None:
-        """It is dropped when it is due, or first."""
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Drop cancelled timers when they are more than the others, as asyncio's own loops do."""
+        if not handle._scheduled:  # type: ignore[attr-defined]  # noqa: SLF001
+            return
+        self._cancelled += 1
+        if self._cancelled > MOST_CANCELLED and self._cancelled > len(self._timers) / 2:
+            self._timers[:] = [each for each in self._timers if not each[2].cancelled() and each[2] is not handle]
+            heapify(self._timers)
+            self._cancelled = 0
+
+    def _next_timer(self) -> asyncio.TimerHandle:
+        timer = heappop(self._timers)[2]
+        timer._scheduled = False  # type: ignore[attr-defined]  # noqa: SLF001
+        self._cancelled -= timer.cancelled()
+        return timer
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -168,7 +184,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """What nobody has caught is a mistake of the shipped code: the run ends with it."""
+        """An exception that was not caught is a bug of the shipped code: the run ends with it."""
         if not self._is_ended and self._failure is None:
             self._failure = context.get("exception") or AssertionError(context["message"])
 
@@ -189,7 +205,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
 
 
 class Transport(asyncio.Transport):
-    """A process's end of a wire."""
+    """A process's side of a connection."""
 
     def __init__(self, loop: VirtualEventLoop, wire: VirtualWire) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What goes wrong: with brokers, disks, networks and clients. Each is drawn from the seed by a row of FAULTS."""
+"""Faults of brokers, disks, networks and clients. A row of FAULTS draws each from the seed."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from coterie.sim.client import Client
+from coterie.sim.clients import Client
 from coterie.sim.disk import DAMAGES
 from coterie.sim.machine import Machine
-from coterie.sim.rng import Random
+from coterie.sim.schedule import Random
 from coterie.sim.steps import CreateTopic, Fault, GrowTopic, Step, Undo
 from coterie.sim.world import World
-
-__all__ = ["FAULTS", "aimed_faults", "clock_faults", "draw_fault"]
-
 
 BACK_AFTER_MS = 8_000
 
@@ -26,7 +23,7 @@ def _client(world: World, slot: str) -> Client | None:
 @dataclass(frozen=True, kw_only=True)
 class Ambush(Fault):
     waits: bool = False
-    """For the moment at which something is on its way to the disk."""
+    """The fault happens during a write to the disk."""
 
     @abstractmethod
     def strike(self, machine: Machine) -> None: ...
@@ -55,14 +52,14 @@ class Ambush(Fault):
 
 
 class BrokerKilled(Ambush):
-    """kill -9: what was written is there, and nobody was told anything but that the connection is gone."""
+    """kill -9: what was written is there; clients only see that their connections are closed."""
 
     def strike(self, machine: Machine) -> None:
         machine.kill()
 
 
 class PowerLost(Ambush):
-    """Nobody is told anything, and the disk keeps what it likes of what was not synced."""
+    """Clients see nothing, and the disk keeps any part of what was not synced."""
 
     def strike(self, machine: Machine) -> None:
         machine.lose_power()
@@ -70,7 +67,7 @@ class PowerLost(Ambush):
 
 @dataclass(frozen=True, kw_only=True)
 class SwapInterrupted(Fault):
-    """It dies while a compacted segment takes the place of others, which is done in steps (`storage/cleanup.py`)."""
+    """It dies while a compacted segment replaces others, which takes several steps (`storage/cleanup.py`)."""
 
     loses_power: bool = False
 
@@ -102,7 +99,7 @@ class BrokerRestarted(Fault):
 
 @dataclass(frozen=True, kw_only=True)
 class PowerLostAfterRestart(Fault):
-    """What was left in order is trusted by whoever comes next: was it durable, too?"""
+    """The power fails after a clean shutdown: was all that the next start trusts durable?"""
 
     after_ms: int
 
@@ -127,16 +124,16 @@ class PowerLostAfterRestart(Fault):
 
 @dataclass(frozen=True, kw_only=True)
 class DiskDamaged(Fault):
-    """While the broker is down, something that was durable is changed. It has to be told, by a start that is refused or
-    by a read that is; then it is put right (`Machine.told_of_damage`). What is neither told nor right others notice.
+    """While the broker is down, something that was durable is changed. A start or a read must report it with an error;
+    then it is repaired (`Machine.report_damage`). If it is neither reported nor repaired, an invariant fails.
 
-    The system's cache survives: after a power cut, what was written since the last checkpoint and is damaged cannot be
-    told from what was torn, by anybody.
+    The system's cache survives: after a power cut, damage to what was written since the last checkpoint cannot be
+    distinguished from a torn write.
     """
 
     how: str
     in_order: bool
-    """The broker was stopped before, or was killed."""
+    """True: the broker was stopped before; False: it was killed."""
 
     def begin(self, world: World) -> Undo | None:
         machine = world.machine
@@ -161,7 +158,7 @@ class BrokerPaused(Fault):
 
 @dataclass(frozen=True, kw_only=True)
 class WallClockSet(Fault):
-    """The wall clock of the machine is set, and set right when this ends."""
+    """The wall clock of the machine is wrong until this ends."""
 
     by_ms: int
 
@@ -184,7 +181,7 @@ class DiskFull(Fault):
 
 
 class DiskFails(Ambush):
-    """Reads, writes and syncs, for a while."""
+    """Reads, writes and syncs fail for a while."""
 
     def strike(self, machine: Machine) -> None:
         machine.disk.is_failing = True
@@ -206,7 +203,7 @@ class DiskSlow(Fault):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeStops(Fault):
-    """In order: what it leads and coordinates goes to the others, if there are any, and comes back with it (C4)."""
+    """A clean stop: its partitions and groups move to other nodes, if there are any, and return with it (C4)."""
 
     node: int
 
@@ -245,7 +242,7 @@ class ConnectionsLost(OfClient):
 
 
 class HalfOpen(OfClient):
-    """Somebody in between has forgotten its connections: what is sent vanishes, and neither side is told."""
+    """A firewall has dropped its connections: what is sent is lost, and neither side sees an error."""
 
     def begin(self, world: World) -> None:
         client = _client(world, self.slot)
@@ -282,7 +279,7 @@ class SlowLink(OfClient):
 
 @dataclass(frozen=True, kw_only=True)
 class Crashed(OfClient):
-    """A member's process ends without a word, or its whole host; its supervisor brings another."""
+    """A member's process or its host crashes; its supervisor starts another."""
 
     loses_power: bool = False
 
@@ -299,7 +296,7 @@ class Crashed(OfClient):
 
 
 class Awakened(OfClient):
-    """A copy of a member, as of now, wakes when its generation is over, and speaks."""
+    """A copy of a member starts when its generation is over, and sends requests."""
 
     def begin(self, world: World) -> None:
         consumer = world.consumers.get(self.slot)
@@ -384,7 +381,7 @@ def aimed_faults(rng: Random, steps: Sequence[Step], until_ms: int, *, compacts:
 
 
 def clock_faults(rng: Random, until_ms: int) -> list[Fault]:
-    """By how much clocks are set, from seconds to years, forward and back."""
+    """The steps of wall clocks: seconds to years, forward and back."""
     return [
         WallClockSet(at_ms=rng.randint(0, until_ms), for_ms=_span(rng, _LONG), by_ms=rng.choice(_STEPS))
         for _ in range(rng.randint(0, 3))
@@ -392,6 +389,6 @@ def clock_faults(rng: Random, until_ms: int) -> list[Fault]:
 
 
 def draw_fault(rng: Random, at_ms: int, slots: Sequence[str], nodes: int, *, compacts: bool) -> Fault:
-    """A power cut is the hardest test there is, and comes three times as often as anything else."""
+    """A power cut is the hardest test, and three times as likely as any other fault."""
     names = [name for name in FAULTS if compacts or name != "SwapInterrupted"]
     return FAULTS[rng.choice([*names, "PowerLost", "PowerLost"])](rng, at_ms, slots, nodes)

@@ -27,40 +27,38 @@ from coterie.broker.broker_effects import (
     WallClockSet,
     Work,
 )
-from coterie.broker.calls import Connection
+from coterie.broker.calls import PLAINTEXT, Connection
 from coterie.broker.cluster import Cluster
 from coterie.broker.connection_limits import silence_of
 from coterie.broker.handlers.quick_heartbeat import HEARTBEAT, QuickHeartbeat
 from coterie.broker.io.clock import AWAY_MS
 from coterie.broker.node import Node
-from coterie.coordinator.classic.effects import Emit, Reply
+from coterie.coordinator.classic.effects import Reply
 from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.runtime import Shard
 from coterie.errors import CoterieError, MalformedError
+from coterie.facts import Emit
 from coterie.protocol.frames import FrameCutter
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.sim.disk import Disk, PowerCut
-from coterie.sim.host import Host, HostClock
 from coterie.sim.network import VirtualWire
 from coterie.sim.nodes import Nodes
-from coterie.sim.rng import fresh_ids
+from coterie.sim.schedule import Host, HostClock, fresh_ids
 from coterie.storage.files import parent_of
 
 if TYPE_CHECKING:
     from coterie.sim.world import World
 
-__all__ = ["FIRST_PORT", "BrokerLink", "Machine"]
-
 SWEEP_MS = 60_000
 FIRST_PORT = 9091
-"""The port of node 1 is the one after it."""
+"""The port of node 1 is this plus one."""
 TRY_AGAIN_MS = 1_000
 BACKGROUND_TASK_STEPS, BACKGROUND_TASK_MS = 1, 20
-"""Of long work so much is done at a time, and so long it rests then: everybody else has a turn in between."""
+"""Long work runs in pieces of this size, with pauses of this length for other events."""
 
 
 class BrokerLink:
-    """The broker's end of a wire."""
+    """The broker's side of a connection."""
 
     __slots__ = ("connection", "cutter", "heard_ms", "is_read", "node", "quick", "wire")
 
@@ -72,7 +70,7 @@ class BrokerLink:
         self.quick = QuickHeartbeat()
         self.heard_ms = now_ms
         self.is_read = True
-        """A node that stops looks at nothing more."""
+        """False: the node stops and reads no more requests."""
 
 
 class Machine(Host):
@@ -87,33 +85,33 @@ class Machine(Host):
         self.has_power = True
         self.links: dict[BrokerLink, None] = {}
         self.slow_disk = 1
-        """Everything on the disk takes so many times longer."""
+        """The factor by which the disk is slower."""
         self.was_slow = False
         self._fresh_id = fresh_ids(world.rng.of(f"{self.name}/ids"))
         self._disk_rng = world.rng.of(f"{self.name}/latency")
         self._jobs: deque[Flush | Work] = deque()
         self._background_task: BackgroundTask | None = None
         self.background_tasks = 0
-        """How much long work has ended."""
+        """The number of long jobs that have ended."""
         self._alarm_ms: int | None = None
         self.wall = WallClock()
         """The wall clock as the process last read it."""
         self.wall_off_ms = 0
-        """How wrong the wall clock of the machine is."""
+        """The error of the machine's wall clock."""
         self.away_ms = 0
         """How long the process was paused in all."""
         self.resumed_ms = -1
-        """When it went on the last time, by the world's time."""
+        """When it last resumed, in the world's time."""
         self._behind_ms = 0
         """How long the process was paused, which its own time does not count."""
         self._paused_at_ms = 0
         self._ambush: Callable[[object], None] | None = None
         self._strikes_in_swap: Callable[[], None] | None = None
         self._steps_of_swap: int | None = None
-        """A swap is several jobs for the disk: so much of them may be done yet before it dies."""
-        self.damage_told = 0
+        """The number of disk jobs of a swap that are still done before the process dies."""
+        self.damage_reported = 0
         self.swaps_cut = 0
-        """How often it died while a compacted segment took its place."""
+        """How often it died while a compacted segment replaced others."""
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -146,7 +144,7 @@ class Machine(Host):
         self._paused_at_ms = super().now_ms
 
     def resume(self) -> None:
-        """Timers that are late ring before what has arrived is looked at: that must not cost anybody its session."""
+        """Timers that are late fire before requests that have arrived are handled: no session must end by that."""
         if not self.is_paused:
             return
         paused_ms = super().now_ms - self._paused_at_ms
@@ -162,7 +160,7 @@ class Machine(Host):
     # --- coming and going ---------------------------------------------------------------------------------------------
 
     def start(self, _about: object = None) -> None:
-        """A supervisor: what cannot be opened now is tried again."""
+        """Start the broker, and try again if its data cannot be opened."""
         if self.cluster is not None or not self.has_power:
             return
         self.wall, self.wall_off_ms = WallClock(), 0  # a machine sets its clock right before it starts anything
@@ -178,15 +176,16 @@ class Machine(Host):
                 nodes=len(self.numbers),
                 wall=self.wall,
             )
-            for number in cluster.nodes:
-                cluster.metadata.endpoints[number] = (self.name, FIRST_PORT + number)
+            cluster.metadata.endpoints[PLAINTEXT] = {
+                number: (self.name, FIRST_PORT + number) for number in cluster.nodes
+            }
             effects = cluster.handle(Starting(), now_ms)
         except PowerCut:  # what a crash interrupted was about to be finished
             self._dies_in_swap()
             return
         except (CoterieError, OSError) as error:
             self.disk.killed()
-            if not (self.disk.is_failing or self.disk.is_full or self.told_of_damage(str(error))):
+            if not (self.disk.is_failing or self.disk.is_full or self.report_damage(str(error))):
                 self.world.fails("recovery", f"{self.name} cannot open its data: {error}")
             self.later(TRY_AGAIN_MS, self.start, None)
             return
@@ -197,18 +196,18 @@ class Machine(Host):
         self._perform(effects)
         self.later(SWEEP_MS, self._sweep, cluster)
 
-    def told_of_damage(self, what: str) -> bool:
-        """Whether this names a damaged file; then it is brought back from a copy."""
+    def report_damage(self, what: str) -> bool:
+        """Return whether the error names a damaged file, which is then restored from a copy."""
         names = [name for path in self.disk.damaged for name in (path, parent_of(path)) if name]
         if not any(name in what for name in names):
             return False
         self.world.happened(self.name, f"tells of damage, which is put right: {what}")
-        self.damage_told += 1
+        self.damage_reported += 1
         self.disk.restore()
         return True
 
     def kill(self) -> None:
-        """The process is gone, the system goes on: its files are all there, its connections are closed."""
+        """The process dies and the system continues: all files are there, all connections are closed."""
         if self.cluster is None:
             return
         under_way = self._jobs[0] if self._jobs else None
@@ -219,7 +218,7 @@ class Machine(Host):
             self.world.network.drop(link.wire)
 
     def lose_power(self) -> None:
-        """Nobody is told anything, and the disk keeps what it likes of what was not synced."""
+        """Clients see nothing, and the disk keeps any part of what was not synced."""
         if not self.has_power:
             return
         self.has_power = False
@@ -232,7 +231,7 @@ class Machine(Host):
         self.world.network.power_lost(self)
 
     def _stops_within(self, job: Flush | Work | None) -> None:
-        """Whoever dies while the disk works has done a part of it."""
+        """A process that dies during a write has done a part of it."""
         if job is not None:
             self.disk.steps_left = self._disk_rng.randint(0, 6)
             with suppress(PowerCut):
@@ -260,7 +259,7 @@ class Machine(Host):
         return links
 
     def stop(self) -> None:
-        """In order: who waits is answered, what was written made durable, the directory left clean."""
+        """A clean shutdown: requests that wait are answered, and all data is durable."""
         cluster = self.cluster
         if cluster is None or self.is_paused:
             self.kill()
@@ -281,7 +280,7 @@ class Machine(Host):
             self.world.network.drop(link.wire)
 
     def _drain(self, cluster: Cluster) -> None:
-        """What is on its way to the disk is there. The rest of the world waits: a stop takes no time here."""
+        """Finish all disk jobs. A shutdown takes no time here."""
         while self._jobs or self._background_task is not None:
             if self._jobs:
                 self._job_ended((cluster, self._jobs[0]))
@@ -290,11 +289,11 @@ class Machine(Host):
 
     @property
     def kept_ms(self) -> float:
-        """For so long at least it keeps offsets of groups that are Empty; by the world's time, and clocks drift."""
+        """The time for which offsets of Empty groups are kept at least, in the world's time, since clocks drift."""
         return self.settings.offsets_retention_minutes * 60_000 * 0.9
 
     def shards(self) -> Iterator[tuple[Node, int, Shard]]:
-        """Of all groups that have a coordinator now: who it is, which partition, and its groups."""
+        """All shards: the node, the partition and the shard."""
         if self.cluster is not None:
             for node in self.cluster.nodes.values():
                 for partition, shard in node.coordinator.shards.items():
@@ -303,7 +302,7 @@ class Machine(Host):
     # --- connections --------------------------------------------------------------------------------------------------
 
     def accepts(self, wire: VirtualWire) -> BrokerLink | None:
-        """The system does, even while the process pauses."""
+        """Accept a connection. The system does this even while the process is paused."""
         if self.cluster is None or not self.nodes.listens(wire.port - FIRST_PORT):
             return None
         link = BrokerLink(self.cluster.nodes[wire.port - FIRST_PORT], wire, self.now_ms)
@@ -386,7 +385,7 @@ class Machine(Host):
                     self._background_task = effect  # type: ignore[assignment]
                     self.later(BACKGROUND_TASK_MS, self._background_task_goes_on, (cluster, effect))
                 elif kind is Emit:
-                    self.world.tell(self, effect.fact)  # type: ignore[union-attr]
+                    self.world.on_fact(self, effect.fact)  # type: ignore[union-attr]
                 elif kind is Ready:
                     ready.append(effect.connection)  # type: ignore[union-attr]
                 elif kind is Reply:
@@ -409,7 +408,7 @@ class Machine(Host):
             self.world.network.answer(connection.link.wire, data if isinstance(data, bytes) else b"".join(data))
 
     def run(self, what: str, event: Callable[[int], Sequence[Effect]]) -> None:
-        """A mistake of ours is told, and the broker goes on, as on asyncio; the world will have none."""
+        """An exception becomes a fact, and the broker goes on, as on asyncio; `NoMistakes` fails then."""
         assert self.cluster is not None
         now_ms = self.now_ms
         try:
@@ -433,11 +432,11 @@ class Machine(Host):
             self.run("a timer", partial(about[0].handle, TimersDue()))
 
     def ambush(self, strike: Callable[[object], None]) -> None:
-        """To be done the next time that something is on its way to the disk, before it is there."""
+        """Call it during the next write to the disk."""
         self._ambush = strike
 
     def ambush_swap(self, strike: Callable[[], None] | None) -> None:
-        """To be done in the middle of the next swap of compacted segments; None: no more."""
+        """Call it in the middle of the next swap of compacted segments; None cancels it."""
         self._strikes_in_swap, self._steps_of_swap = strike, None
         self.disk.waits_for_swap = strike is not None
 
@@ -464,7 +463,9 @@ class Machine(Host):
             self.later(int(self._disk_rng.random() * took_ms), strike, None)
 
     def disk_is_fast_again(self) -> None:
-        """Also what was under way while it was slow: with a sync of 200 ms it could have taken a quarter of an hour."""
+        """Also finish what was started while the disk was slow: with a sync of 200 ms it could take a quarter of an
+        hour.
+        """
         self.slow_disk = 1
         if self._jobs and self.cluster is not None:
             self.later(1 + self.world.disk_ms, self._job_ended, (self.cluster, self._jobs[0]))

@@ -1,7 +1,7 @@
 """The network: wires between clients and brokers, each with two directions that keep their order, and all that goes
 wrong with them: delays, slow links, cuts, connections that are lost, and connections that only one side believes in.
 
-What is sent into a cut is not lost: it comes when the cut is repaired, as TCP would have it, unless somebody has given
+What is sent into a cut is not lost: it comes when the cut is repaired, as TCP would have it, unless one side has given
 up meanwhile. A wire that is half open swallows everything and says nothing.
 """
 
@@ -10,19 +10,17 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from coterie.sim.rng import Random
+from coterie.sim.schedule import Random
 
 if TYPE_CHECKING:
-    from coterie.sim.client import Client
+    from coterie.sim.clients import Client
     from coterie.sim.event_loop import Transport
     from coterie.sim.machine import BrokerLink, Machine
     from coterie.sim.world import World
 
-__all__ = ["VirtualNetwork", "VirtualWire"]
-
 
 class VirtualWire:
-    """One TCP connection. `is_open`: the client believes in it; `link`: what the broker knows of it."""
+    """One TCP connection. `is_open`: the client has it open; `link`: the broker's side, if it has one."""
 
     __slots__ = (
         "client",
@@ -49,14 +47,14 @@ class VirtualWire:
         self.is_open = True
         self.is_cut = False
         self.is_dead = False
-        """Half open: what is sent arrives nowhere."""
+        """Half open: what is sent is lost."""
         self.up_at_ms = self.down_at_ms = 0
         self.held: deque[tuple[Any, Any]] = deque()
         """What arrives when the cut is repaired."""
 
     @property
     def waits_for(self) -> list[str]:
-        """The names of the APIs that the client has asked for and not been answered."""
+        """The names of the APIs whose answers the client waits for."""
         return self.transport.protocol.waits_for if self.transport is not None and self.transport.protocol else []
 
 
@@ -68,11 +66,11 @@ class VirtualNetwork:
         self._jitter_ms = jitter_ms
         self._opened: dict[str, int] = {}
         self.wires: dict[VirtualWire, None] = {}
-        """Those that at least one side believes in."""
+        """The connections that at least one side has open."""
         self.cuts: dict[str, int] = {}
-        """Names of hosts that are cut off, and by how many cuts."""
+        """The hosts that are cut off, and the number of their cuts."""
         self.slow: dict[str, int] = {}
-        """Names of hosts whose links take so many ms more."""
+        """The extra delay of hosts in ms."""
 
     # --- wires --------------------------------------------------------------------------------------------------------
 
@@ -112,7 +110,7 @@ class VirtualNetwork:
         schedule.at(at_ms, act, about)
 
     def _waits(self, wire: VirtualWire, act: Any, about: Any) -> bool:
-        """It cannot arrive now, or never."""
+        """Whether data cannot arrive now, or never."""
         if wire.is_dead:
             return True
         if wire.is_cut or wire.held:
@@ -146,7 +144,7 @@ class VirtualNetwork:
             self._down(wire, self._reset, wire)
 
     def hang_up(self, wire: VirtualWire) -> None:
-        """The client closes it; the broker hears of it, if it can."""
+        """The client closes it; the broker notices if it is reachable."""
         wire.is_open = False
         self._up(wire, self._fin, wire)
 
@@ -163,7 +161,7 @@ class VirtualNetwork:
             self.wires.pop(wire, None)
 
     def vanish(self, client: Client) -> None:
-        """Its host loses power: nobody is told, the broker keeps believing in its connections."""
+        """Its host loses power: the broker sees no error and keeps the connections."""
         for wire in [wire for wire in self.wires if wire.client is client]:
             wire.is_open = False
             wire.is_dead = True
@@ -186,7 +184,7 @@ class VirtualNetwork:
             wire.client.hears(about)
 
     def drop(self, wire: VirtualWire) -> None:
-        """The broker closes it, or its process has died: the client hears of it, if it can."""
+        """The broker closes it or has died; the client notices if it is reachable."""
         wire.link = None
         self._forget(wire)
         if wire.is_open:
@@ -198,7 +196,7 @@ class VirtualNetwork:
             self._forget(wire)
 
     def power_lost(self, machine: Machine) -> None:
-        """Nobody is told. Once it is back, it knows nothing of its old connections and says so to whoever speaks."""
+        """No client sees an error. After its return it resets all old connections when they send something."""
         for wire in [wire for wire in self.wires if wire.machine is machine]:
             wire.link = None
             wire.held.clear()
@@ -227,7 +225,7 @@ class VirtualNetwork:
                 self._schedule.after(0, self._deliver, wire)
 
     def _deliver(self, wire: VirtualWire) -> None:
-        """What has waited arrives in order; until now, whatever came was put behind it."""
+        """Deliver what was held back, in order."""
         if not wire.is_cut:
             held, wire.held = wire.held, deque()
             for act, about in held:

@@ -1,6 +1,6 @@
-"""The nodes of a machine's broker stop, start and hand over to each other: what `broker/io/server.py` does for that.
+"""Stop and start the nodes of a machine's broker, and move groups between them, as `broker/io/server.py` does.
 
-Whoever wants it is an operator who insists: what could not be done is tried again, one thing after the other.
+A step that fails is tried again.
 """
 
 from __future__ import annotations
@@ -15,22 +15,20 @@ from coterie.errors import CoterieError
 if TYPE_CHECKING:
     from coterie.sim.machine import Machine
 
-__all__ = ["Nodes"]
-
 AGAIN_MS = 1_000
 LOOK_MS, LOOKS = 50, 4
-"""So often it is looked whether a node that stops has answered everybody; then its connections are closed."""
+"""A node that stops is checked so often for unanswered requests; then its connections are closed."""
 
 
 class Nodes:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._silent: set[int] = set()
-        """Who does not listen."""
+        """The nodes that do not listen."""
         self._stopping: set[int] = set()
 
     def began(self) -> None:
-        """The process has: all of them are up."""
+        """The process has started: all nodes are up."""
         self._silent.clear()
         self._stopping.clear()
 
@@ -38,7 +36,7 @@ class Nodes:
         return number not in self._silent
 
     def stop(self, number: int) -> None:
-        """Its partitions go to the others; whoever waits at it is answered, and its connections are closed."""
+        """Move its partitions to other nodes, answer the requests that wait, and close its connections."""
         machine, cluster = self._machine, self._machine.cluster
         if cluster is None:
             return
@@ -75,7 +73,7 @@ class Nodes:
         self._stopping.discard(number)
 
     def start(self, number: int) -> None:
-        """It listens where it did before, and its partitions come back to it."""
+        """Listen on the same port as before, and move its partitions back to it."""
         machine, cluster = self._machine, self._machine.cluster
         if cluster is None:
             return  # all are up when it begins
@@ -89,7 +87,7 @@ class Nodes:
             return
 
         def done(error: CoterieError | None) -> None:
-            if error is not None and number not in cluster.leadership.up:  # else somebody else was faster
+            if error is not None and number not in cluster.leadership.up:  # else another change has started it
                 self._silent.add(number)
                 machine.later(AGAIN_MS, self.start, number)
 
@@ -97,7 +95,7 @@ class Nodes:
         machine.run("a change of leaders", partial(cluster.handle, StartNode(number, done)))
 
     def move_coordinator(self, group_id: str, number: int) -> None:
-        """If that node is up; nobody insists."""
+        """Move a group, if that node is up; this is not tried again."""
         machine, cluster = self._machine, self._machine.cluster
         if cluster is not None and not machine.is_paused:
             event = MoveGroups(group_id, number, lambda _error: None)

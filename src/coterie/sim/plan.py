@@ -1,24 +1,277 @@
-"""A plan: everything that is drawn from a seed before anything happens, as values that can be printed and left out."""
+"""A plan: all that is drawn from a seed before the run starts, as values that can be printed and left out."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Self
 
+from coterie.assignors import Assignor, CooperativeSticky, Range, RoundRobin, Sticky
 from coterie.errors import CoterieError
+from coterie.sim.consumer import Habits
 from coterie.sim.faults import aimed_faults, clock_faults, draw_fault
-from coterie.sim.rng import Rng
-from coterie.sim.steps import Fault, Step
-from coterie.sim.workloads import FIRST_MS, WORKLOADS, Scene
+from coterie.sim.schedule import Random, Rng
+from coterie.sim.steps import (
+    Come,
+    Commit,
+    CreateTopic,
+    Fault,
+    GroupDeletion,
+    GrowTopic,
+    Leave,
+    MoveCoordinator,
+    Replace,
+    Step,
+    Subscribe,
+)
 
-__all__ = ["Plan"]
+# A workload is a function from a random generator to steps: how many groups of which members, and what their users do.
+# Times are in ms from the start. Topics exist from the start unless a step creates them.
+
+ASSIGNORS: Sequence[Sequence[Assignor]] = (
+    (Range(),),
+    (Range(), CooperativeSticky()),
+    (CooperativeSticky(),),
+    (CooperativeSticky(),),
+    (Sticky(), RoundRobin()),
+    (RoundRobin(),),
+)
+OLD_VERSIONS: Sequence[dict[str, int]] = (
+    {},
+    {},
+    {"JoinGroup": 3, "SyncGroup": 2, "Heartbeat": 2, "LeaveGroup": 2, "OffsetCommit": 5},
+    {"JoinGroup": 5, "SyncGroup": 3, "Heartbeat": 3, "LeaveGroup": 3, "OffsetCommit": 7, "OffsetFetch": 5},
+    {"JoinGroup": 7, "SyncGroup": 5, "LeaveGroup": 4, "OffsetCommit": 8, "OffsetFetch": 7},
+)
+FIRST_MS = 4_000
+
+
+@dataclass
+class Scene:
+    """The steps of a workload, and its helpers."""
+
+    rng: Random
+    length_ms: int
+    members: int
+    topics: dict[str, int] = field(default_factory=lambda: {"t": 8})
+    settings: dict[str, object] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    slots: list[str] = field(default_factory=list)
+    every_ms: int = 700
+    """How often a producer sends a record."""
+    nodes: int = 1
+
+    def time(self) -> int:
+        return self.rng.randint(FIRST_MS, self.length_ms)
+
+    def habits(self, **more: object) -> Habits:
+        """The usual settings of a member, with these changes."""
+        return replace(self.usual, **more)  # type: ignore[arg-type]
+
+    def __post_init__(self) -> None:
+        rng = self.rng
+        self.usual = Habits(
+            assignors=rng.choice(ASSIGNORS),
+            session_timeout_ms=rng.choice((10_000, 30_000, 45_000)),
+            max_poll_interval_ms=rng.choice((30_000, 60_000, 120_000)),
+            auto_commit=rng.random() < 0.7,
+            poll_ms=rng.choice((1_000, 5_000, 20_000)),
+            work_ms=rng.choice((0, 5, 200)),
+            listener_ms=rng.choice((0, 0, 10, 1_000)),
+            fetch_max_wait_ms=rng.choice((2_000, 10_000, 30_000)),
+            metadata_max_age_ms=rng.choice((10_000, 60_000, 300_000)),
+        )
+
+    def group(self, **more: object) -> list[str]:
+        """Add a few members at about the same time."""
+        new = [f"c{len(self.slots) + at}" for at in range(self.members)]
+        for slot in new:
+            self.come(slot, FIRST_MS + self.rng.choice((0, self.rng.randint(0, 20_000))), **more)
+        self.slots += new
+        return new
+
+    def come(self, slot: str, at_ms: int, **more: object) -> None:
+        self.steps.append(Come(at_ms=at_ms, slot=slot, habits=self.habits(**more)))
+
+    def leave(self, slot: str, at_ms: int, *, leave: bool | None = None) -> None:
+        self.steps.append(Leave(at_ms=at_ms, slot=slot, leave=leave))
+
+
+def steady(scene: Scene) -> None:
+    scene.group()
+
+
+def rolling_deploy(scene: Scene) -> None:
+    """All members are restarted one after the other, twice."""
+    slots = scene.group()
+    for _ in range(2):
+        at_ms = scene.time()
+        for slot in slots:
+            scene.leave(slot, at_ms)
+            at_ms += scene.rng.randint(200, 6_000)
+            scene.come(slot, at_ms)
+            at_ms += scene.rng.randint(500, 10_000)
+
+
+def autoscaler(scene: Scene) -> None:
+    """The number of members goes up and down in waves."""
+    slots = scene.group()
+    at_ms = FIRST_MS + 10_000
+    extra: list[str] = []
+    while at_ms < scene.length_ms:
+        at_ms += scene.rng.randint(5_000, 60_000)
+        if extra and scene.rng.random() < 0.5:
+            for slot in extra:
+                scene.leave(slot, at_ms + scene.rng.randint(0, 500))
+            extra = []
+        else:
+            new = [f"x{at_ms}-{number}" for number in range(scene.rng.randint(1, len(slots)))]
+            for slot in new:
+                scene.come(slot, at_ms + scene.rng.randint(0, 2_000))
+            extra += new
+
+
+def flapping(scene: Scene) -> None:
+    """One member joins and leaves all the time, at times before it gets the answer to its join."""
+    scene.group()
+    at_ms = FIRST_MS
+    while at_ms < scene.length_ms:
+        at_ms += scene.rng.choice((50, 700, 3_000, 12_000, 40_000))
+        scene.come("flapping", at_ms)
+        at_ms += scene.rng.choice((20, 300, 2_500, 6_000, 20_000))
+        scene.leave("flapping", at_ms)
+    scene.come("flapping", at_ms)
+    scene.slots.append("flapping")
+
+
+def slow_joiners(scene: Scene) -> None:
+    """Slow processing and slow listeners, at times slower than max.poll.interval.ms."""
+    scene.group(work_ms=scene.rng.choice((2_000, 8_000)), listener_ms=scene.rng.choice((3_000, 20_000)))
+    for number in range(2):
+        scene.come(f"late{number}", scene.time(), work_ms=scene.usual.max_poll_interval_ms + 5_000)
+
+
+def static_members(scene: Scene) -> None:
+    """Static members stop without LeaveGroup and return; some are replaced by a second process."""
+    slots = [f"c{number}" for number in range(scene.members)]
+    for slot in slots:
+        scene.come(slot, FIRST_MS + scene.rng.randint(0, 5_000), instance_id=slot)
+    scene.slots += slots
+    for _ in range(scene.members):
+        slot, at_ms = scene.rng.choice(slots), scene.time()
+        if scene.rng.random() < 0.3:
+            scene.steps.append(Replace(at_ms=at_ms, slot=slot, habits=scene.habits(instance_id=slot)))
+        else:
+            scene.leave(slot, at_ms, leave=scene.rng.choice((None, None, True)))
+            gone_ms = scene.rng.choice((500, 5_000, scene.usual.session_timeout_ms + 5_000))
+            scene.come(slot, at_ms + gone_ms, instance_id=slot)
+
+
+def mixed_versions(scene: Scene) -> None:
+    """Clients of many versions, whose lists of assignors have one in common."""
+    for number in range(scene.members):
+        others = scene.rng.sample([Sticky(), RoundRobin(), CooperativeSticky()], scene.rng.randint(0, 2))
+        assignors = scene.rng.sample([Range(), *others], len(others) + 1)
+        slot = f"c{number}"
+        scene.come(slot, FIRST_MS, assignors=assignors, versions=scene.rng.choice(OLD_VERSIONS))
+        scene.slots.append(slot)
+
+
+def subscriptions(scene: Scene) -> None:
+    """Subscriptions differ and change, and topics are created after members have subscribed to them."""
+    scene.topics |= {"u": 5}
+    slots = scene.group()
+    choices = (("t",), ("u",), ("t", "u"), ("t", "v"), ("u", "v"))
+    for slot in slots:
+        if scene.rng.random() < 0.5:
+            scene.steps.append(Subscribe(at_ms=scene.time(), slot=slot, topics=scene.rng.choice(choices)))
+    for _ in range(scene.members):
+        scene.steps.append(
+            Subscribe(at_ms=scene.time(), slot=scene.rng.choice(slots), topics=scene.rng.choice(choices))
+        )
+    scene.steps.append(CreateTopic(at_ms=scene.time(), topic="v", partitions=3))
+
+
+def growing_topics(scene: Scene) -> None:
+    scene.group()
+    for _ in range(3):
+        scene.steps.append(GrowTopic(at_ms=scene.time(), topic="t", by=scene.rng.randint(1, 4)))
+
+
+def over_the_limit(scene: Scene) -> None:
+    """More members than group.max.size: some are refused, and keep trying."""
+    scene.settings["group.max.size"] = max(scene.members - 2, 1)
+    scene.group()
+
+
+def several_groups(scene: Scene) -> None:
+    """Several groups, and consumers that commit without membership."""
+    for group_id in ("g", "h"):
+        scene.group(group_id=group_id, assignors=scene.rng.choice(ASSIGNORS))
+    scene.steps.append(Commit(at_ms=FIRST_MS, group_id="simple", topic="t", partitions=4, every_ms=800))
+
+
+def expiring_offsets(scene: Scene) -> None:
+    """All members leave for longer than offsets are kept; the group is deleted or expires, and is created again.
+
+    A simple consumer commits all the while, and at times its group is deleted under its hands.
+    """
+    scene.settings |= {"offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 15_000}
+    slots = scene.group()
+    at_ms = scene.rng.randint(min(60_000, scene.length_ms // 2), scene.length_ms // 2)
+    for slot in slots:
+        scene.leave(slot, at_ms + scene.rng.randint(0, 3_000))
+        scene.come(slot, at_ms + scene.rng.choice((20_000, 150_000)) + scene.rng.randint(0, 5_000))
+    scene.steps += [GroupDeletion(at_ms=at_ms + offset, group_id="g") for offset in (500, 6_000, 9_000)]
+    scene.steps.append(Commit(at_ms=FIRST_MS, group_id="simple", topic="t", partitions=4, every_ms=800))
+    scene.steps += [GroupDeletion(at_ms=scene.time(), group_id="simple") for _ in range(10)]
+
+
+def moving_coordinators(scene: Scene) -> None:
+    """Groups are moved between nodes, at times while they are being loaded, and members join meanwhile."""
+    if scene.nodes == 1:
+        scene.nodes = 3
+    for group_id in ("g", "h"):
+        scene.group(group_id=group_id)
+    scene.steps.append(Commit(at_ms=FIRST_MS, group_id="simple", topic="t", partitions=4, every_ms=800))
+    for _ in range(12):
+        at_ms, group_id = scene.time(), scene.rng.choice(("g", "h", "simple"))
+        for _ in range(scene.rng.choice((1, 1, 4))):
+            scene.steps.append(MoveCoordinator(at_ms=at_ms, group_id=group_id, node=scene.rng.randint(1, scene.nodes)))
+            at_ms += scene.rng.choice((1, 15, 60, 250))
+        if group_id != "simple" and scene.rng.random() < 0.5:
+            slot = f"x{at_ms}"
+            scene.come(slot, at_ms, group_id=group_id)
+            scene.leave(slot, at_ms + scene.rng.choice((100, 4_000, 20_000)))
+            node = scene.rng.randint(1, scene.nodes)
+            scene.steps.append(MoveCoordinator(at_ms=at_ms, group_id=group_id, node=node, in_a_rebalance=True))
+
+
+WORKLOADS: MappingProxyType[str, Callable[[Scene], None]] = MappingProxyType(
+    {
+        "steady": steady,
+        "rolling-deploy": rolling_deploy,
+        "autoscaler": autoscaler,
+        "flapping": flapping,
+        "slow-joiners": slow_joiners,
+        "static-members": static_members,
+        "mixed-versions": mixed_versions,
+        "subscriptions": subscriptions,
+        "growing-topics": growing_topics,
+        "over-the-limit": over_the_limit,
+        "several-groups": several_groups,
+        "expiring-offsets": expiring_offsets,
+        "moving-coordinators": moving_coordinators,
+    }
+)
+
 
 MINUTE_MS = 60_000
 LENGTH_MS = 10 * MINUTE_MS
 LEAST_FAULTS, MOST_FAULTS = 5, 12
 SOON_COMPACTED = {"coterie.offsets.roll.bytes": 8_192, "log.cleaner.delete.retention.ms": 60_000}
-"""As after days: groups' logs of several segments, compacted again and again, deletions gone."""
+"""Settings that give in minutes what takes days: logs of several segments, compacted often, tombstones removed."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +289,12 @@ class Plan:
     skew_ms: int = 0
     drift_ppm: int = 0
     disk_ms: int = 2
-    """What a sync takes, on average."""
+    """The mean time of a sync."""
     nodes: int = 1
     dropped: frozenset[int] = field(default_factory=frozenset)
     """Steps that are left out, by number."""
     asked: str = ""
-    """What of the rest was not drawn but asked for, in the words of the command."""
+    """Options that were given and not drawn, as on the command line."""
 
     @classmethod
     def draw(
@@ -55,7 +308,7 @@ class Plan:
         nodes: int | None = None,
         drop: Collection[int] = (),
     ) -> Self:
-        """What is not given is drawn. `faults` 0: nothing goes wrong by itself."""
+        """Draw what is not given. `faults` 0: no random faults."""
         rng = Rng(seed)
         throw = rng.of("plan")
         drawn, usual = throw.choice(list(WORKLOADS)), throw.randint(2, 6)  # also if given: what follows stays the same

@@ -1,5 +1,5 @@
-"""A run has two halves: first everything may go wrong, and invariants must hold; then all is repaired, and everybody
-must come to rest within a bound.
+"""A run has two halves. In the first, faults happen, and invariants must hold. Then all is repaired, and all groups
+must be Stable within a bound.
 
     outcome = simulate(Plan.draw(seed=7))
     print(outcome.report())
@@ -7,35 +7,204 @@ must come to rest within a bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from struct import pack
 from traceback import format_exc
+from typing import Any
 
+from coterie.broker.broker_facts import LeadersChanged
 from coterie.client.member.states import MemberState
 from coterie.client.types import TopicPartition
 from coterie.coordinator.classic import State
+from coterie.errors import ErrorCode
+from coterie.facts import Cause, Fact, GroupLoaded, MemberExpired, RebalanceStarted
+from coterie.protocol.apis import by_key, heartbeat
+from coterie.sim.clients import Asked, Client
 from coterie.sim.consumer import ConsumerProcess
-from coterie.sim.exercised import Account, Exercised
 from coterie.sim.invariants import INVARIANTS
-from coterie.sim.invariants.at_least_once import EveryRecordIsProcessed
-from coterie.sim.observer import Broken, Observer
+from coterie.sim.invariants.acknowledged_records import EveryRecordIsProcessed
+from coterie.sim.machine import BrokerLink, Machine
 from coterie.sim.plan import Plan
 from coterie.sim.steps import Fault, Step, Undo
-from coterie.sim.story import StoryObserver
-from coterie.sim.world import World
+from coterie.sim.world import Broken, Observer, World
 from coterie.stories import grid
+from coterie.stories.grid import StoryStep, in_words
 
-__all__ = ["Converged", "Outcome", "simulate"]
+_VERBS = {
+    "JoinGroup": "join",
+    "SyncGroup": "sync",
+    "LeaveGroup": "leave",
+    "OffsetCommit": "commit",
+    "OffsetFetch": "offsets?",
+    "DeleteGroups": "delete group",
+}
+_SAYS = {row.key: _VERBS[row.name] for row in by_key.values() if row.name in _VERBS}
+_KEPT = 4_000
+_WIDEST = 100
+
+
+class StoryObserver(Observer):
+    """The run as the text grid of `coterie.stories`, and as a fingerprint that is the same for the same seed."""
+
+    name = "story"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.steps: deque[StoryStep] = deque(maxlen=_KEPT)
+        self._schedule = world.schedule
+        self._hash = blake2b(digest_size=12)
+        self._unhashed: list[bytes] = []
+        self._times: list[int] = []
+        """The times of what is not hashed yet."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of every byte that arrived, with its time, and of all other events."""
+        self._hash_now()
+        return self._hash.hexdigest()
+
+    def _note(self, who: bytes, what: bytes) -> None:
+        self._times.append(self._schedule.now_ms)
+        self._unhashed += (who, what)
+
+    def sample(self) -> None:
+        self._hash_now()
+
+    def _hash_now(self) -> None:
+        """Hash many packets at once; this is called for each."""
+        self._hash.update(pack(f">{len(self._times)}q", *self._times))
+        self._hash.update(b"".join(self._unhashed))
+        self._times.clear()
+        self._unhashed.clear()
+
+    def _row(self, who: str, says: str, hears: str, group_id: str = "") -> None:
+        group = self.world.group(group_id) if group_id else None
+        state = str(group.state) if group is not None else "Dead" if group_id else ""
+        self.steps.append(StoryStep(self.world.schedule.now_ms, who, says, hears, state))
+
+    def request_arrived(self, _machine: Machine, link: BrokerLink, frame: bytes) -> None:
+        client = link.wire.client
+        self._note(client.tag, frame)
+        says = _SAYS.get(frame[1])
+        if says is not None:
+            self._row(client.name, says, "-", client.group_id)
+
+    def bytes_arrived(self, client: Client, data: bytes) -> None:
+        self._note(client.tag, data)
+
+    def answered(self, client: Client, asked: Asked, answer: Any) -> None:
+        module = asked.module
+        if module is heartbeat:
+            if answer is not ErrorCode.NONE:
+                self._row(client.name, "", f"beat: {answer.name}", client.group_id)
+        elif module.API.key in _SAYS:
+            first = answer[0] if isinstance(answer, list) else answer
+            said = in_words(first[1] if isinstance(first, tuple) else first)
+            self._row("", "", f"{client.name}: {said}"[:_WIDEST], client.group_id)
+
+    def timed_out(self, client: Client, api: str) -> None:
+        self._row(client.name, "", f"no answer to {api}", client.group_id)
+
+    def on_fact(self, machine: Machine, fact: Fact) -> None:
+        if isinstance(fact, RebalanceStarted):
+            self._row(machine.name, f"(rebalance: {fact.cause}, {fact.member_id or 'nobody'})", "", fact.group_id)
+        elif isinstance(fact, MemberExpired):
+            self._row(machine.name, f"(expires {fact.member_id})", "", fact.group_id)
+        elif isinstance(fact, GroupLoaded):
+            self._row(
+                machine.name, f"(loads generation {fact.generation_id}, {len(fact.members)} members)", "", fact.group_id
+            )
+
+    def came(self, consumer: ConsumerProcess) -> None:
+        self.happened(consumer.name, "comes")
+
+    def went(self, consumer: ConsumerProcess, how: str) -> None:
+        self.happened(consumer.name, how)
+
+    def broker_began(self, machine: Machine) -> None:
+        self.happened(machine.name, "serves")
+
+    def broker_ended(self, machine: Machine) -> None:
+        self.happened(machine.name, "is gone")
+
+    def happened(self, who: str, what: str) -> None:
+        self._note(who.encode(), what.encode())
+        self._row(who, f"({what})", "")
+
+
+_REQUESTS = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "DeleteGroups")
+_NAMES = {row.key: row.name for row in by_key.values() if row.name in _REQUESTS}
+
+
+@dataclass(slots=True)
+class Account:
+    """What one run, or many runs together, have covered: requests by state, faults, rebalances by cause."""
+
+    runs: int = 0
+    simulated_ms: int = 0
+    events: int = 0
+    cells: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Requests by name and the state that the group was in when they arrived."""
+    faults: Counter[str] = field(default_factory=Counter)
+    causes: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Account) -> None:
+        self.runs += other.runs
+        self.simulated_ms += other.simulated_ms
+        self.events += other.events
+        self.cells.update(other.cells)
+        self.faults.update(other.faults)
+        self.causes.update(other.causes)
+        self.counts.update(other.counts)
+
+    def lines(self) -> Iterable[str]:
+        states = [str(state) for state in State]
+        yield f"{self.runs} runs, {self.simulated_ms / 3_600_000:.1f} simulated hours, {self.events} events"
+        yield "requests by group state:"
+        yield "  " + " ".join(["request".ljust(13), *(state.rjust(20) for state in states)])
+        for request in _REQUESTS:
+            found = [str(self.cells[request, state] or "-").rjust(20) for state in states]
+            yield "  " + " ".join([request.ljust(13), *found])
+        yield "faults: " + (", ".join(f"{name} {count}" for name, count in sorted(self.faults.items())) or "none")
+        yield "rebalances: " + ", ".join(f"{cause} {self.causes[str(cause)]}" for cause in Cause)
+        yield "seen: " + ", ".join(f"{name} {count}" for name, count in sorted(self.counts.items()))
+
+
+class Exercised(Observer):
+    name = "exercised"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.account = Account(runs=1)
+        self._cells = self.account.cells
+
+    def request_arrived(self, _machine: Machine, link: BrokerLink, frame: bytes) -> None:
+        name = _NAMES.get(frame[1])
+        if name is not None:
+            group_id, coordinator = link.wire.client.group_id, link.node.coordinator
+            shard = coordinator.shards.get(coordinator.partition_of(group_id))
+            group = shard.groups.get(group_id) if shard is not None else None
+            self._cells[name, group.state if group is not None else State.DEAD] += 1
+
+    def on_fact(self, _machine: Machine, fact: Fact) -> None:
+        if type(fact) is RebalanceStarted:
+            self.account.causes[str(fact.cause)] += 1
+        elif type(fact) is LeadersChanged:
+            self.account.counts["leaders change"] += 1
 
 
 BOUND_MS = 15 * 60_000
-"""Twice the longest time a member may hold up others, and the longest for which a newcomer may wait in vain."""
+"""Twice the longest rebalance timeout, and the longest time that a new member may wait."""
 STEP_MS = 1_000
 NUDGE_MS = 5 * 60_000
 
 
 class Converged:
-    """Demands that within a bound, after all is repaired, groups are Stable and everything is owned and read."""
+    """Checks that all groups are Stable within a bound after the repair, with all partitions owned and read."""
 
     def __init__(self, world: World, until: Callable[[int], None]) -> None:
         self._world = world
@@ -56,7 +225,7 @@ class Converged:
             if waited_ms >= BOUND_MS:
                 raise Broken("converges", f"{BOUND_MS} ms after everything was repaired: {missing}")
             if waited_ms >= nudge_at_ms and self._may_need_news():
-                nudge_at_ms += NUDGE_MS  # whoever was away when it came needs another
+                nudge_at_ms += NUDGE_MS  # a member that was away when it came needs another
                 for name, partitions in list(world.admin.topics.items()):
                     world.admin.grow_topic(name, partitions + 1)
             self._until(world.schedule.now_ms + STEP_MS)
@@ -72,13 +241,13 @@ class Converged:
         return len(lists) > 1 or any(one.instance_id is not None for one in habits)
 
     def _missing(self) -> str:
-        """What keeps the world from being at rest."""
+        """Describe what is not settled yet."""
         world = self._world
         if not world.admin.is_done:
             return f"the admin still {world.admin.requests[0][3]}"
         for producer in world.producers.values():
             if not producer.is_done:
-                return f"{producer.name} has {producer.batching.unsettled} records on their way"
+                return f"{producer.name} has {producer.accumulator.unsettled} records on their way"
         groups: dict[str, list[ConsumerProcess]] = {}
         for consumer in world.consumers.values():
             groups.setdefault(consumer.group_id, []).append(consumer)
@@ -118,7 +287,7 @@ class Converged:
 
 SAMPLE_MS = 5_000
 SAMPLES = 400
-"""Of a long run, so that it is not longer for that."""
+"""The most samples of a run, so that they do not slow a long one down."""
 TOPICS_MS = 500
 PRODUCE_MS = 3_000
 
@@ -129,9 +298,9 @@ class Outcome:
     account: Account
     fingerprint: str
     steps: Sequence[grid.StoryStep]
-    """The last few thousand things that happened."""
+    """The last few thousand events."""
     broken: str | None = None
-    """Which invariant, if one did not hold."""
+    """The invariant that failed, if one did."""
     what: str = ""
     at_ms: int = 0
 
@@ -207,7 +376,7 @@ class Run:
         self.world.producer("p", list(self.plan.topics), self.plan.every_ms)
 
     def _until(self, until_ms: int) -> None:
-        """OffsetReader at what is costly now and then."""
+        """Run the expensive checks now and then."""
         schedule = self.world.schedule
         while schedule.now_ms < until_ms:
             next_ms = min(until_ms, (schedule.now_ms // self._sample_ms + 1) * self._sample_ms)
@@ -243,7 +412,7 @@ class Run:
 
 
 def simulate(plan: Plan, watch: Sequence[Callable[[World], Observer]] = ()) -> Outcome:
-    """`watch`: observers of your own, for what you want to know or to hold it to."""
+    """Run a plan. `watch`: your own observers."""
     run = Run(plan, watch)
     broken = what = None
     try:
@@ -257,7 +426,7 @@ def simulate(plan: Plan, watch: Sequence[Callable[[World], Observer]] = ()) -> O
     account.simulated_ms = world.schedule.now_ms
     account.events = world.schedule.steps
     account.counts["long work"] = world.machine.background_tasks
-    account.counts["damage told"] = world.machine.damage_told
+    account.counts["damage told"] = world.machine.damage_reported
     account.counts["swaps interrupted"] = world.machine.swaps_cut
     for one in world.observers:
         if hasattr(one, "count"):
@@ -265,3 +434,42 @@ def simulate(plan: Plan, watch: Sequence[Callable[[World], Observer]] = ()) -> O
     return Outcome(
         plan, account, run.story.fingerprint, tuple(run.story.steps), broken, what or "", world.schedule.now_ms
     )
+
+
+MOST_RUNS = 150
+
+
+def shrink(found: Outcome) -> Outcome:
+    """Make a failed run small: leave out steps while the same invariant still fails.
+
+    First halves, then quarters, then single steps. Random numbers are drawn by name, so a step that is left out changes
+    little for the others.
+    """
+    best, runs = found, 0
+    size = max(len(best.plan.kept) // 2, 1)
+    while True:
+        numbers = [number for number, _ in best.plan.kept]
+        was = len(numbers)
+        for at in range(0, was, size):
+            if runs >= MOST_RUNS:
+                return best
+            some = [number for number in numbers[at : at + size] if number not in best.plan.dropped]
+            if not some or len(some) == len(best.plan.kept):
+                continue
+            tried = simulate(best.plan.without(some))
+            runs += 1
+            if tried.broken == best.broken:
+                best = tried
+        if size > 1:
+            size = max(size // 2, 1)
+        elif len(best.plan.kept) == was:
+            return _shorter(best)
+
+
+def _shorter(best: Outcome) -> Outcome:
+    """Leave out the steps after the failure."""
+    late = [number for number, step in best.plan.kept if step.at_ms > best.at_ms]
+    if not late:
+        return best
+    tried = simulate(replace(best.plan, dropped=best.plan.dropped | frozenset(late)))
+    return tried if tried.broken == best.broken else best

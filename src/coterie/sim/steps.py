@@ -1,4 +1,4 @@
-"""What is done to a world: small values with a time, each of which can be left out. Faults end; what ends is undone."""
+"""The steps of a run: small values with a time, each of which can be left out. A fault ends, and is then undone."""
 
 from __future__ import annotations
 
@@ -13,20 +13,6 @@ from coterie.sim.consumer import Habits
 if TYPE_CHECKING:
     from coterie.sim.world import World
 
-__all__ = [
-    "Come",
-    "Commit",
-    "CreateTopic",
-    "Fault",
-    "GroupDeletion",
-    "GrowTopic",
-    "Leave",
-    "MoveCoordinator",
-    "Replace",
-    "Step",
-    "Subscribe",
-]
-
 Undo = Callable[[], None]
 
 
@@ -36,14 +22,14 @@ class Step(ABC):
 
     @abstractmethod
     def begin(self, world: World) -> Undo | None:
-        """What ends it, if it has an end."""
+        """The function that ends it, if it has an end."""
 
     def __str__(self) -> str:
         return f"{self.at_ms / 1_000:>8.3f} s  {self.described}"
 
     @property
     def described(self) -> str:
-        """What happens, in words: the name of the step, and its fields except those that are off."""
+        """Describe it: the name of the step, and its fields except those that are off."""
         who = getattr(self, "slot", "")
         what = re.sub(r"(?<!^)(?=[A-Z])", " ", type(self).__name__).lower()
         more = [_field(name, value) for name, value in vars(self).items() if name not in {"at_ms", "habits", "slot"}]
@@ -99,7 +85,7 @@ class Leave(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class Replace(Step):
-    """A second process with the same instance id comes while the first is still there (KIP-345): that one is fenced."""
+    """A second process with the same instance id starts while the first still runs (KIP-345), which is fenced."""
 
     slot: str
     habits: Habits
@@ -171,7 +157,7 @@ class MoveCoordinator(Step):
     group_id: str
     node: int
     in_a_rebalance: bool = False
-    """It waits for the moment at which everybody has joined and nobody has an assignment yet."""
+    """Wait until all members have joined and none has an assignment yet."""
 
     @property
     def described(self) -> str:

@@ -6,7 +6,7 @@ Everything that happens passes through here once, by name, and is handed to each
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from coterie.broker.broker_facts import Trouble
 from coterie.client.member import effects
@@ -15,20 +15,70 @@ from coterie.coordinator.classic import Group
 from coterie.facts import Fact, GroupLoaded, JoinPhaseCompleted
 from coterie.protocol.messages import OffsetCommit
 from coterie.settings.broker_settings import BrokerSettings
-from coterie.sim.admin import AdminProcess
-from coterie.sim.client import Client
+from coterie.sim.clients import AdminProcess, Client, Committer, ProducerProcess, Zombie
 from coterie.sim.consumer import ConsumerProcess, Habits
-from coterie.sim.host import HostClock
 from coterie.sim.machine import Machine
 from coterie.sim.network import VirtualNetwork, VirtualWire
-from coterie.sim.observer import HOOKS, Broken, Observer
-from coterie.sim.producer import ProducerProcess
-from coterie.sim.raw_clients import Committer, Zombie
-from coterie.sim.rng import Rng
-from coterie.sim.schedule import Schedule
+from coterie.sim.schedule import HostClock, Rng, Schedule
 from coterie.storage import PartitionLog
 
-__all__ = ["World"]
+if TYPE_CHECKING:
+    from coterie.sim.clients import Asked
+    from coterie.sim.machine import BrokerLink
+
+
+class Broken(BaseException):
+    """An invariant does not hold. This is no Exception, so that the shipped code does not catch it."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(f"{name}: {what}")
+        self.name = name
+        self.what = what
+
+
+class Observer:
+    """The base of invariants and of others that watch a run. Only the hooks that a class defines are called."""
+
+    name = "observer"
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def fails(self, what: str) -> None:
+        self.world.fails(self.name, what)
+
+    # the wire
+    def request_arrived(self, machine: Machine, link: BrokerLink, frame: bytes) -> None: ...
+    def bytes_arrived(self, client: Client, data: bytes) -> None: ...
+    def answered(self, client: Client, asked: Asked, answer: Any) -> None: ...
+    def timed_out(self, client: Client, api: str) -> None: ...
+    # the broker
+    def on_fact(self, machine: Machine, fact: Fact) -> None: ...
+    def broker_began(self, machine: Machine) -> None: ...
+    def broker_ended(self, machine: Machine) -> None: ...
+    # consumers and producers
+    def came(self, consumer: ConsumerProcess) -> None: ...
+    def went(self, consumer: ConsumerProcess, how: str) -> None: ...
+    def ownership_changed(self, consumer: ConsumerProcess) -> None: ...
+    def listened(
+        self, consumer: ConsumerProcess, kind: effects.Listened, partitions: Collection[TopicPartition]
+    ) -> None: ...
+    def held(self, consumer: ConsumerProcess, partitions: Collection[TopicPartition]) -> None: ...
+    def assigned(self, consumer: ConsumerProcess, effect: effects.SetAssignment) -> None: ...
+    def commit_sent(self, client: Client, request: OffsetCommit) -> None: ...
+    def took(self, consumer: ConsumerProcess, records: Sequence[Any]) -> None: ...
+    def processed(self, consumer: ConsumerProcess, records: Sequence[Any]) -> None: ...
+    def acknowledged(self, where: TopicPartition, offset: int, value: bytes) -> None: ...
+    # the run
+    def happened(self, who: str, what: str) -> None: ...
+    def sample(self) -> None: ...
+    def ended(self) -> None: ...
+
+
+HOOKS = tuple(
+    name for name, value in vars(Observer).items() if callable(value) and not name.startswith("_") and name != "fails"
+)
+
 
 EPOCH_MS = 1_700_000_000_000
 SOON_MS = 60
@@ -48,10 +98,10 @@ class World:
         disk_ms: int = 2,
         nodes: int = 1,
     ) -> None:
-        """There is one machine; the broker on it has so many nodes."""
+        """The number of nodes of the broker, which runs on one machine."""
         self.seed = seed
         self.broken: Broken | None = None
-        """What did not hold; kept here, since asyncio would keep it from the run."""
+        """The invariant that failed. It is stored here, since asyncio would catch the exception."""
         self.disk_ms = disk_ms
         self.rng = Rng(seed)
         self.schedule = Schedule()
@@ -61,12 +111,12 @@ class World:
         self._began_ms = EPOCH_MS + self._clock_rng.randrange(10**9)
         self.machine = Machine(self, BrokerSettings.of(settings), self._clock("b1"), nodes)
         self.consumers: dict[str, ConsumerProcess] = {}
-        """Those that are alive, by name. A name that comes back is another process."""
+        """The running processes by name. A name may be used again by another process."""
         self.displaced: list[ConsumerProcess] = []
-        """Alive, and another process has their slot."""
+        """Running processes whose slot another process has."""
         self.producers: dict[str, ProducerProcess] = {}
         self.clients: dict[str, Client] = {}
-        """Everybody else that speaks to brokers."""
+        """The other clients."""
         self.admin = AdminProcess(self, "admin", self._clock("admin"))
         self._lives: dict[str, int] = {}
         self._awaited: dict[str, list[Callable[[object], None]]] = {}
@@ -82,7 +132,7 @@ class World:
         self.on_arrived, self.on_answered, self.on_bytes = (
             self._on[hook] for hook in ("request_arrived", "answered", "bytes_arrived")
         )
-        """Those that are called for every packet; who has it calls them."""
+        """The hooks that are called for every packet."""
 
     def _clock(self, name: str) -> HostClock:
         rng = self.rng.of(f"clock/{name}")
@@ -94,7 +144,7 @@ class World:
     # --- who is there -------------------------------------------------------------------------------------------------
 
     def consumer(self, name: str, habits: Habits) -> ConsumerProcess | None:
-        """A process of that name comes, unless one is there."""
+        """Start a process of that name, unless it runs already."""
         if name in self.consumers:
             return None
         life = self._lives[name] = self._lives.get(name, 0) + 1
@@ -106,7 +156,7 @@ class World:
         return consumer
 
     def displace(self, name: str, habits: Habits) -> None:
-        """Another process of that name comes, and the one that was there does not know."""
+        """Start another process of that name beside the one that runs."""
         if name in self.consumers:
             self.displaced.append(self.consumers.pop(name))
         self.consumer(name, habits)
@@ -120,7 +170,7 @@ class World:
         self._gone(consumer, "closed")
 
     def fenced(self, consumer: ConsumerProcess) -> None:
-        """Another process has its place: it ends, and its supervisor does not bring it back."""
+        """End a process whose slot another one has; its supervisor does not restart it."""
         consumer.ends()
         self._gone(consumer, "was fenced")
 
@@ -143,7 +193,7 @@ class World:
         committer.begin()
 
     def zombie(self, of: ConsumerProcess) -> None:
-        """It is copied now, and wakes when the group has another generation."""
+        """Copy a member; the copy starts when the group has another generation."""
         name = f"{of.name}-zombie{len(self.clients)}"
         zombie = self.clients[name] = Zombie(self, name, self._clock(name), of)
         self.when_joined(of.group_id, zombie.awakes)
@@ -153,19 +203,19 @@ class World:
         self.clients.pop(client.name, None)
 
     def group(self, group_id: str) -> Group | None:
-        """As its coordinator has it, if there is one now."""
+        """The group as its coordinator has it; None without a coordinator."""
         for _, _, shard in self.machine.shards():
             group = shard.groups.get(group_id)
-            if group is not None:
+            if isinstance(group, Group):
                 return group
         return None
 
     def may_not_know(self, group_id: str, sent_ms: int) -> bool:
-        """Whoever was asked then was perhaps loading the group: it grants every heartbeat meanwhile (C3)."""
+        """The coordinator was perhaps loading the group then: until it is loaded, every heartbeat succeeds (C3)."""
         return self.group(group_id) is None or sent_ms <= self._loaded_ms.get(group_id, -1)
 
     def log(self, where: TopicPartition) -> PartitionLog | None:
-        """Of a partition, whoever leads it."""
+        """The log of a partition."""
         return self.machine.cluster.directory.logs.get(where) if self.machine.cluster is not None else None
 
     # --- what happens -------------------------------------------------------------------------------------------------
@@ -185,10 +235,10 @@ class World:
     def dropped(self, machine: Machine, wire: VirtualWire, why: str) -> None:
         self._each("happened", machine.name, f"closes the connection of {wire.client.name}: {why}")
 
-    def tell(self, machine: Machine, fact: Fact) -> None:
-        self._each("tell", machine, fact)
+    def on_fact(self, machine: Machine, fact: Fact) -> None:
+        self._each("on_fact", machine, fact)
         if type(fact) is Trouble:
-            machine.told_of_damage(fact.what)
+            machine.report_damage(fact.what)
         elif type(fact) is GroupLoaded:
             self._loaded_ms[fact.group_id] = self.schedule.now_ms
         elif self._awaited and type(fact) is JoinPhaseCompleted and fact.group_id in self._awaited:
@@ -196,7 +246,7 @@ class World:
                 self.schedule.after(int(self._moment_rng.random() * SOON_MS), act, None)
 
     def when_joined(self, group_id: str, act: Callable[[object], None]) -> None:
-        """Soon after the next join phase of that group has ended, while assignments are on their way."""
+        """Call it soon after the next join phase of that group, while assignments are in flight."""
         self._awaited.setdefault(group_id, []).append(act)
 
     def broker_began(self, machine: Machine) -> None:

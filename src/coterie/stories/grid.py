@@ -27,9 +27,6 @@ from coterie.protocol.messages import (
     SyncedGroup,
 )
 
-__all__ = ["StoryStep", "in_words", "read", "show"]
-
-
 _HEAD = ("at_ms", "who", "says", "hears", "group")
 
 

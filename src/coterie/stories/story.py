@@ -38,9 +38,6 @@ from coterie.settings.broker_settings import GroupCoordinatorSettings
 from coterie.stories.grid import StoryStep, in_words, read, show
 from coterie.stories.world import StoryWorld
 
-__all__ = ["PARKED", "Actor", "Story", "check_story"]
-
-
 F = TypeVar("F", bound=Fact)
 
 PARKED = "-"
@@ -291,7 +288,7 @@ class Story:
     def rebalances(self) -> list[Rebalance]:
         return self.world.ledger.rebalances_of(self.group_id)
 
-    def told(self, kind: type[F], **fields: Any) -> F:
+    def emitted(self, kind: type[F], **fields: Any) -> F:
         """Return the last fact of this kind with these fields. Members are given by name."""
         wanted = {field: self.id_of(value) if isinstance(value, str) else value for field, value in fields.items()}
         for fact in reversed(self.world.facts):

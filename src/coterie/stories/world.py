@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coterie.coordinator.classic import Group
-from coterie.coordinator.classic.effects import Emit, Reply
+from coterie.coordinator.classic.effects import Reply
+from coterie.coordinator.consumer import ConsumerGroup, TopicImage
 from coterie.coordinator.runtime import Append, AppendBatch, Replay, Shard, Timers
 from coterie.errors import CoterieError, ErrorCode
-from coterie.facts import Fact
+from coterie.facts import Emit, Fact
 from coterie.ledger import Ledger
 from coterie.settings.broker_settings import GroupCoordinatorSettings
-
-__all__ = ["LogEntry", "StoryWorld"]
 
 
 @dataclass(slots=True)
@@ -36,6 +35,9 @@ class StoryWorld:
     now_ms: int = 0
     holds_writes: bool = False
     """Whether appends wait for `end_writes`; otherwise they are durable at once."""
+    image: TopicImage | None = None
+    """The topics that consumer groups know."""
+    group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.log: list[LogEntry] = []
@@ -45,8 +47,11 @@ class StoryWorld:
         self._appends: deque[AppendBatch] = deque()
         self._tokens = 0
         self.timers: Timers[Any] = Timers()
-        self.shard = Shard(0, self.settings, self.timers)
+        self.shard = self._new_shard()
         self._perform(self.shard.load([], self.now_ms))
+
+    def _new_shard(self) -> Shard:
+        return Shard(0, self.settings, self.timers, image=self.image, group_configs=self.group_configs)
 
     def token(self) -> int:
         self._tokens += 1
@@ -56,7 +61,12 @@ class StoryWorld:
         self._perform(self.shard.handle(event, self.now_ms))
 
     def group(self, group_id: str) -> Group | None:
-        return self.shard.groups.get(group_id)
+        found = self.shard.groups.get(group_id)
+        return found if isinstance(found, Group) else None
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        found = self.shard.groups.get(group_id)
+        return found if isinstance(found, ConsumerGroup) else None
 
     def advance(self, ms: int) -> None:
         """Let time pass. Every timer on the way fires at its own time."""
@@ -89,16 +99,23 @@ class StoryWorld:
         """Unload the partition, which answers all waiting requests, and load it again from the log (C4)."""
         self._perform(self.shard.unload(self.now_ms))
         self._appends.clear()
-        self.shard = Shard(0, self.settings, self.timers)
-        groups = self.replay().groups(self.settings, self.now_ms, held_in_all=self.shard.held_in_all)
-        self._perform(self.shard.load(groups, self.now_ms))
+        self._load()
 
     def crash(self) -> None:
         """Load the log again, as after a crash: waiting requests are not answered."""
         self._appends.clear()
         self.timers = Timers()
-        self.shard = Shard(0, self.settings, self.timers)
-        groups = self.replay().groups(self.settings, self.now_ms, held_in_all=self.shard.held_in_all)
+        self._load()
+
+    def _load(self) -> None:
+        self.shard = self._new_shard()
+        groups = self.replay().groups(
+            self.settings,
+            self.now_ms,
+            held_in_all=self.shard.held_in_all,
+            image=self.image,
+            group_configs=self.group_configs,
+        )
         self._perform(self.shard.load(groups, self.now_ms))
 
     def replay(self) -> Replay:
@@ -117,7 +134,7 @@ class StoryWorld:
                 self._deliver(effect)
             elif isinstance(effect, Emit):
                 self.facts.append(effect.fact)
-                self.ledger.tell(effect.fact)
+                self.ledger.add(effect.fact)
             else:
                 assert isinstance(effect, Append)
                 batch = effect.batch()
