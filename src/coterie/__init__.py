@@ -14,6 +14,13 @@ if TYPE_CHECKING:
         EARLIEST,
         LATEST,
         MAX_TIMESTAMP,
+        AccessControlEntry,
+        AccessControlEntryFilter,
+        AclBinding,
+        AclBindingFilter,
+        AclOperation,
+        AclPermissionType,
+        AclResourceType,
         Admin,
         AlterConfigOp,
         AsyncAdmin,
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
         ConfigEntry,
         ConfigResource,
         ConfigSource,
+        ElectionType,
         GroupDescription,
         GroupListing,
         ListedOffset,
@@ -30,15 +38,26 @@ if TYPE_CHECKING:
         MemberToRemove,
         NewTopic,
         PartitionDescription,
+        PartitionReassignment,
+        PatternType,
+        QuorumInfo,
+        QuorumReplica,
+        ResourcePattern,
+        ResourcePatternFilter,
         ResourceType,
+        ScramCredentialInfo,
+        ScramDeletion,
+        ScramUpsertion,
         TopicCreated,
         TopicDescription,
         TopicListing,
+        TopicPartitionReplica,
         checked,
     )
-    from coterie.client.consumer.consumer import AsyncConsumer, Consumer
+    from coterie.client.consumer.async_consumer import AsyncConsumer
+    from coterie.client.consumer.consumer import Consumer
     from coterie.client.consumer.engine import WakeupError
-    from coterie.client.consumer.fetch_errors import (
+    from coterie.client.consumer.fetch_requests import (
         CorruptRecordError,
         LogTruncationError,
         NoOffsetForPartitionError,
@@ -46,7 +65,7 @@ if TYPE_CHECKING:
     )
     from coterie.client.consumer.fetcher import NotAssignedError
     from coterie.client.consumer.rebalance_listener import ConsumerRebalanceListener
-    from coterie.client.member.user_errors import AssignorError, ListenerError
+    from coterie.client.member.states import AssignorError, ListenerError
     from coterie.client.network.metadata import Node
     from coterie.client.producer.delivery import AsyncDelivery, Delivery, RecordMetadata
     from coterie.client.producer.producer import AsyncProducer, Producer
@@ -56,9 +75,11 @@ if TYPE_CHECKING:
         OffsetAndTimestamp,
         Record,
         Records,
+        SubscriptionPattern,
         TopicPartition,
     )
     from coterie.errors import (
+        AuthenticationError,
         AuthorizationError,
         ClientClosedError,
         CommitFailedError,
@@ -74,6 +95,8 @@ if TYPE_CHECKING:
         MalformedError,
         RebalanceInProgressError,
         RequestTimedOutError,
+        SaslAuthenticationError,
+        SslAuthenticationError,
         UnsupportedVersionError,
     )
     from coterie.settings.client_settings import AdminSettings, ConsumerSettings, ProducerSettings
@@ -83,6 +106,13 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "MAX_TIMESTAMP",
+    "AccessControlEntry",
+    "AccessControlEntryFilter",
+    "AclBinding",
+    "AclBindingFilter",
+    "AclOperation",
+    "AclPermissionType",
+    "AclResourceType",
     "Admin",
     "AdminSettings",
     "AlterConfigOp",
@@ -91,6 +121,7 @@ __all__ = [
     "AsyncConsumer",
     "AsyncDelivery",
     "AsyncProducer",
+    "AuthenticationError",
     "AuthorizationError",
     "Broker",
     "ClientClosedError",
@@ -108,6 +139,7 @@ __all__ = [
     "CorruptRecordError",
     "CoterieError",
     "Delivery",
+    "ElectionType",
     "ErrorCode",
     "FencedInstanceError",
     "GroupDescription",
@@ -132,19 +164,32 @@ __all__ = [
     "OffsetAndTimestamp",
     "OffsetOutOfRangeError",
     "PartitionDescription",
+    "PartitionReassignment",
+    "PatternType",
     "Producer",
     "ProducerSettings",
+    "QuorumInfo",
+    "QuorumReplica",
     "RebalanceInProgressError",
     "Record",
     "RecordMetadata",
     "Records",
     "RequestTimedOutError",
+    "ResourcePattern",
+    "ResourcePatternFilter",
     "ResourceType",
+    "SaslAuthenticationError",
+    "ScramCredentialInfo",
+    "ScramDeletion",
+    "ScramUpsertion",
     "SettingsError",
+    "SslAuthenticationError",
+    "SubscriptionPattern",
     "TopicCreated",
     "TopicDescription",
     "TopicListing",
     "TopicPartition",
+    "TopicPartitionReplica",
     "UnknownAssignorError",
     "UnsupportedVersionError",
     "WakeupError",
@@ -156,27 +201,34 @@ _NAMES_BY_MODULE = {
     "coterie.assignors.registry": "UnknownAssignorError",
     "coterie.broker.broker": "Broker",
     "coterie.client.admin": (
+        "AccessControlEntry AccessControlEntryFilter AclBinding AclBindingFilter AclOperation AclPermissionType "
+        "AclResourceType PatternType ResourcePattern ResourcePatternFilter "
         "EARLIEST LATEST MAX_TIMESTAMP Admin AlterConfigOp AsyncAdmin ClusterDescription ConfigChange ConfigEntry "
-        "ConfigResource ConfigSource GroupDescription GroupListing ListedOffset LogDirectory MemberDescription "
-        "MemberToRemove NewTopic PartitionDescription ResourceType TopicCreated TopicDescription TopicListing checked"
+        "ConfigResource ConfigSource ElectionType GroupDescription GroupListing ListedOffset LogDirectory "
+        "MemberDescription MemberToRemove NewTopic PartitionDescription PartitionReassignment QuorumInfo "
+        "QuorumReplica ResourceType ScramCredentialInfo ScramDeletion ScramUpsertion TopicCreated TopicDescription "
+        "TopicListing TopicPartitionReplica checked"
     ),
-    "coterie.client.consumer.consumer": "AsyncConsumer Consumer",
+    "coterie.client.consumer.async_consumer": "AsyncConsumer",
+    "coterie.client.consumer.consumer": "Consumer",
     "coterie.client.consumer.engine": "WakeupError",
     "coterie.client.producer.delivery": "AsyncDelivery Delivery RecordMetadata",
-    "coterie.client.consumer.fetch_errors": (
+    "coterie.client.consumer.fetch_requests": (
         "CorruptRecordError LogTruncationError NoOffsetForPartitionError OffsetOutOfRangeError"
     ),
     "coterie.client.consumer.fetcher": "NotAssignedError",
     "coterie.client.consumer.rebalance_listener": "ConsumerRebalanceListener",
-    "coterie.client.member.user_errors": "AssignorError ListenerError",
+    "coterie.client.member.states": "AssignorError ListenerError",
     "coterie.client.network.metadata": "Node",
     "coterie.client.producer.producer": "AsyncProducer Producer",
     "coterie.settings.client_settings": "AdminSettings ConsumerSettings ProducerSettings",
-    "coterie.client.types": "GroupMetadata OffsetAndMetadata OffsetAndTimestamp Record Records TopicPartition",
+    "coterie.client.types": "GroupMetadata OffsetAndMetadata OffsetAndTimestamp Record Records SubscriptionPattern "
+    "TopicPartition",
     "coterie.errors": (
-        "AuthorizationError ClientClosedError CommitFailedError ConcurrentUseError ConnectionLostError CoterieError "
-        "ErrorCode FencedInstanceError IllegalArgumentError IllegalStateError InvalidTopicError KafkaError "
-        "MalformedError RebalanceInProgressError RequestTimedOutError UnsupportedVersionError"
+        "AuthenticationError AuthorizationError ClientClosedError CommitFailedError ConcurrentUseError "
+        "ConnectionLostError CoterieError ErrorCode FencedInstanceError IllegalArgumentError IllegalStateError "
+        "InvalidTopicError KafkaError MalformedError RebalanceInProgressError RequestTimedOutError "
+        "SaslAuthenticationError SslAuthenticationError UnsupportedVersionError"
     ),
     "coterie.settings.config_def": "SettingsError",
 }

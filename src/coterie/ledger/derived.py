@@ -19,17 +19,6 @@ from coterie.facts import Cause, Fact
 from coterie.protocol.messages import GroupRecord, StoredGroup, StoredMember
 from coterie.protocol.subscription import read_subscription
 
-__all__ = [
-    "ChangeKind",
-    "DerivedCause",
-    "MemberGone",
-    "RebalanceSeen",
-    "RecordChange",
-    "Seen",
-    "compare",
-    "derived_facts",
-]
-
 
 class DerivedCause(StrEnum):
     """Causes of a rebalance that only a derived one has."""

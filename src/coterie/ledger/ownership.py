@@ -17,9 +17,6 @@ from coterie.facts import Fact
 from coterie.ledger.derived import MemberGone
 from coterie.protocol.subscription import read_assignment, read_subscription
 
-__all__ = ["Interval", "Intervals", "Move", "Ownership", "Partition", "intervals_of"]
-
-
 Partition = tuple[str, int]
 
 
@@ -125,7 +122,7 @@ class Intervals:
         self.all: list[Interval] = []
         self._groups: dict[str, _GroupIntervals] = {}
 
-    def tell(self, fact: Fact) -> None:
+    def add(self, fact: Fact) -> None:
         if isinstance(fact, facts.ClockSet):
             for each in self._groups.values():
                 each.clock_set(fact.by_ms)
@@ -143,7 +140,7 @@ def intervals_of(group_facts: Iterable[Fact]) -> list[Interval]:
     """Return who owned which partition when, for all groups in these facts."""
     intervals = Intervals()
     for fact in group_facts:
-        intervals.tell(fact)
+        intervals.add(fact)
     return intervals.all
 
 

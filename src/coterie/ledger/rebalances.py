@@ -17,10 +17,8 @@ from coterie.facts import Cause, Fact
 from coterie.ledger.derived import DerivedCause, MemberGone, RebalanceSeen
 from coterie.ledger.ownership import Move, Ownership, Partition
 
-__all__ = ["Bookmark", "GroupBook", "Ledger", "Outcome", "Rebalance", "fold"]
 
-
-class Outcome(StrEnum):
+class RebalanceOutcome(StrEnum):
     RUNNING = "running"
     STABLE = "stable"
     EMPTY = "empty"
@@ -56,7 +54,7 @@ class Rebalance:
     joined_ms: int | None = None
     """When the join phase was over."""
     ended_ms: int | None = None
-    outcome: Outcome = Outcome.RUNNING
+    outcome: RebalanceOutcome = RebalanceOutcome.RUNNING
     joined_after_ms: dict[str, int] = field(default_factory=dict)
     """How long after the begin each member joined."""
     dropped: dict[str, str] = field(default_factory=dict)
@@ -82,7 +80,7 @@ class Rebalance:
         )
 
     @property
-    def told_reason(self) -> str:
+    def shown_reason(self) -> str:
         """Return the reason without ids; empty for a routine one."""
         said = (self.reason or "").partition(": ")[0]
         return _REASONS.get(said, said)
@@ -114,7 +112,7 @@ class Ledger:
         self._groups = groups
         self._books: dict[str, GroupBook] = {}
 
-    def tell(self, fact: Fact) -> None:
+    def add(self, fact: Fact) -> None:
         if isinstance(fact, facts.ClockSet):
             for each in self._books.values():
                 each.clock_set(fact.by_ms)
@@ -155,7 +153,7 @@ def fold(group_facts: Iterable[Fact]) -> list[Rebalance]:
     """Return the rebalances of all groups in these facts."""
     ledger = Ledger()
     for fact in group_facts:
-        ledger.tell(fact)
+        ledger.add(fact)
     return ledger.rebalances
 
 
@@ -168,9 +166,9 @@ class GroupBook:
 
     def running(self) -> Rebalance | None:
         last = self.rebalances[-1] if self.rebalances else None
-        return last if last is not None and last.outcome is Outcome.RUNNING else None
+        return last if last is not None and last.outcome is RebalanceOutcome.RUNNING else None
 
-    def close(self, outcome: Outcome, at_ms: int) -> Rebalance | None:
+    def close(self, outcome: RebalanceOutcome, at_ms: int) -> Rebalance | None:
         current = self.running()
         if current is not None:
             current.outcome = outcome
@@ -196,11 +194,11 @@ class GroupBook:
 def _ended(book: GroupBook, fact: facts.GroupDied | facts.GroupUnloaded | facts.GroupCreated) -> None:
     """Close a rebalance with its group. A new group closes it too, if the last one ended in a crash."""
     book.ownership.emptied()
-    book.close(Outcome.LOST, fact.at_ms)
+    book.close(RebalanceOutcome.LOST, fact.at_ms)
 
 
 def _started(book: GroupBook, fact: facts.RebalanceStarted) -> None:
-    book.close(Outcome.SUPERSEDED, fact.at_ms)
+    book.close(RebalanceOutcome.SUPERSEDED, fact.at_ms)
     book.rebalances.append(
         Rebalance(
             fact.group_id,
@@ -215,7 +213,7 @@ def _started(book: GroupBook, fact: facts.RebalanceStarted) -> None:
 
 
 def _seen(book: GroupBook, fact: RebalanceSeen) -> None:
-    book.close(Outcome.SUPERSEDED, fact.at_ms)
+    book.close(RebalanceOutcome.SUPERSEDED, fact.at_ms)
     book.rebalances.append(
         Rebalance(
             fact.group_id,
@@ -246,7 +244,7 @@ def _joined(book: GroupBook, fact: facts.JoinPhaseCompleted) -> None:
 
 def _stored(book: GroupBook, fact: facts.AssignmentStored) -> None:
     moves, kept, gap_ms = book.ownership.assigned(fact.assignments, fact.at_ms)
-    current = book.close(Outcome.STABLE, fact.at_ms)
+    current = book.close(RebalanceOutcome.STABLE, fact.at_ms)
     if current is not None:
         current.moves, current.kept = moves, kept
         current.unassigned_ms = gap_ms or None if current.is_derived else gap_ms
@@ -254,13 +252,13 @@ def _stored(book: GroupBook, fact: facts.AssignmentStored) -> None:
 
 def _emptied(book: GroupBook, fact: facts.GroupEmptied) -> None:
     book.ownership.emptied()
-    current = book.close(Outcome.EMPTY, fact.at_ms)
+    current = book.close(RebalanceOutcome.EMPTY, fact.at_ms)
     if current is not None:
         current.generation_id = fact.generation_id
 
 
 def _loaded(book: GroupBook, fact: facts.GroupLoaded) -> None:
-    book.close(Outcome.LOST, fact.at_ms)
+    book.close(RebalanceOutcome.LOST, fact.at_ms)
     book.ownership.assigned(fact.assignments, fact.at_ms)
 
 
@@ -298,12 +296,12 @@ class Bookmark:
         self._group_id = group_id
         self._ledger = Ledger(keep=2, groups=1)
 
-    def tell(self, fact: Fact) -> Rebalance | None:
+    def add(self, fact: Fact) -> Rebalance | None:
         """Fold a fact. Returns the rebalance that it ended, if any."""
         rebalances = self._ledger.rebalances_of(self._group_id)
-        running = rebalances[-1] if rebalances and rebalances[-1].outcome is Outcome.RUNNING else None
-        self._ledger.tell(fact)
-        return running if running is not None and running.outcome is not Outcome.RUNNING else None
+        running = rebalances[-1] if rebalances and rebalances[-1].outcome is RebalanceOutcome.RUNNING else None
+        self._ledger.add(fact)
+        return running if running is not None and running.outcome is not RebalanceOutcome.RUNNING else None
 
     def to_json(self) -> Any:
         book = self._ledger.book_of(self._group_id)
@@ -334,7 +332,9 @@ class Bookmark:
 
 def _rebalance(saved: Any) -> Rebalance:
     moves = [Move((topic, number), old, new) for (topic, number), old, new in saved["moves"]]
-    return Rebalance(**{**saved, "cause": Cause(saved["cause"]), "outcome": Outcome(saved["outcome"]), "moves": moves})
+    return Rebalance(
+        **{**saved, "cause": Cause(saved["cause"]), "outcome": RebalanceOutcome(saved["outcome"]), "moves": moves}
+    )
 
 
 def _ownership(saved: Any) -> Ownership:

@@ -19,8 +19,6 @@ from coterie import facts
 from coterie.errors import ErrorCode, MalformedError
 from coterie.facts import Cause, Fact
 
-__all__ = ["FACTS_TOPIC", "field_names", "plain", "read_fact", "write_fact"]
-
 FACTS_TOPIC = "__coterie_facts"
 """The topic in which the broker stores facts."""
 

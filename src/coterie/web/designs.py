@@ -11,8 +11,6 @@ from coterie.history.design_types import Partition
 from coterie.ledger import Interval
 from coterie.web.picture import LEFT, RIGHT, STYLE, SVG, WIDTH, Scale, colour_of, seconds
 
-__all__ = ["growth", "owners"]
-
 TOP, GAP, BELOW = 44, 30, 40
 BAND, MIN_ROW, MAX_ROW = 180, 2, 6
 """The height of a band, and the limits of a row's, with the pixel between two rows."""

@@ -12,9 +12,6 @@ from html import escape
 from coterie.facts import Fact, MemberJoined, MemberReplaced
 from coterie.ledger import Interval, Rebalance
 
-__all__ = ["LEFT", "RIGHT", "STYLE", "SVG", "TOP", "WIDTH", "MemberNames", "Scale", "colour_of", "picture", "seconds"]
-
-
 ID_LENGTH = 36
 """The length of the random part of a member id."""
 

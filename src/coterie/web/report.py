@@ -12,10 +12,8 @@ from html import escape
 from itertools import groupby
 
 from coterie.facts import Fact
-from coterie.ledger import Interval, Outcome, Rebalance, fold, intervals_of
+from coterie.ledger import Interval, Rebalance, RebalanceOutcome, fold, intervals_of
 from coterie.web.picture import MemberNames, colour_of, picture
-
-__all__ = ["Section", "report"]
 
 COLUMNS = ("", "began", "cause", "member", "generation", "join", "sync", "moved", "kept", "unassigned", "outcome")
 
@@ -138,7 +136,7 @@ def _row(number: int, one: Rebalance, first_ms: int, names: MemberNames) -> str:
     member = names.of(one.culprit) if one.culprit else ""
     late = one.last_to_join
     waited = f"<br><span class='faint'>last to join: {escape(names.of(late))}</span>" if late and one.waits_for else ""
-    reason = f"<br><span class='faint'>{escape(one.told_reason)}</span>" if one.told_reason else ""
+    reason = f"<br><span class='faint'>{escape(one.shown_reason)}</span>" if one.shown_reason else ""
     lost = "".join(
         f"<br><span class='faint'>{escape(names.of(member_id))}: {escape(why)}</span>"
         for member_id, why in one.dropped.items()
@@ -154,7 +152,7 @@ def _row(number: int, one: Rebalance, first_ms: int, names: MemberNames) -> str:
         f"<td class='n'>{join}{waited}</td><td class='n'>{sync}</td>",
         f"<td class='n'>{_moves(one, names)}</td><td class='n'>{one.kept}</td>",
         f"<td class='n'>{unassigned}</td>",
-        f"<td>{escape(one.outcome if one.outcome is not Outcome.RUNNING else 'still running')}</td>",
+        f"<td>{escape(one.outcome if one.outcome is not RebalanceOutcome.RUNNING else 'still running')}</td>",
     ]
     return f"<tr>{''.join(cells)}</tr>"
 
