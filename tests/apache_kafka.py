@@ -17,7 +17,7 @@ import socket
 import struct
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -28,7 +28,7 @@ __all__ = ["ApacheKafka", "free_ports", "jars", "java_command", "needs_apache_ka
 
 VERSION = "4.3.1"
 CLUSTER_ID = "Q290ZXJpZSBpbiB0ZXN0cw"  # any 16 bytes in URL-safe base64
-STARTS_WITHIN_SECONDS = 120
+STARTS_WITHIN_SECONDS = 300
 STOPS_WITHIN_SECONDS = 60
 PAUSE_SECONDS = 0.1
 
@@ -122,7 +122,7 @@ def _fetch(libs: Path) -> None:
                 raise
 
 
-def run_java(*arguments: str | Path, timeout_seconds: float = 120) -> str:
+def run_java(*arguments: str | Path, timeout_seconds: float = 300) -> str:
     """What a Java program on Kafka's class path prints: a tool's main class or a source file, and its arguments."""
     done = subprocess.run(
         java_command(*arguments), capture_output=True, text=True, timeout=timeout_seconds, check=False
@@ -169,7 +169,8 @@ class ApacheKafka:
         self._home = tempfile.TemporaryDirectory(prefix="apache-kafka-")
         try:
             self._write_properties()
-            run_java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self.home / "server.properties")
+            config = self.home / "server.properties"
+            run_java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", config, *self._format_options())
             self.start()
         except BaseException:
             self._home.cleanup()
@@ -210,13 +211,21 @@ class ApacheKafka:
             self._process.wait(STOPS_WITHIN_SECONDS)
             self._process = None
 
+    def _listeners(self) -> Mapping[str, int]:
+        """The port of each listener for clients."""
+        return {"PLAINTEXT": self.port}
+
+    def _format_options(self) -> Sequence[str]:
+        """What the data directory is formatted with, besides the cluster's id."""
+        return ()
+
     def _write_properties(self) -> None:
-        plain, controller = f"PLAINTEXT://{self.bootstrap}", f"CONTROLLER://127.0.0.1:{self._controller_port}"
+        clients = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self._listeners().items())
         lines = {
             **self.properties,
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
-            "listeners": f"{plain},{controller}",
-            "advertised.listeners": plain,
+            "listeners": f"{clients},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "advertised.listeners": clients,
             "log.dirs": str(self.data_dir),
         }
         text = "".join(f"{key}={value}\n" for key, value in lines.items())

@@ -5,8 +5,11 @@ COTERIE_HYPOTHESIS=soak tries more cases, and others each time (`make properties
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -33,6 +36,8 @@ settings.register_profile("quick", deadline=None, derandomize=True, max_examples
 settings.load_profile(os.environ.get("COTERIE_HYPOTHESIS", "default"))
 
 
+# kafka-python may leave a socket to the garbage collector, which closes it during any later test.
+_ROOMS_OF_OTHER_LIBRARIES = ("clients", "adapters")
 _ROOMS_WITH_ONE_START = ("spark", "clients", "history", "package")  # Spark, a broker, ZooKeeper, a wheel: once
 
 
@@ -57,10 +62,26 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Rooms:
     return Rooms(config, log)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first, so that no process waits for the other in the end."""
-    here = config.rootpath / "tests"
-    items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in _ROOMS_WITH_ONE_START)
+    items.sort(key=lambda item: _room(item) not in _ROOMS_WITH_ONE_START)
+    for item in items:
+        if _room(item) in _ROOMS_OF_OTHER_LIBRARIES:
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
+
+
+def _room(item: pytest.Item | pytest.Collector) -> str:
+    return item.path.relative_to(item.config.rootpath / "tests").parts[0]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collected_where_it_was_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Collect the sockets that other libraries did not close, before tests of Coterie would be blamed for them."""
+    yield
+    if _room(request.node) in _ROOMS_OF_OTHER_LIBRARIES:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
 
 @pytest.fixture
@@ -73,3 +94,24 @@ def group() -> Story:
 def quick() -> Story:
     """A group without the initial delay."""
     return Story(group_initial_rebalance_delay_ms=0)
+
+
+@pytest.fixture(scope="session")
+def secured_kafka() -> Iterator[Any]:
+    """One secured Apache Kafka for all tests of the process."""
+    from secured_kafka import SHARED, started  # it needs libraries that tests on another Python do not have
+
+    with started("apache kafka", SHARED) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=["coterie", "apache kafka"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A secured cluster: Coterie, then Apache Kafka."""
+    from secured_kafka import SHARED, started
+
+    if request.param == "apache kafka":
+        yield request.getfixturevalue("secured_kafka")
+        return
+    with started(request.param, SHARED) as running:
+        yield running

@@ -36,9 +36,3 @@ def test_without_lag_it_deals_evenly_and_to_subscribers(lag_aware: Any) -> None:
         "m3": {"u": 2},
         "m4": {},
     }
-
-
-def test_it_is_about_thirty_lines(lag_aware: Any) -> None:
-    text = EXAMPLE.read_text(encoding="utf-8")
-    code = text[text.index("class LagAware") : text.index("def main")].split("\n")
-    assert len([line for line in code if line.strip()]) <= 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coterie.assignors import CooperativeSticky, Member, Range, Sticky, Topic
-from coterie.assignors.racks import racks_matter, topic_racks
+from coterie.assignors.model import racks_matter, topic_racks
 
 A, B = frozenset({"a"}), frozenset({"b"})
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from broker.speaker import Speaker
 from coterie.broker.broker_effects import (
+    Authenticated,
     BackgroundTask,
     Close,
     DeleteFiles,
@@ -22,7 +23,7 @@ from coterie.broker.broker_effects import (
     Work,
 )
 from coterie.broker.broker_facts import ConnectionDropped, Trouble
-from coterie.broker.calls import Connection
+from coterie.broker.calls import PLAINTEXT, Connection
 from coterie.broker.cluster import Cluster
 from coterie.broker.node import Node
 from coterie.coordinator.classic.effects import Reply
@@ -59,6 +60,7 @@ class World:
         self.flushes: deque[Flush | Work] = deque()
         self.background_tasks: deque[BackgroundTask] = deque()
         self.tasks: list[DeleteFiles] = []
+        self.authenticated: list[Connection] = []
         self.ready: deque[Connection] = deque()
         self.outcomes: list[CoterieError | None] = []
         """How changes of leaders have ended."""
@@ -66,8 +68,9 @@ class World:
         self._clients: dict[Connection, Client] = {}
         chosen = BrokerSettings.of({**QUICK, **(settings or {})})
         self.cluster = Cluster(self.files, chosen, now_ms, fresh_id=self._fresh_id, sync=sync, nodes=nodes)
-        for index, number in enumerate(self.cluster.nodes):
-            self.cluster.metadata.endpoints[number] = ("broker.test", 9092 + index)
+        self.cluster.metadata.endpoints[PLAINTEXT] = {
+            number: ("broker.test", 9092 + index) for index, number in enumerate(self.cluster.nodes)
+        }
         self.node = self.cluster.nodes[chosen.node_id]
         self.perform(self.cluster.handle(Starting(), now_ms))
 
@@ -116,6 +119,8 @@ class World:
                 self.flushes.append(effect)
             elif isinstance(effect, BackgroundTask):
                 self.background_tasks.append(effect)
+            elif isinstance(effect, Authenticated):
+                self.authenticated.append(effect.connection)
             elif isinstance(effect, DeleteFiles):
                 self.tasks.append(effect)
             else:

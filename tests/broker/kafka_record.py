@@ -16,8 +16,13 @@ OTHER_DEFAULTS = {
     "log.dirs": "empty is none: the server has its own word for where data is",
 }
 OTHER_BOUNDS = {
+    "group.consumer.assignors": "a class cannot be loaded",
     "default.replication.factor": "one node, one replica",
     "min.insync.replicas": "one node, one replica",
+    "ssl.keystore.type": "a word that is no type is refused",
+    "ssl.truststore.type": "a word that is no type is refused",
+    "ssl.enabled.protocols": "older versions of TLS are refused",
+    "sasl.server.callback.handler.class": "there is no JVM to load another class into",
     "authorizer.class.name": "there are no ACLs, so asking for them is refused",
     "group.min.session.timeout.ms": "Kafka takes a negative one, and then nothing ends a session",
     "group.max.session.timeout.ms": "Kafka takes a negative one, and then nobody can join",
@@ -47,5 +52,4 @@ NOT_ALTERED_HERE = {
     4: "a broker's settings are read when it starts",
     8: "there are no loggers",
     16: "metrics of clients are not collected",
-    32: "groups of the classic protocol have no configs",
 }

@@ -43,9 +43,9 @@ class Peer(Speaker):
         self.socket.sendall(len(frame).to_bytes(4, "big") + frame)
 
     def next_frame(self) -> bytes:
-        return self._read(int.from_bytes(self._read(4), "big"))
+        return self.read(int.from_bytes(self.read(4), "big"))
 
-    def _read(self, size: int) -> bytes:
+    def read(self, size: int) -> bytes:
         data = bytearray()
         while len(data) < size:
             part = self.socket.recv(size - len(data))
@@ -66,14 +66,20 @@ class Serving:
     """`coterie serve` as a process; used as a context manager it is killed at the end, if it is still there."""
 
     def __init__(
-        self, data: Path | None, *options: str, port: int = 0, log: Path | None = None, files: int | None = None
+        self,
+        data: Path | None,
+        *options: str,
+        port: int | None = 0,
+        log: Path | None = None,
+        files: int | None = None,
     ) -> None:
-        """`files` is how many the system lets it open, if not as many as it lets us."""
+        """`port` is None if a setting has the listeners. `files`: how many it may open, if not as many as we."""
+        listens = [] if port is None else ["--port", str(port)]
         where = ["--memory"] if data is None else ["--data", str(data)]
         limited = ["/bin/sh", "-c", f'ulimit -n {files} && exec "$@"', "sh"] if files is not None else []
         self.command: Sequence[str] = [
             *limited,
-            *(str(Path(sys.executable).with_name("coterie")), "serve", "--port", str(port), *where),
+            *(str(Path(sys.executable).with_name("coterie")), "serve", *listens, *where),
             *options,
         ]
         self._log = log.open("ab") if log else None

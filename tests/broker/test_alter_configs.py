@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.kafka_record import NOT_ALTERED_HERE, OTHER_ALTERATIONS, RECORD
-from coterie.broker.config_manager import alter, alter_all, incremental_alter, incremental_alter_all, tidy
+from coterie.broker.config_manager import OwnConfigs, alter, alter_all, incremental_alter, incremental_alter_all, tidy
 from coterie.broker.handlers.refusals import Refusal
 from coterie.errors import ErrorCode
 from coterie.protocol.api import ResourceType
@@ -35,6 +35,11 @@ def incremental(
 def legacy(configs: list[Any], resource_type: int = ResourceType.TOPIC, name: str = "t") -> alter_configs.Resource:
     entries = [alter_configs.Config(name=key, value=value) for key, value in configs]
     return alter_configs.Resource(resource_type=resource_type, resource_name=name, configs=entries)
+
+
+def own_of(topics: Mapping[str, Mapping[str, str]]) -> OwnConfigs:
+    """Return what topics have of their own, and no group anything."""
+    return lambda kind, name: topics.get(name) if kind == ResourceType.TOPIC else {}
 
 
 def code(answer: dict[str, str] | Refusal) -> int:
@@ -87,6 +92,30 @@ def test_what_is_no_topic_of_ours_is_refused_as_in_kafka(kafka: dict[str, Any]) 
         assert (code(ours), code(ours_legacy)) == (kafka["incremental"], kafka["alter"])
 
 
+@pytest.mark.parametrize(
+    ("resource_type", "name", "error"),
+    [
+        (ResourceType.BROKER, "1", ErrorCode.NONE),
+        (ResourceType.BROKER, "", ErrorCode.NONE),
+        (ResourceType.BROKER, "2", ErrorCode.INVALID_REQUEST),
+        (ResourceType.BROKER, "x", ErrorCode.INVALID_REQUEST),
+        (ResourceType.GROUP, "g", ErrorCode.NONE),
+        (ResourceType.GROUP, "", ErrorCode.INVALID_REQUEST),
+        (ResourceType.CLIENT_METRICS, "m", ErrorCode.NONE),
+        (ResourceType.CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_config_is_deleted_where_none_is_set_as_in_kafka(resource_type: int, name: str, error: ErrorCode) -> None:
+    """Apache's tool for reassignments does so to the throttles of brokers when it verifies and cancels."""
+    for names in (["leader.replication.throttled.rate"], ["nonsense"], []):
+        resource = incremental([(key, 1, None) for key in names], resource_type, name)
+        request = incremental_alter_configs.Request(resources=[resource])
+        response, changes = incremental_alter_all(request, own_of({name: {"retention.ms": "1"}}), DEFAULTS)
+        assert (response.responses[0].error, changes) == (error, {}), "a topic of the same name stays as it is"
+    twice = incremental([("a", 1, None), ("a", 1, None)], resource_type, name)
+    assert code(incremental_alter(twice, None, DEFAULTS)) == ErrorCode.INVALID_REQUEST
+
+
 def test_a_broker_says_how_its_settings_are_changed() -> None:
     refused = alter(legacy([("num.partitions", "3")], ResourceType.BROKER, "1"), None, DEFAULTS)
     assert isinstance(refused, Refusal) and "start it again" in refused.message
@@ -123,28 +152,28 @@ def test_a_list_is_added_to_from_kafkas_default_not_the_brokers() -> None:
 
 
 def test_validating_answers_and_changes_nothing() -> None:
-    for validate_only, changed in ((False, {"t": {"retention.ms": "5"}}), (True, {})):
+    for validate_only, changed in ((False, {(ResourceType.TOPIC, "t"): {"retention.ms": "5"}}), (True, {})):
         request = incremental_alter_configs.Request(
             resources=[incremental([("retention.ms", 0, "5")])], validate_only=validate_only
         )
-        response, changes = incremental_alter_all(request, {"t": {}}, DEFAULTS)
+        response, changes = incremental_alter_all(request, own_of({"t": {}}), DEFAULTS)
         assert [result.error for result in response.responses] == [ErrorCode.NONE] and changes == changed
         request_all = alter_configs.Request(resources=[legacy([("retention.ms", "5")])], validate_only=validate_only)
-        response_all, changes = alter_all(request_all, {"t": {"segment.ms": "9"}}, DEFAULTS)
+        response_all, changes = alter_all(request_all, own_of({"t": {"segment.ms": "9"}}), DEFAULTS)
         assert [result.error for result in response_all.responses] == [ErrorCode.NONE] and changes == changed
 
 
 def test_a_resource_named_twice_is_refused_both_times_and_others_are_not() -> None:
     resources = [incremental([("retention.ms", 0, "5")], name=name) for name in ("t", "u", "t")]
     response, changes = incremental_alter_all(
-        incremental_alter_configs.Request(resources=resources), {"t": {}, "u": {}}, DEFAULTS
+        incremental_alter_configs.Request(resources=resources), own_of({"t": {}, "u": {}}), DEFAULTS
     )
     assert [result.error for result in response.responses] == [
         ErrorCode.INVALID_REQUEST,
         ErrorCode.NONE,
         ErrorCode.INVALID_REQUEST,
     ]
-    assert changes == {"u": {"retention.ms": "5"}}
+    assert changes == {(ResourceType.TOPIC, "u"): {"retention.ms": "5"}}
 
 
 def test_a_change_leaves_what_the_topic_has_alone() -> None:
@@ -169,7 +198,7 @@ def test_whatever_is_asked_is_answered_and_what_is_kept_is_tidy(
     """No exception, a message every version can carry, and configs that are kept as they are when seen again."""
     topics: Mapping[str, Mapping[str, str]] = {"t": {"cleanup.policy": "compact"}}
     request = incremental_alter_configs.Request(resources=[incremental(changes, resource_type, name)])
-    response, changed = incremental_alter_all(request, topics, DEFAULTS)
+    response, changed = incremental_alter_all(request, own_of(topics), DEFAULTS)
     if len(name.encode()) < 30_000:
         for version in incremental_alter_configs.API.versions:
             incremental_alter_configs.write_response(response, version)

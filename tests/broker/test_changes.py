@@ -10,10 +10,9 @@ from coterie.broker.broker_effects import Effects, Work
 from coterie.broker.broker_facts import Reporter
 from coterie.broker.calls import Responses
 from coterie.broker.maintenance.directory_changes import Changes
-from coterie.coordinator.classic.effects import Emit
 from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.errors import ErrorCode
-from coterie.facts import Mistake
+from coterie.facts import Emit, Mistake
 from coterie.protocol.api import ResourceType
 from coterie.protocol.apis import (
     alter_configs,

@@ -194,6 +194,26 @@ def test_what_was_compacted_does_not_come_back_from_the_journal() -> None:
         assert again is not None and read_all(again) == before
 
 
+def test_each_compaction_needs_a_recovery_point_behind_what_it_compacts() -> None:
+    """The first one writes a checkpoint in any case, since the log gets gaps; the next one must look."""
+    with patch.object(flushing, "FEW", 0):
+        world = World(settings={**QUICK, "offsets.topic.num.partitions": 1})
+        client = world.client()
+        client.find_coordinator()
+        client.create("t", 100)
+        key, checkpoints = (OFFSETS_TOPIC, 0), world.cluster.directory.checkpoints
+        log = world.node.replicas.log(*key)
+        assert log is not None
+        log.config = replace(EAGER, segment_bytes=3_000)
+        compacted = [0]
+        for _ in range(3):
+            for number in range(100):
+                assert client.commit("g", {("t", 0): number}) == [ErrorCode.NONE]
+            world.advance(1_000)
+            compacted.append(checkpoints.compacted_to(key))
+            assert checkpoints.recovery_point(key) >= compacted[-1] > compacted[-2]
+
+
 def test_it_is_compacted_also_where_commits_do_not_wait_for_the_disk() -> None:
     """`--flush os`: a segment that was rolled is flushed, and only then compacted."""
     world = World(settings=QUICK, sync=False)

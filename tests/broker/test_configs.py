@@ -11,10 +11,11 @@ from broker.kafka_record import ONE_REPLICA, OTHER_ANSWERS_ABOUT, OTHER_ROWS, RE
 from broker.record_configs import answers
 from coterie.broker.config_manager import describe
 from coterie.errors import ErrorCode
-from coterie.protocol.api import ResourceType
+from coterie.protocol.api import ConfigSource, ResourceType
 from coterie.protocol.apis import describe_configs
 from coterie.protocol.apis.describe_configs import Resource
 from coterie.settings.broker_settings import BrokerSettings
+from coterie.settings.config_def import Secret
 from coterie.settings.topic_configs import TOPIC_CONFIGS
 from coterie.storage import offsets_topic_configs
 from raw_kafka import RawConnection
@@ -91,7 +92,19 @@ def test_a_broker_says_what_it_was_started_with_as_in_kafka(kafka: dict[str, Any
 def test_a_broker_describes_every_setting_it_has() -> None:
     ours = ask(ResourceType.BROKER, "1")
     assert [config.name for config in ours.configs] == list(BrokerSettings.rows())
-    assert all(config.read_only and not config.is_sensitive for config in ours.configs)
+    assert all(config.read_only for config in ours.configs)
+
+
+def test_a_password_of_a_broker_is_never_shown() -> None:
+    """Neither as a value nor as a synonym, whether it was given or not."""
+    settings = BrokerSettings.of({"ssl.key.password": "hush"})
+    ours = {config.name: config for config in ask(ResourceType.BROKER, "1", settings=settings).configs}
+    assert ours["ssl.key.password"].config_source == ConfigSource.STATIC_BROKER
+    sensitive = {config.name for config in ours.values() if config.is_sensitive}
+    assert sensitive == {name for name, row in BrokerSettings.rows().items() if isinstance(row.kind, Secret)}
+    shown = [ours[name].value for name in sensitive]
+    shown += [synonym.value for name in sensitive for synonym in ours[name].synonyms]
+    assert set(shown) == {None}
 
 
 def test_a_broker_has_no_loggers_to_describe() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from coterie.broker.broker_facts import ConnectionDropped, FactsLeftOut, Trouble
+from coterie.broker.broker_facts import AuthenticationFailed, ConnectionDropped, FactsLeftOut, Trouble
 from coterie.broker.calls import WAITING_BYTES, Call, Connection, Route
 from coterie.broker.connection_limits import LITTLE, SPARE_FILES, ConnectionLimits, silence_of
 from coterie.broker.io.fact_listeners import MOST, PERIOD_MS, LogRateLimit
@@ -157,13 +157,14 @@ def test_the_largest_request_fits_into_what_may_be_held() -> None:
 FETCH, HEARTBEAT = b"\0\1\0\x0c", b"\0\x0c\0\4"
 
 
-def test_one_request_of_each_connection_is_answered_at_once_and_some_more() -> None:
+def test_a_request_that_arrives_alone_is_answered_at_once_and_some_of_those_that_arrive_together() -> None:
     turns = Scheduling()
     burst = [HEARTBEAT] * (FRAMES + 1)
     assert turns.at_once([HEARTBEAT] * 3, 1_000) == 3
-    assert [turns.at_once(burst, 1_000) for _ in range(4)] == [FRAMES] * 4
-    assert turns.at_once(burst, 1_000) == 1 + SPARE - 2 - 4 * (FRAMES - 1)
-    assert turns.at_once(burst, 1_000) == 1
+    assert [turns.at_once(burst, 1_000) for _ in range(3)] == [FRAMES] * 3
+    assert turns.at_once(burst, 1_000) == SPARE - 3 - 3 * FRAMES
+    assert not turns.at_once(burst, 1_000)
+    assert turns.at_once([HEARTBEAT], 1_000) == 1
 
 
 def test_the_longer_the_queue_the_fewer_requests_have_their_turn() -> None:
@@ -203,6 +204,19 @@ def test_a_flood_of_drops_is_told_as_some_and_a_sum() -> None:
     assert isinstance(total, FactsLeftOut)
     assert (total.kind, total.count, total.last) == ("ConnectionDropped", 1_000 - MOST, "10.0.0.1: nonsense")
     assert not quiet.owes and not quiet.sums(7_000)
+
+
+def test_a_flood_of_wrong_passwords_is_told_as_some_and_a_sum_with_the_address() -> None:
+    quiet = LogRateLimit()
+    failed = AuthenticationFailed(5_000, "", "10.0.0.1", "LOGIN", "PLAIN", "wrong")
+    assert sum(len(quiet.hear(failed)) for _ in range(1_000)) == MOST
+    (total,) = quiet.sums(6_000)
+    assert isinstance(total, FactsLeftOut)
+    assert (total.kind, total.count, total.last) == (
+        "AuthenticationFailed",
+        1_000 - MOST,
+        "10.0.0.1: LOGIN: PLAIN: wrong",
+    )
 
 
 def test_in_the_next_second_it_is_told_again_after_the_sum() -> None:

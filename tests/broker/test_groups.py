@@ -9,6 +9,7 @@ import pytest
 from broker.driver import Client, World
 from broker.speaker import commit_request
 from coterie.errors import ErrorCode
+from coterie.protocol.api import NOT_ASKED
 from coterie.protocol.apis import (
     delete_groups,
     describe_groups,
@@ -114,9 +115,9 @@ def test_who_asks_what_it_may_do_hears_everything_of_a_group_that_is_there(clien
     client.commit("g", {("t", 0): 1})
     asked = [DescribeGroup(None, group, asks_rights=True) for group in ("g", "absent")]
     there, absent = client.ask(describe_groups, asked, version)
-    assert (there.has_all_rights, absent.has_all_rights) == (True, version < 6)
+    assert (there.authorized_operations, absent.authorized_operations) == (3400, 3400 if version < 6 else NOT_ASKED)
     (silent,) = client.ask(describe_groups, [DescribeGroup(None, "g")], version)
-    assert not silent.has_all_rights
+    assert silent.authorized_operations == NOT_ASKED
 
 
 def test_all_groups_of_all_partitions_are_listed(client: Client) -> None:

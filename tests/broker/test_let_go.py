@@ -12,18 +12,23 @@ from contextlib import suppress
 
 import pytest
 
+from broker.driver import World
 from broker.peer import Peer
+from broker.sasl_dialogues import plain, talk_to
 from coterie import Broker
 from coterie.broker.handlers.fetch import Parked
 from coterie.broker.io.sockets import Link
+from coterie.broker.security.sasl_server_authenticator import SaslServerAuthenticator
 from coterie.protocol.apis import produce
 from coterie.protocol.frames import FrameCutter
+from secured_kafka import USERS
+from soak.attacks import CHEAP, GROUP, TOPIC
 
 pytestmark = pytest.mark.real_time
 
 MIB = 1 << 20
 TIMES = 10
-KINDS = (Link, FrameCutter, Parked)
+KINDS = (Link, FrameCutter, Parked, SaslServerAuthenticator)
 """What holds bytes for a connection. A `Call` may stay for a while, as the key of a timer that was disarmed."""
 
 
@@ -132,3 +137,33 @@ def test_a_join_that_is_parked_keeps_its_token_and_nothing_of_its_socket(broker:
         two.send_join("g", version=3)
         two.socket.sendall(struct.pack(">i", 50 * MIB) + bytes(3 * MIB))
     wait_until(lambda: census() <= before)
+
+
+def test_a_connection_that_does_not_log_in_leaves_nothing(broker: Broker) -> None:
+    before = census()
+    with Broker(users=USERS) as secured:
+        for _ in range(TIMES):
+            with Peer(secured.bootstrap_servers) as silent, talk_to(secured.bootstrap_servers) as talk:
+                talk.handshake("PLAIN")
+                talk.authenticate(plain("alice", "wrong"))
+                talk.ends()
+                silent.socket.sendall(b"\0\0")
+        wait_until(lambda: census() <= before)
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_an_answered_request_leaves_no_cycle(name: str) -> None:
+    """A collection after a hundred thousand of them would take as long as a thousand requests."""
+    module, request, version = CHEAP[name]
+    client = World().client()
+    client.find_coordinator(GROUP)
+    client.create(TOPIC)
+    client.send(module, request, version)  # what is made once
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(TIMES):
+            client.send(module, request, version)
+        assert gc.collect() < TIMES
+    finally:
+        gc.enable()

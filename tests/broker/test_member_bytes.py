@@ -27,7 +27,7 @@ def world_of(**bounds: int) -> World:
 
 def held(world: World) -> int:
     """What is counted, which must be what is there."""
-    groups = [group for shard in world.node.coordinator.shards.values() for group in shard.groups.values()]
+    groups = [group for shard in world.node.coordinator.shards.values() for group in shard.classic_groups()]
     assert [group.held_bytes for group in groups] == [count_held(group) for group in groups]
     assert world.cluster.held_by_groups.total == sum(group.held_bytes for group in groups)
     return world.cluster.held_by_groups.total

@@ -12,10 +12,12 @@ import coterie
 from broker.driver import World
 from broker.peer import Peer
 from coterie.broker.broker_effects import Close
-from coterie.coordinator.classic.effects import Effects, Emit, OffsetsWritten
-from coterie.coordinator.offsets.offset_commit import offsets_written
+from coterie.coordinator.classic import Group
+from coterie.coordinator.classic.effects import Effects, OffsetsWritten
+from coterie.coordinator.offsets.offset_metadata_manager import offsets_written
+from coterie.coordinator.runtime.shard import RULES
 from coterie.errors import CoterieError, ErrorCode
-from coterie.facts import Fact, Mistake
+from coterie.facts import Emit, Fact, Mistake
 from coterie.protocol.apis import create_topics, heartbeat, join_group
 from coterie.protocol.frames import request_frame
 from coterie.protocol.messages import Heartbeat, JoinGroup, Protocol
@@ -58,10 +60,10 @@ def test_one_write_whose_end_fails_does_not_cost_the_others_their_answers() -> N
     unlucky = story.member("unlucky").commits({"t:0": 1}, gen=-1)
     lucky = story.member("lucky").commits({"t:0": 2}, gen=-1)
     story.world.end_write()
-    with patch.dict("coterie.coordinator.classic.RULES", {OffsetsWritten: _fails_once(offsets_written)}):
+    with patch.dict(RULES[Group], {OffsetsWritten: _fails_once(offsets_written)}):
         story.end_writes()
     assert (unlucky.answer, lucky.answer.errors) == (None, [ErrorCode.NONE])
-    assert story.told(Mistake).group_id == "g"
+    assert story.emitted(Mistake).group_id == "g"
 
 
 def _fails_once(rule: Callable[..., Effects]) -> Callable[..., Effects]:

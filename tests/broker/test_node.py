@@ -6,9 +6,8 @@ import pytest
 
 from broker.driver import World
 from coterie.broker.broker_effects import Close, Send, Stopping
-from coterie.coordinator.classic.effects import Emit
 from coterie.errors import ErrorCode
-from coterie.facts import Mistake
+from coterie.facts import Emit, Mistake
 from coterie.protocol.apis import api_versions, heartbeat, leave_group, metadata
 from coterie.protocol.frames import request_frame
 from coterie.protocol.messages import Heartbeat, LeaveGroup, LeavingMember

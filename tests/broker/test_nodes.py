@@ -10,6 +10,7 @@ import pytest
 from broker.cluster_world import Three
 from broker.driver import Client
 from broker.speaker import commit_request, fetch_request, join_request, list_request, produce_request
+from coterie.broker.calls import PLAINTEXT
 from coterie.errors import CoterieError, ErrorCode
 from coterie.protocol.api import ResourceType
 from coterie.protocol.apis import (
@@ -98,7 +99,7 @@ def test_find_coordinator_names_the_leader_of_the_groups_partition_on_every_node
     assert found[1] == found[2] == found[3] == [world.coordinator(group) for group in groups]
     assert set(found[1]) == {1, 2, 3}
     one = world.client(1).find_coordinator("g0")
-    assert (one.host, one.port) == world.cluster.metadata.endpoints[one.node_id]
+    assert (one.host, one.port) == world.cluster.metadata.endpoints[PLAINTEXT][one.node_id]
 
 
 def test_a_node_lists_the_groups_and_the_logs_that_are_its_own(world: Three) -> None:
@@ -163,7 +164,7 @@ def test_who_asks_the_wrong_node_hears_whom_to_ask(world: Three) -> None:
     leader = world.leader("t")
     topic_id = world.cluster.directory.topics["t"].id
     client = wrong_for(world, "t")
-    there = [(leader, *world.cluster.metadata.endpoints[leader])]
+    there = [(leader, *world.cluster.metadata.endpoints[PLAINTEXT][leader])]
     for version in (9, 10, 13):
         answer = client.ask(produce, produce_request("t", b"a", topic_id=topic_id), version)
         hint = answer.responses[0].partitions[0].current_leader

@@ -14,7 +14,8 @@ from broker.peer import Peer, Serving
 from coterie import Broker
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Fact, Mistake
-from coterie.protocol.apis import metadata
+from coterie.protocol.api import ConfigSource, ResourceType
+from coterie.protocol.apis import describe_configs, describe_log_dirs, metadata
 from coterie.storage import DiskChange, DiskFiles, FlushTarget
 
 pytestmark = pytest.mark.real_time
@@ -297,3 +298,31 @@ def test_the_loop_does_not_wait_for_the_disk_when_leaders_change(
     assert on_loop == []
     kept = (tmp_path / "data" / "t-0" / "leader-epoch-checkpoint").read_text()
     assert kept.splitlines()[0] == "0"
+
+
+def test_a_node_describes_the_settings_it_runs_with(tmp_path: Path) -> None:
+    """Its own id, addresses and directory, whether settings or arguments gave them; as in Kafka they were given."""
+    with Broker(tmp_path, settings=SETTINGS, nodes=2) as broker:
+        for number, address in enumerate(addresses(broker), 1):
+            with Peer(address) as peer:
+                names = ["node.id", "log.dirs", "listeners", "advertised.listeners"]
+                resource = describe_configs.Resource(
+                    resource_type=ResourceType.BROKER, resource_name=str(number), configuration_keys=names
+                )
+                request = describe_configs.Request(resources=[resource], include_synonyms=True)
+                configs = {one.name: one for one in peer.ask(describe_configs, request).results[0].configs}
+            expected = [str(number), str(tmp_path.resolve()), f"PLAINTEXT://{address}", f"PLAINTEXT://{address}"]
+            assert [configs[name].value for name in names] == expected
+            assert {one.config_source for one in configs.values()} == {ConfigSource.STATIC_BROKER}
+            assert [configs[name].synonyms[0].value for name in names] == expected
+
+
+def test_the_log_directory_tells_the_space_of_its_disk(tmp_path: Path) -> None:
+    asked = describe_log_dirs.Request(topics=None)
+    with Broker(tmp_path, settings=SETTINGS) as broker, Peer(addresses(broker)[0]) as peer:
+        (found,) = peer.ask(describe_log_dirs, asked).results
+        assert found.path == str(tmp_path.resolve())
+        assert found.total_bytes >= found.usable_bytes > 0
+    with Broker(settings=SETTINGS) as broker, Peer(addresses(broker)[0]) as peer:
+        (found,) = peer.ask(describe_log_dirs, asked).results
+        assert (found.total_bytes, found.usable_bytes) == (-1, -1), "memory is no disk"

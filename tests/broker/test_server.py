@@ -55,7 +55,8 @@ def is_alive(broker: Broker) -> bool:
 
 def server_of(broker: Broker) -> Server:
     """What a test may look at to know what a connection costs."""
-    (found,) = [one for one in gc.get_objects() if isinstance(one, Server) and one.port.number == broker._port]
+    number = broker._listeners[0].endpoint.port
+    (found,) = [one for one in gc.get_objects() if isinstance(one, Server) and one.port.number == number]
     return found
 
 
@@ -435,3 +436,16 @@ def test_a_connection_that_says_nothing_and_waits_for_nothing_is_closed() -> Non
         waiting.send_fetch("t", 0, max_wait_ms=1_500)
         assert silent.socket.recv(1) == b""
         assert waiting.fetched().error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("name", ["socket.receive.buffer.bytes", "socket.send.buffer.bytes"])
+def test_a_connection_has_the_buffers_that_the_settings_name(name: str) -> None:
+    """What a client has sent ahead waits in its own buffers, not in ours: as in Kafka, whose default is 100 KiB."""
+    option = {"socket.receive.buffer.bytes": socket.SO_RCVBUF, "socket.send.buffer.bytes": socket.SO_SNDBUF}[name]
+    for size in (102_400, 30_000):
+        with Broker(settings={**QUICK, name: size}) as broker, Peer(broker.bootstrap_servers) as peer:
+            assert not peer.ask(api_versions, VERSIONS).error
+            (link,) = server_of(broker).port.links
+            assert link.transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, option) == 2 * size, (
+                "Linux doubles what it is asked for, for its own bookkeeping"
+            )

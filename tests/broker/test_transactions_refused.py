@@ -6,8 +6,8 @@ from coterie.broker.broker_effects import Send, Starting
 from coterie.broker.broker_facts import TransactionRefused
 from coterie.broker.calls import Connection
 from coterie.broker.cluster import Cluster
-from coterie.coordinator.classic.effects import Emit
 from coterie.errors import ErrorCode
+from coterie.facts import Emit
 from coterie.protocol.apis import find_coordinator
 from coterie.protocol.frames import read_response_header, request_frame
 from coterie.settings.broker_settings import BrokerSettings

@@ -112,6 +112,23 @@ def test_a_topic_from_its_making_to_its_end(shell: Shell) -> None:
     assert shell.run("topics", "delete", "made", "--if-exists") == (0, "", "")
 
 
+def test_partitions_are_reassigned_to_other_nodes() -> None:
+    with coterie.Broker(nodes=3) as three, Admin(bootstrap_servers=three.bootstrap_servers) as admin:
+        create(admin, "orders", 3)
+        shell = Shell(three.bootstrap_servers)
+        assert shell.table("topics", "reassign", "orders:0,2", "--to", "3") == [
+            ["TOPIC", "PARTITION", "LEADER", "REPLICAS", "ISR"],
+            ["orders", "0", "3", "3", "3"],
+            ["orders", "2", "3", "3", "3"],
+        ]
+        moved = shell.json("topics", "reassign", "orders", "--to", "2")
+        assert [(row["partition"], row["leader"]) for row in moved] == [(0, 2), (1, 2), (2, 2)]
+        code, out, said = shell.run("topics", "reassign", "orders:0,9", "--to", "1", "-o", "csv")
+        assert code == 1 and "orders,0,1,1,1" in out and "reassigning orders-9" in said
+        assert "share one copy of each log" in shell.refused("topics", "reassign", "orders", "--to", "1", "--to", "2")
+        assert "no such broker is registered" in shell.refused("topics", "reassign", "orders", "--to", "7")
+
+
 def test_where_there_is_nothing_that_is_said() -> None:
     with coterie.Broker() as empty:
         shell = Shell(empty.bootstrap_servers)
@@ -138,6 +155,8 @@ def test_what_worked_is_shown_beside_what_did_not(shell: Shell) -> None:
         (["topics", "create", "x", "--topic-config", "nonsense"], "give name=value"),
         (["topics", "create", "x", "--topic-config", "retention.ms=soon"], "retention.ms"),
         (["topics", "alter", "orders"], "nothing to change"),
+        (["topics", "reassign", "orders:x", "--to", "1"], "coterie: orders:x: after the colon give partitions"),
+        (["topics", "reassign", "nope", "--to", "1"], 'topic "nope"'),
         (["topics", "alter", "orders", "-p", "1"], "adding partitions"),
         (["topics", "list", "--set", "request.timeout.ms=soon"], "must be a whole number"),
         (["topics", "list", "--set", "requests.timeout.ms=1"], "did you mean request.timeout.ms?"),

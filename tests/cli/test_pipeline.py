@@ -173,7 +173,7 @@ def test_a_table_without_rows_is_no_error(out: Path) -> None:
         (["show", "nonsense"], "the tables are commits, generations"),
         (["show", "skipped", "--group", "g"], "leave --group out"),
         (["groups", "--once", "--follow"], "contradict"),
-        (["groups", "--set", "nonsense"], "say NAME=VALUE"),
+        (["groups", "--set", "nonsense"], "must be name=value"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_sentence(out: Path, arguments: list[str], said: str) -> None:

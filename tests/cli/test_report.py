@@ -15,7 +15,7 @@ from coterie.cli.app import app
 from coterie.cli.report import DERIVED, OBSERVED, _all_facts
 from coterie.client.admin import Admin, NewTopic, checked
 from coterie.facts import AssignmentStored, Fact
-from coterie.ledger import Outcome, fold, intervals_of
+from coterie.ledger import RebalanceOutcome, fold, intervals_of
 from coterie.protocol.records import BatchRecord, build_batch
 
 QUICK = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 2}
@@ -87,8 +87,8 @@ def test_what_the_offsets_topic_does_not_say_is_called_unknown(without_facts: Pa
 def test_both_agree_on_generations_and_on_who_owned_what_next(data: Path, without_facts: Path) -> None:
     (observed, _), (derived, _) = _all_facts(data), _all_facts(without_facts)
     assert stored(observed) == stored(derived) != []
-    rebalances = [one for one in fold(observed) if one.outcome is Outcome.STABLE]
-    concluded = [one for one in fold(derived) if one.outcome is Outcome.STABLE]
+    rebalances = [one for one in fold(observed) if one.outcome is RebalanceOutcome.STABLE]
+    concluded = [one for one in fold(derived) if one.outcome is RebalanceOutcome.STABLE]
     assert [(one.generation_id, one.protocol_name, one.leader_id) for one in rebalances] == [
         (one.generation_id, one.protocol_name, one.leader_id) for one in concluded
     ]

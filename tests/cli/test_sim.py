@@ -15,7 +15,7 @@ from coterie.cli.app import app
 from coterie.cli.sim import parse_numbers
 from coterie.errors import CoterieError
 from coterie.sim.invariants import INVARIANTS
-from coterie.sim.observer import Observer
+from coterie.sim.world import Observer
 
 SHORT = ("--hours", "0.02", "--members", "2")
 

@@ -18,8 +18,11 @@ from coterie.client.admin import (
     ConfigChange,
     ConfigResource,
     ConfigSource,
+    ElectionType,
     MemberToRemove,
     NewTopic,
+    ResourceType,
+    TopicPartitionReplica,
     checked,
 )
 from coterie.client.types import OffsetAndMetadata, TopicPartition
@@ -136,6 +139,55 @@ def the_cluster_is_described(admin: Admin, bootstrap: str) -> None:
     assert dirs.keys() == {1} and any(TopicPartition("sized", 0) in each.sizes for each in dirs[1])
 
 
+def the_only_replica_of_a_partition_stays_where_it_is(admin: Admin, _: str) -> None:
+    """One node: every answer is Kafka's."""
+    create(admin, "stays", 2)
+    zero, nowhere, absent = (
+        TopicPartition("stays", 0),
+        TopicPartition("stays", 9),
+        TopicPartition("nope", 0),
+    )
+    asked = {zero: [1], TopicPartition("stays", 1): [7], nowhere: [1], absent: None}
+    answers = admin.alter_partition_reassignments(asked)
+    assert answers[zero] is None
+    assert [code_of(answers[place]) for place in asked if place != zero] == [
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    cancelled = admin.alter_partition_reassignments({zero: None})
+    assert code_of(cancelled[zero]) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    assert admin.list_partition_reassignments() == admin.list_partition_reassignments([zero, absent]) == {}
+
+    elected = admin.elect_leaders([zero, nowhere])
+    assert code_of(elected[zero]) is ErrorCode.ELECTION_NOT_NEEDED
+    assert code_of(elected[nowhere]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    unclean = admin.elect_leaders([zero], election_type=ElectionType.UNCLEAN)
+    assert code_of(unclean[zero]) is ErrorCode.ELECTION_NOT_NEEDED
+    assert admin.elect_leaders() == {}
+
+    (directory,) = checked(admin.describe_log_dirs([1]))[1]
+    here, there = TopicPartitionReplica("stays", 0, 1), TopicPartitionReplica("stays", 1, 1)
+    moved = admin.alter_replica_log_dirs({here: directory.path, there: "/nowhere"})
+    assert moved[here] is None and code_of(moved[there]) is ErrorCode.LOG_DIR_NOT_FOUND
+
+
+def the_controllers_are_described(admin: Admin, _: str) -> None:
+    quorum = admin.describe_metadata_quorum()
+    assert quorum.leader_id == 1
+    assert [voter.replica_id for voter in quorum.voters] == [1] and quorum.observers == ()
+    (voter,) = quorum.voters
+    assert voter.log_end_offset >= quorum.high_watermark >= 0 and voter.last_fetch_timestamp > 0
+
+
+def what_has_configs_is_listed(admin: Admin, _: str) -> None:
+    create(admin, "configured")
+    resources = admin.list_config_resources()
+    assert {ConfigResource.topic("configured"), ConfigResource.broker(1)} <= set(resources)
+    assert admin.list_config_resources([ResourceType.BROKER]) == [ConfigResource.broker(1)]
+    assert admin.list_config_resources([ResourceType.GROUP]) == []
+
+
 def groups_live_and_die(admin: Admin, bootstrap: str) -> None:
     create(admin, "read", 2)
     zero, one = TopicPartition("read", 0), TopicPartition("read", 1)
@@ -189,5 +241,8 @@ STORIES = [
     topics_are_created_described_changed_and_deleted,
     offsets_are_found_by_end_and_by_time,
     the_cluster_is_described,
+    the_only_replica_of_a_partition_stays_where_it_is,
+    the_controllers_are_described,
+    what_has_configs_is_listed,
     groups_live_and_die,
 ]

@@ -13,8 +13,10 @@ from typing import Any
 
 from coterie import Broker
 from coterie.broker.broker import open_cluster
-from coterie.broker.io.server import Server
+from coterie.broker.calls import PLAINTEXT
+from coterie.broker.io.server import Listener, Server
 from coterie.protocol.apis import produce
+from coterie.settings.listeners import Endpoint
 
 __all__ = ["BrokerBehindProxy"]
 
@@ -34,14 +36,13 @@ class BrokerBehindProxy(Broker):
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         proxy = await asyncio.start_server(self._pass_on, "127.0.0.1", 0)
-        self._port = proxy.sockets[0].getsockname()[1]
-        self._addresses = [f"127.0.0.1:{self._port}"]
+        port = proxy.sockets[0].getsockname()[1]
+        self._addresses = {PLAINTEXT: [f"127.0.0.1:{port}"]}
         server = await Server.start(
             lambda wall: open_cluster(self._data, self._settings, "os", wall=wall),
             self._tell,
-            "127.0.0.1",
-            0,
-            ("127.0.0.1", self._port),
+            [Listener(Endpoint(PLAINTEXT, "127.0.0.1", 0), ("127.0.0.1", port))],
+            self._settings,
         )
         self._behind = "127.0.0.1", server.port.number
         self._started.set()

@@ -16,10 +16,10 @@ from coterie.client.consumer.fetch_requests import (
     FetchSettings,
     Found,
     LogTruncated,
-    PartitionLeader,
     RefreshLeaders,
 )
 from coterie.client.consumer.fetcher import Fetcher
+from coterie.client.consumer.subscription_state import PartitionLeader
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import ConnectionLostError, ErrorCode
 from coterie.protocol.apis import offset_for_leader_epoch as epoch_api

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random  # noqa: TID251  seeded
 
-from coterie.client.producer.batching import Batching, BatchingRules
-from coterie.client.producer.batching_events import (
+from coterie.client.producer.partition_queue import Batch, ProducerIdAndEpoch
+from coterie.client.producer.record_accumulator import (
     Answered,
     AskLeaders,
     AskProducerId,
@@ -24,13 +24,14 @@ from coterie.client.producer.batching_events import (
     PartitionAnswer,
     ProducerIdFailed,
     ProducerIdGiven,
+    RecordAccumulator,
     SendBatches,
     Settled,
     Unanswered,
     WakeAt,
     Woke,
 )
-from coterie.client.producer.partition_queue import Batch, Identity
+from coterie.client.producer.record_appender import AccumulatorSettings
 from coterie.client.types import TopicPartition
 from coterie.errors import ConnectionLostError, ErrorCode, KafkaError
 from coterie.protocol.batch import BatchError, Compression
@@ -62,14 +63,14 @@ class Sent:
 
 @dataclass
 class World:
-    rules: BatchingRules
+    rules: AccumulatorSettings
     random: Random
     partitions: int = 2
     log_config: LogConfig = field(default_factory=LogConfig)
     now_ms: int = 1_000_000
 
     def __post_init__(self) -> None:
-        self.machine = Batching(self.rules, lambda: self.random.getrandbits(31))
+        self.machine = RecordAccumulator(self.rules, lambda: self.random.getrandbits(31))
         self.logs = {
             TopicPartition(TOPIC, number): PartitionLog.open(MemoryFiles(), f"t-{number}", self.log_config, self.now_ms)
             for number in range(self.partitions)
@@ -165,7 +166,7 @@ class World:
             self.handle(ProducerIdFailed(trouble))
         else:
             self.next_producer_id += 1
-            self.handle(ProducerIdGiven(Identity(self.next_producer_id, 0)))
+            self.handle(ProducerIdGiven(ProducerIdAndEpoch(self.next_producer_id, 0)))
 
     def time_passes(self, ms: int) -> None:
         """In one go or alarm by alarm, as an event loop would."""
@@ -210,11 +211,11 @@ class World:
         assert self.machine.used == 0
 
 
-def rules(**changed: object) -> BatchingRules:
+def rules(**changed: object) -> AccumulatorSettings:
     defaults: dict[str, object] = {
         "batch_size": 200,
         "max_request_size": 400,
         "buffer_memory": 4_000,
         "compression": Compression.NONE,
     }
-    return BatchingRules(**{**defaults, **changed})  # type: ignore[arg-type]
+    return AccumulatorSettings(**{**defaults, **changed})  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from client.admin_stories import STORIES, code_of
 from client.peers import HANG_UP, Asked, Peer, Run, answer_to, versions
 from coterie.client.admin import LATEST, Admin, AsyncAdmin, ListedOffset, NewTopic, checked
 from coterie.client.types import TopicPartition
-from coterie.errors import CoterieError, ErrorCode, KafkaError, RequestTimedOutError
+from coterie.errors import CoterieError, ErrorCode, IllegalArgumentError, KafkaError, RequestTimedOutError
 from coterie.protocol.apis import (
     APIS,
     api_versions,
@@ -44,6 +44,53 @@ def broker() -> Iterator[coterie.Broker]:
 def test_a_coterie_broker_is_administered(broker: coterie.Broker, story: Story) -> None:
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         story(admin, broker.bootstrap_servers)
+
+
+def test_a_partition_is_reassigned_to_another_node_and_back() -> None:
+    with coterie.Broker(nodes=3) as three, Admin(bootstrap_servers=three.bootstrap_servers) as admin:
+        checked(admin.create_topics([NewTopic("t", replicas={0: [1]})]))
+
+        def leader() -> int:
+            found = checked(admin.describe_topics(["t"]))["t"].partitions[0]
+            assert found.leader is not None and found.replicas == (found.leader.id,)
+            return found.leader.id
+
+        assert leader() == 1
+        for node in (3, 1):
+            checked(admin.alter_partition_reassignments({T0: [node]}))
+            assert leader() == node
+        refused = admin.alter_partition_reassignments({T0: [1, 2]})
+        assert code_of(refused[T0]) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        refused = admin.alter_partition_reassignments({T0: [1, 2]}, allow_replication_factor_change=False)
+        assert code_of(refused[T0]) is ErrorCode.INVALID_REPLICATION_FACTOR
+        assert [voter.replica_id for voter in admin.describe_metadata_quorum().voters] == [1, 2, 3]
+
+
+def test_leaders_are_elected_where_the_broker_does_not_bring_them_back() -> None:
+    settings = {"auto.leader.rebalance.enable": False}
+    with coterie.Broker(nodes=2, settings=settings) as two, Admin(bootstrap_servers=two.bootstrap_servers) as admin:
+        checked(admin.create_topics([NewTopic("t", replicas={0: [1], 1: [2]})]))
+        two.stop_node(2)
+        two.start_node(2)
+        elected = admin.elect_leaders([T0, T1])
+        assert code_of(elected[T0]) is ErrorCode.ELECTION_NOT_NEEDED and elected[T1] is None
+        led = checked(admin.describe_topics(["t"]))["t"].partitions
+        assert [one.leader.id for one in led if one.leader is not None] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda admin: admin.alter_partition_reassignments({T0: 1}), "is not a list"),
+        (lambda admin: admin.elect_leaders([T0], election_type=7), "is not a type of elections"),
+        (lambda admin: admin.alter_replica_log_dirs({("t", 0): "/data"}), "is not a replica"),
+        (lambda admin: admin.alter_replica_log_dirs({("t", 0, 1): 7}), "which replica goes where"),
+        (lambda admin: admin.list_config_resources([2]), "is not of type ResourceType"),
+    ],
+)
+def test_what_an_admin_cannot_ask_is_refused_before_anything_is_sent(ask: Callable[[Admin], object], said: str) -> None:
+    with Admin(bootstrap_servers="localhost:1") as admin, pytest.raises(IllegalArgumentError, match=said):
+        ask(admin)
 
 
 def test_an_event_loop_of_ones_own_does_as_well(run: Run, broker: coterie.Broker) -> None:

@@ -51,7 +51,7 @@ def test_rows_wait_for_room(broker: coterie.Broker) -> None:
         for _ in range(3):
             ours.send_columns("room", ROWS)
         ours.deliver()
-        assert ours._sender.batching.used == 0
+        assert ours._sender.accumulator.used == 0
         assert not ours._handed_over
     assert values(broker, "room") == ROWS.to_pylist() * 3
 

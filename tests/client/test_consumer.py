@@ -18,7 +18,7 @@ from coterie.assignors import Range
 from coterie.client.consumer.async_consumer import AsyncConsumer
 from coterie.client.consumer.consumer import Consumer
 from coterie.client.consumer.engine import WakeupError
-from coterie.client.consumer.fetch_errors import NoOffsetForPartitionError
+from coterie.client.consumer.fetch_requests import NoOffsetForPartitionError
 from coterie.client.consumer.fetcher import NotAssignedError
 from coterie.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from coterie.errors import ConcurrentUseError, CoterieError, RequestTimedOutError

@@ -21,7 +21,7 @@ from client.peers import Asked, Run
 from client.peers import Peer as FakeBroker
 from coterie.assignors import Assignment, Member, Range, Topic
 from coterie.client.consumer.async_consumer import AsyncConsumer
-from coterie.client.member.user_errors import AssignorError, ListenerError
+from coterie.client.member.states import AssignorError, ListenerError
 from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, ErrorCode, KafkaError, RequestTimedOutError
 

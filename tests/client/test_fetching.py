@@ -7,16 +7,20 @@ from collections.abc import Iterator
 import pytest
 
 from client.fetch_world import TOPIC_ID, World, batch_at, offsets, partition
-from coterie.client.consumer.fetch_errors import (
+from coterie.client.consumer.fetch_requests import (
     ON_ERROR,
+    AskCommitted,
+    AskOffsets,
     CorruptRecordError,
+    Fetch,
     FetchErrorAction,
+    FetchSettings,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
+    RefreshLeaders,
 )
-from coterie.client.consumer.fetch_requests import AskCommitted, AskOffsets, Fetch, FetchSettings, RefreshLeaders
 from coterie.client.consumer.fetcher import NotAssignedError
-from coterie.client.consumer.offset_resets import EARLIEST, LATEST, NO_RESET, parse_reset
+from coterie.client.consumer.subscription_state import EARLIEST, LATEST, NO_RESET, parse_reset
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import AuthorizationError, ErrorCode, KafkaError
 from coterie.protocol.apis.fetch import FetchedPartition, FetchedTopic, Response

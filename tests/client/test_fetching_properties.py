@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from client.fetch_world import World, partition
 from coterie.client.consumer.fetch_requests import FetchSettings
-from coterie.client.consumer.offset_resets import EARLIEST, LATEST
+from coterie.client.consumer.subscription_state import EARLIEST, LATEST
 from coterie.protocol.records import Record
 
 PARTITIONS = 3

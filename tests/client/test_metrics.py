@@ -82,10 +82,10 @@ def test_quick_polls_are_counted_with_the_next_full_one() -> None:
 
 def test_a_rebalance_lasts_from_its_beginning_to_the_assignment_however_often_it_was_tried() -> None:
     measured = ConsumerMetrics()
-    measured.told(facts.RebalanceBegan(1_000, "g", ""))
-    measured.told(facts.RebalanceBegan(1_200, "g", "rebalance failed due to UNKNOWN_MEMBER_ID"))
-    measured.told(facts.AssignmentTaken(1_500, "g", 1, [], []))
-    measured.told(facts.AssignmentTaken(1_600, "g", 1, [], []))
+    measured.record_fact(facts.RebalanceBegan(1_000, "g", ""))
+    measured.record_fact(facts.RebalanceBegan(1_200, "g", "rebalance failed due to UNKNOWN_MEMBER_ID"))
+    measured.record_fact(facts.AssignmentTaken(1_500, "g", 1, [], []))
+    measured.record_fact(facts.AssignmentTaken(1_600, "g", 1, [], []))
     said = snapshot(CONSUMER_ROWS, measured, 5_500)[COORDINATOR]
     assert said["rebalance-total"] == 1 and said["rebalance-latency-total"] == 500
     assert said["rebalance-latency-avg"] == said["rebalance-latency-max"] == 500

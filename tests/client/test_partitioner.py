@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.client.producer.accumulator import StickyPartitioner, draw_partition, partition_for_key
+from coterie.client.producer.record_appender import StickyPartitioner, draw_partition, partition_for_key
 from coterie.protocol.records import murmur2
 
 VECTORS = [json.loads(line) for line in (Path(__file__).parent / "data" / "murmur2.jsonl").read_text().splitlines()]

@@ -20,9 +20,9 @@ from broker.peer import Peer
 from client.cutting_proxy import BrokerBehindProxy
 from client.peers import Run
 from coterie.client.admin import NewTopic
-from coterie.client.producer.accumulator import RECORD_OVERHEAD, partition_for_key
 from coterie.client.producer.delivery import RecordMetadata
 from coterie.client.producer.producer import AsyncProducer, Producer
+from coterie.client.producer.record_appender import RECORD_OVERHEAD, partition_for_key
 from coterie.errors import CoterieError, ErrorCode, KafkaError
 from coterie.protocol.batch import Compression, batches
 from coterie.protocol.records import BatchRecord, records

@@ -64,6 +64,9 @@ def _mistakes() -> Iterator[Mistake]:
                 lambda one: one.list_group_offsets("g", ["orders"]),
                 lambda one: one.alter_group_offsets("g", {"orders": 1}),
                 lambda one: one.delete_group_offsets("g", ["orders"]),
+                lambda one: one.alter_partition_reassignments({"orders": [1]}),
+                lambda one: one.list_partition_reassignments(["orders"]),
+                lambda one: one.elect_leaders(["orders"]),
             ],
         },
     )

@@ -14,11 +14,17 @@ from client.fetch_world import EPOCH, World, offsets, partition
 from client.peers import HANG_UP, Asked, Run, answer_to
 from client.peers import Peer as FakeBroker
 from coterie.client.consumer.async_consumer import AsyncConsumer
-from coterie.client.consumer.fetch_errors import LogTruncationError, OffsetOutOfRangeError
-from coterie.client.consumer.fetch_requests import AskEpochEnds, AskOffsets, Fetch, FetchSettings, RefreshLeaders
+from coterie.client.consumer.fetch_requests import (
+    AskEpochEnds,
+    AskOffsets,
+    Fetch,
+    FetchSettings,
+    LogTruncationError,
+    OffsetOutOfRangeError,
+    RefreshLeaders,
+)
 from coterie.client.consumer.fetcher import MOST_STALE_EPOCHS
-from coterie.client.consumer.offset_resets import EARLIEST, LATEST, NO_RESET, Reset
-from coterie.client.consumer.partition_state import PartitionLeader
+from coterie.client.consumer.subscription_state import EARLIEST, LATEST, NO_RESET, PartitionLeader, Reset
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import AuthorizationError, ErrorCode, UnsupportedVersionError
 from coterie.protocol.api import by_key

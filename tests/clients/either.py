@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from apache_kafka import ApacheKafka
 from clients.harness import BrokerProcess
@@ -28,8 +29,8 @@ class EitherBroker:
 
 
 @contextmanager
-def coterie(directory: Path) -> Iterator[EitherBroker]:
-    with BrokerProcess(directory, {"offsets.topic.num.partitions": OFFSETS_PARTITIONS}) as broker:
+def coterie(directory: Path, more: Mapping[str, str] = MappingProxyType({})) -> Iterator[EitherBroker]:
+    with BrokerProcess(directory, {"offsets.topic.num.partitions": OFFSETS_PARTITIONS, **more}) as broker:
 
         def restart() -> None:
             broker.stop()
@@ -41,8 +42,8 @@ def coterie(directory: Path) -> Iterator[EitherBroker]:
 
 
 @contextmanager
-def apache_kafka(_directory: Path) -> Iterator[EitherBroker]:
-    properties: Mapping[str, str] = {"offsets.topic.num.partitions": str(OFFSETS_PARTITIONS)}
+def apache_kafka(_directory: Path, more: Mapping[str, str] = MappingProxyType({})) -> Iterator[EitherBroker]:
+    properties: Mapping[str, str] = {"offsets.topic.num.partitions": str(OFFSETS_PARTITIONS), **more}
     with ApacheKafka(properties) as kafka:
 
         def restart() -> None:

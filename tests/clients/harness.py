@@ -50,6 +50,11 @@ PAUSE_S = 0.02
 QUICK: Mapping[str, str | int] = {
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 100,
+    "group.consumer.assignment.interval.ms": 0,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 300,
+    "group.consumer.min.session.timeout.ms": 1_000,
+    "group.consumer.session.timeout.ms": 6_000,
     "offsets.topic.num.partitions": 4,
     "connections.max.idle.ms": 3_600_000,  # one broker for all tests of the room, which may take longer than 10 minutes
 }

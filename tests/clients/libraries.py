@@ -48,9 +48,10 @@ class JavaLibrary:
         assert not told.pattern, "VerifiableConsumer takes one topic"
         (topic,) = told.topics
         config = directory / f"{told.client_id}.properties"
+        newer = told.protocol == "consumer"
+        intervals = "" if newer else f"heartbeat.interval.ms={told.heartbeat_interval_ms}\n"
         config.write_text(
-            f"client.id={told.client_id}\n"
-            f"heartbeat.interval.ms={told.heartbeat_interval_ms}\n"
+            f"client.id={told.client_id}\n{intervals}"
             f"metadata.max.age.ms={told.metadata_max_age_ms}\n"
             f"max.poll.interval.ms={told.max_poll_interval_ms}\n"
         )
@@ -58,8 +59,8 @@ class JavaLibrary:
         command = java_command(
             "org.apache.kafka.tools.VerifiableConsumer",
             *("--bootstrap-server", told.bootstrap, "--topic", topic, "--group-id", told.group, *instance),
-            *("--session-timeout", str(told.session_timeout_ms), "--command-config", config, "--verbose"),
-            *("--assignment-strategy", ",".join(JAVA_ASSIGNORS[one] for one in told.assignor.split(","))),
+            *("--command-config", config, "--verbose"),
+            *(_of_the_broker(told) if newer else _of_the_client(told)),
         )
         return quick_java(command)
 
@@ -78,6 +79,16 @@ class JavaLibrary:
             return [{"event": "committed", "offsets": offsets, **at}] if offsets else []
         words = {"startup_complete": "started", "shutdown_complete": "closed"}
         return [{"event": words[name], **at}] if name in words else []
+
+
+def _of_the_client(told: Orders) -> list[str]:
+    assignors = ",".join(JAVA_ASSIGNORS[one] for one in told.assignor.split(","))
+    return ["--session-timeout", str(told.session_timeout_ms), "--assignment-strategy", assignors]
+
+
+def _of_the_broker(told: Orders) -> list[str]:
+    assignor = ["--group-remote-assignor", told.assignor] if told.assignor else []
+    return ["--group-protocol", "consumer", *assignor]
 
 
 def quick_java(command: list[str]) -> list[str]:

@@ -5,9 +5,11 @@ Building them takes a minute of two cores the first time, so they have a target 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,8 @@ from clients import test_assignors, test_members
 from clients.harness import Crew
 from clients.libraries import LIBRARIES, GoLibrary
 from clients.producing import Topics
+from clients.test_secured import TOKENS, WAYS, Way, token
+from secured_kafka import USERS, SecuredCoterie
 
 PROGRAMS = {"franz-go": "franz", "kafka-go": "kafkago"}
 
@@ -27,11 +31,11 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module", autouse=True)
-def built(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The programs, built in a directory of their own; modules come from where Go is told to take them."""
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of the programs. It is made for the tests; modules come from where Go is told to take them."""
     target = tmp_path_factory.mktemp("go")
     shutil.copytree(Path(__file__).with_name("go"), target, dirs_exist_ok=True)
-    binaries = [f"./{program}" for program in PROGRAMS.values()]
+    binaries = [f"./{program}" for program in (*PROGRAMS.values(), "secured")]
     done = subprocess.run(
         ["go", "build", "-o", f"{target}/bin/", *binaries], cwd=target, capture_output=True, text=True, check=False
     )
@@ -39,6 +43,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> None:
         pytest.skip(f"the programs could not be built: {done.stderr[-500:]}")
     for library, program in PROGRAMS.items():
         LIBRARIES[library] = GoLibrary(target / "bin" / program)
+    return target / "bin"
 
 
 both = pytest.mark.parametrize("library", list(PROGRAMS))
@@ -84,3 +89,30 @@ def test_go_and_python_share_a_group(crew: Crew, topics: Topics, name: str) -> N
     test_members.share_and_lose_one_after_the_other(
         ["kafka-go", "confluent", "franz-go", "aiokafka"], crew, topics, name
     )
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[SecuredCoterie]:
+    with SecuredCoterie() as running:
+        yield running
+
+
+@pytest.mark.parametrize("way", [*WAYS, *TOKENS], ids=str)
+def test_franz_go_logs_in(built: Path, secured: SecuredCoterie, way: Way, name: str) -> None:
+    """S6, S13, S14, S15, S16, S17, S18, S19, S20, S24."""
+    told = {
+        "bootstrap": secured.address_of(way.listener),
+        "protocol": way.protocol,
+        "mechanism": way.mechanism,
+        "user": "alice",
+        "password": USERS["alice"],
+        "token": token(),
+        "ca": str(secured.certificates.ca),
+        "name": name,
+    }
+    if way.has_certificate:
+        leaf = secured.certificates.leaf("franz", "client.test", common_name="franz")
+        told |= {"certificate": str(leaf.chain), "key": str(leaf.key)}
+    done = subprocess.run([built / "secured", json.dumps(told)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [str(number) for number in range(10)]

@@ -15,7 +15,7 @@ from clients.libraries import quick_java
 __all__ = ["TOOLS", "ToolError", "Tools"]
 
 TOOLS = "org.apache.kafka.tools"
-SECONDS = 60.0
+SECONDS = 120.0
 
 
 class ToolError(Exception):
@@ -52,13 +52,40 @@ class Tools:
     def log_directories(self, *arguments: str) -> str:
         return self._run(f"{TOOLS}.LogDirsCommand", *arguments)
 
+    def reassign(self, *arguments: str) -> str:
+        return self._run(f"{TOOLS}.reassign.ReassignPartitionsCommand", *arguments)
+
+    def elect(self, *arguments: str) -> str:
+        return self._run(f"{TOOLS}.LeaderElectionCommand", *arguments)
+
+    def quorum(self, *arguments: str) -> str:
+        return self._run(f"{TOOLS}.MetadataQuorumCommand", *arguments)
+
+    def transactions(self, *arguments: str) -> str:
+        return self._run(f"{TOOLS}.TransactionsCommand", *arguments)
+
+    def features(self, *arguments: str) -> str:
+        return self._run(f"{TOOLS}.FeatureCommand", *arguments)
+
+    def offsets(self, *arguments: str) -> str:
+        return self._run(f"{TOOLS}.GetOffsetShell", *arguments)
+
+    def client_metrics(self, *arguments: str) -> str:
+        return self._run(f"{TOOLS}.ClientMetricsCommand", *arguments)
+
+    def api_versions(self) -> str:
+        return self._run(f"{TOOLS}.BrokerApiVersionsCommand")
+
     def produce(self, *arguments: str) -> str:
         return self._run(f"{TOOLS}.ProducerPerformance", *arguments)
 
     def _run(self, main_class: str, *arguments: str) -> str:
+        return self.run(main_class, *self._bootstrap, *arguments)
+
+    def run(self, main_class: str, *arguments: str) -> str:
         """What the tool prints; one that fails raises with what it said."""
         assert self._process.stdin
-        self._process.stdin.write("\t".join([main_class, *self._bootstrap, *arguments]).encode() + b"\n")
+        self._process.stdin.write("\t".join([main_class, *arguments]).encode() + b"\n")
         self._process.stdin.flush()
         header = b""
         while not header.endswith(b"\n"):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from conformance.admin_asking import ADMIN_VALUES
 from conformance.script import Step
 from coterie.protocol.subscription import Subscription, write_subscription
 from raw_kafka import fields_of, frame_of
@@ -47,6 +48,8 @@ class Known:
     generations: dict[str, int] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     """Member id -> the name it has in the transcript: `a1` is the first id that was made for `a`."""
+    log_dir: str = ""
+    """The directory that the broker has."""
     newcomers: list[int] = field(default_factory=list)
     """Joins that were sent without an id and are not answered yet: somebody else may hear of their id first."""
 
@@ -253,4 +256,5 @@ _VALUES = {
     "describe": _describe,
     "list": _list,
     "delete": _delete,
+    **ADMIN_VALUES,
 }

@@ -4,6 +4,7 @@ Left out: fields that are 0, false, null, NONE, an empty list or no bytes. The v
 an empty string is written, so nothing is lost.
 Replaced: member ids, group names, topic ids, the address of the client, and bytes that have a name. Sorted: topics and
 partitions, and groups that are described, listed or deleted: Kafka has them from maps and from several partitions.
+What an administrator asks for one by one is answered in that order, and stays so.
 Members stay in Kafka's order: it follows from their ids (rule 7), and the replay is given the same ones.
 """
 
@@ -11,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 from uuid import UUID
 
+from conformance.admin_asking import ADMIN_VALUES
+from conformance.admin_hearing import write_down_for_admin
 from conformance.asking import GHOST, SUBSCRIPTIONS, Known
 from conformance.script import Step
 from raw_kafka import read_answer
@@ -40,6 +43,7 @@ class Ears:
         self.made: dict[int, str] = {}
         """Number of a join -> the UUID in the id that was made for it."""
         self._counts: dict[str, int] = {}
+        self._sorted: Mapping[str, Sequence[str]] = _SORTED
 
     def hear(self, frames: Mapping[int, bytes]) -> Heard:
         """What came since the last step: first everybody learns its own id, then all is written down.
@@ -92,9 +96,11 @@ class Ears:
         if step.what == "list":  # other cases have groups too
             own = [group for group in answer.groups if group.group_id.startswith(self.known.prefix)]
             answer = replace(answer, groups=tuple(own))
+        self._sorted = {} if step.what in ADMIN_VALUES else _SORTED
         written: dict[str, Any] = self._plain(answer)
         entries = written.get({"list": "groups", "describe": "groups", "delete": "results"}.get(step.what, ""), [])
         entries.sort(key=lambda entry: str(entry["group_id"]))
+        write_down_for_admin(step, written)
         return written
 
     def _plain(self, value: Any, name: str = "") -> Any:
@@ -105,12 +111,14 @@ class Ears:
             return value.name.upper() if value.value else None
         if isinstance(value, tuple):
             plain = [self._plain(each, name) for each in value]
-            keys = _SORTED.get(name)
+            keys = self._sorted.get(name)
             return sorted(plain, key=lambda each: _key(each, keys)) if keys else plain
         if isinstance(value, bytes):
             return _NAMED_BYTES.get(value) or value.decode("latin-1") or None
         if isinstance(value, timedelta):
             return value // timedelta(milliseconds=1)
+        if isinstance(value, datetime):
+            return round(value.timestamp() * 1000)
         if isinstance(value, UUID):
             return self._topic(value)
         if isinstance(value, str):

@@ -146,7 +146,7 @@ class KafkaCase:
         self._running = running
         self._steps = dict(enumerate(steps, 1))
         self._patience = patience
-        self._known = Known(f"{name}-", dict(running.topic_ids))
+        self._known = Known(f"{name}-", dict(running.topic_ids), log_dir=str(running.kafka.data_dir))
         self.ears = Ears(self._known, self._steps)
         self._ours = running.ours.case(steps)
         self._waiting: dict[int, tuple[_Connection, asyncio.Task[bytes]]] = {}

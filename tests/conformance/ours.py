@@ -69,7 +69,7 @@ class OurCase:
         self._open: dict[int, Client] = {}
         self._idle: list[Client] = []
         topics = world.cluster.directory.topics
-        self._known = Known(f"{name}-", {topic: topics[topic].id for topic in TOPICS})
+        self._known = Known(f"{name}-", {topic: topics[topic].id for topic in TOPICS}, log_dir=world.cluster.data_path)
         self._ears = Ears(self._known, self._steps)
 
     def step(self, number: int) -> Heard:

@@ -47,6 +47,17 @@ REQUESTS: Mapping[str, Kind] = {
     "describe": Kind("describe_groups", range(7), {"groups": "g", "operations": "no"}),
     "list": Kind("list_groups", range(6), {"states": "", "types": ""}),
     "delete": Kind("delete_groups", range(3), {"groups": "g"}),
+    "reassign": Kind("alter_partition_reassignments", range(2), {"topics": "t:0:1", "change": "yes"}),
+    "reassignments": Kind("list_partition_reassignments", range(1), {"topics": "all"}),
+    "elect": Kind("elect_leaders", range(3), {"topics": "t:0", "type": "0"}),
+    "log-dirs": Kind("alter_replica_log_dirs", range(1, 3), {"at": "own/t:0"}),
+    "quorum": Kind("describe_quorum", range(3), {"topics": "__cluster_metadata:0"}),
+    "resources": Kind("list_config_resources", range(2), {"kinds": ""}),
+    "quotas": Kind("describe_client_quotas", range(2), {"filter": "", "strict": "no"}),
+    "limit": Kind("alter_client_quotas", range(2), {"entries": "", "validate": "no"}),
+    "producers": Kind("describe_producers", range(1), {"topics": "t:0"}),
+    "transaction": Kind("describe_transactions", range(1), {"ids": "x"}),
+    "transactions": Kind("list_transactions", range(3), {"in": "", "ids": "", "duration": "-1", "pattern": "null"}),
 }
 WORLDLY = {"wait": 1, "restart": 0, "create": 1, "drop": 1}
 

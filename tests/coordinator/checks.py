@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable
 from itertools import pairwise
 from typing import Any
 
-from coterie.coordinator.classic import Group, Member, State
+from coterie.coordinator.classic import ClassicGroupMember, Group, State
 from coterie.coordinator.classic.effects import (
     AssignmentWritten,
     CreationWritten,
@@ -32,7 +32,7 @@ from coterie.facts import (
     JoinPhaseCompleted,
     RebalanceStarted,
 )
-from coterie.ledger import Ledger, Outcome
+from coterie.ledger import Ledger, RebalanceOutcome
 from coterie.protocol.java_hash import capacity_for, spread
 from coterie.protocol.messages import Token
 from coterie.stories import StoryWorld
@@ -55,8 +55,8 @@ EMPTY, PREPARING, COMPLETING, STABLE, DEAD = State
 IN_A_REBALANCE = (PREPARING, COMPLETING)
 
 
-def _member_picture(member: Member) -> dict[str, Any]:
-    picture = {slot: getattr(member, slot) for slot in Member.__slots__}
+def _member_picture(member: ClassicGroupMember) -> dict[str, Any]:
+    picture = {slot: getattr(member, slot) for slot in ClassicGroupMember.__slots__}
     return {**picture, "protocols": [(protocol.name, protocol.metadata) for protocol in member.protocols]}
 
 
@@ -134,7 +134,7 @@ def check_timers(shard: Shard) -> None:
     """Every timer has somebody who needs it, and whoever needs one has it: nothing leaks, nobody is forgotten."""
     armed = {key: at_ms for key, (at_ms, _) in shard.timers._armed.items()}
     wanted: dict[Any, int] = {}
-    for group in shard.groups.values():
+    for group in shard.classic_groups():
         for member in group.members.values():
             waits = member.parked_join is not None or member.parked_sync is not None
             if member.alarm_ms == NEVER:
@@ -160,7 +160,7 @@ def check_timers(shard: Shard) -> None:
     if shard._watches:  # also for a while after the last write has ended
         wanted[shard._late_key()] = armed[shard._late_key()]
     assert armed == wanted
-    bound = sum(len(group.members) + len(group.pending) + 2 for group in shard.groups.values()) + 2
+    bound = sum(len(group.members) + len(group.pending) + 2 for group in shard.classic_groups()) + 2
     assert len(shard.timers) <= bound
 
 
@@ -185,7 +185,7 @@ def waiting_tokens(shard: Shard) -> list[Token]:
     """Every token that somebody still holds: a member that waits, a write that has not ended, or the end of a group."""
     parked = [
         token
-        for group in shard.groups.values()
+        for group in shard.classic_groups()
         for member in group.members.values()
         for token in (member.parked_join, member.parked_sync)
     ]
@@ -240,11 +240,13 @@ def check_rebalances(ledger: Ledger, facts: Iterable[Fact], shard: Shard, vanish
         assert len(rebalances) == count
         assert all(one.cause for one in rebalances)
         for one, following in pairwise(rebalances):
-            assert one.outcome is not Outcome.RUNNING and one.ended_ms is not None
+            assert one.outcome is not RebalanceOutcome.RUNNING and one.ended_ms is not None
             assert one.began_ms <= one.ended_ms <= following.began_ms
         group = shard.groups.get(group_id)
         if group is not None or group_id not in vanished:
-            assert (rebalances[-1].outcome is Outcome.RUNNING) == (group is not None and group.state in IN_A_REBALANCE)
+            assert (rebalances[-1].outcome is RebalanceOutcome.RUNNING) == (
+                group is not None and group.state in IN_A_REBALANCE
+            )
 
 
 # --- the log ----------------------------------------------------------------------------------------------------------
@@ -310,4 +312,5 @@ def same_as_far_as_c4(live: Group, replayed: Group | None, *, record_lost: bool 
 
 def replayed(world: StoryWorld) -> dict[str, Group]:
     """The groups as they would come back from the log right now."""
-    return {group.group_id: group for group in world.replay().groups(world.settings, world.now_ms)}
+    groups = world.replay().groups(world.settings, world.now_ms)
+    return {group.group_id: group for group in groups if isinstance(group, Group)}

@@ -333,10 +333,11 @@ class GroupMachine(Clients, RuleBasedStateMachine):
 
     @invariant()
     def books_are_right(self) -> None:
-        for group_id, group in self.world.shard.groups.items():
-            assert group.group_id == group_id and group.state is not State.DEAD
-            check_bookkeeping(group)
         shard = self.world.shard
+        assert list(shard.classic_groups()) == list(shard.groups.values()), "nothing here makes groups of another type"
+        for group in shard.classic_groups():
+            assert shard.groups[group.group_id] is group and group.state is not State.DEAD
+            check_bookkeeping(group)
         assert shard.held_in_all.total == sum(group.held_bytes for group in shard.groups.values())
         check_writes(self.world.shard)
         check_timers(self.world.shard)
@@ -345,7 +346,7 @@ class GroupMachine(Clients, RuleBasedStateMachine):
 
     @invariant()
     def the_generation_never_goes_back(self) -> None:
-        for group in self.world.shard.groups.values():
+        for group in self.world.shard.classic_groups():
             _, last = self.generations.get(id(group), (group, 0))
             assert group.generation_id >= last
             self.generations[id(group)] = (group, group.generation_id)  # kept, so that its identity is not used again
@@ -363,8 +364,8 @@ class GroupMachine(Clients, RuleBasedStateMachine):
         self.acknowledged.check(comes_back)
         if self.world.writes_under_way:
             return
-        self.acknowledged.check(self.world.shard.groups)
-        groups = self.world.shard.groups
+        groups = {group.group_id: group for group in self.world.shard.classic_groups()}
+        self.acknowledged.check(groups)
         assert comes_back.keys() <= groups.keys()
         for group_id, group in groups.items():
             same_as_far_as_c4(group, comes_back.get(group_id), record_lost=self.lacks_a_record(group_id))

@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
-from coterie.coordinator.classic.effects import Emit, Reply
+from coterie.coordinator.classic.effects import Reply
 from coterie.coordinator.runtime import Append, AppendBatch, GroupCoordinator, find_coordinator, partition_of
 from coterie.coordinator.runtime.coordinator import REFUSALS
 from coterie.errors import ErrorCode
-from coterie.facts import GroupLoaded, RecordsSkipped
+from coterie.facts import Emit, GroupLoaded, RecordsSkipped
 from coterie.protocol.messages import (
     CommitPartition,
+    ConsumerGroupHeartbeat,
     DeleteGroup,
+    DescribeConsumerGroup,
     DescribeGroup,
     GroupsListed,
     Heartbeat,
@@ -42,6 +44,8 @@ REQUESTS: list[Any] = [
     OffsetDelete(1, "g", []),
     DeleteGroup(1, "g"),
     DescribeGroup(1, "g"),
+    ConsumerGroupHeartbeat(1, "g", "m", 1),
+    DescribeConsumerGroup(1, "g"),
 ]
 
 

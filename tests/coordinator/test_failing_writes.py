@@ -7,7 +7,7 @@ import pytest
 from coterie.coordinator.classic import Group, State
 from coterie.errors import ErrorCode
 from coterie.facts import GroupCreated, GroupDied, GroupLoaded, GroupUnloaded, JoinPhaseStuck
-from coterie.ledger import Outcome
+from coterie.ledger import RebalanceOutcome
 from coterie.protocol.messages import DeleteGroup
 from coterie.stories import Story
 
@@ -102,7 +102,7 @@ def test_the_death_of_a_group_is_told_before_the_birth_of_the_next(quick: Story)
     a.joins()
     lives = [type(fact) for fact in quick.world.facts if isinstance(fact, GroupCreated | GroupDied)]
     assert lives == [GroupCreated, GroupDied, GroupCreated]
-    assert quick.state is State.PREPARING_REBALANCE and quick.rebalances[-1].outcome is Outcome.RUNNING
+    assert quick.state is State.PREPARING_REBALANCE and quick.rebalances[-1].outcome is RebalanceOutcome.RUNNING
 
 
 def test_a_group_that_is_being_deleted_when_its_coordinator_moves_is_read_back(quick: Story) -> None:
@@ -180,7 +180,7 @@ def test_a_rebalance_that_died_with_its_coordinator_ends_when_the_group_is_found
     assert quick.world.group("g") is None
     quick.member("a").member_id = ""
     quick.member("a").joins(expect="MEMBER_ID_REQUIRED")
-    assert [one.outcome for one in quick.rebalances] == [Outcome.LOST]
+    assert [one.outcome for one in quick.rebalances] == [RebalanceOutcome.LOST]
 
 
 def test_a_heartbeat_is_answered_at_once_even_while_its_group_is_being_deleted(quick: Story) -> None:

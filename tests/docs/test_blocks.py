@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -36,12 +35,3 @@ def test_what_is_run_elsewhere_is_run_there(block: Block) -> None:
     run = "".join(one.text for one in PAGES[there] if one.language == block.language and not one.not_run)
     for line in block.text.splitlines():
         assert line.replace(".venv/bin/", "") in run, f"{there} does not run {line}"
-
-
-def test_few_blocks_are_not_run_and_it_is_said_why() -> None:
-    every = [block for blocks in PAGES.values() for block in blocks]
-    left_out = [block for block in every if block.not_run]
-    print(f"\n{len(every)} blocks: {dict(Counter(block.language for block in every))}")
-    for block in left_out:
-        print(f"not run: {block}: {block.not_run}")
-    assert len(left_out) <= len(every) // 4, "the pages are there to be run"

@@ -26,8 +26,7 @@ from coterie.history.design_types import (
 from coterie.history.drivers import KazooSession
 from coterie.history.zookeeper_model import Ensemble
 from coterie.history.zookeeper_server import ZooKeeper
-from coterie.sim.rng import Rng
-from coterie.sim.schedule import Schedule
+from coterie.sim.schedule import Rng, Schedule
 
 WAIT_S = 20.0
 

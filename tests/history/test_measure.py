@@ -8,8 +8,7 @@ import pytest
 
 from coterie.history.compare import simulate_design
 from coterie.history.design_costs import ChangeCost, Design
-from coterie.history.measure_processes import run_processes
-from coterie.history.measure_zookeeper import measure_herd
+from coterie.history.measure import measure_herd, run_processes
 from coterie.history.scenario import scenario
 from coterie.history.zookeeper_server import ZooKeeper
 

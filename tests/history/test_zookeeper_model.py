@@ -18,8 +18,7 @@ from coterie.history.design_types import (
     ZkResponse,
 )
 from coterie.history.zookeeper_model import Ensemble, EnsembleClient
-from coterie.sim.rng import Rng
-from coterie.sim.schedule import Schedule
+from coterie.sim.schedule import Rng, Schedule
 
 SESSION_MS = 6_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coterie import facts
 from coterie.facts import Cause, Fact
-from coterie.ledger import Outcome, fold, intervals_of
+from coterie.ledger import RebalanceOutcome, fold, intervals_of
 from coterie.ledger.derived import ChangeKind, DerivedCause, Seen, compare, derived_facts
 from coterie.protocol.messages import GroupRecord, StoredGroup, StoredMember
 from coterie.protocol.subscription import Assignment, Subscription, write_assignment, write_subscription
@@ -39,13 +39,16 @@ def test_a_rebalance_is_the_difference_of_two_records() -> None:
     )
     assert (first.cause, first.culprit, first.old_generation_id) == (Cause.NEW_MEMBER, "a", 0)
     assert (second.cause, second.culprit, second.generation_id) == (Cause.NEW_MEMBER, "b", 2)
-    assert (third.cause, third.culprit, third.outcome) == (DerivedCause.MEMBER_GONE, "a", Outcome.STABLE)
+    assert (third.cause, third.culprit, third.outcome) == (DerivedCause.MEMBER_GONE, "a", RebalanceOutcome.STABLE)
     assert [(move.partition, move.old_owner, move.new_owner) for move in third.moves] == [(("t", 0), "a", "b")]
 
 
 def test_the_last_member_that_goes_ends_a_rebalance_with_an_empty_group() -> None:
     rebalances = fold(told(stored(1, {"a": [0]}), stored(2, {})))
-    assert [(one.outcome, one.generation_id) for one in rebalances] == [(Outcome.STABLE, 1), (Outcome.EMPTY, 2)]
+    assert [(one.outcome, one.generation_id) for one in rebalances] == [
+        (RebalanceOutcome.STABLE, 1),
+        (RebalanceOutcome.EMPTY, 2),
+    ]
     assert rebalances[-1].dropped == {"a": "disappeared (left, crashed or timed out: the log does not say)"}
 
 

@@ -208,8 +208,8 @@ def test_what_the_rebalances_of_the_ledger_cost_is_what_a_watcher_sees(timeline:
         if isinstance(step, Renamed) and step.new in watcher.owner.values():
             continue
         if isinstance(step, Given):
-            ledger.tell(RebalanceStarted(now_ms, "g", Cause.NEW_MEMBER, "a", None, 0, []))
-        ledger.tell(as_fact(step, now_ms))
+            ledger.add(RebalanceStarted(now_ms, "g", Cause.NEW_MEMBER, "a", None, 0, []))
+        ledger.add(as_fact(step, now_ms))
         seen = watcher.see(step)
         if seen is not None:
             moved += len(seen[0])
@@ -224,20 +224,20 @@ def test_a_new_life_of_a_group_owes_nothing_to_the_one_before(timeline: list[tup
     ledger, now_ms = Ledger(), 0
     for wait_ms, step in timeline:
         now_ms += wait_ms
-        ledger.tell(as_fact(step, now_ms))
-    ledger.tell(end)
-    ledger.tell(RebalanceStarted(now_ms + 10, "g", Cause.NEW_MEMBER, "a", None, 0, []))
-    ledger.tell(AssignmentStored(now_ms + 20, "g", 1, as_assignments(dict.fromkeys(PARTITIONS, "a"))))
+        ledger.add(as_fact(step, now_ms))
+    ledger.add(end)
+    ledger.add(RebalanceStarted(now_ms + 10, "g", Cause.NEW_MEMBER, "a", None, 0, []))
+    ledger.add(AssignmentStored(now_ms + 20, "g", 1, as_assignments(dict.fromkeys(PARTITIONS, "a"))))
     last = ledger.rebalances_of("g")[-1]
     assert last.unassigned_ms == 0 and {move.old_owner for move in last.moves} == {""}
 
 
 def test_a_group_that_was_read_back_has_the_owners_of_its_record() -> None:
     ledger = Ledger()
-    ledger.tell(GroupLoaded(5, "g", "Stable", 3, ["a"], 0, as_assignments({("t", 0): "a"})))
-    ledger.tell(RebalanceStarted(6, "g", Cause.SESSION_EXPIRED, "a", None, 3, []))
-    ledger.tell(MemberLeft(7, "g", "a", None, None))
-    ledger.tell(AssignmentStored(17, "g", 4, as_assignments({("t", 0): "b"})))
+    ledger.add(GroupLoaded(5, "g", "Stable", 3, ["a"], 0, as_assignments({("t", 0): "a"})))
+    ledger.add(RebalanceStarted(6, "g", Cause.SESSION_EXPIRED, "a", None, 3, []))
+    ledger.add(MemberLeft(7, "g", "a", None, None))
+    ledger.add(AssignmentStored(17, "g", 4, as_assignments({("t", 0): "b"})))
     assert ledger.rebalances_of("g")[-1].unassigned_ms == 10
     assert ledger.rebalances_of("g")[-1].moves == [Move(("t", 0), "a", "b")]
 

@@ -9,7 +9,7 @@ import pytest
 
 from coterie.coordinator.classic import State
 from coterie.facts import AssignmentStored, Cause, ClockSet, Fact, RebalanceStarted
-from coterie.ledger import Ledger, Outcome, fold
+from coterie.ledger import Ledger, RebalanceOutcome, fold
 from coterie.protocol.subscription import Assignment, write_assignment
 from coterie.stories import Story
 from coterie.stories.story import Actor
@@ -29,7 +29,7 @@ def test_an_eager_rebalance_costs_every_partition_from_its_owners_join_on(group:
     a.syncs({"a": gives(t=[0, 1, 2]), "b": gives(t=[3])})
     last = group.rebalances[-1]
     assert last.unassigned_ms == 2 * 5_000 + 2 * 3_000
-    assert last.outcome is Outcome.STABLE
+    assert last.outcome is RebalanceOutcome.STABLE
     assert (last.join_ms, last.sync_ms) == (2_000, 3_000)
     assert last.joined_after_ms == {a.member_id: 0, b.member_id: 2_000}
     assert last.last_to_join == b.member_id
@@ -91,14 +91,18 @@ def test_a_rebalance_overtaken_by_the_next_is_superseded(group: Story) -> None:
     a.joins()
     b.joins()
     group.member("c").joins(old=True)
-    assert [one.outcome for one in group.rebalances] == [Outcome.STABLE, Outcome.SUPERSEDED, Outcome.RUNNING]
+    assert [one.outcome for one in group.rebalances] == [
+        RebalanceOutcome.STABLE,
+        RebalanceOutcome.SUPERSEDED,
+        RebalanceOutcome.RUNNING,
+    ]
 
 
 def test_a_rebalance_that_empties_the_group_ends_so_and_owes_nothing(group: Story) -> None:
     """Rule 6: nobody is there to miss a partition."""
     (a,) = group.stable("a", assignments={"a": gives(t=[0])})
     a.leaves()
-    assert group.rebalances[-1].outcome is Outcome.EMPTY
+    assert group.rebalances[-1].outcome is RebalanceOutcome.EMPTY
     group.advance(ms=100_000)
     group.stable("b", assignments={"b": gives(t=[0])})
     assert group.rebalances[-1].unassigned_ms == 0
@@ -109,7 +113,7 @@ def test_a_rebalance_is_lost_with_its_coordinator(group: Story) -> None:
     a, b = group.stable("a", "b", assignments={"a": gives(t=[0]), "b": gives(t=[1])})
     a.joins()
     group.move_coordinator()
-    assert group.rebalances[-1].outcome is Outcome.LOST
+    assert group.rebalances[-1].outcome is RebalanceOutcome.LOST
     b.joins(topics=("t", "u"))
     a.joins()
     a.syncs({"a": gives(t=[0]), "b": gives(t=[1])})
@@ -144,9 +148,9 @@ def test_the_ledger_keeps_the_last_rebalances_of_each_group_and_ignores_what_it_
     """Bounded, whatever is told."""
     ledger = Ledger(keep=3)
     for number in range(10):
-        ledger.tell(RebalanceStarted(number, f"g{number % 2}", Cause.NEW_MEMBER, "", None, 0, []))
-        ledger.tell(AssignmentStored(number, f"g{number % 2}", 1, {"m": b"not an assignment"}))
-    ledger.tell(Fact(0, "g0"))
+        ledger.add(RebalanceStarted(number, f"g{number % 2}", Cause.NEW_MEMBER, "", None, 0, []))
+        ledger.add(AssignmentStored(number, f"g{number % 2}", 1, {"m": b"not an assignment"}))
+    ledger.add(Fact(0, "g0"))
     assert [one.began_ms for one in ledger.rebalances_of("g1")] == [5, 7, 9]
     assert [one.began_ms for one in ledger.rebalances] == [4, 5, 6, 7, 8, 9]
     assert ledger.rebalances_of("unknown") == []
@@ -170,7 +174,7 @@ def test_a_reason_is_told_without_what_clients_say_as_a_matter_of_course(
     group: Story, said: str | None, told: str
 ) -> None:
     group.stable("a")
-    assert replace(group.rebalances[-1], reason=said).told_reason == told
+    assert replace(group.rebalances[-1], reason=said).shown_reason == told
 
 
 @pytest.mark.parametrize("by_ms", [3_600_000, -3_600_000])
@@ -186,6 +190,6 @@ def test_durations_are_the_same_though_the_clock_was_set_meanwhile(group: Story,
         later = [replace(fact, at_ms=fact.at_ms + by_ms) for fact in told[step:]]
         ledger = Ledger()
         for fact in [*told[:step], ClockSet(told[step].at_ms + by_ms, "", by_ms), *later]:
-            ledger.tell(fact)
+            ledger.add(fact)
         for one, other in zip(ledger.rebalances_of("g"), fold(told), strict=True):
             assert (one.join_ms, one.sync_ms, one.unassigned_ms) == (other.join_ms, other.sync_ms, other.unassigned_ms)

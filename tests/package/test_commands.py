@@ -30,6 +30,10 @@ WITH_A_BROKER = (
     "groups remove-members bar --all",
     "groups delete-offsets bar --topic orders",
     "groups delete bar",
+    "topics reassign orders --to 1",
+    "acls add --allow-principal User:bob --consumer --topic orders --group bar",
+    "acls list --topic orders",
+    "acls remove --allow-principal User:bob --consumer --topic orders --group bar",
     "topics delete orders",
     "report data -o report.html",
 )
@@ -96,7 +100,9 @@ def test_what_the_front_page_says_to_try_works(bare: Environment) -> None:
 @pytest.mark.real_time
 def test_commands_that_need_a_cluster_work_with_a_broker(bare: Environment) -> None:
     (bare.empty / "lines.txt").write_text("coffee\ntea\nwater\n")
-    with serving(bare, "--data", "data", "--set", "group.initial.rebalance.delay.ms=0") as bootstrap:
+    settings = ("group.initial.rebalance.delay.ms=0", "authorizer.class.name=StandardAuthorizer")
+    options = [f"--set={setting}" for setting in (*settings, "super.users=User:ANONYMOUS")]
+    with serving(bare, "--data", "data", *options) as bootstrap:
         for line in WITH_A_BROKER:
             code, said = bare.coterie(*line.split(), COTERIE_BOOTSTRAP=bootstrap)
             assert code == 0 and "Traceback" not in said, f"{line}\n{said}"

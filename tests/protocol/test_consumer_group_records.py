@@ -23,6 +23,7 @@ from coterie.protocol.consumer_group_records import (
     TargetEpoch,
     TopicPartitions,
     read_consumer_group_record,
+    write_consumer_group_record,
 )
 from protocol.recorded import lines, uuid_of
 
@@ -134,3 +135,14 @@ def test_garbage_is_a_record_or_an_error_and_nothing_else(kind: int, value: byte
     except MalformedError:
         return
     assert record is not None and dataclasses.is_dataclass(record.value)
+
+
+@pytest.mark.parametrize(
+    "line", [one for one in RECORDED if int(one["key"][:4], 16) != 4], ids=lambda line: line["key"]
+)
+def test_we_write_the_bytes_that_kafka_wrote(line: dict[str, Any]) -> None:
+    """K27."""
+    record = read(line)
+    assert record is not None
+    key, value = write_consumer_group_record(record)
+    assert (key.hex(), None if value is None else value.hex()) == (line["key"], line["value"])

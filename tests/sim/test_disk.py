@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from coterie.sim.disk import DAMAGES, Disk, PowerCut
-from coterie.sim.rng import Rng
+from coterie.sim.schedule import Rng
 from coterie.storage.files import read_file, replace_file
 
 SEEDS = range(60)

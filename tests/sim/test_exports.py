@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import coterie.sim
 from coterie.sim import invariants
-from coterie.sim.observer import Observer
+from coterie.sim.world import Observer
 
 
 def test_the_room_exports_exactly_what_it_names() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from coterie.errors import KafkaError
 from coterie.protocol.apis import metadata
-from coterie.sim.client import Client
+from coterie.sim.clients import Client
 from coterie.sim.world import World
 
 
@@ -20,6 +20,9 @@ class Asker(Client):
 
     def _make(self) -> None:
         self._cluster = self.cluster()
+
+    async def live(self) -> None:
+        """Do nothing: it asks when a test says so."""
 
     def asks(self, number: int, timeout_ms: int = 30_000) -> None:
         self.start(self._ask(number, timeout_ms))

@@ -11,9 +11,8 @@ from coterie.sim import Plan, simulate
 from coterie.sim.consumer import Habits
 from coterie.sim.faults import NodeStops, SwapInterrupted
 from coterie.sim.machine import FIRST_PORT, Machine
-from coterie.sim.observer import Observer
 from coterie.sim.steps import Come, MoveCoordinator
-from coterie.sim.world import World
+from coterie.sim.world import Observer, World
 
 
 class Told(Observer):
@@ -23,7 +22,7 @@ class Told(Observer):
         super().__init__(world)
         self.facts: list[Fact] = []
 
-    def tell(self, _machine: Machine, fact: Fact) -> None:
+    def on_fact(self, _machine: Machine, fact: Fact) -> None:
         self.facts.append(fact)
 
 

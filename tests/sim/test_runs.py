@@ -11,11 +11,10 @@ import pytest
 from coterie.sim import Plan, simulate
 from coterie.sim.faults import PowerLostAfterRestart
 from coterie.sim.invariants import INVARIANTS
-from coterie.sim.observer import Observer
-from coterie.sim.plan import LEAST_FAULTS
-from coterie.sim.shrink import shrink
+from coterie.sim.plan import LEAST_FAULTS, WORKLOADS
+from coterie.sim.run import shrink
 from coterie.sim.steps import Fault, GrowTopic
-from coterie.sim.workloads import WORKLOADS
+from coterie.sim.world import Observer
 from coterie.stories.grid import read
 
 SEEDS = (1, 2)

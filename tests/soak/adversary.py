@@ -1,15 +1,16 @@
 """Attack a broker, one attack after the other, and show what each does to its memory and to a member that behaves.
 
-    make soak                                                     the last part of it
+    make soak                                                     a part of it
     PYTHONPATH=tests python tests/soak/adversary.py --seconds 5 --only flood
     PYTHONPATH=tests python tests/soak/adversary.py --floor       the floods against a server that does next to nothing
 
 The attacks are the tables of `attacks.py`. Each runs in a process of its own. The member sends 200 heartbeats a second
 with a session of ten seconds. With two CPUs or more the broker has one for itself, and the attackers share the others
 with the member, which goes first. Latencies count from when a heartbeat was due; `work` is how long the broker's
-process worked while one waited, p99.9: what else runs on the machine does not change it. The member must never be
-expired, and at the end the broker's memory must be within a tenth of what it was after a warm-up: else the exit status
-is 1.
+process worked while one waited, p99.9: what else runs on the machine does not change it. The warm-up runs each attack
+once, for a moment. The member must never be expired, and at the end the broker's memory must be within a tenth of what
+it was after the warm-up: else the exit status is 1. Before memory is measured, the broker works off what an attack has
+sent: its connections are closed then.
 """
 
 from __future__ import annotations
@@ -26,12 +27,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from broker.peer import Serving
+from broker.peer import Peer, Serving
 from soak.attacks import ATTACKS, FLOODS, Attack, prepare
-from soak.processes import rss_bytes
+from soak.processes import open_sockets, rss_bytes
 from soak.steady_member import SteadyMember
 
-__all__ = ["AdversaryOutcome", "Row", "adversary"]
+__all__ = [
+    "MOST_GROWN",
+    "SAMPLE_S",
+    "SETTLES_S",
+    "AdversaryOutcome",
+    "Row",
+    "adversary",
+    "first",
+    "lowest",
+    "pin",
+    "quantile",
+    "set_priority",
+    "settled",
+]
 
 SETTINGS = (
     "--set=group.initial.rebalance.delay.ms=0",
@@ -39,8 +53,8 @@ SETTINGS = (
     "--flush=os",
 )
 SAMPLE_S = 0.01
-SETTLES_S = 15.0
-"""How long memory may take to come back after an attack."""
+SETTLES_S = 60.0
+"""How long memory may take to come back after an attack: what was sent before its end is answered first."""
 STEADY_S = 2.0
 """Memory that has not fallen for so long is what the warm-up left."""
 MOST_GROWN = 1.1
@@ -98,23 +112,23 @@ class AdversaryOutcome:
         return found
 
 
-def _set_priority(nice: int) -> None:
+def set_priority(nice: int) -> None:
     with suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, nice)
 
 
 @contextmanager
-def _first() -> Iterator[None]:
+def first() -> Iterator[None]:
     """Run the member before other processes, where that is allowed: else it measures what else the machine does."""
     before = os.getpriority(os.PRIO_PROCESS, 0)
-    _set_priority(FIRST)
+    set_priority(FIRST)
     try:
         yield
     finally:
-        _set_priority(before)
+        set_priority(before)
 
 
-def _pin(pid: int, *, is_broker: bool) -> None:
+def pin(pid: int, *, is_broker: bool) -> None:
     """Give the broker the first CPU, and everybody else the others: else a flood competes with it for its CPU."""
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) > 1:
@@ -123,8 +137,8 @@ def _pin(pid: int, *, is_broker: bool) -> None:
 
 def _attack(attack: Attack, bootstrap: str, seconds: float) -> None:
     """The main function of an attacker's process."""
-    _set_priority(0)
-    _pin(0, is_broker=False)
+    set_priority(0)
+    pin(0, is_broker=False)
     until = time.monotonic() + seconds
     with closing(attack(bootstrap)) as steps:  # type: ignore[type-var]
         for _ in steps:
@@ -141,7 +155,8 @@ def _measure(
     seconds: float,
     settles_s: float = SETTLES_S,
 ) -> Row:
-    before = peak = rss_bytes(pid)
+    before, open_before = rss_bytes(pid), open_sockets(pid)
+    peak = before
     attacker = _SPAWN.Process(target=_attack, args=(attack, bootstrap, seconds), daemon=True)
     member.mark()
     attacker.start()
@@ -152,27 +167,27 @@ def _measure(
     problem = member.problem
     if attacker.exitcode:
         problem = f"the attacker failed (exit status {attacker.exitcode})"
-    after = _settled(pid, before, settles_s)
+    after = settled(pid, before, open_before, settles_s)
     return Row(
         *(name, before, peak, after, len(latencies)),
-        *(_quantile(latencies, 0.999), _quantile(latencies, 1.0), _quantile(work, 0.999)),
+        *(quantile(latencies, 0.999), quantile(latencies, 1.0), quantile(work, 0.999)),
         problem,
     )
 
 
-def _quantile(ordered: list[float], share: float) -> float:
+def quantile(ordered: list[float], share: float) -> float:
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)] if ordered else 0.0
 
 
-def _settled(pid: int, wanted: int, settles_s: float) -> int:
-    """Wait until memory is near what it was; return what it is then."""
+def settled(pid: int, wanted: int, sockets: int, settles_s: float = SETTLES_S) -> int:
+    """Wait until the attacker's connections are closed and memory is near what it was; return what it is then."""
     deadline = time.monotonic() + settles_s
-    while rss_bytes(pid) > wanted * MOST_GROWN and time.monotonic() < deadline:
+    while time.monotonic() < deadline and (open_sockets(pid) > sockets or rss_bytes(pid) > wanted * MOST_GROWN):
         time.sleep(SAMPLE_S)
     return rss_bytes(pid)
 
 
-def _lowest(pid: int) -> int:
+def lowest(pid: int) -> int:
     """Wait until memory falls no more: what the warm-up still holds must not count as the start."""
     lowest, since = rss_bytes(pid), time.monotonic()
     while time.monotonic() - since < STEADY_S:
@@ -186,22 +201,22 @@ def adversary(
     warm_up: Mapping[str, Attack], attacks: Mapping[str, Attack], seconds: float, data: Path, log: Path
 ) -> AdversaryOutcome:
     """Run each attack for so many seconds; the outcome tells what is wrong."""
-    with Serving(data, *SETTINGS, log=log) as broker, _first():
+    with Serving(data, *SETTINGS, log=log) as broker, first():
         bootstrap, pid = broker.ready(), broker.process.pid
         for thread in Path(f"/proc/{pid}/task").iterdir():
-            _pin(int(thread.name), is_broker=True)
+            pin(int(thread.name), is_broker=True)
         prepare(bootstrap)
-        member = SteadyMember(bootstrap, pid)
+        member = SteadyMember(Peer(bootstrap, timeout_s=60), pid)
         member.start()
         for name, attack in warm_up.items():
             _measure(name, attack, bootstrap, pid, member, min(seconds, WARM_UP_S), settles_s=0)
-        start = _lowest(pid)
+        start = lowest(pid)
         rows = []
         print(HEADER, UNITS, sep="\n", flush=True)
         for name, attack in attacks.items():
             rows.append(_measure(name, attack, bootstrap, pid, member, seconds))
             print(rows[-1], flush=True)
-        end = _settled(pid, start, SETTLES_S)
+        end = settled(pid, start, open_sockets(pid))
         member.end()
         broker.signal()
         status, _ = broker.ended()
@@ -225,8 +240,8 @@ def _bare() -> Iterator[tuple[str, int]]:
 def floor(attacks: Mapping[str, Attack], seconds: float) -> None:
     """What the floods do to a server that does next to nothing: they compete with it for the machine."""
     print(HEADER, UNITS, sep="\n", flush=True)
-    with _bare() as (bootstrap, pid), _first():
-        member = SteadyMember(bootstrap, pid, joins=False)
+    with _bare() as (bootstrap, pid), first():
+        member = SteadyMember(Peer(bootstrap, timeout_s=60), pid, joins=False)
         member.start()
         for name, attack in attacks.items():
             print(_measure(name, attack, bootstrap, pid, member, seconds), flush=True)
@@ -244,7 +259,9 @@ def main() -> None:
         return
     attacks = {name: each for name, each in {**ATTACKS, **FLOODS}.items() if options.only in name}
     with TemporaryDirectory() as directory:
-        outcome = adversary(ATTACKS, attacks, options.seconds, Path(directory, "data"), Path(directory, "log"))
+        outcome = adversary(
+            {**ATTACKS, **attacks}, attacks, options.seconds, Path(directory, "data"), Path(directory, "log")
+        )
     print(f"memory: {outcome.start / 2**20:.0f} MiB at the start, {outcome.end / 2**20:.0f} MiB at the end")
     for problem in outcome.problems:
         print(problem)

@@ -28,7 +28,21 @@ from uuid import UUID
 from broker.driver import Client, World
 from broker.speaker import list_request
 from coterie.errors import CoterieError, ErrorCode
-from coterie.protocol.apis import create_topics, delete_records, init_producer_id, list_offsets, offset_fetch
+from coterie.protocol.acls import (
+    AccessControlEntry,
+    AclBinding,
+    AclOperation,
+    AclResourceType,
+    ResourcePattern,
+)
+from coterie.protocol.apis import (
+    create_acls,
+    create_topics,
+    delete_records,
+    init_producer_id,
+    list_offsets,
+    offset_fetch,
+)
 from coterie.protocol.batch import batches
 from coterie.protocol.buffer import Buffer
 from coterie.protocol.messages import OffsetFetch
@@ -44,6 +58,8 @@ SETTINGS: Mapping[str, Any] = {
     "coterie.offsets.roll.bytes": 1_000,
     "log.cleaner.backoff.ms": 1_000,
     "log.retention.ms": -1,
+    "authorizer.class.name": "StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
 }
 NODES = 2
 HOUR = 3_600_000
@@ -63,6 +79,7 @@ class Acknowledged:
     offsets: dict[str, dict[Partition, int]] = field(default_factory=dict)
     topics: dict[str, tuple[UUID, int, dict[str, str]]] = field(default_factory=dict)
     producer_ids: set[int] = field(default_factory=set)
+    acls: set[AclBinding] = field(default_factory=set)
     cluster_id: str = ""
     now_ms: int = 1_700_000_000_000
 
@@ -116,6 +133,7 @@ def _live(files: Files, told: Acknowledged, *, stops: bool, news: str) -> None:
         )
         (made,) = client.ask(create_topics, create_topics.Request(topics=[asked])).topics
         assert not made.error
+    _create_acl(client, told, f"User:{news}")
     for _ in range(2):
         answer = client.ask(
             init_producer_id, init_producer_id.Request(transactional_id=None, transaction_timeout_ms=60_000)
@@ -147,6 +165,22 @@ def _live(files: Files, told: Acknowledged, *, stops: bool, news: str) -> None:
     told.now_ms = world.now_ms
     if stops:
         world.stop()
+
+
+def _create_acl(client: Client, told: Acknowledged, principal: str) -> None:
+    pattern = ResourcePattern(AclResourceType.TOPIC, "orders")
+    entry = AccessControlEntry(principal, operation=AclOperation.READ)
+    creation = create_acls.Creation(
+        resource_type=pattern.resource_type,
+        resource_name=pattern.name,
+        principal=entry.principal,
+        host=entry.host,
+        operation=entry.operation,
+        permission_type=entry.permission_type,
+    )
+    (result,) = client.ask(create_acls, create_acls.Request(creations=[creation])).results
+    assert not result.error
+    told.acls.add(AclBinding(pattern, entry))
 
 
 def _produce(world: World, told: Acknowledged, key: Partition, number: int) -> None:
@@ -385,6 +419,9 @@ def _compare(
         stored = {(one.topic, one.partition): one.offset for one in answer.partitions}
         if lost is None and (answer.error or stored != offsets):
             wrong.append(f"{group} has {stored}, not {offsets}")
+    authorizer = world.cluster.auth.authorizer
+    if lost is None and (authorizer is None or set(authorizer.bindings) != told.acls):
+        wrong.append("the ACLs")
     request = init_producer_id.Request(transactional_id=None, transaction_timeout_ms=60_000)
     if lost is None and world.client().ask(init_producer_id, request).producer_id in told.producer_ids:
         wrong.append("a producer's id is given out twice")

@@ -93,7 +93,7 @@ class Fuzz:
         self.create("compact", create_topics.Config(name="cleanup.policy", value="compact"))
         known = self.requests.known
         shards = self.world.node.coordinator.shards.values()
-        groups = [group for shard in shards for group in shard.groups.values()]
+        groups = [group for shard in shards for group in shard.classic_groups()]
         known.members = [
             (group.group_id, member_id, group.generation_id) for group in groups for member_id in group.members
         ][:50]
@@ -182,7 +182,7 @@ class Fuzz:
         assert not world.flushes and not world.ready
         calls = [one for one in _calls() if not any(one is other for other in self._others)]
         assert not calls, f"{len(calls)} requests of clients that are gone are kept"
-        groups = [group for shard in world.node.coordinator.shards.values() for group in shard.groups.values()]
+        groups = [group for shard in world.node.coordinator.shards.values() for group in shard.classic_groups()]
         assert not [group for group in groups if group.members], "members outlive their sessions"
         assert len(world.cluster.timers) < 100 + len(groups)
         world.stop()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["cpu_seconds", "rss_bytes"]
+__all__ = ["cpu_seconds", "open_sockets", "rss_bytes"]
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -19,3 +20,11 @@ def rss_bytes(pid: int | str = "self") -> int:
 def cpu_seconds(pid: int | str = "self") -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def open_sockets(pid: int | str = "self") -> int:
+    count = 0
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            count += str(file.readlink()).startswith("socket:")
+    return count

@@ -131,6 +131,8 @@ class Requests:
         if is_records(hint):
             return self._batches.some()
         code = number_format(hint)
+        if code == "d":
+            return rng.choice((0.0, 1.0, 1.5, -1.0, 1e300, float("inf"), float("nan")))
         if code:
             return self._number(code, name)
         if hint is str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from threading import Event, Thread
 
@@ -28,7 +27,7 @@ class SteadyMember(Thread):
     that it held up, not only for the one that was under way.
     """
 
-    def __init__(self, bootstrap: str, pid: int, pause_s: float = 0.005, *, joins: bool = True) -> None:
+    def __init__(self, peer: Peer, pid: int, pause_s: float = 0.005, *, joins: bool = True) -> None:
         """`pid` is the broker's. `joins`: False for a server without groups that answers every frame as a heartbeat."""
         super().__init__(name="steady member", daemon=True)
         self._pause_s = pause_s
@@ -39,7 +38,7 @@ class SteadyMember(Thread):
         self.problem: str | None = None
         """Why it stopped: expired, fenced, or its connection was closed."""
         member_id, generation_id = "nobody", 1
-        self._peer = Peer(bootstrap, timeout_s=60)
+        self._peer = peer
         if joins:
             self._peer.find_coordinator(GROUP)
             joined = self._peer.enter(GROUP, session_timeout_ms=SESSION_MS)
@@ -58,18 +57,14 @@ class SteadyMember(Thread):
             self.problem = f"{type(error).__name__}: {error}"
 
     def _ask(self, due: float) -> None:
-        connection: socket.socket = self._peer.socket
         worked = time.clock_gettime(self._broker_cpu)
-        connection.sendall(self._beat)
-        answer = connection.recv(ANSWER_SIZE, socket.MSG_WAITALL)
+        self._peer.socket.sendall(self._beat)
+        answer = self._peer.read(ANSWER_SIZE)
         self._work.append(time.clock_gettime(self._broker_cpu) - worked)
         self._latencies.append(time.perf_counter() - due)
-        if len(answer) < ANSWER_SIZE:
-            self.problem = "the broker closed its connection"
-        else:
-            error = ErrorCode(int.from_bytes(answer[ERROR_AT], "big", signed=True))
-            if error is not ErrorCode.NONE:
-                self.problem = error.name
+        error = ErrorCode(int.from_bytes(answer[ERROR_AT], "big", signed=True))
+        if error is not ErrorCode.NONE:
+            self.problem = error.name
 
     def mark(self) -> tuple[list[float], list[float]]:
         """Return what was measured since the last mark, each in seconds, sorted.

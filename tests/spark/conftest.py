@@ -16,6 +16,7 @@ from spark.topics import Topic
 
 NO_JAVA = why_no_java("Spark", 17)
 needs_java = pytest.mark.skipif(NO_JAVA is not None, reason=str(NO_JAVA))
+in_the_soak = pytest.mark.skipif("COTERIE_SPARK_SOAK" not in os.environ, reason="make spark-soak runs it")
 
 QUIET = {
     "spark.ui.enabled": "false",

@@ -11,22 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import MalformedError
+from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.protocol.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup
 from coterie.protocol.offsets_topic import (
     FLEXIBLE_FROM,
     OFFSET_VALUE_VERSIONS,
+    OFFSETS_TOPIC,
     write_key,
     write_offset_value,
     write_record,
 )
-from coterie.spark.pipeline.decoding import (
-    FACTS_TOPIC,
-    OFFSETS_TOPIC,
-    decode,
-    decode_batches,
-    decode_record,
-    read_commits,
-)
+from coterie.spark.pipeline.decoding import decode, decode_batches, decode_record, read_commits
 from coterie.spark.pipeline.schemas import COMMITS, DECODED
 from protocol.recorded import lines, versions_of
 

@@ -22,8 +22,7 @@ from coterie.ledger import fold
 from coterie.spark.batch_plan import BatchPlan, Span
 from coterie.spark.pipeline.decoding import decode_batches
 from coterie.spark.pipeline.group_state import observed_rebalance
-from coterie.spark.pipeline.groups_pipeline import GroupsPipeline, PipelineOptions, still_to_read
-from coterie.spark.pipeline.parquet_store import ParquetStore
+from coterie.spark.pipeline.groups_pipeline import GroupsPipeline, ParquetStore, PipelineOptions, still_to_read
 from coterie.spark.pipeline.schemas import DECODED, TABLES
 from soak.pipeline_kill9 import soak
 from spark.busy_groups import KEEPS_ALL, live_busily

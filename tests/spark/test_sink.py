@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 
 from coterie.client.admin.admin_types import NewTopic
 from coterie.client.consumer.consumer import Consumer
-from coterie.client.producer.accumulator import partition_for_key
+from coterie.client.producer.record_appender import partition_for_key
 from coterie.errors import CoterieError
 from coterie.protocol.records import Record
 from coterie.settings import SettingsError

@@ -16,12 +16,11 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from coterie.spark import OffsetCommitter
-from spark.conftest import QUIET, needs_java
+from spark.conftest import QUIET, in_the_soak, needs_java
 from spark.topics import Topic, until
 
 pytestmark = [pytest.mark.real_time, pytest.mark.timeout(300)]
 
-in_the_soak = pytest.mark.skipif("COTERIE_SPARK_SOAK" not in os.environ, reason="make spark-soak runs it")
 HERE = Path(__file__).parent
 WITHIN_S = 280
 

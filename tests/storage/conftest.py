@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from coterie.sim.disk import Disk
-from coterie.sim.rng import Rng
+from coterie.sim.schedule import Rng
 from coterie.storage import DiskFiles, Files, MemoryFiles
 
 

@@ -8,8 +8,16 @@ import pytest
 
 from coterie.errors import ErrorCode
 from coterie.storage import DamageError, Files, LogConfig, MemoryFiles, RefusedError
-from coterie.storage.damage import LogFound, SegmentFound, damages_of
-from coterie.storage.durable_ends import CHECKPOINT, ENDS_FILE, LogState, SegmentState, read_checkpoint
+from coterie.storage.durable_ends import (
+    CHECKPOINT,
+    ENDS_FILE,
+    LogFound,
+    LogState,
+    SegmentFound,
+    SegmentState,
+    damages_of,
+    read_checkpoint,
+)
 from coterie.storage.files import read_file
 from coterie.storage.log_errors import DamagedFileError
 from logs import batch, compact, read_all

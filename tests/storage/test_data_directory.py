@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from coterie.sim.disk import Disk, PowerCut
-from coterie.sim.rng import Rng
+from coterie.sim.schedule import Rng
 from coterie.storage import (
     DataDirectory,
     DirectoryError,

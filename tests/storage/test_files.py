@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -258,3 +259,10 @@ def test_a_file_that_was_closed_is_not_opened_again(tmp_path: Path) -> None:
     first.close()
     with pytest.raises(OSError, match="closed"):
         first.pread(1, 0)
+
+
+def test_a_volume_has_space_if_there_is_one(files: Files, tmp_path: Path) -> None:
+    found = files.space()
+    assert found is None or found.total >= found.usable > 0
+    assert (found is None) is not isinstance(files, DiskFiles)
+    assert (DiskFiles(tmp_path).space() or (0, 0))[0] == shutil.disk_usage(tmp_path).total

@@ -10,7 +10,7 @@ from broker.lossy import LossyFiles
 from coterie.errors import ErrorCode
 from coterie.protocol.batch import batches
 from coterie.sim.disk import Disk
-from coterie.sim.rng import Rng
+from coterie.sim.schedule import Rng
 from coterie.storage import (
     DamageError,
     Files,

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from coterie.sim.disk import Disk, PowerCut
-from coterie.sim.rng import Rng
+from coterie.sim.schedule import Rng
 from coterie.storage import (
     UNLIMITED,
     DataDirectory,
@@ -123,20 +123,20 @@ def test_segments_without_timestamps_age_from_their_last_write(files: Files) -> 
 
 def test_deleted_records_are_hidden_at_once_and_freed_by_segments(files: Files) -> None:
     log = filled(files, KEEP)
-    assert log.delete_records(13, up_to=40) == 13
+    assert log.delete_records(13, high_watermark=40) == 13
     assert [offset for offset, _ in read_all(log)] == list(range(13, 40))
     with pytest.raises(OffsetOutOfRangeError):
         log.read(12, 100, 40)
     deleted = log.retain(NOW, log.log_end)
     assert {each.why for each in deleted} == {"before the log start"} and deleted[-1].next_offset <= 13
-    assert log.log_start == 13 and log.delete_records(5, up_to=40) == 13
+    assert log.log_start == 13 and log.delete_records(5, high_watermark=40) == 13
 
 
 def test_all_records_may_be_deleted_but_none_that_cannot_be_read(files: Files) -> None:
     log = filled(files, KEEP)
     with pytest.raises(OffsetOutOfRangeError, match="can be read to 40"):
-        log.delete_records(41, up_to=40)
-    assert log.delete_records(40, up_to=40) == 40
+        log.delete_records(41, high_watermark=40)
+    assert log.delete_records(40, high_watermark=40) == 40
     log.retain(NOW, log.log_end)
     assert log.segment_count == 1 and log.read(40, 100, 40) == b""
 
@@ -146,7 +146,7 @@ def test_epochs_before_the_start_are_forgotten(files: Files) -> None:
     for epoch in range(4):
         log.lead(epoch)()
         log.append(batch(bytes(40)), NOW)
-    log.delete_records(2, up_to=4)
+    log.delete_records(2, high_watermark=4)
     assert [log.end_of_epoch(epoch) for epoch in (0, 2, 3)] == [(0, 2), (2, 3), (3, 4)]
 
 

@@ -50,7 +50,7 @@ def test_a_failed_expectation_prints_the_grid_too(group: Story) -> None:
     with pytest.raises(AssertionError, match="a to hear UNKNOWN_MEMBER_ID"):
         group.actors["a"].beats(expect="UNKNOWN_MEMBER_ID")
     with pytest.raises(AssertionError, match="no fact like AssertionError"):
-        group.told(AssertionError)  # type: ignore[type-var]
+        group.emitted(AssertionError)  # type: ignore[type-var]
 
 
 def test_what_a_failure_prints_can_be_played_again(group: Story) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coterie.cli.demo.guarantees import check, removed_clients
+from coterie.cli.demo.demo import check, removed_clients
 from coterie.facts import AssignmentStored, Fact, MemberExpired, MemberJoined, MemberLeft, OffsetsStored
 from coterie.protocol.subscription import Assignment, write_assignment
 

@@ -21,7 +21,8 @@ from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.coordinator.runtime import Timers
 from coterie.coordinator.runtime.coordinator import REFUSALS
 from coterie.errors import ConnectionLostError, ErrorCode, KafkaError, RequestTimedOutError
-from coterie.facts import Fact
+from coterie.facts import Emit, Fact
+from coterie.protocol.apis.consumer_group_heartbeat import Request as ConsumerGroupHeartbeat
 from coterie.protocol.messages import Heartbeat, JoinGroup
 from coterie.settings.broker_settings import GroupCoordinatorSettings
 from coterie.stories.world import StoryWorld
@@ -259,7 +260,7 @@ PERFORM: Mapping[type, Callable[[Party, Any], None]] = {
     effects.CommittedEnded: Party._committed,
     effects.Fail: lambda party, effect: party.errors.append(effect.error),
     effects.Ended: lambda party, effect: party.ended.append(effect),
-    effects.Emit: lambda party, effect: party.facts.append(effect.fact),
+    Emit: lambda party, effect: party.facts.append(effect.fact),
 }
 
 
@@ -395,6 +396,7 @@ class Harness:
         if send.to != self.node:
             self._answer(party, connection, send, REFUSALS[type(request)](request, ErrorCode.NOT_COORDINATOR))
             return
+        assert not isinstance(request, ConsumerGroupHeartbeat), "the group is classic"
         request.token = token = self.world.token()
         if isinstance(request, JoinGroup):
             request.fresh_id = f"id{next(self.numbers)}"

@@ -194,4 +194,4 @@ def test_the_goodbye_of_a_late_poll_is_said_once_and_not_repeated(harness: Harne
     a.member.coordinator = None
     harness.advance(10_000)
     left = a.fact(GroupLeft)
-    assert not left.told and not a.requests(LeaveGroup)
+    assert not left.leave_sent and not a.requests(LeaveGroup)

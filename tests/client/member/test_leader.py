@@ -10,8 +10,7 @@ import pytest
 
 from client.member.harness import Harness, tps
 from coterie.assignors import Assignment, Assignor, CooperativeSticky, Member, Range, Topic
-from coterie.client.member.states import MemberState
-from coterie.client.member.user_errors import AssignorError
+from coterie.client.member.states import AssignorError, MemberState
 from coterie.errors import ErrorCode, KafkaError
 from coterie.protocol.messages import JoinedGroup, JoinedMember, JoinGroup, SyncedGroup, SyncGroup
 

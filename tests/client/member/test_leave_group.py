@@ -8,8 +8,7 @@ from client.member.harness import GROUP, Harness, tps
 from coterie.client.member import events
 from coterie.client.member.effects import CommitEnded, CommittedEnded, Ended
 from coterie.client.member.facts import GroupLeft
-from coterie.client.member.states import MemberState
-from coterie.client.member.user_errors import ListenerError
+from coterie.client.member.states import ListenerError, MemberState
 from coterie.errors import ConnectionLostError, ErrorCode
 from coterie.facts import MemberLeft
 from coterie.protocol.messages import Heartbeat, JoinGroup, LeaveGroup, LeftGroup, OffsetCommit

@@ -8,8 +8,7 @@ from client.member.harness import Harness, tps
 from coterie.assignors import CooperativeSticky
 from coterie.client.member.events import ListenerAnswered
 from coterie.client.member.facts import ListenerFailed
-from coterie.client.member.states import MemberState
-from coterie.client.member.user_errors import ListenerError
+from coterie.client.member.states import ListenerError, MemberState
 
 
 @pytest.mark.parametrize("kind", ["assigned", "revoked", "lost"])

@@ -6,7 +6,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from clients.members.telling import Orders, Stopping, note, orders, say, say_committed, say_consumed, say_partitions
 
-OUT_OF_DATE = {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID}
+OUT_OF_DATE = {
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.STALE_MEMBER_EPOCH,
+    KafkaError.UNKNOWN_MEMBER_ID,
+}
 BROKER_AWAY = {
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -30,6 +35,10 @@ def settings(told: Orders) -> dict[str, str | int | bool]:
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
     }
+    if told.protocol == "consumer":
+        for name in ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms"):
+            del given[name]
+        given |= {"group.protocol": "consumer"} | ({"group.remote.assignor": told.assignor} if told.assignor else {})
     if told.instance_id:
         given["group.instance.id"] = told.instance_id
     return given

@@ -24,13 +24,16 @@ class Listener:
 
 
 def settings(told: Orders) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": told.bootstrap,
-        "group.id": told.group,
-        "client.id": told.client_id,
+    classic = {
         "partition.assignment.strategy": told.assignor,
         "session.timeout.ms": told.session_timeout_ms,
         "heartbeat.interval.ms": told.heartbeat_interval_ms,
+    }
+    return {
+        **(classic if told.protocol == "classic" else {"group.protocol": told.protocol}),
+        "bootstrap.servers": told.bootstrap,
+        "group.id": told.group,
+        "client.id": told.client_id,
         "metadata.max.age.ms": told.metadata_max_age_ms,
         "max.poll.interval.ms": told.max_poll_interval_ms,
         "group.instance.id": told.instance_id,

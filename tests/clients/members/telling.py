@@ -33,6 +33,8 @@ class Orders:
     heartbeat_interval_ms: int = 300
     metadata_max_age_ms: int = 300_000
     max_poll_interval_ms: int = 300_000
+    protocol: str = "classic"
+    """`consumer`: the group is one of KIP-848, whose assignor and timeouts are the broker's."""
     slow_ms: int = 0
     """How long the processing takes that SIGUSR1 makes long."""
 

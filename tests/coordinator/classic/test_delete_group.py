@@ -17,7 +17,7 @@ def test_only_an_empty_group_can_be_deleted(group: Story) -> None:
     a.leaves()
     admin.deletes_group(expect="ok")
     group.expect(state=State.DEAD)
-    group.told(GroupDied, why="deleted")
+    group.emitted(GroupDied, why="deleted")
     a.fetches(expect="nothing")
     admin.deletes_group(expect="GROUP_ID_NOT_FOUND")
     group.crash()

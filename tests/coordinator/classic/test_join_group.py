@@ -58,7 +58,7 @@ def test_a_full_stable_group_takes_nobody_new() -> None:
     story.member("c").joins(expect="GROUP_MAX_SIZE_REACHED")
     assert story.actors["c"].answer.member_id == ""
     story.expect(state=State.STABLE, members=["a", "b"])
-    story.told(MemberTurnedAway)
+    story.emitted(MemberTurnedAway)
 
 
 def test_a_full_completing_group_takes_nobody_new() -> None:
@@ -119,7 +119,7 @@ def test_an_empty_group_wants_a_type_and_a_list_without_repetition(
     """Rule 2: and a refused first join still leaves the Empty group behind."""
     group.member("a").joins(type=kind, protocols=protocols, expect="INCONSISTENT_GROUP_PROTOCOL")
     group.expect(state=State.EMPTY, generation=0)
-    group.told(GroupCreated, simple=False)
+    group.emitted(GroupCreated, simple=False)
 
 
 def test_a_type_must_match_and_one_name_must_be_known_to_all(group: Story) -> None:
@@ -146,10 +146,10 @@ def test_a_dynamic_newcomer_is_given_its_id_and_has_to_come_back_with_it(group: 
     """Rule 3, KIP-394: the id is the client id and a fresh UUID."""
     a = group.member("a").joins(expect="MEMBER_ID_REQUIRED")
     assert a.member_id == "a-1"
-    group.told(MemberIdGiven, member_id="a")
+    group.emitted(MemberIdGiven, member_id="a")
     group.expect(state=State.EMPTY)
     a.joins(expect=PARKED)
-    group.told(MemberJoined, member_id="a")
+    group.emitted(MemberJoined, member_id="a")
     group.expect(state=State.PREPARING_REBALANCE, members=["a"])
 
 
@@ -269,7 +269,7 @@ def test_a_static_member_comes_back_to_a_stable_group_without_a_rebalance(group:
     c.joins(id="", expect="follows gen 2")
     assert c.member_id != old_id
     group.expect(state=State.STABLE, generation=2)
-    group.told(MemberReplaced, member_id="c", old_member_id=old_id)
+    group.emitted(MemberReplaced, member_id="c", old_member_id=old_id)
     c.syncs(expect=b"c".hex())
     c.beats(id=old_id, expect="FENCED_INSTANCE_ID")
     c.beats(id="", expect="FENCED_INSTANCE_ID")
@@ -362,7 +362,7 @@ def test_a_failed_write_gives_a_static_member_its_old_id_back(group: Story) -> N
     assert list(group.group.members) == [old_id]
     assert group.group.members[old_id].session_timeout_ms == 10_000
     assert group.group.leader_id == old_id
-    group.told(WriteFailed)
+    group.emitted(WriteFailed)
     a.beats(expect="ok")
 
 
@@ -397,7 +397,7 @@ def test_a_group_whose_birth_cannot_be_written_never_was(group: Story) -> None:
     group.end_writes(ErrorCode.KAFKA_STORAGE_ERROR)
     assert group.steps[-1].hears == "a: NOT_COORDINATOR"
     group.expect(state=State.DEAD)
-    group.told(GroupDied)
+    group.emitted(GroupDied)
     assert len(group.world.timers) == 1  # the shard's own
 
 

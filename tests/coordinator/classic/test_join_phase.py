@@ -31,7 +31,7 @@ def test_the_deadline_is_the_largest_rebalance_timeout_fixed_at_the_start(group:
     group.expect(state=State.PREPARING_REBALANCE)
     group.advance(ms=1)
     group.expect(state=State.COMPLETING_REBALANCE, members=["a", "c"])
-    group.told(MemberMissedJoin, member_id="b")
+    group.emitted(MemberMissedJoin, member_id="b")
     assert group.rebalances[-1].dropped == {b.member_id: "did not join in time"}
     assert group.rebalances[-1].waits_for == [b.member_id]
 
@@ -106,7 +106,7 @@ def test_nobody_left_means_empty_and_a_new_generation_written_down(group: Story)
     group.advance(ms=10)
     a.leaves()
     group.expect(state=State.EMPTY, generation=2)
-    group.told(GroupEmptied, generation_id=2)
+    group.emitted(GroupEmptied, generation_id=2)
     record = read_record(group.world.log[-1].key, group.world.log[-1].value)
     assert record == GroupRecord("g", StoredGroup("consumer", 2, None, None, group.world.now_ms, ()))
     assert group.group.subscribed_topics == frozenset()
@@ -121,8 +121,8 @@ def test_static_members_are_kept_though_they_did_not_rejoin(group: Story) -> Non
     group.advance(ms=10_000)
     group.expect(state=State.COMPLETING_REBALANCE, members=["a", "c"], generation=3)
     assert group.group.members[c.member_id].awaits_sync
-    assert c.member_id not in group.told(JoinPhaseCompleted).joined_after_ms
-    group.told(MemberMissedJoin, member_id="b")
+    assert c.member_id not in group.emitted(JoinPhaseCompleted).joined_after_ms
+    group.emitted(MemberMissedJoin, member_id="b")
     assert b.member_id not in group.group.members
 
 
@@ -134,7 +134,7 @@ def test_if_only_static_members_are_left_and_none_rejoined_the_phase_waits_again
     group.advance(ms=6_000)  # b goes silent: a rebalance starts, and a does not come
     group.expect(state=State.PREPARING_REBALANCE, members=["a"], generation=1)
     group.advance(ms=10_000)
-    group.told(JoinPhaseStuck)
+    group.emitted(JoinPhaseStuck)
     group.expect(state=State.PREPARING_REBALANCE, members=["a"], generation=1)
     a.joins(expect="leads gen 2")
     assert b.answer is not None
@@ -257,7 +257,7 @@ def test_a_failed_write_of_emptiness_is_told_and_otherwise_harmless(group: Story
     a.leaves(expect="-")
     group.end_writes(ErrorCode.KAFKA_STORAGE_ERROR)
     assert group.steps[-1].hears == "a: NOT_COORDINATOR"
-    group.told(WriteFailed)
+    group.emitted(WriteFailed)
     group.expect(state=State.EMPTY)
     group.crash()
     group.expect(state=State.STABLE, generation=1)

@@ -28,7 +28,7 @@ def test_a_leave_starts_a_rebalance_that_names_the_member_and_its_reason(group: 
         b.member_id,
         "the consumer is being closed",
     )
-    group.told(MemberLeft, member_id="b", reason="the consumer is being closed")
+    group.emitted(MemberLeft, member_id="b", reason="the consumer is being closed")
     a.joins(expect="leads gen 2")
 
 

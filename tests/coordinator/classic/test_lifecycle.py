@@ -17,7 +17,7 @@ def test_losing_a_partition_answers_whoever_waits(group: Story) -> None:
     b.commits({"t:0": 1}, expect=PARKED)
     group.move_coordinator()
     assert group.steps[-1].hears == "a: NOT_COORDINATOR, b: NOT_COORDINATOR"
-    group.told(GroupUnloaded)
+    group.emitted(GroupUnloaded)
 
 
 def test_parked_syncs_are_answered_too_and_the_half_written_rebalance_is_forgotten(group: Story) -> None:
@@ -41,7 +41,7 @@ def test_a_group_that_was_preparing_is_stable_again_at_its_last_generation(group
     group.move_coordinator()
     group.expect(state=State.STABLE, generation=1, members=["a", "b"], leader="a")
     assert not group.group.pending
-    group.told(GroupLoaded, state="Stable")
+    group.emitted(GroupLoaded, state="Stable")
     b.beats(expect="ok")
     b.syncs(expect=b"b".hex())
 
@@ -69,7 +69,7 @@ def test_every_member_has_a_fresh_session_and_the_ledger_knows_who_never_came_ba
     a.beats(expect="ok")
     group.advance(ms=1)
     group.expect(state=State.PREPARING_REBALANCE, members=["a"])
-    group.told(MemberExpired, member_id="b", never_heard=True)
+    group.emitted(MemberExpired, member_id="b", never_heard=True)
     assert group.rebalances[-1].cause is Cause.COORDINATOR_MOVED
     assert group.rebalances[-1].culprit == b.member_id
 

@@ -14,7 +14,7 @@ def test_a_silent_member_is_removed_and_the_ledger_names_it(group: Story) -> Non
     a.beats(expect="ok")
     group.advance(ms=1)
     group.expect(state=State.PREPARING_REBALANCE, members=["a"])
-    group.told(MemberExpired, member_id="b", never_heard=False)
+    group.emitted(MemberExpired, member_id="b", never_heard=False)
     a.beats(expect="REBALANCE_IN_PROGRESS")
     assert group.rebalances[-1].cause is Cause.SESSION_EXPIRED
     assert group.rebalances[-1].culprit == b.member_id
@@ -96,7 +96,7 @@ def test_an_id_nobody_came_back_with_lapses_after_its_session_timeout(group: Sto
     group.advance(ms=9_999)
     assert group.group.pending
     group.advance(ms=1)
-    group.told(MemberIdExpired, member_id="b")
+    group.emitted(MemberIdExpired, member_id="b")
     group.expect(state=State.STABLE, generation=1)
     b.joins(expect="UNKNOWN_MEMBER_ID")
 
@@ -147,4 +147,4 @@ def test_a_member_whose_commit_waits_for_the_disk_does_not_expire() -> None:
     b.beats(expect="ok")
     group.end_writes()
     group.advance(ms=6_000)
-    group.told(MemberExpired, member_id=a.member_id)
+    group.emitted(MemberExpired, member_id=a.member_id)

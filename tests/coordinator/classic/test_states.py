@@ -119,12 +119,12 @@ def test_every_cell_does_what_the_table_says(request_name: str, state: State) ->
         assert story.state is State.COMPLETING_REBALANCE
     elif what is Do.REPLACE:
         assert (started, story.state) == (0, state)
-        story.told(MemberReplaced, member_id="static")
+        story.emitted(MemberReplaced, member_id="static")
     elif what in (Do.TAKE, Do.TAKE_IF_CONSUMER):
         assert said == "ok"
         assert started == 0
     elif what is Do.CREATE:
-        story.told(GroupCreated)
+        story.emitted(GroupCreated)
     else:
         assert what is Do.NOTHING
         assert started == 0

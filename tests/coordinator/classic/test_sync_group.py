@@ -43,7 +43,7 @@ def test_a_follower_that_syncs_first_waits_for_the_leader(group: Story) -> None:
     assert b.answer.assignment == b"2"
     assert b.answer.protocol_name == "range"
     assert b.answer.protocol_type == "consumer"
-    group.told(AssignmentStored, generation_id=1)
+    group.emitted(AssignmentStored, generation_id=1)
 
 
 def test_only_the_leaders_list_counts(group: Story) -> None:
@@ -58,7 +58,7 @@ def test_only_the_leaders_list_counts(group: Story) -> None:
     group.advance(ms=0)
     assert a.answer.assignment == b"2"
     assert b.answer.assignment == b""
-    assert set(group.told(AssignmentStored).assignments) == {a.member_id, b.member_id}
+    assert set(group.emitted(AssignmentStored).assignments) == {a.member_id, b.member_id}
 
 
 def test_in_stable_everybody_hears_the_stored_assignment_again(group: Story) -> None:
@@ -119,7 +119,7 @@ def test_a_failed_write_is_heard_by_all_and_starts_a_rebalance(group: Story) -> 
     group.expect(state=State.PREPARING_REBALANCE)
     assert all(m.assignment == b"" for m in group.group.members.values())
     assert group.rebalances[-1].cause is Cause.WRITE_FAILED
-    group.told(AssignmentFailed, error=ErrorCode.NOT_ENOUGH_REPLICAS)
+    group.emitted(AssignmentFailed, error=ErrorCode.NOT_ENOUGH_REPLICAS)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_whoever_does_not_sync_in_time_is_removed_though_it_heartbeats(group: St
     group.expect(state=State.STABLE, members=["a", "b"])
     group.advance(ms=1)
     group.expect(state=State.PREPARING_REBALANCE, members=["a"])
-    group.told(MemberMissedSync, member_id="b")
+    group.emitted(MemberMissedSync, member_id="b")
     assert group.rebalances[-1].cause is Cause.SYNC_TIMEOUT
     assert group.rebalances[-1].culprit == b.member_id
 

@@ -69,7 +69,7 @@ def test_nobodys_session_ends_with_a_clock_that_is_set(story: Story, ahead_ms: i
     a.beats(expect="ok")
     story.expect(state=State.STABLE, members=["a", "b"])
     story.advance(ms=1)
-    story.told(MemberExpired, member_id=b.member_id)
+    story.emitted(MemberExpired, member_id=b.member_id)
 
 
 def test_offsets_do_not_expire_when_the_clock_goes_wrong_and_is_set_right(story: Story) -> None:
@@ -81,7 +81,7 @@ def test_offsets_do_not_expire_when_the_clock_goes_wrong_and_is_set_right(story:
     story.advance(ms=12 * HOUR)
     a.fetches(expect="t:0=1")
     story.advance(ms=12 * HOUR)
-    story.told(OffsetsExpired, partitions=[("t", 0)])
+    story.emitted(OffsetsExpired, partitions=[("t", 0)])
 
 
 def test_offsets_expire_though_the_clock_was_set_back(story: Story) -> None:

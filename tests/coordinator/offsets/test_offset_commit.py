@@ -38,8 +38,8 @@ def test_a_commit_without_membership_creates_a_simple_group(group: Story) -> Non
     group.member("a").commits({"t:0": 5}, gen=-1, id="whoever", instance="whatever", expect="ok")
     group.expect(state=State.EMPTY, generation=0)
     assert group.group.protocol_type is None
-    group.told(GroupCreated, simple=True)
-    group.told(OffsetsStored)
+    group.emitted(GroupCreated, simple=True)
+    group.emitted(OffsetsStored)
 
 
 def test_a_commit_of_which_nothing_is_taken_creates_no_group(group: Story) -> None:
@@ -161,8 +161,8 @@ def test_a_failed_write_changes_nothing_and_a_group_it_would_have_made_never_was
     group.end_writes(ErrorCode.KAFKA_STORAGE_ERROR)
     assert group.steps[-1].hears == "a: NOT_COORDINATOR"
     group.expect(state=State.DEAD)
-    group.told(WriteFailed)
-    group.told(GroupDied)
+    group.emitted(WriteFailed)
+    group.emitted(GroupDied)
     a.commits({"t:0": 1}, gen=-1)
     group.end_writes()
     a.fetches(expect="t:0=1")

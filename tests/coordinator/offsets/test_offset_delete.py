@@ -34,7 +34,7 @@ def test_the_last_offset_may_go_and_the_group_stays(group: Story) -> None:
     assert [one.error for one in answer.partitions] == [ErrorCode.NONE, ErrorCode.NONE]
     group.expect(state=State.EMPTY)
     a.fetches(expect="nothing")
-    group.told(OffsetsDeletedFact, partitions=[("t", 0)])
+    group.emitted(OffsetsDeletedFact, partitions=[("t", 0)])
     assert group.world.log[-1].value is None
 
 
@@ -91,7 +91,7 @@ def test_a_failed_write_deletes_nothing(group: Story) -> None:
     a = group.member("a").commits({"t:0": 5}, gen=-1)
     group.hold_writes()
     assert delete(group, ("t", [0])) == OffsetsDeleted(ErrorCode.NOT_COORDINATOR)
-    group.told(WriteFailed)
+    group.emitted(WriteFailed)
     a.fetches(expect="t:0=5")
 
 

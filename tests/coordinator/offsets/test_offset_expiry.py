@@ -25,10 +25,10 @@ def test_a_simple_group_keeps_each_offset_from_its_commit_on(story: Story) -> No
     a.commits({"t:1": 2}, gen=-1)
     story.advance(ms=30 * MINUTE)
     a.fetches(expect="t:1=2")
-    story.told(OffsetsExpired, partitions=[("t", 0)])
+    story.emitted(OffsetsExpired, partitions=[("t", 0)])
     story.advance(ms=30 * MINUTE)
     story.expect(state=State.DEAD)
-    story.told(GroupDied)
+    story.emitted(GroupDied)
 
 
 def test_an_empty_group_keeps_them_from_when_it_became_empty(story: Story) -> None:

@@ -29,6 +29,8 @@ NUMBERS = {
     "int16": (0, 1, -1, 2**15 - 1, -(2**15)),
     "int32": (0, 1, -1, 7, 2**31 - 1, -(2**31)),
     "int64": (0, 1, -1, 99, 2**63 - 1, -(2**63)),
+    "uint16": (0, 1, 9092, 2**16 - 1),
+    "float64": (0.0, 1.5, -2.25, 1e300),
     "timedelta_i32": (0, 1, -1, 30_000, 2**31 - 1, -(2**31)),
     "timedelta_i64": (0, 1, -1, 86_400_000, 2**50),
 }
@@ -114,7 +116,8 @@ def _random_value(field: KioField, rng: Random) -> Any:
     if kind in NUMBERS:
         return rng.choice(NUMBERS[kind])
     if kind == "datetime_i64":
-        return rng.choice((None, EPOCH + timedelta(milliseconds=rng.choice((0, 1, 1_700_000_000_123)))))
+        time = EPOCH + timedelta(milliseconds=rng.choice((0, 1, 1_700_000_000_123)))
+        return rng.choice((None, time)) if field.optional else time
     others: dict[Any, Callable[[], Any]] = {
         "string": lambda: rng.choice(TEXTS),
         "bytes": lambda: rng.randbytes(rng.choice((0, 1, 127, 300))),

@@ -17,18 +17,33 @@ from coterie.errors import ErrorCode
 from coterie.protocol.apis import (
     APIS,
     Api,
+    alter_client_quotas,
     alter_configs,
+    alter_partition_reassignments,
+    alter_replica_log_dirs,
+    alter_user_scram_credentials,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
+    describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
+    describe_user_scram_credentials,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -36,14 +51,18 @@ from coterie.protocol.apis import (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
 )
 from coterie.protocol.frames import FrameCutter, read_response_header, request_frame
@@ -191,7 +210,18 @@ def requests(topic_id: UUID, version: int) -> dict[str, Any]:
         "LeaveGroup": LeaveGroup(0, GROUP, [LeavingMember("m", None, "why")]),
         "SyncGroup": SyncGroup(0, GROUP, "m", None, 1, [("m", b"\1")], "consumer", "range"),
         "DescribeGroups": [DescribeGroup(0, GROUP), DescribeGroup(0, "gone"), DescribeGroup(0, "joined 0")],
+        "ConsumerGroupHeartbeat": consumer_group_heartbeat.Request(
+            group_id=f"consumers {version}",
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout_ms=1_000,
+            subscribed_topic_names=[TOPIC],
+            topic_partitions=[],
+        ),
+        "ConsumerGroupDescribe": consumer_group_describe.Request(group_ids=["gone"]),
         "ListGroups": ListGroups(0),
+        "SaslHandshake": sasl_handshake.Request(mechanism="PLAIN"),
+        "SaslAuthenticate": sasl_authenticate.Request(auth_bytes=b"\0alice\0secret"),
         "ApiVersions": api_versions.Request(client_software_name="coterie", client_software_version="1"),
         "CreateTopics": create_topics.Request(
             topics=[
@@ -218,6 +248,17 @@ def requests(topic_id: UUID, version: int) -> dict[str, Any]:
                 )
             ]
         ),
+        "DescribeAcls": describe_acls.Request(resource_type_filter=1, operation=1, permission_type=1),
+        "CreateAcls": create_acls.Request(
+            creations=[
+                create_acls.Creation(
+                    resource_type=2, resource_name=TOPIC, principal="User:a", host="*", operation=3, permission_type=3
+                )
+            ]
+        ),
+        "DeleteAcls": delete_acls.Request(
+            filters=[delete_acls.Filter(resource_type_filter=2, operation=1, permission_type=1)]
+        ),
         "DescribeConfigs": describe_configs.Request(
             resources=[describe_configs.Resource(**resource)], include_synonyms=True, include_documentation=True
         ),
@@ -240,7 +281,58 @@ def requests(topic_id: UUID, version: int) -> dict[str, Any]:
                 )
             ]
         ),
+        "AlterReplicaLogDirs": alter_replica_log_dirs.Request(
+            dirs=[
+                alter_replica_log_dirs.LogDir(
+                    path="/nowhere", topics=[alter_replica_log_dirs.Topic(name=TOPIC, partitions=[1])]
+                )
+            ]
+        ),
+        "ElectLeaders": elect_leaders.Request(
+            topic_partitions=[elect_leaders.Topic(topic=TOPIC, partitions=[0, 1, 9])]
+        ),
+        "AlterPartitionReassignments": alter_partition_reassignments.Request(
+            topics=[
+                alter_partition_reassignments.Topic(
+                    name=TOPIC,
+                    partitions=[
+                        alter_partition_reassignments.Partition(partition=0, replicas=[1]),
+                        alter_partition_reassignments.Partition(partition=1, replicas=[5]),
+                        alter_partition_reassignments.Partition(partition=9),
+                    ],
+                )
+            ]
+        ),
         "ListPartitionReassignments": list_partition_reassignments.Request(),
+        "DescribeClientQuotas": describe_client_quotas.Request(
+            components=[describe_client_quotas.Component(entity_type="user", match_type=describe_client_quotas.ANY)]
+        ),
+        "AlterClientQuotas": alter_client_quotas.Request(
+            entries=[
+                alter_client_quotas.Entry(
+                    entity=[alter_client_quotas.Entity(entity_type="user", entity_name=None)],
+                    ops=[alter_client_quotas.Op(key="producer_byte_rate", value=1000.0)],
+                )
+            ],
+            validate_only=True,
+        ),
+        "DescribeUserScramCredentials": describe_user_scram_credentials.Request(),
+        "AlterUserScramCredentials": alter_user_scram_credentials.Request(
+            deletions=[alter_user_scram_credentials.Deletion(name="nobody", mechanism=1)]
+        ),
+        "DescribeQuorum": describe_quorum.Request(
+            topics=[
+                describe_quorum.Topic(
+                    topic=describe_quorum.METADATA_TOPIC, partitions=[describe_quorum.Partition(partition=0)]
+                )
+            ]
+        ),
+        "DescribeProducers": describe_producers.Request(
+            topics=[describe_producers.Topic(name=TOPIC, partitions=[0, 9])]
+        ),
+        "DescribeTransactions": describe_transactions.Request(transactional_ids=["x", ""]),
+        "ListTransactions": list_transactions.Request(state_filters=["Ongoing", "happy"]),
+        "ListConfigResources": list_config_resources.Request(),
         "OffsetDelete": OffsetDelete(0, GROUP, [(TOPIC, [5])]),
         "DescribeCluster": describe_cluster.Request(),
         "DescribeTopicPartitions": describe_topic_partitions.Request(

@@ -72,14 +72,20 @@ OURS = {
     "timeout": {"timeout_ms"},
     "throttle_time": {"throttle_time_ms"},
     "max_wait": {"max_wait_ms"},
+    "heartbeat_interval": {"heartbeat_interval_ms"},
     "session_timeout": {"session_timeout_ms"},
     "rebalance_timeout": {"rebalance_timeout_ms"},
     "transaction_timeout": {"transaction_timeout_ms"},
     "log_append_time": {"log_append_time_ms"},
     "retention_time": {"retention_ms"},
+    "transaction_start_time": {"transaction_start_time_ms"},
+    "session_lifetime": {"session_lifetime_ms"},
+    "replica_election_results": {"results"},
+    "partition_result": {"partitions"},
+    "partition_id": {"partition"},
 }
 READER: Any = entity_reader
-KINDS = {"b": "int8", "h": "int16", "i": "int32", "q": "int64", "?": "bool"}
+KINDS = {"b": "int8", "h": "int16", "i": "int32", "q": "int64", "H": "uint16", "d": "float64", "?": "bool"}
 TIMES = {"timedelta_i32": "int32", "timedelta_i64": "int64", "datetime_i64": "int64"}
 
 

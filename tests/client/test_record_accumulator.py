@@ -5,10 +5,12 @@ from random import Random  # noqa: TID251  seeded
 import pytest
 
 from client.producing_world import NODES, TOPIC, World, rules
-from coterie.client.producer.batching import CONSEQUENCES, Consequence
-from coterie.client.producer.batching_events import (
+from coterie.client.producer.partition_queue import MAX_EPOCH, NO_PRODUCER, ProducerIdAndEpoch
+from coterie.client.producer.record_accumulator import (
+    CONSEQUENCES,
     Answered,
     Closing,
+    Consequence,
     FlushAsked,
     GaveUp,
     LeadersFound,
@@ -19,7 +21,6 @@ from coterie.client.producer.batching_events import (
     Unanswered,
     Woke,
 )
-from coterie.client.producer.partition_queue import MAX_EPOCH, NOBODY, Identity
 from coterie.client.types import TopicPartition
 from coterie.errors import RETRIABLE, STALE_METADATA, ErrorCode, KafkaError, RequestTimedOutError
 from coterie.protocol.batch import parse_header
@@ -31,7 +32,7 @@ NODE = NODES[0]
 def world(**changed: object) -> World:
     made = World(rules(**changed), Random(1))
     if made.rules.is_idempotent:
-        made.handle(ProducerIdGiven(Identity(7, 0)))
+        made.handle(ProducerIdGiven(ProducerIdAndEpoch(7, 0)))
     return made
 
 
@@ -95,7 +96,7 @@ def test_with_a_full_batch_goes_what_else_there_is_for_the_broker() -> None:
 
 def test_a_request_holds_no_more_than_max_request_size() -> None:
     made = World(rules(linger_ms=5, max_request_size=400), Random(1), partitions=4)
-    made.handle(ProducerIdGiven(Identity(7, 0)))
+    made.handle(ProducerIdGiven(ProducerIdAndEpoch(7, 0)))
     for partition in range(4):
         made.append(partition, size=90)
     made.time_passes(5)
@@ -229,7 +230,7 @@ def test_a_record_that_is_not_delivered_in_time_says_what_the_last_attempt_met()
     made.machine._on_the_way.clear()
     made.append(0)
     (again,) = sends(made)
-    assert again.batches[0].identity == Identity(7, 1)
+    assert again.batches[0].identity == ProducerIdAndEpoch(7, 1)
     assert again.batches[0].sequence == 0
 
 
@@ -276,14 +277,14 @@ def test_a_producer_id_that_is_refused_fails_what_waits_and_is_asked_for_again()
 
 def test_the_last_epoch_is_followed_by_a_new_producer_id() -> None:
     made = world(linger_ms=0)
-    made.handle(ProducerIdGiven(Identity(7, MAX_EPOCH)))
+    made.handle(ProducerIdGiven(ProducerIdAndEpoch(7, MAX_EPOCH)))
     made.append(0)
     answer(made, error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    assert made.machine.identity == NOBODY
+    assert made.machine.identity == NO_PRODUCER
     made.cluster_answers()
     made.time_passes(200)
     (sent,) = sends(made)
-    assert sent.batches[0].identity == Identity(8, 0)
+    assert sent.batches[0].identity == ProducerIdAndEpoch(8, 0)
 
 
 def test_giving_up_settles_everything() -> None:

@@ -1,0 +1,49 @@
+"""Unmodified clients in a consumer group of KIP-848 on our broker: librdkafka and Apache's Java consumer."""
+
+from __future__ import annotations
+
+import pytest
+
+from apache_kafka import needs_apache_kafka
+from clients.harness import Crew
+from clients.laws import check_laws
+from clients.producing import Topics
+
+pytestmark = pytest.mark.real_time
+
+JAVA = pytest.param("java", marks=needs_apache_kafka)
+
+
+@pytest.mark.parametrize("library", ["confluent", JAVA])
+def test_members_come_go_and_are_killed(library: str, crew: Crew, topics: Topics, name: str) -> None:
+    """K10, K13: each change ends with all members agreeing with the broker, and no committed record is read again."""
+    places = topics.create(name, 6)
+    topics.fill(places)
+    told = {"assignor": "uniform", "topics": [name], "protocol": "consumer"}
+    first, second = crew.start(library, **told), crew.start(library, **told)
+    crew.wait_until_settled(places)
+    third = crew.start(library, **told)
+    crew.wait_until_settled(places)
+    assert [len(member.owned) for member in (first, second, third)] == [2, 2, 2]
+    crew.wait_until_committed(topics.ends(places))
+    second.leave()
+    topics.fill(places)
+    crew.wait_until_settled(places)
+    third.kill()
+    topics.fill(places)
+    crew.wait_until_settled(places)
+    crew.wait_until_committed(topics.ends(places))
+    assert first.owned == places
+    facts = crew.broker.facts
+    assert [one["cause"] for one in facts.of(name, "RebalanceStarted")][-2:] == ["member left", "session expired"]
+    check_laws(crew, topics.of(places))
+
+
+def test_a_pattern_of_librdkafka_is_matched_by_the_broker(crew: Crew, topics: Topics, name: str) -> None:
+    """K7: librdkafka sends a name that begins with ^ as a regular expression."""
+    places = topics.create(f"{name}-one", 2) | topics.create(f"{name}-two", 1)
+    topics.fill(places)
+    member = crew.start("confluent", assignor="range", pattern=f"{name}-.*", protocol="consumer")
+    crew.wait_until_settled(places)
+    crew.wait_until_committed(topics.ends(places))
+    assert member.owned == places

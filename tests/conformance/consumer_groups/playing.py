@@ -1,0 +1,286 @@
+"""Plays a case of heartbeats on a broker, and brings the answers into a form that two brokers can have in common.
+
+A step is a line: who, what, and values. `m0 beat epoch=0 names=t owned=-` is a heartbeat of the member m0. What is not
+said is null or -1. An epoch of `told` is the one that the member was told last, `told+1` one more. `owned=mine` is what
+it was assigned last, `owned=-` an empty list, `owned=t:0,1/t2:0` these partitions.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any
+from uuid import UUID
+
+TOPICS = {"t": 4, "t2": 2, "other": 1}
+UNKNOWN_TOPIC = UUID("12345678-1234-1234-1234-123456789abc")
+_TEXTS = {
+    "instance": "instance_id",
+    "rack": "rack_id",
+    "regex": "subscribed_topic_regex",
+    "assignor": "server_assignor",
+}
+
+
+class Broker(ABC):
+    """A broker that cases are played on, and the ids of its topics."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, UUID] = {}
+        self.cases = 0
+
+    @abstractmethod
+    def ask(self, api: str, version: int, values: Mapping[str, Any]) -> Any:
+        """Return kio's answer."""
+
+    @abstractmethod
+    def wait(self, ms: int) -> None: ...
+
+    def until_there(self, api: str, version: int, values: Mapping[str, Any], _entries: str) -> Any:
+        """Ask until no entry of the answer has an error."""
+        return self.ask(api, version, values)
+
+    def prepare(self) -> None:
+        for name, partitions in TOPICS.items():
+            self.create(name, partitions)
+        self.until_there("find_coordinator", 6, {"key_type": 0, "coordinator_keys": ("g",)}, "coordinators")
+
+    def create(self, name: str, partitions: int) -> None:
+        topic = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": 1,
+            "assignments": (),
+            "configs": (),
+        }
+        values = {"topics": (topic,), "timeout": 10_000, "validate_only": False}
+        (made,) = self.until_there("create_topics", 7, values, "topics").topics
+        self.ids[name] = made.topic_id
+
+    def names(self) -> dict[UUID, str]:
+        return {topic_id: name for name, topic_id in self.ids.items()}
+
+
+class Playing:
+    """One case on one broker. Its group and its members have names that no other case has."""
+
+    def __init__(self, broker: Broker) -> None:
+        broker.cases += 1
+        self.broker = broker
+        self.prefix = f"c{broker.cases:05}"
+        self.group = f"{self.prefix}-g"
+        self.told: dict[str, int] = {}
+        self.mine: dict[str, dict[str, list[int]]] = {}
+        self.made: dict[str, str] = {}
+
+    def play(self, steps: list[str]) -> Iterator[str]:
+        for step in steps:
+            who, what, *rest = step.split(" ")
+            values = dict(part.split("=", 1) for part in rest)
+            yield self._shown(getattr(self, f"_{what}")(who, values))
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _id(self, who: str) -> str:
+        return "" if who == "nobody" else self.made.get(who, f"{self.prefix}-{who}")
+
+    def _epoch(self, who: str, text: str) -> int:
+        if not text.startswith("told"):
+            return int(text)
+        return self.told.get(who, 0) + int(text.removeprefix("told") or 0)
+
+    def _owned(self, who: str, text: str | None) -> Any:
+        if text is None:
+            return None
+        if text == "mine":
+            owned = self.mine.get(who, {})
+        else:
+            parts = [part.split(":") for part in text.split("/")] if text != "-" else []
+            owned = {name: [int(number) for number in numbers.split(",")] for name, numbers in parts}
+        ids = self.broker.ids
+        return tuple({"topic_id": ids.get(n, UNKNOWN_TOPIC), "partitions": tuple(p)} for n, p in owned.items())
+
+    def _beat(self, who: str, said: dict[str, str]) -> Any:
+        version = int(said.get("v", "1"))
+        names = said.get("names")
+        values: dict[str, Any] = {
+            "group_id": "" if said.get("group") == "none" else self.group,
+            "member_id": self._id(said.get("id", who)),
+            "member_epoch": self._epoch(who, said.get("epoch", "told")),
+            "rebalance_timeout": int(said.get("timeout", "-1")),
+            "subscribed_topic_names": None if names is None else tuple(n for n in names.split(",") if n),
+            "topic_partitions": self._owned(who, said.get("owned")),
+        }
+        for short, name in _TEXTS.items():
+            if short in said and not (short == "regex" and version == 0):
+                values[name] = said[short]
+        answer = self.broker.ask("consumer_group_heartbeat", version, values)
+        if answer.error_code.name == "none":
+            self.told[who] = answer.member_epoch
+            if not values["member_id"]:
+                self.made[who] = answer.member_id
+            if answer.assignment is not None:
+                self.mine[who] = self._by_name(answer.assignment.topic_partitions)
+        return {
+            "error": answer.error_code.name,
+            "message": bool(answer.error_message),
+            "member": self._anonymous(answer.member_id),
+            "epoch": answer.member_epoch,
+            "interval": round(answer.heartbeat_interval.total_seconds() * 1000),
+            "assigned": None if answer.assignment is None else self._by_name(answer.assignment.topic_partitions),
+        }
+
+    def _by_name(self, topics: Any) -> dict[str, list[int]]:
+        names = self.broker.names()
+        return {names.get(topic.topic_id, "?"): sorted(topic.partitions) for topic in topics}
+
+    def _describe(self, _who: str, _said: dict[str, str]) -> Any:
+        values = {"group_ids": (self.group,), "include_authorized_operations": False}
+        (group,) = self.broker.ask("consumer_group_describe", 1, values).groups
+        if group.error_code.name != "none":
+            return {"error": group.error_code.name, "message": bool(group.error_message)}
+        return {
+            "state": group.group_state,
+            "epochs": [group.group_epoch, group.assignment_epoch],
+            "assignor": group.assignor_name,
+            "members": sorted(
+                (
+                    {
+                        "id": self._anonymous(member.member_id),
+                        "instance": member.instance_id,
+                        "rack": member.rack_id,
+                        "epoch": member.member_epoch,
+                        "names": sorted(member.subscribed_topic_names),
+                        "regex": member.subscribed_topic_regex,
+                        "has": self._by_name(member.assignment.topic_partitions),
+                        "target": self._by_name(member.target_assignment.topic_partitions),
+                        "type": member.member_type,
+                    }
+                    for member in group.members
+                ),
+                key=lambda member: str(member["id"]),
+            ),
+        }
+
+    def _describe_classic(self, _who: str, said: dict[str, str]) -> Any:
+        values = {"groups": (self.group,), "include_authorized_operations": False}
+        (group,) = self.broker.ask("describe_groups", int(said.get("v", "6")), values).groups
+        return {"error": group.error_code.name, "state": group.group_state, "members": len(group.members)}
+
+    def _list(self, _who: str, said: dict[str, str]) -> Any:
+        def words(name: str) -> tuple[str, ...]:
+            return tuple(word for word in said.get(name, "").split(",") if word)
+
+        answer = self.broker.ask("list_groups", 5, {"states_filter": words("states"), "types_filter": words("types")})
+        return [
+            [group.protocol_type, group.group_state, group.group_type]
+            for group in answer.groups
+            if group.group_id == self.group
+        ]
+
+    def _commit(self, who: str, said: dict[str, str]) -> Any:
+        version = int(said.get("v", "9"))
+        topic, partition = said.get("to", "t:0").split(":")
+        values: dict[str, Any] = {
+            "group_id": self.group,
+            "generation_id_or_member_epoch": self._epoch(who, said.get("epoch", "told")),
+            "member_id": self._id(said.get("id", who)),
+            "group_instance_id": said.get("instance"),
+            "topics": (
+                {
+                    "name": topic,
+                    "partitions": (
+                        {
+                            "partition_index": int(partition),
+                            "committed_offset": 7,
+                            "committed_leader_epoch": -1,
+                            "committed_metadata": "",
+                        },
+                    ),
+                },
+            ),
+        }
+        if version < 7:
+            del values["group_instance_id"]
+        answer = self.broker.ask("offset_commit", version, values)
+        return [partition.error_code.name for topic in answer.topics for partition in topic.partitions]
+
+    def _fetch(self, who: str, said: dict[str, str]) -> Any:
+        version = int(said.get("v", "9"))
+        group: dict[str, Any] = {
+            "group_id": self.group,
+            "topics": ({"name": "t", "partition_indexes": (0, 1)},),
+        }
+        if version >= 9:
+            group["member_id"] = None if said.get("id") == "null" else self._id(said.get("id", who))
+            group["member_epoch"] = self._epoch(who, said.get("epoch", "told"))
+        answer = self.broker.ask("offset_fetch", version, {"groups": (group,), "require_stable": False})
+        (found,) = answer.groups
+        return {
+            "error": found.error_code.name,
+            "offsets": [
+                [partition.partition_index, partition.committed_offset, partition.error_code.name]
+                for topic in found.topics
+                for partition in topic.partitions
+            ],
+        }
+
+    def _forget(self, _who: str, said: dict[str, str]) -> Any:
+        topics = tuple({"name": name, "partitions": ({"partition_index": 0},)} for name in said["names"].split(","))
+        answer = self.broker.ask("offset_delete", 0, {"group_id": self.group, "topics": topics})
+        return {
+            "error": answer.error_code.name,
+            "topics": {topic.name: topic.partitions[0].error_code.name for topic in answer.topics},
+        }
+
+    def _delete(self, _who: str, _said: dict[str, str]) -> Any:
+        (result,) = self.broker.ask("delete_groups", 2, {"groups_names": (self.group,)}).results
+        return result.error_code.name
+
+    def _leave(self, who: str, said: dict[str, str]) -> Any:
+        member = {
+            "member_id": self._id(said.get("id", who)),
+            "group_instance_id": said.get("instance"),
+            "reason": None,
+        }
+        answer = self.broker.ask("leave_group", 5, {"group_id": self.group, "members": (member,)})
+        return [answer.error_code.name, [member.error_code.name for member in answer.members]]
+
+    def _classic_beat(self, who: str, said: dict[str, str]) -> Any:
+        values = {
+            "group_id": self.group,
+            "generation_id": self._epoch(who, said.get("epoch", "told")),
+            "member_id": self._id(who),
+            "group_instance_id": None,
+        }
+        return self.broker.ask("heartbeat", 4, values).error_code.name
+
+    def _configure(self, _who: str, said: dict[str, str]) -> Any:
+        """Set configs of the group: `session` and `interval`."""
+        names = {"session": "consumer.session.timeout.ms", "interval": "consumer.heartbeat.interval.ms"}
+        configs = tuple({"name": names[key], "config_operation": 0, "value": value} for key, value in said.items())
+        resource = {"resource_type": 32, "resource_name": self.group, "configs": configs}
+        answer = self.broker.ask("incremental_alter_configs", 1, {"resources": (resource,), "validate_only": False})
+        return answer.responses[0].error_code.name
+
+    def _create(self, _who: str, said: dict[str, str]) -> Any:
+        self.broker.create(f"{self.prefix}{said['name']}", int(said["partitions"]))
+        return "created"
+
+    def _wait(self, _who: str, said: dict[str, str]) -> Any:
+        self.broker.wait(int(said["ms"]))
+        return "waited"
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def _anonymous(self, member_id: str | None) -> str | None:
+        """Return the name of a member in its case; an id that the broker made is said to be one."""
+        if member_id is None:
+            return None
+        if member_id in self.made.values():
+            return f"made({len(member_id)})"
+        return member_id.replace(f"{self.prefix}-", "")
+
+    def _shown(self, answer: Any) -> str:
+        return json.dumps(answer, separators=(",", ":"), sort_keys=True).replace(self.prefix, "")

@@ -1,0 +1,164 @@
+"""A consumer group on a clock that is moved, with members that say heartbeats.
+
+world = GroupWorld(t=4)
+a = world.member("a").joins("t")
+a.beats(expect={"t": [0, 1]})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+from uuid import UUID
+
+from coterie.coordinator.consumer import ConsumerGroup
+from coterie.protocol.consumer_group_records import ConsumerGroupRecord, read_consumer_group_record
+from coterie.protocol.messages import (
+    CommitPartition,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatAnswer,
+    OffsetCommit,
+)
+from coterie.settings.broker_settings import GroupCoordinatorSettings
+from coterie.stories.world import StoryWorld
+
+GROUP = "g"
+ANYTHING = "*"
+QUICK = {"group_consumer_assignment_interval_ms": 0}
+
+
+@dataclass
+class TopicOf:
+    id: UUID
+    partitions: int
+
+
+@dataclass
+class Image:
+    topics: dict[str, TopicOf] = field(default_factory=dict)
+    version: int = 0
+    made: int = 0
+
+    @property
+    def topic_names(self) -> dict[UUID, str]:
+        return {topic.id: name for name, topic in self.topics.items()}
+
+    def create(self, name: str, partitions: int) -> None:
+        known = self.topics.get(name)
+        self.made += known is None
+        self.topics[name] = TopicOf(UUID(int=self.made) if known is None else known.id, partitions)
+        self.version += 1
+
+    def delete(self, name: str) -> None:
+        del self.topics[name]
+        self.version += 1
+
+
+class GroupWorld:
+    def __init__(self, settings: dict[str, Any] | None = None, **topics: int) -> None:
+        self.image = Image()
+        for name, partitions in topics.items():
+            self.image.create(name, partitions)
+        chosen = GroupCoordinatorSettings(**{**QUICK, **(settings or {})})
+        self.world = StoryWorld(chosen, now_ms=1_000_000, image=self.image)
+
+    def member(self, name: str, instance: str | None = None) -> ConsumerMember:
+        return ConsumerMember(self, name, instance)
+
+    @property
+    def group(self) -> ConsumerGroup:
+        found = self.world.consumer_group(GROUP)
+        assert found is not None
+        return found
+
+    def ask(self, request: Any) -> Any:
+        """Return the answer; None if it waits for a write."""
+        request.token = self.world.token()
+        self.world.send(request)
+        return self.world.replies.get(request.token)
+
+    def records(self, since: int = 0) -> list[ConsumerGroupRecord]:
+        read = [read_consumer_group_record(entry.key, entry.value) for entry in self.world.log[since:]]
+        return [record for record in read if record is not None]
+
+    def expect(self, state: str, epoch: int, assignment_epoch: int | None = None) -> None:
+        wanted = (state, epoch, epoch if assignment_epoch is None else assignment_epoch)
+        assert (self.group.state.value, self.group.group_epoch, self.group.assignment_epoch) == wanted
+
+    def shares(self) -> dict[str, dict[str, list[int]]]:
+        """Return what each member is assigned."""
+        names = self.image.topic_names
+        return {
+            member.member_id: {names[topic_id]: sorted(has) for topic_id, has in sorted(member.assigned.items())}
+            for member in self.group.members.values()
+        }
+
+
+class ConsumerMember:
+    def __init__(self, world: GroupWorld, name: str, instance: str | None = None) -> None:
+        self.world = world
+        self.name = name
+        self.instance = instance
+        self.epoch = 0
+        self.owned: dict[str, list[int]] = {}
+        self.heard: ConsumerGroupHeartbeatAnswer | None = None
+
+    def says(self, epoch: int, *, expect: Any = None, **said: Any) -> Self:
+        """Send a heartbeat. `expect` is the name of an error, or the partitions in the answer by topic."""
+        owned = said.pop("owned", None)
+        topics = self.world.image.topics
+        by_id = None if owned is None else {topics[name].id: numbers for name, numbers in owned.items()}
+        request = ConsumerGroupHeartbeat(
+            0, GROUP, said.pop("id", self.name), epoch, client_id="c", client_host="/h", owned=by_id, **said
+        )
+        answer = self.heard = self.world.ask(request)
+        if answer is None:
+            return self
+        if expect == ANYTHING and answer.error:
+            return self
+        if isinstance(expect, str) and expect != ANYTHING:
+            assert answer.error.name == expect, answer
+        else:
+            assert answer.error.name == "NONE", answer
+            self.epoch = answer.member_epoch
+            names = self.world.image.topic_names
+            given = answer.assignment
+            shown = None if given is None else {names.get(each, "?"): list(given[each]) for each in given}
+            if shown is not None:
+                self.owned = shown
+            if isinstance(expect, dict):
+                assert shown == expect
+        return self
+
+    def joins(self, *topics: str, expect: Any = None, timeout: int = 60_000, **said: Any) -> Self:
+        said.setdefault("instance_id", self.instance)
+        return self.says(0, expect=expect, rebalance_timeout_ms=timeout, topics=topics, owned={}, **said)
+
+    def beats(self, *, expect: Any = None, **said: Any) -> Self:
+        return self.says(said.pop("epoch", self.epoch), expect=expect, **said)
+
+    def gives_up(self, *, expect: Any = None) -> Self:
+        """Report what it was told to own, and nothing else."""
+        return self.beats(expect=expect, owned=self.owned)
+
+    def leaves(self, *, expect: Any = None) -> Self:
+        return self.says(-1, expect=expect)
+
+    def goes_away(self, *, expect: Any = None) -> Self:
+        return self.says(-2, expect=expect, instance_id=self.instance)
+
+    def commits(self, partition: int = 0, topic: str = "t", epoch: int | None = None) -> str:
+        to = CommitPartition(topic, partition, 7, topic_id=self.world.image.topics[topic].id)
+        generation = self.epoch if epoch is None else epoch
+        answer = self.world.ask(OffsetCommit(0, GROUP, self.name, None, generation, [to]))
+        return str(answer.errors[0].name)
+
+
+def pair(world: GroupWorld, topics: Sequence[str] = ("t",)) -> tuple[ConsumerMember, ConsumerMember]:
+    """Return two members that share the topics, by `range`, and are Stable."""
+    a = world.member("a").joins(*topics, assignor="range")
+    b = world.member("b").joins(*topics, assignor="range")
+    a.beats().gives_up()
+    b.beats()
+    return a, b

@@ -1,0 +1,80 @@
+"""K14, K15: static members."""
+
+from __future__ import annotations
+
+from coordinator.consumer.group_world import GroupWorld
+from coterie.facts import MemberReplaced
+
+
+def test_a_live_instance_is_not_taken_over() -> None:
+    """K14: not even by its own member id."""
+    world = GroupWorld(t=1)
+    a = world.member("a", "i").joins("t")
+    world.member("b", "i").joins("t", expect="UNRELEASED_INSTANCE_ID")
+    a.joins("t", expect="UNRELEASED_INSTANCE_ID")
+    a.beats()
+
+
+def test_a_static_member_that_returns_takes_its_place() -> None:
+    """K14: assignment and epoch, without a bump; what it got before counts as assigned at epoch 0."""
+    world = GroupWorld(t=2)
+    a = world.member("a", "i").joins("t")
+    a.goes_away()
+    assert a.heard is not None
+    assert (a.heard.member_epoch, a.heard.heartbeat_interval_ms) == (-2, 0)
+    world.expect("Reconciling", 2)
+    b = world.member("b", "i").joins("t", expect={"t": [0, 1]})
+    assert b.epoch == 2
+    world.expect("Stable", 2)
+    assert list(world.group.members) == ["b"]
+    assert b.commits(epoch=1) == "NONE"
+    assert any(isinstance(fact, MemberReplaced) for fact in world.world.facts)
+
+
+def test_what_a_static_member_had_to_give_up_is_free_when_it_goes_away() -> None:
+    """K14."""
+    world = GroupWorld(t=2)
+    a = world.member("a", "i").joins("t", assignor="range")
+    b = world.member("b").joins("t", assignor="range")
+    a.beats()
+    a.goes_away()
+    b.beats(expect={"t": [1]})
+    assert world.shares() == {"a": {"t": [0]}, "b": {"t": [1]}}
+
+
+def test_going_away_does_not_restart_the_session() -> None:
+    """K14: nobody came back."""
+    world = GroupWorld(t=1)
+    a = world.member("a", "i").joins("t")
+    world.world.advance(40_000)
+    a.goes_away()
+    world.world.advance(4_999)
+    assert world.group.members
+    world.world.advance(1)
+    world.expect("Empty", 3, 2)
+
+
+def test_other_requests_of_static_members() -> None:
+    """K15."""
+    world = GroupWorld(t=1)
+    a = world.member("a", "i").joins("t")
+    a.beats(instance_id="j", expect="UNKNOWN_MEMBER_ID")
+    b = world.member("b", "i")
+    b.says(2, instance_id="i", expect="FENCED_INSTANCE_ID")
+    b.goes_away(expect="FENCED_INSTANCE_ID")
+    b.says(-1, instance_id="i", expect="FENCED_INSTANCE_ID")
+    a.beats()
+    assert world.group.members["a"].metadata.instance_id == "i"
+    a.goes_away().goes_away()
+    a.says(2, instance_id="i", expect="FENCED_MEMBER_EPOCH")
+    a.leaves()
+    world.expect("Empty", 3, 2)
+
+
+def test_a_member_may_become_static_while_it_reconciles() -> None:
+    """A difference from Kafka, which forgets the member's target until the next epoch."""
+    world = GroupWorld(t=2)
+    a = world.member("a").joins("t", assignor="range")
+    world.member("b").joins("t", assignor="range")
+    a.beats()
+    a.joins("t", instance_id="i", expect={"t": [0]})
