@@ -18,8 +18,8 @@ HEAD = """# The command line
 This page is generated from the commands by `make docs`.
 
 Commands that talk to a cluster take its address from `--bootstrap` or from `COTERIE_BOOTSTRAP`, and work with any \
-Kafka cluster that has a PLAINTEXT listener. Results go to stdout; progress, notes and errors go to stderr. The exit \
-status is 1 when something failed, and 2 for wrong usage. Options that say NAME=VALUE may be repeated.
+Kafka cluster; [security](security.md) says how they log in. Results go to stdout; progress, notes and errors go to \
+stderr. The exit status is 1 when something failed, and 2 for wrong usage. Options that say NAME=VALUE may be repeated.
 """
 
 Parameter = TyperArgument | TyperOption

@@ -6,18 +6,22 @@ import logging
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import ModuleType
 
 from cli_page import cli
 from coterie.client.event_log import LINES
 from coterie.client.member import states as member_states
+from coterie.client.member.consumer_protocol import states as consumer_member_states
 from coterie.client.metrics import ADMIN_ROWS, CONSUMER_ROWS, PARTITION_ROWS, PRODUCER_ROWS
 from coterie.coordinator.classic.states import NEXT, Answer, Do, State
 from coterie.coordinator.classic.states import TABLES as STATE_TABLES
+from coterie.coordinator.consumer import states as consumer_states
 from coterie.errors import ErrorCode
 from coterie.protocol.apis.__main__ import page as apis
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.settings.client_settings import AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings
 from coterie.settings.config_def import Setting
+from coterie.settings.security_settings import SECURITY
 from coterie.settings.topic_configs import TOPIC_CONFIGS
 from coterie.spark.options import OPTIONS, Use
 from coterie.spark.pipeline.schemas import TABLES as TABLES_OF_GROUPS
@@ -69,6 +73,24 @@ def states() -> str:
         "| word | meaning |",
         "|---|---|",
         *(f"| {SHORT[what]} | {what.value} |" for what in Do),
+        "",
+        "## Consumer groups (KIP-848)",
+        "",
+        "The states of a group follow from its epochs; the rules are in [semantics-kip848.md](semantics-kip848.md).",
+        "",
+        "| state | when |",
+        "|---|---|",
+        *(f"| {state.value} | {meaning} |" for state, meaning in consumer_states.MEANING.items()),
+        "",
+        "What a heartbeat does for its member:",
+        "",
+        "| state of the member | when | step |",
+        "|---|---|---|",
+        *(
+            f"| {state.name.title().replace('_', '')} | {situation.value} | {step.value} |"
+            for state, row in consumer_states.ON_RECONCILE.items()
+            for situation, step in row.items()
+        ),
     ]
     return "\n".join(lines) + "\n"
 
@@ -129,6 +151,10 @@ settings that they do not have begin with `coterie.`.
 In Python they are given with dots or with underscores, `Consumer({"group.id": "orders"})` or \
 `Consumer(group_id="orders")`; to a command in a properties file (`--config`) or with `--set name=value`, which takes \
 precedence. An unknown name or an invalid value is an error, which names the nearest setting or the allowed values.
+
+A value may be a reference, so that a secret need not be written down: `${env:NAME}` is a variable of the environment, \
+`${file:PATH}` is what a file has, `${file:PATH:KEY}` is a value of a properties file. [Security](security.md) has \
+recipes for services.
 """
 
 
@@ -136,7 +162,8 @@ def client_settings() -> str:
     """What all clients have, then what each has besides or otherwise, then what is refused."""
     common = ClientSettings.rows()
     lines = [ABOUT_CLIENT_SETTINGS.rstrip()]
-    for section, rows in _by_section(common.values()).items():
+    security_last = sorted(common.values(), key=lambda row: row.section == SECURITY)
+    for section, rows in _by_section(security_last).items():
         lines += ["", f"## {section}", "", *_with_unused(rows)]
     for table in (ConsumerSettings, ProducerSettings, AdminSettings):
         own = [row for row in table.rows().values() if common.get(row.name) != row]
@@ -149,7 +176,9 @@ def client_settings() -> str:
             lines += [f"| `{row.name}` | {_default(row)} |" for row in other]
     lines += ["", "## Settings of the Java clients that are not supported", "", "They are errors."]
     lines += ["", "| names | instead |", "|---|---|"]
-    lines += [f"| {_names(row.names)} | {row.why} |" for row in ClientSettings.unsupported]
+    lines += [f"| {_names(row.names)} | {row.why} |" for row in ClientSettings.unsupported if row.is_refused]
+    lines += ["", "These are accepted, but without effect:", "", "| names | why |", "|---|---|"]
+    lines += [f"| {_names(row.names)} | {row.why} |" for row in ClientSettings.unsupported if not row.is_refused]
     return "\n".join(lines) + "\n"
 
 
@@ -238,7 +267,10 @@ def _default(row: Setting) -> str:
 
 def member() -> str:
     """The hand-written page, with what comes from the code put in again between its markers."""
-    parts = {"coterie.client.member.states": _life()}
+    parts = {
+        "coterie.client.member.states": _life(member_states),
+        "coterie.client.member.consumer_protocol.states": _life(consumer_member_states),
+    }
     for name in ("ten_lines.py", "own_driver.py"):
         example = (HERE.parent / "examples" / name).read_text()
         parts[f"examples/{name}"] = f"```python\n{example}```"
@@ -255,31 +287,30 @@ ABOUT_ERRORS = """The reaction to each error, by request. NETWORK_EXCEPTION and 
 lost connection and a missing answer."""
 
 
-def _life() -> str:
-    stages = member_states.MemberState
-    apis = member_states.ApiName
-    codes = sorted({code for table in member_states.ON_ERROR.values() for code in table}, key=lambda code: code.name)
+def _life(tables: ModuleType) -> str:
+    """Return the states of a member and its reactions to errors."""
+    stages, apis = list(tables.NEXT), list(tables.OTHERWISE)
+    codes = sorted({code for table in tables.ON_ERROR.values() for code in table}, key=lambda code: code.name)
+    reactions = {code: [tables.on_error(api, code) for api in apis] for code in codes}
+    used = {what for row in (*reactions.values(), tables.OTHERWISE.values()) for what in row}
     lines = [
         "| state | the member | next states |",
         "|---|---|---|",
         *(
-            f"| {stage} | {doing} | {', '.join(one for one in stages if one in member_states.NEXT[stage])} |"
-            for stage, doing in member_states.DOING.items()
+            f"| {stage} | {doing} | {', '.join(one for one in stages if one in tables.NEXT[stage])} |"
+            for stage, doing in tables.DOING.items()
         ),
         "",
         ABOUT_ERRORS,
         "",
         "| | " + " | ".join(apis) + " |",
         "|---" * (len(apis) + 1) + "|",
-        *(
-            f"| {code.name} | " + " | ".join(_do(member_states.on_error(api, code)) for api in apis) + " |"
-            for code in codes
-        ),
-        "| any other | " + " | ".join(_do(member_states.OTHERWISE[api]) for api in apis) + " |",
+        *(f"| {code.name} | " + " | ".join(map(_do, row)) + " |" for code, row in reactions.items()),
+        "| any other | " + " | ".join(map(_do, tables.OTHERWISE.values())) + " |",
         "",
         "| word | meaning |",
         "|---|---|",
-        *(f"| {_do(what)} | {what.value} |" for what in member_states.ErrorAction),
+        *(f"| {_do(what)} | {what.value} |" for what in member_states.ErrorAction if what in used),
     ]
     return "\n".join(lines)
 
@@ -304,7 +335,7 @@ def differences() -> str:
     return "\n".join(
         [
             ABOUT_DIFFERENCES,
-            *_differences_table(rows["recorded"]),
+            *_differences_table([*rows["recorded"], *rows["consumer_group"]]),
             *elsewhere,
             *_differences_table(rows["elsewhere"]),
             "",
@@ -315,7 +346,8 @@ def differences() -> str:
 def _differences_table(rows: list[dict[str, str]]) -> list[str]:
     columns = ("what", "kafka", "ours", "why")
     lines = ["| case | Kafka | Coterie | why |", "|---|---|---|---|"]
-    return [*lines, *("| " + " | ".join(row[column] for column in columns) + " |" for row in rows)]
+    told = ("| " + " | ".join(row[column] for column in columns) + " |" for row in rows)
+    return [*lines, *dict.fromkeys(told)]  # rows may differ only in the cases that they explain
 
 
 def _allowed(allowed: str) -> str:

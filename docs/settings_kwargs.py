@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from textwrap import wrap
 
 from coterie.settings.client_settings import AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings
-from coterie.settings.config_def import Flag, Number, Setting, Words
+from coterie.settings.config_def import Flag, Number, PythonObject, Secret, Setting, Words
+from coterie.settings.security_settings import SECURITY
 
 __all__ = ["settings_kwargs"]
 
@@ -21,10 +22,12 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from coterie.assignors import Assignor
+from coterie.settings.config_def import Password
 
 __all__ = ["AdminKwargs", "ClientKwargs", "ConsumerKwargs", "ProducerKwargs"]
 '''
 OTHER_TYPES = {
+    "ssl.check.hostname": "bool | str",
     "acks": "str | int",
     "partition.assignment.strategy": "str | Assignor | type[Assignor] | Sequence[str | Assignor | type[Assignor]]",
 }
@@ -47,6 +50,7 @@ def settings_kwargs() -> str:
     lines = [HEAD]
     for kind, head in CLASSES.items():
         rows = [row for row in kind.rows().values() if kind is ClientSettings or row.name not in common]
+        rows.sort(key=lambda row: row.section == SECURITY)
         lines += ["", head, f'    """{ABOUT[kind]}"""', ""]
         lines += [line for row in rows for line in _field(row)]
         lines += [""]
@@ -55,6 +59,13 @@ def settings_kwargs() -> str:
 
 def _field(row: Setting) -> Iterator[str]:
     yield f"    {row.field_name}: {_type(row)} | None"
+    yield from _about(row)
+    for other in row.also:
+        yield f"    {other.replace('.', '_')}: {OTHER_TYPES.get(other, _type(row))} | None"
+        yield f'    """Another name of {row.field_name}."""'
+
+
+def _about(row: Setting) -> Iterator[str]:
     said = row.help
     default = row.text(row.default)
     if default:
@@ -72,4 +83,8 @@ def _type(row: Setting) -> str:
         return "int"
     if isinstance(row.kind, Flag):
         return "bool"
+    if isinstance(row.kind, PythonObject):
+        return "object"
+    if isinstance(row.kind, Secret):
+        return "str | Password"
     return "str | Sequence[str]" if isinstance(row.kind, Words) else "str"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from coterie.facts import Fact
 from coterie.ledger import Rebalance, fold
 from coterie.sim import Plan, simulate
-from coterie.sim.observer import Observer
+from coterie.sim.world import Observer
 
 
 def rebalances_of_a_deploy(members: int, seed: int = 1) -> list[Rebalance]:
@@ -20,7 +20,7 @@ def rebalances_of_a_deploy(members: int, seed: int = 1) -> list[Rebalance]:
     class Notes(Observer):
         name = "notes"
 
-        def tell(self, machine: object, fact: Fact) -> None:
+        def on_fact(self, machine: object, fact: Fact) -> None:
             told.append(fact)
 
     outcome = simulate(
