@@ -13,7 +13,7 @@ SEED ?=
 KEEP ?=
 
 .DEFAULT_GOAL := help
-.PHONY: corruption coverage properties help cluster-soak demo java venv test dist style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code
+.PHONY: corruption coverage properties help cluster-soak demo java venv test dist style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-tls docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,11 +67,13 @@ properties: venv ## the property tests with random cases, and the seed that repe
 	COTERIE_HYPOTHESIS=soak $(BIN)/pytest -n 2 -m hypothesis --timeout 7200 --hypothesis-seed=$$seed $(ARGS) || \
 	{ echo "to repeat it: make properties SEED=$$seed"; exit 1; }
 
-soak: venv properties ## make properties; kill -9 the broker 300 times under load, a million hostile frames, 10 000 connections, attacks beside a member (KILLS=, FRAMES=, CONNECTIONS=, SEED=)
+soak: venv properties ## make properties; kill -9 the broker 300 times under load, a million hostile frames, 10 000 connections, attacks beside a member, clients that authenticate again every 5 s, 135 000 that do not log in (KILLS=, FRAMES=, CONNECTIONS=, SEED=)
 	PYTHONPATH=tests $(BIN)/python tests/soak/kill9.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(BIN)/python tests/soak/fuzz.py --frames $(FRAMES) $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(BIN)/python tests/soak/crowd.py --connections $(CONNECTIONS)
 	PYTHONPATH=tests $(BIN)/python tests/soak/adversary.py
+	COTERIE_SECURED_SOAK=1 $(BIN)/pytest tests/clients/test_secured.py -k authenticate_again
+	PYTHONPATH=tests $(BIN)/python tests/soak/unauthenticated.py
 
 corruption: venv ## every file of a data directory, damaged in every way, after a stop and after kill -9: each damage is repaired, refused or reported (SEED=)
 	PYTHONPATH=tests $(BIN)/python tests/soak/corruption.py $(if $(SEED),--seed $(SEED))
@@ -84,10 +86,12 @@ sim-soak: venv ## simulate 10 000 seeds of mixed workloads, two at a time: none 
 
 conformance: venv ## send the same requests to Apache Kafka 4.3.1 and Coterie, and compare (KEEP=1 keeps Kafka's answers, ONLY=); then live members on both
 	PYTHONPATH=tests $(BIN)/python tests/conformance/record.py $(if $(KEEP),--keep) $(if $(ONLY),--only $(ONLY))
+	$(if $(ONLY),,PYTHONPATH=tests $(BIN)/python tests/conformance/acls/record.py $(if $(KEEP),--keep))
+	$(if $(ONLY),,PYTHONPATH=tests $(BIN)/python tests/conformance/consumer_groups/record.py $(if $(KEEP),--keep))
 	$(if $(ONLY),,COTERIE_CONFORMANCE=1 $(BIN)/pytest tests/clients/test_scenarios.py)
 
 spark-soak: venv ## three members of a group, two of them Spark applications, that join, stop and are killed (MINUTES=, SEED=)
-	COTERIE_SPARK_SOAK=1 $(BIN)/pytest tests/spark/test_ways_to_run.py
+	COTERIE_SPARK_SOAK=1 $(BIN)/pytest tests/spark/test_ways_to_run.py tests/spark/test_secured_on_spark.py
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 	PYTHONPATH=tests $(BIN)/python tests/soak/spark_members.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --on apache
 
@@ -129,6 +133,9 @@ bench-compaction: venv ## a million commits of few offsets: the size of their lo
 
 bench-heartbeat: venv ## CPU per heartbeat at 1000 connections, compared with a minimal server
 	$(BIN)/python bench/heartbeat.py --json bench/results/heartbeat.json
+
+bench-tls: venv ## CPU per heartbeat over TLS, Coterie and Apache Kafka in one run; needs Java
+	PYTHONPATH=tests $(BIN)/python bench/tls.py --json bench/results/tls.json
 
 bench-spark: venv ## Coterie's Spark source and sink compared with Spark's own; needs Java and Maven
 	PYTHONPATH=tests $(BIN)/python bench/spark.py --json bench/results/spark.json

@@ -14,7 +14,7 @@ import ast
 import sys
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -82,14 +82,20 @@ def shape() -> dict[str, Any]:
 
 
 class Touched:
-    """Which files of the package are touched, by the threads that start while it is installed."""
+    """Which files of the package are touched, by the threads that start while it is installed.
 
-    def __init__(self) -> None:
+    `threads` are the names of those that count; None: all. A broker in the same process starts threads when it needs
+    them, which may be during the measurement of a client.
+    """
+
+    def __init__(self, threads: Collection[str] | None = None) -> None:
         self.files: set[str] = set()
         self.is_on = False
+        self._threads = threads
 
     def __call__(self, frame: FrameType, event: str, _about: object) -> None:
-        if self.is_on and event == "call":
+        counts = self._threads is None or threading.current_thread().name in self._threads
+        if self.is_on and counts and event == "call":
             self.files.add(frame.f_code.co_filename)
 
     @contextmanager
@@ -202,7 +208,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", help="write the figures there too")
     options = parser.parse_args()
-    clients = Touched()  # all clients share the thread of one event loop, which keeps its first profiler
+    # all clients share the thread of one event loop, which keeps its first profiler
+    clients = Touched({"MainThread", "coterie-client"})
     touched = touched_by_requests() | touched_by_poll(clients) | touched_by_micro_batch(clients)
     write_results(options.json, {**shape(), "files_touched": touched})
 

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from coterie.coordinator.classic import Group
 from coterie.coordinator.classic.effects import Reply
 from coterie.coordinator.runtime import Append, Shard, Timers
 from coterie.errors import ErrorCode
@@ -65,8 +66,13 @@ class Driver:
             )  # fmt: skip
             self.send(request, now_ms)
 
+    def group(self, group_id: str) -> Group:
+        found = self.shard.groups[group_id]
+        assert isinstance(found, Group)
+        return found
+
     def sync(self, group_id: str, now_ms: int) -> None:
-        group = self.shard.groups[group_id]
+        group = self.group(group_id)
         leader = group.leader_id
         given = [(member_id, ASSIGNMENT) for member_id in group.members]
         for member_id in [*(m for m in group.members if m != leader), leader]:
@@ -140,7 +146,7 @@ def rebalance_of(members: int) -> float:
     """Microseconds per member: everybody rejoins (the leader starts it), everybody syncs."""
     driver = Driver()
     ids = driver.stable("g", members)
-    group = driver.shard.groups["g"]
+    group = driver.group("g")
     leader = group.leader_id
     order = [str(leader), *(member_id for member_id in ids if member_id != leader)]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import select
 import socket
+import ssl
 import statistics
 import sys
 import tempfile
@@ -35,9 +36,11 @@ ANSWER = bytes.fromhex("0000000c") + bytes(12)
 class Link:
     """A connection with its prepared heartbeat."""
 
-    def __init__(self, where: tuple[str, int]) -> None:
+    def __init__(self, where: tuple[str, int], tls: ssl.SSLContext | None = None) -> None:
         self.socket = socket.create_connection(where, timeout=60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=where[0])
         self.beat = b""
 
     def send(self, api: ModuleType, request: Any, version: int) -> None:
@@ -52,9 +55,12 @@ class Link:
         return api.read_response(frame, at, version)
 
     def _read(self, size: int) -> bytes:
-        data = self.socket.recv(size, socket.MSG_WAITALL)
-        if len(data) < size:
-            raise SystemExit("the server closed a connection")
+        data = b""
+        while len(data) < size:
+            piece = self.socket.recv(size - len(data))
+            if not piece:
+                raise SystemExit("the server closed a connection")
+            data += piece
         return data
 
     def prepare(self, group: str, member_id: str, generation_id: int) -> None:
@@ -62,14 +68,18 @@ class Link:
         self.beat = request_frame(heartbeat.API.key, 4, 0, "bench", body, flexible=True)
 
 
-def join_all(where: tuple[str, int], groups: int, members: int) -> list[Link]:
+def join_all(where: tuple[str, int], groups: int, members: int, tls: ssl.SSLContext | None = None) -> list[Link]:
     """All members of all groups, joined and synced, each on its own connection."""
-    finder = Link(where)
+    finder = Link(where, tls)
+    until = time.perf_counter() + 30
     finder.send(find_coordinator, find_coordinator.Request(keys=["g"]), 1)
-    if finder.answer(find_coordinator, 1).coordinators[0].error:
-        raise SystemExit("there is no coordinator")
+    while finder.answer(find_coordinator, 1).coordinators[0].error:  # Kafka creates the topic of the groups first
+        if time.perf_counter() > until:
+            raise SystemExit("there is no coordinator")
+        time.sleep(0.1)
+        finder.send(find_coordinator, find_coordinator.Request(keys=["g"]), 1)
     finder.socket.close()
-    crowds = {f"group-{number}": [Link(where) for _ in range(members)] for number in range(groups)}
+    crowds = {f"group-{number}": [Link(where, tls) for _ in range(members)] for number in range(groups)}
     for group, crowd in crowds.items():
         request = JoinGroup(
             None, group, "", None, "consumer", [Protocol("range", bytes(100))], 1_800_000, 60_000, fresh_id=""
@@ -116,7 +126,11 @@ def closed_loop(links: list[Link], seconds: float) -> int:
         going_on = going_on and time.perf_counter() < until
         for fd, _ in events:
             connection, beat = by_fd[fd]
-            if connection.recv(64) != ANSWER:
+            try:
+                answer = connection.recv(64)
+            except ssl.SSLWantReadError:  # a message of TLS itself
+                continue
+            if answer != ANSWER:
                 raise SystemExit("a heartbeat was answered with an error")
             count += 1
             if going_on:

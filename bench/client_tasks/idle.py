@@ -8,7 +8,7 @@ import time
 import uvloop
 from client_tasks.task import Task, cpu_s, main
 
-from coterie.client.consumer.consumer import AsyncConsumer
+from coterie.client.consumer.async_consumer import AsyncConsumer
 
 MEMBERS_OF_A_GROUP = 10
 SECONDS = 21

@@ -7,7 +7,7 @@ from typing import Any
 import uvloop
 from client_tasks.task import Task, main
 
-from coterie.client.consumer.consumer import AsyncConsumer
+from coterie.client.consumer.async_consumer import AsyncConsumer
 from coterie.client.producer.producer import AsyncProducer
 
 
