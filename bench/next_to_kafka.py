@@ -28,7 +28,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
 from data_path import data_path  # noqa: E402
 from measured import Process, coterie_serve, write_results  # noqa: E402
 
-from apache_kafka import CLUSTER_ID, ApacheKafka, java_command, why_not  # noqa: E402
+from apache_kafka import CLUSTER_ID, SERVER, ApacheKafka, java_command, why_not  # noqa: E402
 
 Cases = Mapping[str, Mapping[str, Any]]
 
@@ -110,7 +110,7 @@ def running(only: Sequence[str], options: Mapping[str, list[str]]) -> Iterator[t
         data = stack.enter_context(tempfile.TemporaryDirectory())
         ours = stack.enter_context(Process(coterie_serve("--data", data)))
         host, port = ours.ready()
-        kafka = stack.enter_context(ApacheKafka({"group.initial.rebalance.delay.ms": "3000"}))
+        kafka = stack.enter_context(ApacheKafka({"group.initial.rebalance.delay.ms": "3000"}, flags=SERVER))
         say("warming Kafka")
         warm(kafka.bootstrap, kafka.pid)
         for scenario in only:
@@ -146,8 +146,7 @@ def _kafka_command() -> Iterator[tuple[str, list[str], str]]:
         kafka.stop()
         properties = str(kafka.home / "server.properties")
         shape = shlex.join(java_command("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", properties))
-        command = java_command("kafka.Kafka", properties)
-        command[1:2] = [f"-Xmx{kafka.heap}", "-XX:+UseG1GC"]
+        command = java_command("kafka.Kafka", properties, heap=kafka.heap, flags=SERVER)
         yield kafka.bootstrap, command, f"rm -rf {kafka.data_dir} && {shape}"
 
 

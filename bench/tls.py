@@ -19,6 +19,7 @@ from typing import Any
 from heartbeat import closed_loop, join_all
 from measured import Process, coterie_serve, write_results
 
+from apache_kafka import SERVER
 from secured_kafka import SecuredKafka
 
 AIM = 0.6
@@ -34,7 +35,7 @@ class _Kafka(Process):
 
 def measure(connections: int, seconds: float, slices: int) -> dict[str, Any]:
     delay = {"group.initial.rebalance.delay.ms": "3000"}  # so that all members join in one rebalance
-    with SecuredKafka(delay) as kafka, tempfile.TemporaryDirectory() as directory:
+    with SecuredKafka(delay, flags=SERVER) as kafka, tempfile.TemporaryDirectory() as directory:
         server = Path(kafka.home, "tls", "server.pem")
         context = ssl.create_default_context(cafile=kafka.certificates.ca)
         command = coterie_serve("--data", f"{directory}/data")

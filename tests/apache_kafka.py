@@ -11,6 +11,8 @@ come from the directory named by COTERIE_KAFKA_LIBS or are fetched once by Maven
 
 from __future__ import annotations
 
+import fcntl
+import functools
 import os
 import shutil
 import socket
@@ -24,13 +26,27 @@ from typing import Self
 
 import pytest
 
-__all__ = ["ApacheKafka", "free_ports", "jars", "java_command", "needs_apache_kafka", "run_java", "why_not"]
+__all__ = [
+    "QUICK",
+    "SERVER",
+    "ApacheKafka",
+    "free_ports",
+    "jars",
+    "java_command",
+    "needs_apache_kafka",
+    "run_java",
+    "why_not",
+]
 
 VERSION = "4.3.1"
 CLUSTER_ID = "Q290ZXJpZSBpbiB0ZXN0cw"  # any 16 bytes in URL-safe base64
 STARTS_WITHIN_SECONDS = 300
 STOPS_WITHIN_SECONDS = 60
 PAUSE_SECONDS = 0.1
+
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""For a JVM that lives for seconds: it compiles less."""
+SERVER = ("-XX:+UseG1GC",)
 
 _ARTIFACTS = (
     ("org.apache.kafka", "kafka_2.13", VERSION),
@@ -122,26 +138,61 @@ def _fetch(libs: Path) -> None:
                 raise
 
 
-def run_java(*arguments: str | Path, timeout_seconds: float = 300) -> str:
+def run_java(*arguments: str | Path, timeout_seconds: float = 300, flags: Sequence[str] | None = None) -> str:
     """What a Java program on Kafka's class path prints: a tool's main class or a source file, and its arguments."""
-    done = subprocess.run(
-        java_command(*arguments), capture_output=True, text=True, timeout=timeout_seconds, check=False
-    )
+    command = java_command(*arguments, flags=flags)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds, check=False)
     if done.returncode:
         raise RuntimeError(f"{arguments[0]} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-4000:]}")
     return done.stdout
 
 
-def java_command(*arguments: str | Path) -> list[str]:
-    return ["java", "-Dlog4j2.level=ERROR", "-cp", f"{jars()}/*", *map(str, arguments)]
+def java_command(*arguments: str | Path, heap: str = "128m", flags: Sequence[str] | None = None) -> list[str]:
+    """Return the command of a JVM on Kafka's class path. Without `flags` it starts fast, and never gets fast."""
+    if flags is None:
+        flags = (*QUICK, *_archived_classes())
+    return ["java", f"-Xmx{heap}", *flags, "-Dlog4j2.level=ERROR", "-cp", f"{jars()}/*", *map(str, arguments)]
+
+
+@functools.cache
+def _archived_classes() -> Sequence[str]:
+    """Return the flags for an archive of Kafka's classes, which halves the start of a JVM; the first call makes it.
+
+    Java ignores an archive that does not fit its version or class path. While another process makes the archive, and
+    with jars of COTERIE_KAFKA_LIBS, there is none.
+    """
+    archive = _cache().with_name(f"kafka-{VERSION}.jsa")
+    if jars() != _cache():
+        return ()
+    if not archive.exists():
+        with archive.with_suffix(".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return ()
+            new = archive.with_suffix(".new")
+            with ApacheKafka(flags=(*QUICK, f"-XX:ArchiveClassesAtExit={new}", "-Xlog:disable")) as kafka:
+                kafka.stop()
+            new.rename(archive)
+    return (f"-XX:SharedArchiveFile={archive}", "-Xlog:disable")
 
 
 class ApacheKafka:
-    """One KRaft node on free ports of 127.0.0.1, with a data directory of its own that lives as long as the `with`."""
+    """One KRaft node on free ports of 127.0.0.1, with a data directory of its own that lives as long as the `with`.
 
-    def __init__(self, properties: Mapping[str, str] | None = None, *, heap: str = "512m") -> None:
+    It starts fast. For a benchmark, give it the flags of a server: `flags=SERVER`.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str] | None = None,
+        *,
+        heap: str = "512m",
+        flags: Sequence[str] | None = None,
+    ) -> None:
         self.properties = {**_PROPERTIES, **(properties or {})}
         self.heap = heap
+        self.flags = flags
         self.port, self._controller_port = free_ports(2)
         self._home: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -170,7 +221,8 @@ class ApacheKafka:
         try:
             self._write_properties()
             config = self.home / "server.properties"
-            run_java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", config, *self._format_options())
+            options: list[str | Path] = ["-t", CLUSTER_ID, "-c", config, *self._format_options()]
+            run_java("kafka.tools.StorageTool", "format", *options, flags=QUICK if self.flags else None)
             self.start()
         except BaseException:
             self._home.cleanup()
@@ -187,8 +239,8 @@ class ApacheKafka:
     def start(self) -> None:
         """Start, or start again on what the last run left behind; returns when the node answers."""
         assert self._process is None, "Kafka is running already"
-        command = java_command("kafka.Kafka", self.home / "server.properties")
-        command[1:2] = [f"-Xmx{self.heap}", "-XX:+UseG1GC", f"-Dlog4j2.configurationFile={self.home}/log4j2.properties"]
+        command = java_command("kafka.Kafka", self.home / "server.properties", heap=self.heap, flags=self.flags)
+        command.insert(1, f"-Dlog4j2.configurationFile={self.home}/log4j2.properties")
         with (self.home / "server.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=self.home)
         try:

@@ -145,8 +145,8 @@ def security_properties(certificates: Certificates) -> dict[str, str]:
 class SecuredKafka(ApacheKafka):
     """One node with a listener of each kind."""
 
-    def __init__(self, properties: Mapping[str, str] | None = None, *, heap: str = "512m") -> None:
-        super().__init__(properties, heap=heap)
+    def __init__(self, properties: Mapping[str, str] | None = None, *, flags: Sequence[str] | None = None) -> None:
+        super().__init__(properties, flags=flags)
         self._given = dict(properties or {})
         names = [*LISTENERS, *BAD_LISTENERS]
         self._ports = dict(zip(names, free_ports(len(names)), strict=True))

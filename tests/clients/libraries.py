@@ -12,7 +12,7 @@ from typing import Any
 from apache_kafka import java_command
 from clients.members.telling import Orders
 
-__all__ = ["LIBRARIES", "TESTS", "GoLibrary", "quick_java"]
+__all__ = ["LIBRARIES", "TESTS", "GoLibrary"]
 
 TESTS = Path(__file__).parents[1]
 
@@ -56,13 +56,12 @@ class JavaLibrary:
             f"max.poll.interval.ms={told.max_poll_interval_ms}\n"
         )
         instance = ["--group-instance-id", told.instance_id] if told.instance_id else []
-        command = java_command(
+        return java_command(
             "org.apache.kafka.tools.VerifiableConsumer",
             *("--bootstrap-server", told.bootstrap, "--topic", topic, "--group-id", told.group, *instance),
             *("--command-config", config, "--verbose"),
             *(_of_the_broker(told) if newer else _of_the_client(told)),
         )
-        return quick_java(command)
 
     def events(self, line: dict[str, Any]) -> Sequence[dict[str, Any]]:
         name, at = line["name"], {"at_ms": line["timestamp"]}
@@ -89,11 +88,6 @@ def _of_the_client(told: Orders) -> list[str]:
 def _of_the_broker(told: Orders) -> list[str]:
     assignor = ["--group-remote-assignor", told.assignor] if told.assignor else []
     return ["--group-protocol", "consumer", *assignor]
-
-
-def quick_java(command: list[str]) -> list[str]:
-    """For a JVM that lives for seconds: less compiling, a small heap."""
-    return [command[0], "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m", "-Xshare:auto", *command[1:]]
 
 
 _JAVA = "org.apache.kafka.clients.consumer"

@@ -11,7 +11,6 @@ import pytest
 
 from apache_kafka import java_command, needs_apache_kafka
 from clients.harness import BrokerProcess, Crew, Lines, wait_until
-from clients.libraries import quick_java
 from clients.producing import Topics
 from clients.tools import TOOLS, ToolError, Tools
 from coterie.protocol.batch import Compression, batches
@@ -101,7 +100,7 @@ def test_the_java_consumer_follows_a_pattern_to_topics_created_later(
         *("--bootstrap-server", broker.bootstrap, "--include", f"{name}-.*", "--command-config", config),
     )
     with out.open("wb") as stdout:
-        process = subprocess.Popen(quick_java(command), stdout=stdout, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(command, stdout=stdout, stderr=subprocess.DEVNULL)
     try:
         lines = Lines(out)
         values: list[str] = []

@@ -15,7 +15,6 @@ from kafka.errors import TransactionalIdAuthorizationFailedError
 
 from apache_kafka import java_command, needs_apache_kafka
 from clients.harness import BrokerProcess, wait_until
-from clients.libraries import quick_java
 
 pytestmark = pytest.mark.real_time
 
@@ -73,7 +72,7 @@ def test_the_java_client_gives_up_at_once(broker: BrokerProcess, name: str) -> N
         *("--topic", name, "--num-records", "1", "--record-size", "10", "--throughput", "-1"),
         *("--transactional-id", name, "--bootstrap-server", broker.bootstrap),
     )
-    done = subprocess.run(quick_java(command), capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode
     assert "TransactionalIdAuthorizationException" in done.stdout + done.stderr
     check_reason(broker, name)

@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Self
 
 from apache_kafka import java_command
-from clients.libraries import quick_java
 
 __all__ = ["TOOLS", "ToolError", "Tools"]
 
@@ -25,7 +24,7 @@ class ToolError(Exception):
 class Tools:
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = ("--bootstrap-server", bootstrap)
-        command = quick_java(java_command(Path(__file__).with_name("ToolRunner.java")))
+        command = java_command(Path(__file__).with_name("ToolRunner.java"))
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __enter__(self) -> Self:

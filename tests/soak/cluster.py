@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from apache_kafka import jars, java_command, run_java, why_not
-from clients.libraries import JAVA_ASSIGNORS, LIBRARIES, TESTS, quick_java
+from clients.libraries import JAVA_ASSIGNORS, LIBRARIES, TESTS
 from clients.members.telling import Orders
 from coterie import Admin, Consumer, Producer, TopicPartition
 from coterie.client.admin.admin_types import NewTopic
@@ -121,7 +121,7 @@ def _java(told: Orders, directory: Path) -> list[str]:
     )
     class_path = command.index("-cp") + 1
     command[class_path] = f"{directory}:{command[class_path]}"
-    return quick_java(command)
+    return command
 
 
 # --- what was written -------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from apache_kafka import jars, needs_apache_kafka
+from apache_kafka import java_command, needs_apache_kafka
 from coterie.protocol.batch import Compression, assign, batches
 from coterie.protocol.messages import CommittedOffset, GroupRecord, OffsetRecord, StoredGroup
 from coterie.protocol.offsets_topic import write_record
@@ -111,9 +111,9 @@ def dumped(*paths: Path, options: Sequence[str] = ("--print-data-log",)) -> tupl
 
     Of every segment that does not begin at 0 it says that -1 is followed by its first offset, Kafka's own included.
     """
-    tool = ["java", "-Dlog4j2.level=ERROR", "-cp", f"{jars()}/*", "org.apache.kafka.tools.DumpLogSegments"]
     files = ["--files", ",".join(map(str, paths)), "--deep-iteration", *options]
-    done = subprocess.run([*tool, *files], capture_output=True, text=True, check=True, timeout=120)
+    tool = java_command("org.apache.kafka.tools.DumpLogSegments", *files)
+    done = subprocess.run(tool, capture_output=True, text=True, check=True, timeout=120)
     return done.stdout, re.sub(r"Non-consecutive offsets in .*\n  -1 is followed by \d+\n", "", done.stderr)
 
 
