@@ -13,11 +13,11 @@ from uuid import UUID
 
 from coterie.coordinator.classic.effects import Arm, Effects, Reply, TimerKey, Written
 from coterie.coordinator.classic.group import Group
-from coterie.coordinator.classic.member_bytes import OVERHEAD, HeldBytes
-from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.classic.member_bytes import OVERHEAD
 from coterie.coordinator.consumer.states import GroupState, MemberState
 from coterie.coordinator.consumer.topic_image import NoTopics, TopicImage
-from coterie.coordinator.offsets.offsets_group import OffsetsGroup
+from coterie.coordinator.offsets.offsets_group import HeldBytes, OffsetsGroup
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.facts import Fact
 from coterie.protocol.commit_rows import OffsetRows

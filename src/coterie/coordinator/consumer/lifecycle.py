@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from coterie.coordinator.classic.effects import Effects, Reply, error_for_client
-from coterie.coordinator.classic.member_bytes import HeldBytes
-from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.consumer.change import written_assignments
 from coterie.coordinator.consumer.group import ConsumerGroup, ConsumerGroupWritten
 from coterie.coordinator.consumer.reconciliation import expect_revocation
 from coterie.coordinator.consumer.states import GroupState, MemberState
 from coterie.coordinator.consumer.topic_image import TopicImage
+from coterie.coordinator.offsets.offsets_group import HeldBytes
 from coterie.coordinator.offsets.stored_offsets import StoredOffsets
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.facts import Emit, GroupLoaded, GroupUnloaded, WriteFailed
 from coterie.protocol.consumer_group_records import Value

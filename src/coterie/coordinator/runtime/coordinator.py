@@ -8,10 +8,10 @@ from typing import Any
 
 from coterie.coordinator.classic import PRECHECKS, Group, HeldBytes, restore
 from coterie.coordinator.classic.effects import Reply
-from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.consumer import ConsumerGroup, TopicImage, heartbeat_refusal, restore_consumer_group
 from coterie.coordinator.offsets.stored_offsets import StoredOffsets
 from coterie.coordinator.runtime.shard import Appended, ExpiryCheckDue, Outward, Shard, Timers, WriteLate
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode, MalformedError
 from coterie.facts import Emit, RecordsSkipped
 from coterie.protocol.consumer_group_records import TYPES, ConsumerGroupRecord, Value, read_consumer_group_record

@@ -30,7 +30,6 @@ from coterie.coordinator.classic.effects import (
     Written,
     error_for_client,
 )
-from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.consumer import (
     ConsumerGroup,
     ConsumerGroupWritten,
@@ -39,6 +38,7 @@ from coterie.coordinator.consumer import (
     become_classic,
     become_consumer,
 )
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.facts import Emit, Mistake
 from coterie.protocol.commit_rows import OffsetRows
