@@ -94,10 +94,8 @@ class Replay:
             self.skipped[record.type] = self.skipped.get(record.type, 0) + 1
 
     def _group(self, record: GroupRecord) -> None:
-        if record.value is None:  # what it has committed has tombstones of its own
+        if record.value is None:  # what it has committed, open transactions included, has tombstones of its own
             self._known.pop(record.group_id, None)
-            if record.group_id in self._offsets:
-                self._offsets[record.group_id].pending.clear()
         else:
             self._known[record.group_id] = record.value
 
