@@ -415,7 +415,8 @@ class ConsumerGroup(OffsetsGroup):
             return []
         later = self.unwritten[positions[0] + 1 :]
         del self.unwritten[positions[0] :]
-        self.rebuild()
+        if not self.is_deleted:  # else it was unloaded: another coordinator makes it from the log
+            self.rebuild()
         return later
 
     def tombstones(self, also: Sequence[Record] = ()) -> list[Record]:

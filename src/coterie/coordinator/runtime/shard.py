@@ -249,6 +249,9 @@ class Shard:
     def classic_groups(self) -> Iterator[Group]:
         return (group for group in self.groups.values() if isinstance(group, Group))
 
+    def consumer_groups(self) -> Iterator[ConsumerGroup]:
+        return (group for group in self.groups.values() if isinstance(group, ConsumerGroup))
+
     def waiting_tokens(self) -> Iterator[Token]:
         """Return the tokens of all requests that will be answered later."""
         for group in self.groups.values():
