@@ -12,8 +12,7 @@ from coterie.assignors import Assignor, Range
 from coterie.client.consumer.async_consumer import AsyncConsumer
 from coterie.client.consumer.engine import Engine, WakeupError
 from coterie.client.consumer.fetcher import Fetcher
-from coterie.client.member import Membership, effects
-from coterie.client.member.states import MemberState
+from coterie.client.member import ConsumerMembership, Membership, effects
 from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError
 from coterie.protocol.messages import OffsetCommit
@@ -24,6 +23,7 @@ from coterie.sim.schedule import HostClock
 if TYPE_CHECKING:
     from coterie.sim.world import World
 
+AnyMember = Membership | ConsumerMembership
 AFTER_AN_ERROR_S = 0.5
 LOOK_AGAIN_MS = 50
 
@@ -51,6 +51,9 @@ class Habits:
     topics: Sequence[str] = ("t",)
     assignors: Sequence[Assignor] = field(default_factory=lambda: (Range(),))
     instance_id: str | None = None
+    group_protocol: str = _DEFAULTS.group_protocol
+    remote_assignor: str | None = None
+    """Only with `group_protocol` consumer, which has none of the next two: they are settings of the broker."""
     session_timeout_ms: int = _DEFAULTS.session_timeout_ms
     heartbeat_interval_ms: int = _DEFAULTS.heartbeat_interval_ms
     max_poll_interval_ms: int = _DEFAULTS.max_poll_interval_ms
@@ -75,20 +78,37 @@ class _ObservedMember(Membership):
 
     def handle(self, event: Any, now_ms: int) -> effects.Effects:
         wanted = super().handle(event, now_ms)
-        process = self._process
-        if process.is_alive:
-            for effect in wanted:
-                kind = type(effect)
-                if kind is effects.HoldPartitions:
-                    process.world.held(process, effect.partitions)  # type: ignore[union-attr]
-                elif kind is effects.SetAssignment:
-                    process.world.assigned(process, effect)  # type: ignore[arg-type]
-                elif kind is effects.SendRequest and type(effect.request) is OffsetCommit:  # type: ignore[union-attr]
-                    process.world.commit_sent(process, effect.request)  # type: ignore[union-attr]
-            if self.assigned is not process.owned:
-                process.owned = self.assigned
-                process.world.ownership_changed(process)
+        _report(self._process, self, wanted)
         return wanted
+
+
+class _ObservedConsumerMember(ConsumerMembership):
+    """The same for group.protocol=consumer."""
+
+    def __init__(self, process: ConsumerProcess, member: ConsumerMembership) -> None:
+        super().__init__(member.settings)
+        self._process = process
+
+    def handle(self, event: Any, now_ms: int) -> effects.Effects:
+        wanted = super().handle(event, now_ms)
+        _report(self._process, self, wanted)
+        return wanted
+
+
+def _report(process: ConsumerProcess, member: AnyMember, wanted: effects.Effects) -> None:
+    if not process.is_alive:
+        return
+    for effect in wanted:
+        kind = type(effect)
+        if kind is effects.HoldPartitions:
+            process.world.held(process, effect.partitions)  # type: ignore[union-attr]
+        elif kind is effects.SetAssignment:
+            process.world.assigned(process, effect)  # type: ignore[arg-type]
+        elif kind is effects.SendRequest and type(effect.request) is OffsetCommit:  # type: ignore[union-attr]
+            process.world.commit_sent(process, effect.request)  # type: ignore[union-attr]
+    if member.assigned is not process.owned:
+        process.owned = member.assigned
+        process.world.ownership_changed(process)
 
 
 class _ShippedConsumer(AsyncConsumer):
@@ -97,8 +117,12 @@ class _ShippedConsumer(AsyncConsumer):
     def __init__(self, process: ConsumerProcess, settings: dict[str, object]) -> None:
         self._runtime = process.runtime
         super().__init__(settings)
-        assert isinstance(self.engine.member, Membership)
-        self.engine.member = _ObservedMember(process, self.engine.member)
+        member = self.engine.member
+        if isinstance(member, ConsumerMembership):
+            self.engine.member = _ObservedConsumerMember(process, member)
+        else:
+            assert member is not None
+            self.engine.member = _ObservedMember(process, member)
 
     @property
     def engine(self) -> Engine:
@@ -123,14 +147,19 @@ class ConsumerProcess(Client):
 
     def _make(self) -> None:
         habits = self.habits
+        protocol: dict[str, object] = {
+            "partition_assignment_strategy": list(habits.assignors),
+            "session_timeout_ms": habits.session_timeout_ms,
+            "heartbeat_interval_ms": habits.heartbeat_interval_ms,
+        }
+        if habits.group_protocol == "consumer":
+            protocol = {"group_protocol": "consumer", "group_remote_assignor": habits.remote_assignor}
         self._client = _ShippedConsumer(
             self,
             self.settings(
                 group_id=habits.group_id,
                 group_instance_id=habits.instance_id,
-                partition_assignment_strategy=list(habits.assignors),
-                session_timeout_ms=habits.session_timeout_ms,
-                heartbeat_interval_ms=habits.heartbeat_interval_ms,
+                **protocol,
                 max_poll_interval_ms=habits.max_poll_interval_ms,
                 enable_auto_commit=habits.auto_commit,
                 auto_commit_interval_ms=habits.auto_commit_interval_ms,
@@ -143,9 +172,9 @@ class ConsumerProcess(Client):
         )
 
     @property
-    def member(self) -> Membership:
+    def member(self) -> AnyMember:
         member = self._client.engine.member
-        assert isinstance(member, Membership)
+        assert member is not None
         return member
 
     @property
@@ -164,7 +193,7 @@ class ConsumerProcess(Client):
             except WakeupError:
                 continue
             except CoterieError as error:
-                if self.member.state is MemberState.FENCED:
+                if self.member.failure is not None:  # fenced for good
                     self.later(0, lambda _: self.world.fenced(self), None)
                     return
                 await self._failed(error)

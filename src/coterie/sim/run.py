@@ -16,9 +16,10 @@ from traceback import format_exc
 from typing import Any
 
 from coterie.broker.broker_facts import LeadersChanged
-from coterie.client.member.states import MemberState
+from coterie.client.member import Membership
 from coterie.client.types import TopicPartition
-from coterie.coordinator.classic import State
+from coterie.coordinator.classic import Group, State
+from coterie.coordinator.consumer import GroupState
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, Fact, GroupLoaded, MemberExpired, RebalanceStarted
 from coterie.protocol.apis import by_key, heartbeat
@@ -81,7 +82,7 @@ class StoryObserver(Observer):
         self._unhashed.clear()
 
     def _row(self, who: str, says: str, hears: str, group_id: str = "") -> None:
-        group = self.world.group(group_id) if group_id else None
+        group = self.world.group_of_either_type(group_id) if group_id else None
         state = str(group.state) if group is not None else "Dead" if group_id else ""
         self.steps.append(StoryStep(self.world.schedule.now_ms, who, says, hears, state))
 
@@ -260,16 +261,17 @@ class Converged:
     def _missing_in(self, group_id: str, consumers: list[ConsumerProcess]) -> str:
         world = self._world
         limit = world.machine.settings.group_max_size
-        well = [one for one in consumers if one.member.state is MemberState.STABLE and one.member.rejoin_reason is None]
+        well = [one for one in consumers if _is_settled(one)]
         if len(well) < min(len(consumers), limit):
             others = [one for one in consumers if one not in well]
             return f"{len(others)} of {len(consumers)} are not stable: {others[0].member.explain(others[0].now_ms)}"
-        group = world.group(group_id)
-        if group is None or group.state is not State.STABLE:
+        group = world.group_of_either_type(group_id)
+        if group is None or group.state not in {State.STABLE, GroupState.STABLE}:
             return f"group {group_id} is {group.state if group else 'not there'}"
+        generation = group.generation_id if isinstance(group, Group) else group.assignment_epoch
         generations = {one.member.generation_id for one in well}
-        if generations != {group.generation_id}:
-            return f"group {group_id} is in generation {group.generation_id}, its members in {sorted(generations)}"
+        if generations != {generation}:
+            return f"group {group_id} is in generation {generation}, its members in {sorted(generations)}"
         wanted = {
             TopicPartition(topic, partition)
             for consumer in well
@@ -283,6 +285,11 @@ class Converged:
             if not self._progress.is_done(group_id, one):
                 return f"group {group_id} has not processed all of {one}"
         return ""
+
+
+def _is_settled(consumer: ConsumerProcess) -> bool:
+    member = consumer.member
+    return member.is_stable and (not isinstance(member, Membership) or member.rejoin_reason is None)
 
 
 SAMPLE_MS = 5_000

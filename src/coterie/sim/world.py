@@ -12,6 +12,7 @@ from coterie.broker.broker_facts import Trouble
 from coterie.client.member import effects
 from coterie.client.types import TopicPartition
 from coterie.coordinator.classic import Group
+from coterie.coordinator.consumer import ConsumerGroup
 from coterie.facts import Fact, GroupLoaded, JoinPhaseCompleted
 from coterie.protocol.messages import OffsetCommit
 from coterie.settings.broker_settings import BrokerSettings
@@ -202,13 +203,23 @@ class World:
         client.later(0, lambda _: client.ends(), None)
         self.clients.pop(client.name, None)
 
-    def group(self, group_id: str) -> Group | None:
+    def group_of_either_type(self, group_id: str) -> Group | ConsumerGroup | None:
         """The group as its coordinator has it; None without a coordinator."""
         for _, _, shard in self.machine.shards():
             group = shard.groups.get(group_id)
-            if isinstance(group, Group):
+            if group is not None:
                 return group
         return None
+
+    def group(self, group_id: str) -> Group | None:
+        """The same, if it is a classic group."""
+        group = self.group_of_either_type(group_id)
+        return group if isinstance(group, Group) else None
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """The same, if it is a group of KIP-848."""
+        group = self.group_of_either_type(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
 
     def may_not_know(self, group_id: str, sent_ms: int) -> bool:
         """The coordinator was perhaps loading the group then: until it is loaded, every heartbeat succeeds (C3)."""

@@ -31,13 +31,18 @@ def failed_answer(request: Any, error: ErrorCode) -> Any:
 
 
 def consumer_group_written(group: ConsumerGroup, event: ConsumerGroupWritten, now_ms: int) -> Effects:
-    """Answer the requests whose records are durable. If they are not, the shard has taken them back (`abandon`)."""
+    """Answer the requests whose records are durable. If they are not, the shard has taken them back (`abandon`).
+
+    Facts are of the moment at which they are durable: so they never go back in time, however long a write takes.
+    """
     if event.error:
         error = error_for_client(event.error)
         effects: Effects = [Reply(token, failed_answer(request, error)) for token, _, request in event.replies]
         effects.append(Emit(WriteFailed(now_ms, group.group_id, "a change of the group", event.error)))
         return effects + _expect_all(group, now_ms)
     group.unwritten = [other for other in group.unwritten if other is not event]
+    for fact in event.facts:
+        fact.at_ms = now_ms
     return [*(Reply(token, answer) for token, answer, _ in event.replies), *map(Emit, event.facts)]
 
 

@@ -155,9 +155,11 @@ class NothingGrows(Observer):
             return
         timers, logs = len(machine.cluster.timers), len(machine.cluster.directory.logs)
         shards = [shard for _, _, shard in machine.shards()]
-        groups = [group for shard in shards for group in shard.classic_groups()]
-        members = sum(len(group.members) + len(group.pending) for group in groups)
-        wanted = _FOR_A_MEMBER * members + _FOR_A_GROUP * len(groups) + _FOR_A_SHARD * len(shards)
+        groups = [group for shard in shards for group in shard.groups.values()]
+        members = sum(len(group.members) for group in groups)
+        members += sum(len(group.pending) for group in groups if isinstance(group, Group))
+        revoking = sum(len(group.members) for group in groups if not isinstance(group, Group))
+        wanted = _FOR_A_MEMBER * (members + revoking) + _FOR_A_GROUP * len(groups) + _FOR_A_SHARD * len(shards)
         parked = sum(link.connection.call is not None for link in machine.links)
         if timers > wanted + parked + _FOR_A_BROKER + logs:
             self.fails(f"{timers} timers for {members} members of {len(groups)} groups")
@@ -177,8 +179,8 @@ class HeldBytesAreCounted(Observer):
             return
         in_all = 0
         for _, _, shard in machine.shards():
-            for group in shard.classic_groups():
-                held = count_held(group)
+            for group in shard.groups.values():
+                held = count_held(group) if isinstance(group, Group) else group.held_bytes
                 in_all += held
                 if group.held_bytes != held:
                     self.fails(f"the members of {group.group_id} hold {held} bytes, counted are {group.held_bytes}")

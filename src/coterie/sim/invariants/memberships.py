@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from coterie.client.member import effects
+from coterie.client.member import Membership, effects
 from coterie.client.member.states import MemberState
 from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode
@@ -86,6 +86,7 @@ class CooperativeMembersKeepReading(Observer):
         member = consumer.member
         if (
             kind is effects.Listened.REVOKED
+            and isinstance(member, Membership)
             and member.state is MemberState.PREPARING
             and member.settings.is_cooperative
         ):
@@ -178,7 +179,7 @@ class OldGenerationsAreRefused(Observer):
         """For each group, when each of its generations began; one that was not written may come back."""
 
     def on_fact(self, _machine: Machine, fact: Fact) -> None:
-        if type(fact) is JoinPhaseCompleted:
+        if type(fact) is JoinPhaseCompleted and self.world.consumer_group(fact.group_id) is None:  # else K19
             self._since.setdefault(fact.group_id, {})[fact.generation_id] = self.world.schedule.now_ms
         elif type(fact) is GroupLoaded:
             began = self._since.get(fact.group_id, {})
