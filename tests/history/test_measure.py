@@ -58,11 +58,11 @@ def test_no_herd_on_a_real_zookeeper_when_a_coordinator_watches(
     assert joined.notified_by_server == 1
 
 
-@pytest.mark.parametrize("design", [Design.WATCHERS, Design.SERVER, Design.EAGER])
+@pytest.mark.parametrize("design", [Design.WATCHERS, Design.SERVER, Design.EAGER, Design.CONSUMER])
 def test_processes_read_every_record_at_least_once_whatever_befalls_them(
     tmp_path: Path, zookeeper: ZooKeeper, design: Design
 ) -> None:
-    """One joins, one is killed, one is stopped for longer than its session; under designs 2 and 3 a new strategy."""
+    """One joins, one is killed, one is stopped for longer than its session; then a new strategy, but under design 1."""
     run = run_processes(design, tmp_path, zookeeper)
     assert run.records > 100 and run.lost == 0
     assert run.twice < run.records, "what was not committed, and what two have read"
@@ -71,4 +71,5 @@ def test_processes_read_every_record_at_least_once_whatever_befalls_them(
         Design.WATCHERS: ("", ""),
         Design.SERVER: ("broker-1, broker-2", "c2, c3"),
         Design.EAGER: ("c2, c3", "the broker"),
+        Design.CONSUMER: ("c2, c3", "the broker"),
     }[design]

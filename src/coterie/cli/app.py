@@ -457,13 +457,14 @@ def compare_designs(
     ] = False,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write pictures (SVG) to this directory.")] = None,
 ) -> None:
-    """Run one scenario on three consumer-group designs and compare the cost.
+    """Run one scenario on four consumer-group designs and compare the cost.
 
     Design 1, ZooKeeper watchers: each consumer watches and decides by itself. Design 2, server-side: a coordinator
-    watches and decides. Design 3, today's: the coordinator manages the group and a member decides; eager and
-    cooperative. In the scenario n consumers share a topic; one joins, one crashes, the coordinating broker restarts,
-    and the assignment strategy changes. It is simulated: designs 1 and 2 with a model of ZooKeeper whose followers lag,
-    design 3 with the real broker and members.
+    watches and decides. Design 3, the classic protocol: the coordinator manages the group and a member decides; eager
+    and cooperative. Design 4, KIP-848 (group.protocol=consumer): the coordinator decides, and each member changes over
+    by itself. In the scenario n consumers share a topic; one joins, one crashes, the coordinating broker restarts, and
+    the assignment strategy changes. It is simulated: designs 1 and 2 with a model of ZooKeeper whose followers lag,
+    designs 3 and 4 with the real broker and members.
 
     It prints for each change and group size: ZooKeeper notifications and reads, messages between members and
     coordinator, time until all partitions are read again, times with two owners or none, unassigned

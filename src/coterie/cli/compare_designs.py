@@ -1,4 +1,4 @@
-"""`coterie compare-designs`: run one scenario on three designs of consumer groups and compare the cost.
+"""`coterie compare-designs`: run one scenario on four designs of consumer groups and compare the cost.
 
 The tables come from simulated runs. `--real` repeats the counts on a real ZooKeeper and with processes, and `--out`
 writes pictures.
@@ -17,7 +17,7 @@ import typer
 from coterie.cli.output import Cell, Rows, show
 from coterie.cli.sim import parse_numbers
 from coterie.errors import CoterieError
-from coterie.history.compare import fault_totals, runs_with_faults, runs_without_faults, split_brain
+from coterie.history.compare import HEARTBEAT_MS, fault_totals, runs_with_faults, runs_without_faults, split_brain
 from coterie.history.design_costs import ChangeCost, Design, DesignRun, OwnersInterval
 
 if TYPE_CHECKING:
@@ -51,6 +51,17 @@ FAULT_COLUMNS = (
     "OFFSETS MOVED BACK",
     "STABLE AT THE END",
 )
+
+
+WHEN_ONE_JOINS = f"""\
+Why partitions are unassigned when one joins: a member learns of it with its next heartbeat, which it sends every
+{HEARTBEAT_MS / 1_000:g} s.
+  3 eager        every member stops reading at its own heartbeat, and goes on after the heartbeat of the last one
+  3 cooperative  the partitions that move stop for a whole interval: the first rebalance revokes them, and members
+                 that had nothing to revoke learn with their next heartbeat that a second one has begun
+  4 KIP-848      a partition that moves stops at a heartbeat of its old owner, until the next one of its new owner
+So the first grows with all partitions, the others with those that move. With another --seed the heartbeats are at other
+moments."""
 
 
 MAX_SESSIONS = 40
@@ -119,6 +130,7 @@ def _simulated(
         _progress(runs_without_faults(sizes, partitions, seed), len(sizes) * len(Design), "runs without faults")
     )
     _print_rows(f"seed {seed}, {partitions} partitions, no faults:", _by_change(without_faults))
+    typer.echo(f"\n{WHEN_ONE_JOINS}")
     runs = (one for number in seeds for one in runs_with_faults(number, sizes[0], partitions))
     with_faults = list(_progress(runs, len(seeds) * len(Design), "runs with faults"))
     title = f"the same scenario with faults, {len(seeds)} seeds, {sizes[0]} members, {partitions} partitions:"

@@ -34,7 +34,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Ask what would happen": {
         "assign": "compare assignors for a group and a change",
         "sim": "simulate groups with random faults, from a seed",
-        "compare-designs": "compare today's group design with the two before it",
+        "compare-designs": "compare the four designs of consumer groups",
     },
 }
 TRY_IT = ("coterie serve --memory", "seq 3 | coterie produce numbers; coterie consume numbers -e")

@@ -1,21 +1,23 @@
 """Run the same scenario under all designs, by group size, and with the faults of many seeds.
 
-Designs 1 and 2 are simulated by `simulate_zookeeper_designs.py`. Design 3 is Coterie itself in its simulator, with all
-invariants checked; the second half of this file translates the scenario for it.
+Designs 1 and 2 are simulated by `simulate_zookeeper_designs.py`. Designs 3 and 4 are Coterie itself in its simulator,
+with all invariants checked; the second half of this file translates the scenario for them.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from coterie.assignors import Assignor, CooperativeSticky, Range
+from coterie.assignors import CooperativeSticky, Range
 from coterie.coordinator.classic import State
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Fact, OffsetsStored
 from coterie.history.design_costs import NOTHING, Design, DesignRun, OwnershipTimeline, OwnersInterval, Total
+from coterie.history.design_types import Partition
 from coterie.history.scenario import (
     BROKERS,
     GROUP,
@@ -30,7 +32,7 @@ from coterie.history.scenario import (
     scenario,
 )
 from coterie.history.simulate_zookeeper_designs import simulate_zookeeper_design
-from coterie.protocol.apis import heartbeat, join_group, leave_group, sync_group
+from coterie.protocol.apis import consumer_group_heartbeat, heartbeat, join_group, leave_group, sync_group
 from coterie.sim.clients import Asked, Client
 from coterie.sim.consumer import ConsumerProcess, Habits
 from coterie.sim.faults import BrokerPaused, CutOff, Paused
@@ -40,10 +42,10 @@ from coterie.sim.run import simulate
 from coterie.sim.steps import Come, Fault, Leave, Step, Undo
 from coterie.sim.world import Observer, World
 
-HAS_THE_ASSIGNOR: Mapping[Design, RestartOf] = {
+RESTARTED: Mapping[Design, RestartOf] = {
     design: RestartOf.BROKERS if design is Design.SERVER else RestartOf.MEMBERS for design in Design
 }
-"""What must be restarted for a new assignor."""
+"""What is restarted to bring a new assignor in. Under design 4 the brokers have both, and members name one (K16)."""
 
 
 def simulate_design(design: Design, scenario: Scenario) -> DesignRun:
@@ -55,7 +57,7 @@ def runs_without_faults(members: Sequence[int], partitions: int, seed: int) -> I
     """Run the scenario without random faults and with a new assignor at its end."""
     for size in members:
         for design in Design:
-            yield simulate_design(design, scenario(seed, size, partitions, rolls=HAS_THE_ASSIGNOR[design]))
+            yield simulate_design(design, scenario(seed, size, partitions, rolls=RESTARTED[design]))
 
 
 def runs_with_faults(seed: int, members: int, partitions: int) -> list[DesignRun]:
@@ -104,15 +106,37 @@ def split_brain(runs: Iterable[DesignRun]) -> tuple[DesignRun, OwnersInterval] |
     return None
 
 
-# --- design 3 ---------------------------------------------------------------------------------------------------------
+# --- designs 3 and 4 --------------------------------------------------------------------------------------------------
 
-STRATEGIES: Mapping[Design, tuple[Assignor, Assignor]] = {
-    Design.EAGER: (Range(), Backwards()),
-    Design.COOPERATIVE: (CooperativeSticky(), BackwardsCooperative()),
+HEARTBEAT_MS = SESSION_MS // 3
+_CLASSIC = Habits(session_timeout_ms=SESSION_MS, heartbeat_interval_ms=HEARTBEAT_MS)
+_CONSUMER = Habits(group_protocol="consumer")
+STRATEGIES: Mapping[Design, tuple[Habits, Habits]] = {
+    Design.EAGER: (
+        replace(_CLASSIC, assignors=(Range(),)),
+        replace(_CLASSIC, assignors=(Backwards(), Range())),
+    ),
+    Design.COOPERATIVE: (
+        replace(_CLASSIC, assignors=(CooperativeSticky(),)),
+        replace(_CLASSIC, assignors=(BackwardsCooperative(), CooperativeSticky())),
+    ),
+    Design.CONSUMER: (replace(_CONSUMER, remote_assignor="uniform"), replace(_CONSUMER, remote_assignor="range")),
 }
-"""The assignor at the begin, and the one that the scenario brings in."""
+"""Members with the assignor at the begin, and with the one that the scenario brings in."""
+SETTINGS: Mapping[str, object] = {
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": 4,
+    "group.consumer.session.timeout.ms": SESSION_MS,
+    "group.consumer.min.session.timeout.ms": SESSION_MS,
+    "group.consumer.heartbeat.interval.ms": HEARTBEAT_MS,
+    "group.consumer.min.heartbeat.interval.ms": HEARTBEAT_MS,
+}
 RETRY_MS = 100
 RECORD_MS = 2_000
+DRIFT_PPM = 20_000
+"""How much faster or slower the clocks of hosts are, at most. After a rebalance, all members send their heartbeats at
+the same moments. In a real group these spread within an hour, since timers are late by some milliseconds each time;
+here, by the drift, within a minute. Without it, all members of an eager group would stop together."""
 
 
 def simulate_kafka_design(design: Design, scenario: Scenario) -> DesignRun:
@@ -125,27 +149,24 @@ def simulate_kafka_design(design: Design, scenario: Scenario) -> DesignRun:
         scenario.members,
         tuple(_steps(design, scenario)),
         {TOPIC: scenario.partitions},
-        {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 4},
+        dict(SETTINGS),
         RECORD_MS,
+        drift_ppm=DRIFT_PPM,
         nodes=len(BROKERS),
     )
-    outcome = simulate(plan, [lambda world: _DesignObserver(world, result)])
+    observer = _ConsumerGroupObserver if design is Design.CONSUMER else _ClassicGroupObserver
+    outcome = simulate(plan, [lambda world: observer(world, result)])
     if not outcome.held:
         raise CoterieError(f"design {design}, seed {scenario.seed}: {outcome.broken}: {outcome.what}")
     return result
 
 
 def _steps(design: Design, scenario: Scenario) -> list[Step]:
-    old, new = STRATEGIES[design]
-    habits = Habits(
-        assignors=(old,),
-        session_timeout_ms=SESSION_MS,
-        heartbeat_interval_ms=SESSION_MS // 3,
-        auto_commit_interval_ms=1_000,
-        poll_ms=10_000,
-        fetch_max_wait_ms=10_000,
+    habits, renewed = (
+        replace(one, auto_commit_interval_ms=1_000, poll_ms=10_000, fetch_max_wait_ms=10_000)
+        for one in STRATEGIES[design]
     )
-    return [step for act in scenario.acts for step in _step(act, habits, replace(habits, assignors=(new, old)))]
+    return [step for act in scenario.acts for step in _step(act, habits, renewed)]
 
 
 def _step(act: ScenarioAction, habits: Habits, renewed: Habits) -> Sequence[Step]:
@@ -202,15 +223,13 @@ class _CoordinatorStops(Fault):
         return lambda: nodes.start(number)
 
 
-class _DesignObserver(Observer):
+class _DesignObserver(Observer, ABC):
     name = "the designs"
 
     def __init__(self, world: World, result: DesignRun) -> None:
         super().__init__(world)
         self._result = result
         self._counts: Counter[str] = Counter()
-        self._accepts: dict[str, int] = {}
-        """The lowest generation in which each member id can commit, also while the coordinator moves."""
         for period in result.scenario.periods:
             world.schedule.at(period.began_ms - 1, self._mark, None)
         world.schedule.at(result.scenario.length_ms, self._mark, None)
@@ -219,10 +238,15 @@ class _DesignObserver(Observer):
         self._result.marks.append(Counter(self._counts))
 
     def answered(self, _client: Client, asked: Asked, answer: Any) -> None:
+        """Count a request that changes something, with its answer, and an answer to a heartbeat that announces it."""
         if asked.module in {join_group, sync_group, leave_group}:
             self._counts["messages"] += 2
-        elif asked.module is heartbeat and answer is ErrorCode.REBALANCE_IN_PROGRESS:
-            self._counts["messages"] += 1
+        elif asked.module is heartbeat:
+            self._counts["messages"] += answer is ErrorCode.REBALANCE_IN_PROGRESS
+        elif asked.module is consumer_group_heartbeat:
+            request = asked.request
+            says_something = request.member_epoch <= 0 or request.topic_partitions is not None
+            self._counts["messages"] += 2 if says_something else answer.assignment is not None
 
     def came(self, consumer: ConsumerProcess) -> None:
         self._counts["restarts"] += consumer.name != consumer.slot
@@ -243,13 +267,52 @@ class _DesignObserver(Observer):
             self._note_ownership()
 
     def _note_ownership(self) -> None:
-        """A member owns what it can commit: in the group's generation, or during a rebalance in the one before."""
-        group = self.world.group(GROUP)
-        if group is not None:
-            oldest = group.generation_id - (group.state is not State.STABLE)
-            self._accepts = dict.fromkeys(group.members, oldest)
+        """A member owns what it can commit. While the coordinator moves, that is what it could commit before."""
+        self._look_at_group()
         now_ms = self.world.schedule.now_ms
         for consumer in self.world.consumers.values():
-            member = consumer.member
-            is_taken = member.generation_id >= self._accepts.get(member.member_id, member.generation_id + 1)
-            self._result.owns.owns(consumer.slot, consumer.owned if is_taken else (), now_ms)
+            self._result.owns.owns(consumer.slot, self._accepted(consumer), now_ms)
+
+    @abstractmethod
+    def _look_at_group(self) -> None:
+        """Note what members can commit now, if the group has a coordinator."""
+
+    @abstractmethod
+    def _accepted(self, consumer: ConsumerProcess) -> Collection[Partition]:
+        """Return the partitions of a consumer whose commits would be accepted."""
+
+
+class _ClassicGroupObserver(_DesignObserver):
+    """A member can commit in the group's generation, and during a rebalance in the one before."""
+
+    def __init__(self, world: World, result: DesignRun) -> None:
+        super().__init__(world, result)
+        self._oldest: dict[str, int] = {}
+        """The lowest generation in which each member id can commit."""
+
+    def _look_at_group(self) -> None:
+        group = self.world.group(GROUP)
+        if group is not None:
+            self._oldest = dict.fromkeys(group.members, group.generation_id - (group.state is not State.STABLE))
+
+    def _accepted(self, consumer: ConsumerProcess) -> Collection[Partition]:
+        member = consumer.member
+        is_taken = member.generation_id >= self._oldest.get(member.member_id, member.generation_id + 1)
+        return consumer.owned if is_taken else ()
+
+
+class _ConsumerGroupObserver(_DesignObserver):
+    """A member can commit what it is assigned, or has still to give up (K11, K19)."""
+
+    def __init__(self, world: World, result: DesignRun) -> None:
+        super().__init__(world, result)
+        self._holders: dict[Partition, str] = {}
+
+    def _look_at_group(self) -> None:
+        group = self.world.consumer_group(GROUP)
+        if group is not None:
+            holders_by_topic = group.holders.values()  # there is one topic
+            self._holders = {(TOPIC, one): holder for held in holders_by_topic for one, holder in held.items()}
+
+    def _accepted(self, consumer: ConsumerProcess) -> Collection[Partition]:
+        return [one for one in consumer.owned if self._holders.get(one) == consumer.member.member_id]

@@ -141,6 +141,7 @@ class Design(StrEnum):
     SERVER = "2 server-side"
     EAGER = "3 eager"
     COOPERATIVE = "3 cooperative"
+    CONSUMER = "4 KIP-848"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ class ChangeCost:
     attempts: int
     """Design 1: how often a member listed the members to assign partitions."""
     messages: int
-    """Messages between members and coordinator, without heartbeats and commits."""
+    """Messages between members and coordinator, without commits and heartbeats that change nothing."""
     restarts: int
     """Processes that were stopped and started again."""
     stable_after_ms: int | None
@@ -170,7 +171,7 @@ class DesignRun:
     design: Design
     scenario: Scenario
     owns: OwnershipTimeline
-    """Under design 1 what a process reads; under designs 2 and 3 what it can commit."""
+    """Under design 1 what a process reads; under the others what it can commit."""
     believes: OwnershipTimeline
     """What a process believes to own, also while it is paused or after it was replaced."""
     marks: list[Counter[str]] = field(default_factory=list)

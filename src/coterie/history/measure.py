@@ -1,8 +1,8 @@
-"""Measure what changes cost a group of design 1 or 2.
+"""Measure what changes cost, with real sessions and real processes.
 
-`measure_herd` counts reads, notifications and attempts on a real ZooKeeper. The group is in one process, each member
-and broker with its own session, and reads no records. Under design 2, members and coordinators are connected by
-sockets.
+`measure_herd` counts reads, notifications and attempts of designs 1 and 2 on a real ZooKeeper. The group is in one
+process, each member and broker with its own session, and reads no records. Under design 2, members and coordinators
+are connected by sockets.
 
 `run_processes` uses real processes that read records from Coterie's broker. One member joins, one is killed, one is
 stopped for longer than its session, and then a new assignor is deployed, while records are produced all the time.
@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -204,8 +204,16 @@ TIMEOUT_S, PAUSE_S = 60.0, 0.05
 STABLE_S = 0.3
 """A group is stable when nothing has changed for this time."""
 PROCESS_SESSION_MS = 2_000
-BROKER = {"group.initial.rebalance.delay.ms": 300, "group.min.session.timeout.ms": 1_000}
-MEMBERS = {1: "member", 2: "member", 3: "kafka-member"}
+PROCESS_HEARTBEAT_MS = PROCESS_SESSION_MS // 6
+BROKER = {
+    "group.initial.rebalance.delay.ms": 300,
+    "group.min.session.timeout.ms": 1_000,
+    "group.consumer.session.timeout.ms": PROCESS_SESSION_MS,
+    "group.consumer.min.session.timeout.ms": PROCESS_SESSION_MS,
+    "group.consumer.heartbeat.interval.ms": PROCESS_HEARTBEAT_MS,
+    "group.consumer.min.heartbeat.interval.ms": PROCESS_HEARTBEAT_MS,
+}
+MEMBERS = {1: "member", 2: "member", 3: "kafka-member", 4: "kafka-member"}
 """The kind of process by design (`processes.py`)."""
 
 
@@ -221,11 +229,13 @@ class ProcessGroup:
     ) -> None:
         """Prepare a group of a design.
 
-        `strategies` are the assignors of the consumers; under design 2 there is one, the brokers'. `zookeeper` is a
-        running server to use; everything is then stored below a node named like `home`.
+        `strategies` are the assignors of the consumers; under design 2 there is one, the brokers', and under design 4
+        one, which members ask the brokers for. `zookeeper` is a running server to use; everything is then stored below
+        a node named like `home`.
         """
         self.home = home
         self.design = design
+        self.has_zookeeper = design in {1, 2}
         self.strategies = list(strategies)
         self.partitions = partitions
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -240,7 +250,7 @@ class ProcessGroup:
         self.home.mkdir(parents=True, exist_ok=True)
         with ExitStack() as opened:
             opened.enter_context(self.broker)
-            if self.design != 3:
+            if self.has_zookeeper:
                 zookeeper = self._zookeeper or opened.enter_context(ZooKeeper(self.home / "zookeeper"))
                 self._address = f"{zookeeper.address}/{self.home.name}"
             self.admin = opened.enter_context(Admin({"bootstrap.servers": self.broker.bootstrap_servers}))
@@ -264,8 +274,8 @@ class ProcessGroup:
         self._run(name, MEMBERS[self.design], {"name": name, **more})
 
     def add_broker(self, broker: str) -> None:
-        """Register a broker in ZooKeeper. Design 3 has no ZooKeeper."""
-        if self.design != 3:
+        """Register a broker in ZooKeeper, if the design has one."""
+        if self.has_zookeeper:
             groups = [GROUP] if self.design == 2 else []
             self._run(f"{BROKER_NAME}{broker}", "broker", {"broker": broker, "groups": groups})
 
@@ -277,6 +287,7 @@ class ProcessGroup:
             "bootstrap": self.broker.bootstrap_servers,
             "zookeeper": self._address,
             "session_timeout_ms": PROCESS_SESSION_MS,
+            "heartbeat_interval_ms": PROCESS_HEARTBEAT_MS,
             "backoff_ms": 300,
             "strategy": self.strategies[0],
             "strategies": self.strategies,
@@ -410,16 +421,23 @@ class ProcessRun:
     """How long the stopped member still believed to read what another member had taken over."""
 
 
-STRATEGIES = {
-    Design.SERVER: ("range", Backwards),
-    Design.EAGER: ("range", Backwards),
-    Design.COOPERATIVE: ("cooperative-sticky", BackwardsCooperative),
+_BACKWARDS, _BACKWARDS_COOPERATIVE = (f"{one.__module__}:{one.__name__}" for one in (Backwards, BackwardsCooperative))
+STRATEGIES: Mapping[Design, tuple[str, Sequence[str], str]] = {
+    Design.SERVER: ("range", [_BACKWARDS], Backwards.name),
+    Design.EAGER: ("range", [_BACKWARDS, "range"], Backwards.name),
+    Design.COOPERATIVE: (
+        "cooperative-sticky",
+        [_BACKWARDS_COOPERATIVE, "cooperative-sticky"],
+        BackwardsCooperative.name,
+    ),
+    Design.CONSUMER: ("uniform", ["range"], "range"),
 }
+"""The first assignor, the list that the restarted processes have, and the name of the assignor that comes into use."""
 
 
 def run_processes(design: Design, home: Path, zookeeper: ZooKeeper | None) -> ProcessRun:
     number = int(design.partition(" ")[0])
-    strategy, new = STRATEGIES.get(design, ("range", None))
+    strategy, renewed, new = STRATEGIES.get(design, ("range", (), ""))
     with ProcessGroup(home, design=number, partitions=6, strategies=[strategy], zookeeper=zookeeper) as group:
         group.add("c1")
         group.add("c2")
@@ -429,11 +447,11 @@ def run_processes(design: Design, home: Path, zookeeper: ZooKeeper | None) -> Pr
         _stop_longer_than_session(group, "c2")
         overlap_ms = _overlap_ms(home, "c2", "c3")
         strategy_s, restarted, untouched = None, "", ""
-        if new is not None:
-            group.strategies = [f"{new.__module__}:{new.__name__}", *([strategy] if number == 3 else [])]
+        if new:
+            group.strategies = list(renewed)
             whom = group.brokers if number == 2 else group.members
             running = {name: process.pid for name, process in group.processes.items() if name not in whom}
-            strategy_s = _timed(group, lambda: _roll(group, whom, new.name))
+            strategy_s = _timed(group, lambda: _roll(group, whom, new))
             restarted = ", ".join(whom)
             ran_on = [name for name, pid in running.items() if group.processes[name].pid == pid]
             untouched = ", ".join(ran_on) if number == 2 else "the broker"  # it is in this process
@@ -465,10 +483,18 @@ def _roll(group: ProcessGroup, whom: Sequence[str], strategy: str) -> None:
     wanted = {one: [name] for name, mine in given.items() for one in mine}
 
     def is_in_use() -> bool:
-        rebalances = group.broker.rebalances(GROUP)
-        return group.owners() == wanted and (not rebalances or rebalances[-1].protocol_name == strategy)
+        rebalances, owners = group.broker.rebalances(GROUP), group.owners()
+        # Under design 4 the order of members is that of their random ids: any of them may have any share of `range`.
+        is_shared = _shares(owners) == _shares(wanted) if group.design == 4 else owners == wanted
+        return is_shared and (not rebalances or rebalances[-1].protocol_name == strategy)
 
     group.wait(is_in_use, f"{strategy} to be in use")
+
+
+def _shares(owners: Mapping[Partition, Sequence[str]]) -> set[frozenset[Partition]]:
+    return {
+        frozenset(one for one, names in owners.items() if name in names) for names in owners.values() for name in names
+    }
 
 
 def _stop_longer_than_session(group: ProcessGroup, name: str) -> None:

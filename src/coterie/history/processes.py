@@ -265,20 +265,22 @@ class ZooKeeperMemberProcess(DesignProcess):
 
 
 class KafkaMemberProcess(DesignProcess):
-    """A member under today's design: Coterie's consumer."""
+    """A member under designs 3 and 4: Coterie's consumer."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__(options, options["name"])
         self._reads: set[Partition] = set()
         self._positions: dict[Partition, int] = {}
-        self._consumer = self._consumer_of(
-            {
-                "group.id": options["group"],
+        settings: dict[str, Any] = (
+            {"group.protocol": "consumer", "group.remote.assignor": options["strategies"][0]}
+            if options["design"] == 4
+            else {
                 "partition.assignment.strategy": [load_assignor(name) for name in options["strategies"]],
                 "session.timeout.ms": options["session_timeout_ms"],
-                "heartbeat.interval.ms": options["session_timeout_ms"] // 6,
+                "heartbeat.interval.ms": options["heartbeat_interval_ms"],
             }
         )
+        self._consumer = self._consumer_of({"group.id": options["group"], **settings})
 
     def _start(self) -> None:
         topics = list(self._options["topics"])

@@ -18,6 +18,7 @@ from typing import Any
 
 from coterie.errors import CoterieError, ErrorCode
 from coterie.protocol.messages import (
+    ConsumerGroupHeartbeatAnswer,
     DescribedGroup,
     JoinedGroup,
     LeftGroup,
@@ -103,6 +104,17 @@ def _deleted(answer: OffsetsDeleted) -> str:
     return " ".join(f"{one.topic}:{one.partition} {_error(one.error)}" for one in answer.partitions) or "ok"
 
 
+def _heartbeat_answered(answer: ConsumerGroupHeartbeatAnswer) -> str:
+    """A story has one topic, so the numbers of partitions say it all."""
+    if answer.error:
+        return answer.error.name
+    epoch = f"epoch {answer.member_epoch}"
+    if answer.assignment is None:
+        return epoch
+    numbers = [str(number) for partitions in answer.assignment.values() for number in partitions]
+    return f"{epoch}: {' '.join(numbers) or 'nothing'}"
+
+
 def _described(answer: DescribedGroup) -> str:
     return f"{answer.state} with {len(answer.members)}"
 
@@ -116,6 +128,7 @@ _WORDS: Mapping[type, Callable[[Any], str]] = {
     OffsetsFetched: _fetched,
     OffsetsDeleted: _deleted,
     DescribedGroup: _described,
+    ConsumerGroupHeartbeatAnswer: _heartbeat_answered,
 }
 
 

@@ -17,11 +17,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from coterie.coordinator.classic import Group, State
+from coterie.coordinator.consumer import GroupState
 from coterie.errors import CoterieError, ErrorCode
 from coterie.facts import Fact
 from coterie.ledger import Rebalance
 from coterie.protocol.messages import (
     CommitPartition,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatAnswer,
     DeleteGroup,
     Heartbeat,
     JoinedGroup,
@@ -36,7 +39,7 @@ from coterie.protocol.messages import (
 from coterie.protocol.subscription import Subscription, write_subscription
 from coterie.settings.broker_settings import GroupCoordinatorSettings
 from coterie.stories.grid import StoryStep, in_words, read, show
-from coterie.stories.world import StoryWorld
+from coterie.stories.world import StoryTopics, StoryWorld
 
 F = TypeVar("F", bound=Fact)
 
@@ -48,7 +51,7 @@ _UNKNOWN_ACTOR = "?"
 
 @dataclass
 class Actor:
-    """A member by name. Its id and generation are those of its last answer."""
+    """A member by name. Its id and generation, or member epoch, are those of its last answer."""
 
     story: Story
     name: str
@@ -121,6 +124,31 @@ class Actor:
         )
         return self._says("beat", options, request, expect)
 
+    def heartbeats(self, *, expect: str | None = None, **options: Any) -> Actor:
+        """Send ConsumerGroupHeartbeat (KIP-848), which is answered when its records are on disk.
+
+        Options: epoch (0 to join, -1 to leave), owned (partitions of the topic t), assignor, instance, rebalance, id.
+        """
+        epoch = options.get("epoch", self.generation_id)
+        joins, topic_id = epoch == 0, self.story.topics.topics["t"].id
+        owned = () if joins else options.get("owned")
+        self.member_id = options.get("id", self.member_id or self.name)
+        self.instance = options.get("instance", self.instance)
+        request = ConsumerGroupHeartbeat(
+            token=self.story.token_for(self),
+            group_id=self.story.group_id,
+            member_id=self.member_id,
+            member_epoch=epoch,
+            instance_id=self.instance,
+            rebalance_timeout_ms=options.get("rebalance", 60_000 if joins else -1),
+            topics=("t",) if joins else None,
+            assignor=options.get("assignor"),
+            owned=None if owned is None else {topic_id: tuple(map(int, owned))} if owned else {},
+            client_id=self.name,
+            client_host="/127.0.0.1",
+        )
+        return self._says("heartbeat", options, request, expect, is_durable=True)
+
     def leaves(self, *, expect: str | None = None, **options: Any) -> Actor:
         leaving = LeavingMember(
             options.get("id", self.member_id), options.get("instance", self.instance), options.get("reason")
@@ -165,10 +193,20 @@ class Actor:
                 self.member_id = answer.member_id
             if not answer.error:
                 self.generation_id = answer.generation_id
+        elif isinstance(answer, ConsumerGroupHeartbeatAnswer) and not answer.error:
+            self.generation_id = answer.member_epoch
 
-    def _says(self, verb: str, options: Mapping[str, Any], request: Any, expect: str | None) -> Actor:
+    def _says(
+        self, verb: str, options: Mapping[str, Any], request: Any, expect: str | None, *, is_durable: bool = False
+    ) -> Actor:
         said = " ".join([verb, *(_option(name, value) for name, value in options.items())])
-        self.story.play(self.name, said, lambda: self.story.world.send(request))
+
+        def act() -> None:
+            self.story.world.send(request)
+            if is_durable:
+                self.story.world.end_writes()
+
+        self.story.play(self.name, said, act)
         if expect is not None:
             self.story.check(expect in (self.story.steps[-1].hears, self._own_words()), f"{self.name} to hear {expect}")
         return self
@@ -192,7 +230,9 @@ class Story:
 
     def __init__(self, group_id: str = "g", **settings: Any) -> None:
         self.group_id = group_id
-        self.world = StoryWorld(GroupCoordinatorSettings(**settings))
+        self.topics = StoryTopics()
+        self.topics.create("t", 4)
+        self.world = StoryWorld(GroupCoordinatorSettings(**settings), image=self.topics)
         self.actors: dict[str, Actor] = {}
         self.steps: list[StoryStep] = []
         self.heard: list[str] = []
@@ -281,8 +321,9 @@ class Story:
         return self.world.group(self.group_id) or Group(self.group_id, self.world.settings)
 
     @property
-    def state(self) -> State:
-        return self.group.state
+    def state(self) -> State | GroupState:
+        consumer_group = self.world.consumer_group(self.group_id)
+        return self.group.state if consumer_group is None else consumer_group.state
 
     @property
     def rebalances(self) -> list[Rebalance]:
@@ -362,9 +403,9 @@ def _parse_option(word: str) -> tuple[str, Any]:
     name, given, value = word.partition("=")
     if not given:
         return name, True
-    if name in {"protocols", "topics"}:
+    if name in {"protocols", "topics", "owned"}:
         return name, tuple(value.split(","))
-    if name in {"session", "rebalance", "gen", "retention", "producer"}:
+    if name in {"session", "rebalance", "gen", "epoch", "retention", "producer"}:
         return name, int(value)
     return name, value
 
@@ -383,6 +424,7 @@ _VERBS: Mapping[str, Callable[[Actor, dict[str, Any]], object]] = {
     "join": lambda actor, options: actor.joins(**options),
     "sync": _sync,
     "beat": lambda actor, options: actor.beats(**options),
+    "heartbeat": lambda actor, options: actor.heartbeats(**options),
     "leave": lambda actor, options: actor.leaves(**options),
     "commit": _commit,
     "fetch": lambda actor, options: actor.fetches(**options),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from coterie.coordinator.classic import Group
 from coterie.coordinator.classic.effects import Reply
@@ -27,6 +28,36 @@ class LogEntry:
     value: bytes | None
     producer_id: int | None
     marker: bool | None
+
+
+@dataclass
+class StoryTopic:
+    id: UUID
+    partitions: int
+
+
+@dataclass
+class StoryTopics:
+    """The topics that consumer groups know, each with an id: 1 for the first, 2 for the second."""
+
+    topics: dict[str, StoryTopic] = field(default_factory=dict)
+    version: int = 0
+    created: int = 0
+
+    @property
+    def topic_names(self) -> dict[UUID, str]:
+        return {topic.id: name for name, topic in self.topics.items()}
+
+    def create(self, name: str, partitions: int) -> None:
+        """Create a topic, or give it another number of partitions."""
+        known = self.topics.get(name)
+        self.created += known is None
+        self.topics[name] = StoryTopic(UUID(int=self.created) if known is None else known.id, partitions)
+        self.version += 1
+
+    def delete(self, name: str) -> None:
+        del self.topics[name]
+        self.version += 1
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Write reports and pictures of rebalances in plain HTML and SVG, without scripts or downloads.
 
 It needs only facts, no broker and no client. Read `report.py` first, then `picture.py`, which draws who owned which
-partition when. `designs.py` draws the comparison of the three designs.
+partition when. `designs.py` draws the comparison of the four designs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pictures of the three designs: who owned which partition when, and how costs grow with the group."""
+"""Pictures of the four designs: who owned which partition when, and how costs grow with the group."""
 
 from __future__ import annotations
 

@@ -8,9 +8,7 @@ a.beats(expect={"t": [0, 1]})
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Self
-from uuid import UUID
 
 from coterie.coordinator.consumer import ConsumerGroup
 from coterie.protocol.consumer_group_records import ConsumerGroupRecord, read_consumer_group_record
@@ -21,43 +19,16 @@ from coterie.protocol.messages import (
     OffsetCommit,
 )
 from coterie.settings.broker_settings import GroupCoordinatorSettings
-from coterie.stories.world import StoryWorld
+from coterie.stories.world import StoryTopics, StoryWorld
 
 GROUP = "g"
 ANYTHING = "*"
 QUICK = {"group_consumer_assignment_interval_ms": 0}
 
 
-@dataclass
-class TopicOf:
-    id: UUID
-    partitions: int
-
-
-@dataclass
-class Image:
-    topics: dict[str, TopicOf] = field(default_factory=dict)
-    version: int = 0
-    made: int = 0
-
-    @property
-    def topic_names(self) -> dict[UUID, str]:
-        return {topic.id: name for name, topic in self.topics.items()}
-
-    def create(self, name: str, partitions: int) -> None:
-        known = self.topics.get(name)
-        self.made += known is None
-        self.topics[name] = TopicOf(UUID(int=self.made) if known is None else known.id, partitions)
-        self.version += 1
-
-    def delete(self, name: str) -> None:
-        del self.topics[name]
-        self.version += 1
-
-
 class GroupWorld:
     def __init__(self, settings: dict[str, Any] | None = None, **topics: int) -> None:
-        self.image = Image()
+        self.image = StoryTopics()
         for name, partitions in topics.items():
             self.image.create(name, partitions)
         chosen = GroupCoordinatorSettings(**{**QUICK, **(settings or {})})
