@@ -203,7 +203,7 @@ def _accept(
     if member is None and group.is_dead:
         change.facts.append(GroupCreated(now_ms, group.group_id, simple=False))
     before = None if member is None else member.assigned
-    cause = Cause.PROTOCOLS_CHANGED if member is not None else Cause.NEW_MEMBER
+    cause = Cause.SUBSCRIPTION_CHANGED if member is not None else Cause.NEW_MEMBER
     old = _NEW if member is None else member.metadata
     metadata = _updated(old, request)
     if member is None:
@@ -265,16 +265,16 @@ def _replace_static(change: Change, old: ConsumerGroupMember, member_id: str) ->
     """Give the place of a static member that is away to the one that returns: target and assignment (K14)."""
     group = change.group
     target, state, assigned = group.targets.get(old.member_id), old.state, old.assigned
+    if old.member_id != member_id:
+        assert old.metadata.instance_id is not None
+        fact = MemberReplaced(change.now_ms, group.group_id, member_id, old.member_id, old.metadata.instance_id)
+        change.facts.append(fact)
     change.remove(old.member_id)
     change.member(member_id, old.metadata)
     new = group.members[member_id]
     if target is not None:
         change.target(member_id, target)
     change.current(new, 0, 0, state, assigned, {})
-    if old.member_id != member_id:
-        assert old.metadata.instance_id is not None
-        fact = MemberReplaced(change.now_ms, group.group_id, member_id, old.member_id, old.metadata.instance_id)
-        change.facts.append(fact)
     return new
 
 

@@ -13,7 +13,7 @@ from coterie.coordinator.consumer.group import (
 )
 from coterie.coordinator.consumer.states import MemberState
 from coterie.errors import ErrorCode
-from coterie.facts import Cause, MemberExpired, MemberLeft, MemberMissedJoin
+from coterie.facts import Cause, MemberExpired, MemberLeft, MemberMissedRevocation
 from coterie.protocol.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatAnswer
 
 
@@ -75,6 +75,6 @@ def revocation_due(group: ConsumerGroup, event: RevocationDue, now_ms: int) -> E
     if member is None or member.epoch != event.member_epoch or member.state is not MemberState.UNREVOKED_PARTITIONS:
         return []
     change = Change(group, now_ms)
-    change.facts.append(MemberMissedJoin(now_ms, group.group_id, event.member_id))
+    change.facts.append(MemberMissedRevocation(now_ms, group.group_id, event.member_id))
     remove(change, member, Cause.REVOCATION_TIMEOUT)
     return change.write(None, None, None)
