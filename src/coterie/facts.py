@@ -26,12 +26,14 @@ __all__ = [
     "GroupUnloaded",
     "JoinPhaseCompleted",
     "JoinPhaseStuck",
+    "MemberAssigned",
     "MemberExpired",
     "MemberIdExpired",
     "MemberIdGiven",
     "MemberJoined",
     "MemberLeft",
     "MemberMissedJoin",
+    "MemberMissedRevocation",
     "MemberMissedSync",
     "MemberRejoined",
     "MemberReplaced",
@@ -42,8 +44,13 @@ __all__ = [
     "OffsetsStored",
     "RebalanceStarted",
     "RecordsSkipped",
+    "TargetAssignmentComputed",
     "WriteFailed",
 ]
+
+
+CLASSIC, CONSUMER = "classic", "consumer"
+"""Types of groups."""
 
 
 class Cause(StrEnum):
@@ -61,6 +68,8 @@ class Cause(StrEnum):
     WRITE_FAILED = "assignment could not be stored"
     COORDINATOR_MOVED = "coordinator moved"
     OVER_SIZE_AT_LOAD = "over group.max.size at load"
+    SUBSCRIPTION_CHANGED = "subscription changed"
+    REGEX_RESOLVED = "regular expression resolved"
     TOPICS_CHANGED = "topics changed"
     REVOCATION_TIMEOUT = "partitions not revoked in time"
 
@@ -193,6 +202,13 @@ class MemberMissedSync(Fact):
 
 
 @dataclass(slots=True)
+class MemberMissedRevocation(Fact):
+    """A member of a consumer group (KIP-848) did not give up partitions within its rebalance timeout (K12)."""
+
+    member_id: str
+
+
+@dataclass(slots=True)
 class MemberTurnedAway(Fact):
     """A member was refused: the group is full (`group.max.size`), or its metadata is too large (`why`)."""
 
@@ -210,9 +226,11 @@ class RebalanceStarted(Fact):
     reason: str | None
     """The reason that the client sent, if any."""
     generation_id: int
-    """The generation that ends."""
+    """The generation, or group epoch, that ends."""
     waits_for: Sequence[str]
-    """The members that must rejoin."""
+    """The members that must rejoin or, in a consumer group, reach the next epoch."""
+    group_type: str = CLASSIC
+    """classic or consumer (KIP-848)."""
 
 
 @dataclass(slots=True)
@@ -235,10 +253,33 @@ class JoinPhaseCompleted(Fact):
 
 @dataclass(slots=True)
 class AssignmentStored(Fact):
-    """The assignment of a generation is durable, and the group is Stable."""
+    """The assignment of a generation is durable, or all members have reached an epoch: the group is Stable."""
 
     generation_id: int
     assignments: Mapping[str, bytes]
+
+
+@dataclass(slots=True)
+class TargetAssignmentComputed(Fact):
+    """The coordinator has computed the target assignment of a consumer group (KIP-848) for a group epoch."""
+
+    assignment_epoch: int
+    assignor: str
+
+
+@dataclass(slots=True)
+class MemberAssigned(Fact):
+    """A member of a consumer group (KIP-848) has another current assignment, epoch or state."""
+
+    member_id: str
+    member_epoch: int
+    """-2 for a static member that has left for a while."""
+    state: str
+    """Stable, UnrevokedPartitions or UnreleasedPartitions."""
+    assigned: Mapping[str, Sequence[int]]
+    """The partitions that it may read, by topic."""
+    pending_revocation: Mapping[str, Sequence[int]]
+    """The partitions that it must give up and has not yet: it owns them until then."""
 
 
 @dataclass(slots=True)

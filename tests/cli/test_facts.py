@@ -63,7 +63,10 @@ def test_a_line_has_its_time_its_kind_its_group_and_what_the_fact_says() -> None
     log.tell(AssignmentFailed(AT_MS, "g", 4, ErrorCode.REQUEST_TIMED_OUT))
     assert stream.getvalue().splitlines() == [
         "12:34:56.007 MemberJoined group=g member=a client=app client_host=/10.0.0.1",
-        "12:34:56.007 RebalanceStarted group=g cause=new member member=a generation=3 waits_for=[a, b, c, and 1 more]",
+        (
+            "12:34:56.007 RebalanceStarted group=g cause=new member member=a generation=3 "
+            "waits_for=[a, b, c, and 1 more] group_type=classic"
+        ),
         "12:34:56.007 JoinPhaseCompleted group=g generation=4 protocol_name=x leader=a joined_after_ms=[a:1, b:2]",
         "12:34:56.007 AssignmentFailed group=g generation=4 error=REQUEST_TIMED_OUT",
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -15,18 +15,36 @@ from coterie.cli.app import app
 from coterie.cli.report import DERIVED, OBSERVED, _all_facts
 from coterie.client.admin import Admin, NewTopic, checked
 from coterie.facts import AssignmentStored, Fact
-from coterie.ledger import RebalanceOutcome, fold, intervals_of
+from coterie.ledger import Rebalance, RebalanceOutcome, fold, intervals_of
 from coterie.protocol.records import BatchRecord, build_batch
 
-QUICK = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 2}
+QUICK = {
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": 2,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 100,
+    "group.consumer.assignment.interval.ms": 0,
+}
+CLASSIC = {"heartbeat.interval.ms": 100}
+CONSUMER = {"group.protocol": "consumer"}
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A classic group lives."""
+    return lived(tmp_path_factory.mktemp("report") / "data", CLASSIC)
+
+
+@pytest.fixture(scope="module")
+def consumer_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A consumer group (KIP-848) lives the same life."""
+    return lived(tmp_path_factory.mktemp("consumer-report") / "data", CONSUMER)
+
+
+def lived(home: Path, protocol: Mapping[str, object]) -> Path:
     """One member, a second, the first leaves, the second comes back as a static one, everybody leaves."""
-    home = tmp_path_factory.mktemp("report") / "data"
     with Broker(home, QUICK) as broker:
-        where = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "shop", "heartbeat.interval.ms": 100}
+        where = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "shop", **protocol}
         with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
             checked(admin.create_topics([NewTopic("orders", 4)]))
         first, second = Consumer(where, client_id="first"), Consumer(where, client_id="second")
@@ -56,10 +74,14 @@ def until(it_is_so: Callable[[], bool], *consumers: Consumer) -> None:
 
 @pytest.fixture
 def without_facts(data: Path, tmp_path: Path) -> Path:
-    """As Kafka's directory would be."""
-    shutil.copytree(data, tmp_path / "data")
-    shutil.rmtree(tmp_path / "data" / "__coterie_facts-0")
-    return tmp_path / "data"
+    return stripped(data, tmp_path)
+
+
+def stripped(data: Path, into: Path) -> Path:
+    """Return a copy as Kafka's directory would be."""
+    shutil.copytree(data, into / "data")
+    shutil.rmtree(into / "data" / "__coterie_facts-0")
+    return into / "data"
 
 
 def test_the_page_is_made_of_what_the_broker_kept(data: Path, tmp_path: Path) -> None:
@@ -101,6 +123,29 @@ def stored(told: Sequence[Fact]) -> list[tuple[int, dict[str, bytes]]]:
     return [(fact.generation_id, dict(fact.assignments)) for fact in told if isinstance(fact, AssignmentStored)]
 
 
+def test_a_consumer_group_is_shown_with_its_phases(consumer_data: Path) -> None:
+    """K2, K13: epochs, the phases of this protocol, and who had to revoke."""
+    page = CliRunner().invoke(app, ["report", str(consumer_data)]).stdout
+    assert "<th>epoch</th>" in page and "<th>assigning</th>" in page and "<th>reconciling</th>" in page
+    assert "first revoked: " in page and "last: second" in page
+    assert "unknown" not in page and "Group shop" in page
+
+
+def test_the_records_of_a_consumer_group_show_what_its_facts_do(consumer_data: Path, tmp_path: Path) -> None:
+    """K27: each step is a record, with its time; the names of topics come from the directory of Kafka, too."""
+    data = stripped(consumer_data, tmp_path)
+    (observed, _), (derived, note) = _all_facts(consumer_data), _all_facts(data)
+    assert note == DERIVED
+    rebalances = [(one, two) for one, two in zip(fold(observed), fold(derived), strict=True)]
+    assert len(rebalances) == 5, "joins and leaves of two members; the static one joins, and its restart is none"
+    for one, two in rebalances:
+        assert (one.generation_id, one.outcome, moved(one)) == (two.generation_id, two.outcome, moved(two))
+        assert one.took_ms is not None and two.took_ms is not None and abs(one.took_ms - two.took_ms) < 5_000
+    page = CliRunner().invoke(app, ["report", str(data)]).stdout
+    assert "orders-3" in page and "first revoked: " in page and "at least" in page
+    assert "<td class='n'>before" not in page, "it is known when each began"
+
+
 def test_a_group_that_is_not_there_and_a_directory_that_is_none_are_named(data: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["report", str(data), "--group", "shoe"])
     assert done.exit_code == 1 and "'shoe'" in done.stderr
@@ -118,7 +163,7 @@ def test_a_file_that_ends_in_svg_is_the_picture_alone(data: Path, tmp_path: Path
 
 
 def test_groups_of_newer_protocols_are_named_as_not_shown(tmp_path: Path) -> None:
-    """As Kafka writes them: 3 and 5 of KIP-848, 11 of share groups, 17 of streams groups; 99 is of the future."""
+    """As Kafka writes them: 11 and 12 of share groups, 17 of streams groups; 99 is of the future."""
 
     def record(kind: int, group: str) -> BatchRecord:
         key = kind.to_bytes(2, "big") + len(group).to_bytes(2, "big") + group.encode()
@@ -126,15 +171,16 @@ def test_groups_of_newer_protocols_are_named_as_not_shown(tmp_path: Path) -> Non
 
     partition = tmp_path / "data" / "__consumer_offsets-0"
     partition.mkdir(parents=True)
-    groups = [(3, "n2"), (5, "n1"), (3, "n1"), (11, "shared"), (17, "streaming"), (99, "later")]
+    groups = [(11, "n2"), (12, "n1"), (11, "n1"), (17, "streaming"), (99, "later")]
     batch = build_batch([record(*one) for one in groups])
     (partition / "00000000000000000000.log").write_bytes(bytes(batch))
-    said = (
-        "Not shown yet: 2 consumer groups of KIP-848 (n1, n2); 1 share group of KIP-932 (shared); "
-        "1 streams group of KIP-1071 (streaming)."
-    )
+    said = "Not shown yet: 2 share groups of KIP-932 (n1, n2); 1 streams group of KIP-1071 (streaming)."
     done = CliRunner().invoke(app, ["report", str(tmp_path / "data")])
     assert done.exit_code == 0 and said in done.stdout and done.stderr == f"coterie: {said}\n"
     done = CliRunner().invoke(app, ["report", str(tmp_path / "data"), "--group", "n1"])
     assert done.exit_code == 1
-    assert done.stderr == "coterie: group 'n1' is a consumer group (KIP-848): this type is not supported yet\n"
+    assert done.stderr == "coterie: group 'n1' is a share group (KIP-932): this type is not supported yet\n"
+
+
+def moved(one: Rebalance) -> list[tuple[object, str, str]]:
+    return sorted((move.partition, move.old_owner, move.new_owner) for move in one.moves)

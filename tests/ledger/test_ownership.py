@@ -17,6 +17,7 @@ from coterie.facts import (
     GroupDied,
     GroupEmptied,
     GroupLoaded,
+    MemberAssigned,
     MemberExpired,
     MemberLeft,
     MemberRejoined,
@@ -58,6 +59,16 @@ class Keeps:
 
 
 @dataclass
+class Took:
+    """A member of a consumer group has another assignment, of partitions that nobody else owns (K11)."""
+
+    member: str
+    owned: list[Partition]
+    gives_up: int
+    """How many of them are still to be given up: it owns them, too."""
+
+
+@dataclass
 class Garbled:
     """A member rejoins with bytes that say nothing: it has given up everything."""
 
@@ -82,12 +93,13 @@ class Emptied:
     pass
 
 
-Step = Given | Keeps | Garbled | Gone | Renamed | Emptied
+Step = Given | Keeps | Took | Garbled | Gone | Renamed | Emptied
 members = st.sampled_from(MEMBERS)
 steps = st.one_of(
     st.builds(Given, st.dictionaries(st.sampled_from(PARTITIONS), members)),
     st.builds(Given, st.dictionaries(st.sampled_from(PARTITIONS), members)),
     st.builds(Keeps, members, st.lists(st.sampled_from(PARTITIONS), unique=True)),
+    st.builds(Took, members, st.lists(st.sampled_from(PARTITIONS), unique=True), st.integers(0, 4)),
     st.builds(Garbled, members),
     st.builds(Gone, members),
     st.builds(Renamed, members, members),
@@ -110,12 +122,25 @@ class Watcher:
             if owner is None:
                 self.unassigned[partition] += 1
 
+    def may_see(self, step: Step) -> bool:
+        """A new id is nobody's, and nobody takes what another owns."""
+        match step:
+            case Renamed(_, new):
+                return new not in self.owner.values()
+            case Took(member, owned, _):
+                return all(self.owner.get(one) in {None, member} for one in owned)
+        return True
+
     def see(self, step: Step) -> tuple[list[Move], int, int] | None:
         match step:
             case Given(owners):
                 return self.assign(owners)
             case Keeps(member, claims):
                 self.drop(member, [one for one in PARTITIONS if one not in claims])
+            case Took(member, owned, _):
+                self.drop(member, [one for one in PARTITIONS if one not in owned])
+                others = {one: owner for one, owner in self.owner.items() if owner not in {None, member}}
+                return self.assign(others | dict.fromkeys(owned, member))
             case Garbled(member) | Gone(member):
                 self.drop(member, PARTITIONS)
             case Renamed(old, new):
@@ -127,7 +152,9 @@ class Watcher:
 
     def assign(self, owners: Owners) -> tuple[list[Move], int, int]:
         moves = [
-            Move(one, self.last.get(one, ""), owner) for one, owner in owners.items() if self.last.get(one, "") != owner
+            Move(one, self.last.get(one, ""), owner, self.unassigned.get(one, 0) if one in self.last else None)
+            for one, owner in owners.items()
+            if self.last.get(one, "") != owner
         ]
         gap_ms = sum(self.unassigned.get(one, 0) for one in owners)
         for partition in self.owner:
@@ -150,6 +177,9 @@ def perform(ownership: Ownership, step: Step, at_ms: int) -> tuple[list[Move], i
             return ownership.assigned(as_assignments(owners), at_ms)
         case Keeps(member, claims):
             ownership.rejoined(member, write_subscription(Subscription(["t"], owned=by_topic(claims))), at_ms)
+        case Took(member, owned, _):
+            moves, gaps_ms = ownership.took(member, set(owned), at_ms)
+            return moves, sum(map(len, ownership.held.values())) - len(moves), gaps_ms
         case Garbled(member):
             ownership.rejoined(member, b"\xff", at_ms)
         case Gone(member):
@@ -168,8 +198,8 @@ def test_gaps_moves_and_what_stayed_are_those_that_a_watcher_sees(timeline: list
         for _ in range(wait_ms):
             watcher.a_millisecond_passes()
         now_ms += wait_ms
-        if isinstance(step, Renamed) and step.new in watcher.owner.values():
-            continue  # a new id is nobody's
+        if not watcher.may_see(step):
+            continue
         seen, told = watcher.see(step), perform(ownership, step, now_ms)
         assert (seen is None) == (told is None)
         if seen is not None and told is not None:
@@ -185,6 +215,9 @@ def as_fact(step: Step, at_ms: int) -> Fact:
         case Keeps(member, claims):
             metadata = write_subscription(Subscription(["t"], owned=by_topic(claims)))
             return MemberRejoined(at_ms, "g", member, metadata)
+        case Took(member, owned, gives_up):
+            pending, assigned = owned[:gives_up], owned[gives_up:]
+            return MemberAssigned(at_ms, "g", member, 1, "Stable", by_topic(assigned), by_topic(pending))
         case Garbled(member):
             return MemberRejoined(at_ms, "g", member, b"")
         case Gone(member):
@@ -205,9 +238,9 @@ def test_what_the_rebalances_of_the_ledger_cost_is_what_a_watcher_sees(timeline:
         for _ in range(wait_ms):
             watcher.a_millisecond_passes()
         now_ms += wait_ms
-        if isinstance(step, Renamed) and step.new in watcher.owner.values():
+        if not watcher.may_see(step):
             continue
-        if isinstance(step, Given):
+        if isinstance(step, Given | Took):
             ledger.add(RebalanceStarted(now_ms, "g", Cause.NEW_MEMBER, "a", None, 0, []))
         ledger.add(as_fact(step, now_ms))
         seen = watcher.see(step)
@@ -239,7 +272,7 @@ def test_a_group_that_was_read_back_has_the_owners_of_its_record() -> None:
     ledger.add(MemberLeft(7, "g", "a", None, None))
     ledger.add(AssignmentStored(17, "g", 4, as_assignments({("t", 0): "b"})))
     assert ledger.rebalances_of("g")[-1].unassigned_ms == 10
-    assert ledger.rebalances_of("g")[-1].moves == [Move(("t", 0), "a", "b")]
+    assert ledger.rebalances_of("g")[-1].moves == [Move(("t", 0), "a", "b", 10)]
 
 
 @given(timelines)
@@ -251,7 +284,7 @@ def test_intervals_say_of_every_moment_what_a_watcher_sees(timeline: list[tuple[
         held = {one: owner for one, owner in watcher.owner.items() if owner is not None}
         seen.update(dict.fromkeys(range(now_ms, now_ms + wait_ms), held))
         now_ms += wait_ms
-        if isinstance(step, Renamed) and step.new in watcher.owner.values():
+        if not watcher.may_see(step):
             continue
         watcher.see(step)
         told.append(as_fact(step, now_ms))

@@ -68,6 +68,7 @@ def test_a_line_looks_as_it_is_documented() -> None:
         "reason": "because",
         "generation_id": 3,
         "waits_for": ["b"],
+        "group_type": "classic",
     }
     assert b'"error":"REQUEST_TIMED_OUT"' in write_fact(facts.WriteFailed(1, "g", "x", ErrorCode.REQUEST_TIMED_OUT))
 

@@ -7,7 +7,17 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from coterie.facts import AssignmentStored, Cause, Fact, MemberJoined, MemberLeft, RebalanceStarted
+from coterie.facts import (
+    CONSUMER,
+    AssignmentStored,
+    Cause,
+    Fact,
+    MemberAssigned,
+    MemberJoined,
+    MemberLeft,
+    RebalanceStarted,
+    TargetAssignmentComputed,
+)
 from coterie.ledger import fold, intervals_of
 from coterie.ledger.derived import DerivedCause, MemberGone, RebalanceSeen
 from coterie.protocol.subscription import Assignment, write_assignment
@@ -144,3 +154,32 @@ def test_of_rebalances_derived_from_a_log_the_page_says_what_is_unknown() -> Non
         AssignmentStored(11_500, "g", 6, {"a": owns(0), "c": owns(1)}),
     ]
     assert "at least 2.50 s" in Checker(report("Kafka", later)).text
+
+
+def test_a_consumer_group_has_epochs_its_own_phases_and_the_members_that_were_waited_for() -> None:
+    """K13: a has t-0 to t-3; b joins; a revokes two of them after 2 s, and b takes them 2 s later."""
+    told: list[Fact] = [
+        MemberJoined(0, "g", "a-id", None, "a", "h"),
+        RebalanceStarted(0, "g", Cause.NEW_MEMBER, "a-id", None, 1, ["a-id"], CONSUMER),
+        TargetAssignmentComputed(0, "g", 2, "uniform"),
+        MemberAssigned(0, "g", "a-id", 2, "Stable", {"t": [0, 1, 2, 3]}, {}),
+        AssignmentStored(0, "g", 2, {"a-id": write_assignment(Assignment({"t": [0, 1, 2, 3]}))}),
+        MemberJoined(1_000, "g", "b-id", None, "b", "h"),
+        RebalanceStarted(1_000, "g", Cause.NEW_MEMBER, "b-id", None, 2, ["a-id", "b-id"], CONSUMER),
+        TargetAssignmentComputed(1_500, "g", 3, "uniform"),
+        MemberAssigned(1_500, "g", "b-id", 3, "UnreleasedPartitions", {}, {}),
+        MemberAssigned(2_000, "g", "a-id", 2, "UnrevokedPartitions", {"t": [0, 1]}, {"t": [2, 3]}),
+        MemberAssigned(3_000, "g", "a-id", 3, "Stable", {"t": [0, 1]}, {}),
+        MemberAssigned(5_000, "g", "b-id", 3, "Stable", {"t": [2, 3]}, {}),
+    ]
+    page = report("Rebalances", told)
+    text = Checker(page).text
+    assert "<th>epoch</th><th>assigning</th><th>reconciling</th>" in page.replace("\n", "")
+    assert "a revoked: 2.0 s" in text and "500 ms" in text
+    assert [one.began_ms for one in intervals_of(told)] == [0, 0, 0, 0, 5_000, 5_000]
+    svg = ET.fromstring(picture(intervals_of(told), fold(told)))
+    assert [element.get("class") for element in svg.iter() if "phase" in element.get("class", "")] == []
+    told.append(AssignmentStored(5_000, "g", 3, {}))
+    svg = ET.fromstring(picture(intervals_of(told), fold(told)))
+    widths = [float(one.get("width", 0)) for one in svg.iter() if one.get("class", "").startswith("phase")]
+    assert widths == pytest.approx([834 * 0.1, 834 * 0.7], abs=0.2), "of 5 s, 500 ms and 3.5 s"

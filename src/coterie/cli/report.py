@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from uuid import UUID
 
 import typer
 
@@ -18,22 +19,26 @@ from coterie.ledger import fold, intervals_of, read_fact
 from coterie.ledger.derived import derived_facts
 from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.protocol.batch import batches
+from coterie.protocol.consumer_group_records import ConsumerGroupRecord, read_consumer_group_record
 from coterie.protocol.messages import GroupRecord
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC, Skipped, read_key, read_record
 from coterie.protocol.records import BatchRecord, records
+from coterie.storage.metadata_files import decode_partition_metadata
+from coterie.storage.stray_directories import PARTITION_FILE
 from coterie.web import picture
 from coterie.web import report as page_of
 from coterie.web.picture import MemberNames
 
 OBSERVED = "Recorded by the broker as it happened."
 DERIVED = (
-    "Derived from __consumer_offsets: owners and generations are certain. The log does not record when a rebalance "
-    "began, how long it took or what it cost, nor whether a member left, crashed or timed out: these are shown as "
-    "unknown. A rebalance is shown at its end; its cause is inferred from the members that joined and disappeared."
+    "Derived from __consumer_offsets: owners and generations are certain. The log does not record when a rebalance of "
+    "a classic group began, how long it took or what it cost, nor whether a member left, crashed or timed out: these "
+    "are shown as unknown. Such a rebalance is shown at its end; its cause is inferred from the members that joined "
+    "and disappeared. Each step of a consumer group (KIP-848) is a record, so its rebalances have their times."
 )
 
 
-NEWER = {"consumer": "KIP-848", "share": "KIP-932", "streams": "KIP-1071"}
+NEWER = {"share": "KIP-932", "streams": "KIP-1071"}
 """Types of groups that are not shown yet."""
 
 
@@ -110,18 +115,30 @@ def _all_facts(data: Path) -> tuple[list[Fact], str]:
         raise CoterieError(
             f"{data} is not a Coterie or Kafka data directory, or never had a group (no {OFFSETS_TOPIC} found)"
         )
-    group_facts = [fact for partition in partitions for fact in derived_facts(_groups(partition))]
+    names = _topic_names(data)
+    group_facts = [fact for partition in partitions for fact in derived_facts(_groups(partition), names)]
     return sorted(group_facts, key=lambda fact: fact.at_ms), DERIVED
 
 
-def _groups(partition: Path) -> Iterator[tuple[int, GroupRecord]]:
+def _groups(partition: Path) -> Iterator[tuple[int, GroupRecord | ConsumerGroupRecord]]:
     for record in _records(partition):
+        key = record.key or b""
         try:
-            found = read_record(record.key or b"", record.value)
+            found = read_record(key, record.value)
+            one = read_consumer_group_record(key, record.value) if isinstance(found, Skipped) else found
         except MalformedError:
             continue
-        if isinstance(found, GroupRecord):
-            yield record.timestamp, found
+        if isinstance(one, GroupRecord | ConsumerGroupRecord):
+            yield record.timestamp, one
+
+
+def _topic_names(data: Path) -> dict[UUID, str]:
+    """Return the names of topics by id: each partition's directory has the id of its topic."""
+    names = {}
+    for file in data.glob(f"*-*/{PARTITION_FILE}"):
+        with suppress(MalformedError):
+            names[decode_partition_metadata(file.read_bytes())] = file.parent.name.rpartition("-")[0]
+    return names
 
 
 def _records(partition: Path) -> Iterator[BatchRecord]:

@@ -1,9 +1,12 @@
-"""Derive facts about classic groups from the records of `__consumer_offsets`, on any cluster.
+"""Derive facts about groups from the records of `__consumer_offsets`, on any cluster.
 
-Each record is the whole group, written at the end of a rebalance. So members and owners are certain, and a rebalance is
-the difference between two records. The log does not say when it began, what it cost, or whether a member left or was
-removed. A generation may be missing because it was compacted, or because the next rebalance began before the leader's
-sync. What is not known is called unknown.
+Each record of a classic group is the whole group, written at the end of a rebalance. So members and owners are certain,
+and a rebalance is the difference between two records. The log does not say when it began, what it cost, or whether a
+member left or was removed. A generation may be missing because it was compacted, or because the next rebalance began
+before the leader's sync. What is not known is called unknown.
+
+A consumer group (KIP-848) is spread over many records, and each step of a rebalance is one of them: the new group
+epoch, the target assignment, and what each member is assigned. So the log has their times, too.
 """
 
 from __future__ import annotations
@@ -12,12 +15,30 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from typing import Any
+from uuid import UUID
 
 from coterie import facts
 from coterie.errors import MalformedError
 from coterie.facts import Cause, Fact
+from coterie.protocol.consumer_group_records import (
+    CURRENT,
+    EPOCH,
+    MEMBER,
+    MEMBER_STATES,
+    REGEX,
+    TARGET_EPOCH,
+    ConsumerGroupEpoch,
+    ConsumerGroupRecord,
+    CurrentAssignment,
+    MemberMetadata,
+    ResolvedPattern,
+    TargetEpoch,
+    TopicPartitions,
+    Value,
+    topic_id_text,
+)
 from coterie.protocol.messages import GroupRecord, StoredGroup, StoredMember
-from coterie.protocol.subscription import read_subscription
+from coterie.protocol.subscription import Assignment, read_subscription, write_assignment
 
 
 class DerivedCause(StrEnum):
@@ -29,7 +50,7 @@ class DerivedCause(StrEnum):
 
 @dataclass(slots=True)
 class RebalanceSeen(Fact):
-    """A rebalance as two records of a group show it. Its time is that of its end."""
+    """A rebalance as the records of a group show it. Its time is its end in a classic group, else its begin."""
 
     cause: Cause | DerivedCause
     member_id: str
@@ -39,6 +60,7 @@ class RebalanceSeen(Fact):
     generation_id: int
     protocol_name: str
     leader_id: str
+    group_type: str = facts.CLASSIC
 
 
 @dataclass(slots=True)
@@ -200,11 +222,21 @@ def compare(last: Seen | None, stored: StoredGroup | None) -> RecordChange:
 # --- as facts ---------------------------------------------------------------------------------------------------------
 
 
-def derived_facts(records: Iterable[tuple[int, GroupRecord]]) -> Iterator[Fact]:
-    """Return the facts of group records, given with their times in the order of the log."""
+def derived_facts(
+    records: Iterable[tuple[int, GroupRecord | ConsumerGroupRecord]], names: Mapping[UUID, str] | None = None
+) -> Iterator[Fact]:
+    """Return the facts of group records, given with their times in the order of the log.
+
+    `names` are the names of topics by id; a topic that is not there is called by its id.
+    """
     known: dict[str, Seen] = {}
+    consumer_groups: dict[str, _ConsumerGroup] = {}
     for at_ms, record in records:
         group_id = record.group_id
+        if isinstance(record, ConsumerGroupRecord):
+            group = consumer_groups.setdefault(group_id, _ConsumerGroup(group_id, names or {}))
+            yield from group.apply(at_ms, record)
+            continue
         step = compare(known.pop(group_id, None), record.value)
         if record.value is None or step.is_new_group:
             yield facts.GroupDied(at_ms, group_id, "its record was deleted")
@@ -266,3 +298,207 @@ def _left(at_ms: int, group_id: str, step: RecordChange, stored: StoredGroup) ->
             yield MemberGone(at_ms, group_id, member_id, step.before.members[member_id][0])
     if step.left and not stored.members:
         yield facts.GroupEmptied(at_ms, group_id, stored.generation_id)
+
+
+# --- consumer groups (KIP-848) ----------------------------------------------------------------------------------------
+
+FIRST_EPOCHS = (1, 2)
+"""A new group is at 1 in memory, so the first epoch in the log is 2 (K1); Kafka before 4.2 began at 1."""
+
+
+@dataclass(slots=True)
+class _Member:
+    metadata: MemberMetadata
+    epoch: int = -1
+    state: str = ""
+    owned: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+
+class EpochChanges:
+    """What the records before a group epoch say about its cause: they are written with it, and before it (K27)."""
+
+    def __init__(self) -> None:
+        self.came: list[str] = []
+        self.left: dict[str, str | None] = {}
+        """Members and their instance ids."""
+        self.changed: list[str] = []
+        """Members with another subscription."""
+        self.resolved: list[str] = []
+        """Regular expressions that match other topics than before."""
+
+    def joined(self, member_id: str, instance_id: str | None) -> str | None:
+        """Note a new member. Returns the old id of a static member that came back."""
+        if member_id in self.left:
+            del self.left[member_id]
+            return member_id
+        old = next(
+            (one for one, instance in self.left.items() if instance_id is not None and instance == instance_id), None
+        )
+        if old is None:
+            self.came.append(member_id)
+        else:
+            del self.left[old]
+        return old
+
+    def gone(self, member_id: str, instance_id: str | None) -> None:
+        if member_id in self.came:
+            self.came.remove(member_id)
+        else:
+            self.left[member_id] = instance_id
+
+    def cause(self) -> tuple[Cause | DerivedCause, str]:
+        """Return the most likely cause, and the member behind it."""
+        if self.resolved:
+            return Cause.REGEX_RESOLVED, next(iter((*self.came, *self.changed)), "")
+        suggested: tuple[tuple[Cause | DerivedCause, Iterable[str]], ...] = (
+            (Cause.NEW_MEMBER, self.came),
+            (DerivedCause.MEMBER_GONE, self.left),
+            (Cause.SUBSCRIPTION_CHANGED, self.changed),
+        )
+        for cause, members in suggested:
+            for member_id in members:
+                return cause, member_id
+        return DerivedCause.UNKNOWN, ""
+
+    def why(self, missing: int = 0) -> str:
+        """Describe the change in words."""
+        reasons = [
+            _count(len(self.came), "member joined", "members joined"),
+            _count(len(self.left), "member disappeared", "members disappeared"),
+            _count(len(self.changed), "member changed its subscription", "members changed their subscriptions"),
+            _count(len(self.resolved), "regular expression was resolved", "regular expressions were resolved"),
+        ]
+        said = ", ".join(reason for reason in reasons if reason)
+        not_logged = _count(missing, "epoch was not logged", "epochs were not logged")
+        said = said or "unknown: no member changed; probably topics of the subscription did"
+        return f"{said}; {not_logged}" if not_logged else said
+
+
+class _ConsumerGroup:
+    """One consumer group, as its records show it."""
+
+    def __init__(self, group_id: str, names: Mapping[UUID, str]) -> None:
+        self._group_id = group_id
+        self._names = names
+        self._reset()
+
+    def _reset(self) -> None:
+        self._epoch: int | None = None
+        self._assignment_epoch = -1
+        self._members: dict[str, _Member] = {}
+        self._resolved: dict[str, Sequence[str]] = {}
+        self._is_rebalancing = False
+        self._next = EpochChanges()
+
+    def apply(self, at_ms: int, record: ConsumerGroupRecord) -> Iterator[Fact]:
+        value, about = record.value, record.about
+        if record.type == EPOCH:
+            yield from self._new_epoch(at_ms, value)
+        elif record.type == MEMBER:
+            yield from self._member(at_ms, about, value)
+        elif record.type == CURRENT and isinstance(value, CurrentAssignment):
+            yield from self._current(at_ms, about, value)
+        elif record.type == TARGET_EPOCH and isinstance(value, TargetEpoch):
+            self._assignment_epoch = value.assignment_epoch
+            yield facts.TargetAssignmentComputed(at_ms, self._group_id, value.assignment_epoch, self._assignor())
+        elif record.type == REGEX:
+            topics = list(value.topics) if isinstance(value, ResolvedPattern) else None
+            if topics is not None and topics != self._resolved.get(about):
+                self._next.resolved.append(about)
+            self._resolved.pop(about, None)
+            self._resolved |= {} if topics is None else {about: topics}
+
+    def _new_epoch(self, at_ms: int, value: Value | None) -> Iterator[Fact]:
+        epoch = value.epoch if isinstance(value, ConsumerGroupEpoch) else None
+        if epoch is not None and epoch == self._epoch:
+            return  # the same again, with another hash of its topics
+        if self._epoch is not None and (epoch is None or epoch < self._epoch):
+            yield facts.GroupDied(at_ms, self._group_id, "its record was deleted")
+            self._reset()
+        if epoch is None:
+            return
+        before, self._epoch = self._epoch, epoch
+        changes, self._next = self._next, EpochChanges()
+        if before is None and epoch not in FIRST_EPOCHS:
+            state = "Stable" if self._members else "Empty"
+            yield facts.GroupLoaded(at_ms, self._group_id, state, epoch, [*self._members], 0, self._assignments())
+            return
+        old = epoch - 1 if before is None else before
+        cause, who = changes.cause()
+        missing = _count(epoch - old - 1, "epoch was not logged", "epochs were not logged")
+        reason = changes.why(epoch - old - 1).removeprefix("unknown: ") if cause is DerivedCause.UNKNOWN else missing
+        yield RebalanceSeen(
+            at_ms,
+            self._group_id,
+            cause,
+            who,
+            reason or None,
+            old,
+            [*self._members],
+            epoch,
+            self._assignor(),
+            "",
+            facts.CONSUMER,
+        )
+        for member_id, instance_id in changes.left.items():
+            yield MemberGone(at_ms, self._group_id, member_id, instance_id)
+        self._is_rebalancing = bool(self._members)
+        if not self._members:
+            yield facts.GroupEmptied(at_ms, self._group_id, epoch)
+
+    def _member(self, at_ms: int, member_id: str, value: Value | None) -> Iterator[Fact]:
+        member = self._members.get(member_id)
+        if not isinstance(value, MemberMetadata):
+            if member is not None:
+                del self._members[member_id]
+                self._next.gone(member_id, member.metadata.instance_id)
+            return
+        if member is not None:
+            if _topics(member.metadata) != _topics(value):
+                self._next.changed.append(member_id)
+            member.metadata = value
+            return
+        self._members[member_id] = _Member(value)
+        instance_id = value.instance_id
+        old = self._next.joined(member_id, instance_id)
+        if old is None:
+            yield facts.MemberJoined(at_ms, self._group_id, member_id, instance_id, value.client_id, value.client_host)
+        elif old != member_id:
+            yield facts.MemberReplaced(at_ms, self._group_id, member_id, old, instance_id or "")
+
+    def _current(self, at_ms: int, member_id: str, value: CurrentAssignment) -> Iterator[Fact]:
+        member = self._members.get(member_id)
+        if member is None:
+            return  # its metadata was compacted to a later place in the log, or erased
+        assigned, pending = self._by_name(value.assigned), self._by_name(value.pending_revocation)
+        state = MEMBER_STATES[value.state] if 0 <= value.state < len(MEMBER_STATES) else f"state {value.state}"
+        member.epoch, member.state = value.member_epoch, state
+        member.owned = {topic: [*assigned.get(topic, []), *pending.get(topic, [])] for topic in {**assigned, **pending}}
+        yield facts.MemberAssigned(at_ms, self._group_id, member_id, value.member_epoch, state, assigned, pending)
+        if self._is_rebalancing and self._is_settled():
+            self._is_rebalancing = False
+            yield facts.AssignmentStored(at_ms, self._group_id, self._assignment_epoch, self._assignments())
+
+    def _is_settled(self) -> bool:
+        epoch = self._assignment_epoch
+        return epoch == self._epoch and all(
+            member.epoch == epoch and member.state == MEMBER_STATES[0] for member in self._members.values()
+        )
+
+    def _assignor(self) -> str:
+        """Return the assignor that most members name (K16). The broker's default is not in the log."""
+        votes = [one.metadata.server_assignor for one in self._members.values() if one.metadata.server_assignor]
+        return max(sorted(votes, reverse=True), key=votes.count, default="")
+
+    def _assignments(self) -> dict[str, bytes]:
+        return {name: write_assignment(Assignment(member.owned)) for name, member in self._members.items()}
+
+    def _by_name(self, topics: Iterable[TopicPartitions]) -> dict[str, list[int]]:
+        return {
+            self._names.get(topic.topic_id) or topic_id_text(topic.topic_id.bytes): list(topic.partitions)
+            for topic in topics
+        }
+
+
+def _topics(metadata: MemberMetadata) -> tuple[frozenset[str], str]:
+    return frozenset(metadata.topics), metadata.pattern or ""

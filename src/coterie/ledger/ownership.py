@@ -1,8 +1,9 @@
 """Who owns which partition, from the members' own view, and since when a partition is unassigned.
 
-A member gives up what its JoinGroup no longer lists as owned; a cooperative member reads on in the rest. It gives up
-everything when it leaves the group, and owns what a stored assignment gives it. `intervals_of` folds facts into who
-owned what from when until when.
+In a classic group a member gives up what its JoinGroup no longer lists as owned; a cooperative member reads on in the
+rest. It owns what a stored assignment gives it. In a consumer group (KIP-848) a member owns what it is assigned, and
+what it must give up until it reports that it has. A member gives up everything when it leaves the group. `intervals_of`
+folds facts into who owned what from when until when.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class Move:
     old_owner: str
     """The last owner, even if it has left; empty if there was none."""
     new_owner: str
+    unassigned_ms: int | None = None
+    """How long it had no owner before; None if that is not known, as of a partition that never had one."""
 
 
 @dataclass(slots=True)
@@ -52,6 +55,29 @@ class Ownership:
     def gone(self, member_id: str, at_ms: int) -> None:
         self._free(self.held.pop(member_id, set()), at_ms)
 
+    def took(self, member_id: str, owned: set[Partition], at_ms: int) -> tuple[list[Move], int]:
+        """Set what one member owns. Returns the moves and the ended gaps in ms."""
+        held = self.held.get(member_id, set())
+        self._free(held - owned, at_ms)
+        moves: list[Move] = []
+        gaps_ms = 0
+        for partition in sorted(owned - held):
+            self.held.get(self.last_owners.get(partition, ""), set()).discard(partition)  # if a record is missing
+            move, gap_ms = self._take(partition, member_id, at_ms)
+            moves += [] if move is None else [move]
+            gaps_ms += gap_ms
+        self.held[member_id] = owned
+        return moves, gaps_ms
+
+    def _take(self, partition: Partition, owner: str, at_ms: int) -> tuple[Move | None, int]:
+        """Make a member the last owner of a partition. Returns the move, if it is one, and the ended gap in ms."""
+        before, since_ms = self.last_owners.get(partition, ""), self.free_since_ms.pop(partition, None)
+        gap_ms = 0 if since_ms is None else at_ms - since_ms
+        if before == owner:
+            return None, gap_ms
+        self.last_owners[partition] = owner
+        return Move(partition, before, owner, gap_ms if before else None), gap_ms
+
     def renamed(self, old_id: str, new_id: str) -> None:
         held = self.held[new_id] = self.held.pop(old_id, set())
         self.last_owners.update(dict.fromkeys(held, new_id))
@@ -59,21 +85,20 @@ class Ownership:
     def assigned(self, assignments: Mapping[str, bytes], at_ms: int) -> tuple[list[Move], int, int]:
         """Apply a stored assignment. Returns the moves, the number of kept partitions, and the ended gaps in ms."""
         moves: list[Move] = []
-        kept = gap_ms = 0
+        kept = gaps_ms = 0
         lost = set[Partition]().union(*self.held.values())
         self.held = {}
         for partition, owner in _owners(assignments):
-            before = self.last_owners.get(partition, "")
-            if before == owner:
+            move, gap_ms = self._take(partition, owner, at_ms)
+            if move is None:
                 kept += 1
             else:
-                moves.append(Move(partition, before, owner))
-                self.last_owners[partition] = owner
-            gap_ms += at_ms - self.free_since_ms.pop(partition, at_ms)
+                moves.append(move)
+            gaps_ms += gap_ms
             self.held.setdefault(owner, set()).add(partition)
             lost.discard(partition)
         self._free(lost, at_ms)
-        return moves, kept, gap_ms
+        return moves, kept, gaps_ms
 
     def emptied(self) -> None:
         """Forget everything: a group without members has no unassigned time."""
@@ -88,6 +113,16 @@ class Ownership:
     def _free(self, partitions: Iterable[Partition], at_ms: int) -> None:
         for partition in partitions:
             self.free_since_ms.setdefault(partition, at_ms)
+
+
+def owned_by(fact: facts.MemberAssigned) -> set[Partition]:
+    """Return what the member owns: what it is assigned, and what it has yet to give up."""
+    return {
+        (topic, number)
+        for partitions in (fact.assigned, fact.pending_revocation)
+        for topic, numbers in partitions.items()
+        for number in numbers
+    }
 
 
 def _owners(assignments: Mapping[str, bytes]) -> Iterable[tuple[Partition, str]]:
@@ -174,6 +209,13 @@ class _GroupIntervals:
         for owner, held in self._ownership.held.items():
             self._begin(owner, [one for one in held if one not in self._open], at_ms)
 
+    def took(self, member_id: str, owned: set[Partition], at_ms: int) -> None:
+        before = self._held_by(member_id)
+        self._ownership.took(member_id, owned, at_ms)
+        taken = owned - before
+        self._close([*(before - owned), *(one for one in taken if one in self._open)], at_ms)
+        self._begin(member_id, taken, at_ms)
+
     def clock_set(self, by_ms: int) -> None:
         self._ownership.clock_set(by_ms)
         for interval in self._open.values():
@@ -218,12 +260,14 @@ _ENTRIES: Mapping[type[Fact], _Entry] = {
     facts.GroupUnloaded: _emptied,
     facts.GroupLoaded: _assigned,
     facts.AssignmentStored: _assigned,
+    facts.MemberAssigned: lambda group, fact: group.took(fact.member_id, owned_by(fact), fact.at_ms),
     facts.MemberRejoined: lambda group, fact: group.rejoined(fact.member_id, fact.metadata, fact.at_ms),
     facts.MemberReplaced: lambda group, fact: group.renamed(fact.old_member_id, fact.member_id, fact.at_ms),
     facts.MemberLeft: _gone,
     MemberGone: _gone,
     facts.MemberExpired: _gone,
     facts.MemberMissedJoin: _gone,
+    facts.MemberMissedRevocation: _gone,
     facts.MemberMissedSync: _gone,
     facts.MemberTurnedAway: _gone,
 }

@@ -1,5 +1,8 @@
 """Fold facts into rebalances: why each began, which member caused it, who was late, what moved, what it cost.
 
+A rebalance of a classic group has a join phase and a sync phase. In a consumer group (KIP-848) it is one group epoch:
+the group is Assigning until the target assignment is computed, and Reconciling until every member has reached it.
+
 `Bookmark` does it for one group and can be saved as JSON, with the rebalance that is running.
 """
 
@@ -7,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -15,7 +18,8 @@ from coterie import facts
 from coterie.errors import MalformedError
 from coterie.facts import Cause, Fact
 from coterie.ledger.derived import DerivedCause, MemberGone, RebalanceSeen
-from coterie.ledger.ownership import Move, Ownership, Partition
+from coterie.ledger.ownership import Move, Ownership, Partition, owned_by
+from coterie.protocol.consumer_group_records import MEMBER_STATES
 
 
 class RebalanceOutcome(StrEnum):
@@ -46,17 +50,24 @@ class Rebalance:
     began_ms: int
     """For a derived rebalance, when it ended: when it began is not known."""
     old_generation_id: int
+    """The generation, or group epoch, before it."""
     waits_for: list[str]
-    """The members that had to rejoin when it began."""
+    """The members that had to rejoin, or to reach the next epoch, when it began."""
     generation_id: int | None = None
     protocol_name: str = ""
+    """The assignor."""
     leader_id: str = ""
     joined_ms: int | None = None
-    """When the join phase was over."""
+    """When the join phase was over or, in a consumer group, when the target assignment was computed."""
     ended_ms: int | None = None
     outcome: RebalanceOutcome = RebalanceOutcome.RUNNING
     joined_after_ms: dict[str, int] = field(default_factory=dict)
-    """How long after the begin each member joined."""
+    """How long after the begin each member joined or, in a consumer group, had all of its target assignment."""
+    revoked_after_ms: dict[str, int | None] = field(default_factory=dict)
+    """The members of a consumer group that had to give up partitions, for which others waited.
+
+    It is how long after the begin each had given them up; None if it has not.
+    """
     dropped: dict[str, str] = field(default_factory=dict)
     """Members that were removed during the rebalance, and why."""
     moves: list[Move] = field(default_factory=list)
@@ -69,6 +80,8 @@ class Rebalance:
     """
     is_derived: bool = False
     """It was derived from the records of the group (`derived.py`), not observed by the broker."""
+    group_type: str = facts.CLASSIC
+    """classic or consumer (KIP-848)."""
 
     def __repr__(self) -> str:
         who = f" ({self.culprit})" if self.culprit else ""
@@ -76,8 +89,18 @@ class Rebalance:
         generation = self.old_generation_id if self.generation_id is None else self.generation_id
         return (
             f"<rebalance of {self.group_id}: {self.cause}{who}, {self.outcome}{took}, "
-            f"generation {generation}, {len(self.moves)} moved, {self.kept} kept>"
+            f"{'epoch' if self.is_of_consumer_group else 'generation'} {generation}, "
+            f"{len(self.moves)} moved, {self.kept} kept>"
         )
+
+    @property
+    def is_of_consumer_group(self) -> bool:
+        return self.group_type == facts.CONSUMER
+
+    @property
+    def has_times(self) -> bool:
+        """Return whether it is known when it began: the log of a classic group does not say."""
+        return self.is_of_consumer_group or not self.is_derived
 
     @property
     def shown_reason(self) -> str:
@@ -87,13 +110,13 @@ class Rebalance:
 
     @property
     def last_to_join(self) -> str | None:
-        """Return the member that all others waited for."""
+        """Return the member that all others waited for; in a consumer group, the last to have its target."""
         return max(self.joined_after_ms, key=lambda member: self.joined_after_ms[member], default=None)
 
     @property
     def took_ms(self) -> int | None:
         """Return the duration; None while it is running or if it is not known."""
-        return None if self.ended_ms is None or self.is_derived else self.ended_ms - self.began_ms
+        return None if self.ended_ms is None or not self.has_times else self.ended_ms - self.began_ms
 
     @property
     def join_ms(self) -> int | None:
@@ -208,6 +231,7 @@ def _started(book: GroupBook, fact: facts.RebalanceStarted) -> None:
             fact.at_ms,
             fact.generation_id,
             list(fact.waits_for),
+            group_type=fact.group_type,
         )
     )
 
@@ -226,8 +250,9 @@ def _seen(book: GroupBook, fact: RebalanceSeen) -> None:
             fact.generation_id,
             fact.protocol_name,
             fact.leader_id,
-            unassigned_ms=None,
+            unassigned_ms=0 if fact.group_type == facts.CONSUMER else None,
             is_derived=True,
+            group_type=fact.group_type,
         )
     )
 
@@ -242,12 +267,45 @@ def _joined(book: GroupBook, fact: facts.JoinPhaseCompleted) -> None:
         current.joined_after_ms = dict(fact.joined_after_ms)
 
 
+def _computed(book: GroupBook, fact: facts.TargetAssignmentComputed) -> None:
+    current = book.running()
+    if current is not None:
+        current.joined_ms = fact.at_ms
+        current.generation_id = fact.assignment_epoch
+        current.protocol_name = fact.assignor
+
+
+def _assigned(book: GroupBook, fact: facts.MemberAssigned) -> None:
+    moves, gaps_ms = book.ownership.took(fact.member_id, owned_by(fact), fact.at_ms)
+    current = book.running()
+    if current is None:
+        return
+    current.moves += moves
+    current.unassigned_ms = (current.unassigned_ms or 0) + gaps_ms
+    after_ms, who = fact.at_ms - current.began_ms, fact.member_id
+    if fact.pending_revocation:
+        current.revoked_after_ms[who] = None
+    elif current.revoked_after_ms.get(who, 0) is None:
+        current.revoked_after_ms[who] = after_ms
+    if fact.state == MEMBER_STATES[0] and fact.member_epoch > current.old_generation_id:
+        current.joined_after_ms[who] = after_ms
+    else:
+        current.joined_after_ms.pop(who, None)
+
+
 def _stored(book: GroupBook, fact: facts.AssignmentStored) -> None:
     moves, kept, gap_ms = book.ownership.assigned(fact.assignments, fact.at_ms)
     current = book.close(RebalanceOutcome.STABLE, fact.at_ms)
-    if current is not None:
-        current.moves, current.kept = moves, kept
-        current.unassigned_ms = gap_ms or None if current.is_derived else gap_ms
+    if current is None:
+        return
+    if current.is_of_consumer_group:  # each member has said what it owns (`MemberAssigned`)
+        owned = sum(map(len, book.ownership.held.values()))
+        current.kept = owned - len({move.partition for move in current.moves})
+        return
+    current.moves, current.kept, current.unassigned_ms = moves, kept, gap_ms
+    if current.is_derived:  # 0 would say that it is known
+        current.moves = [replace(move, unassigned_ms=move.unassigned_ms or None) for move in moves]
+        current.unassigned_ms = gap_ms or None
 
 
 def _emptied(book: GroupBook, fact: facts.GroupEmptied) -> None:
@@ -267,6 +325,8 @@ _ENTRIES: Mapping[type[Fact], Callable[[GroupBook, Any], None]] = {
     facts.GroupCreated: _ended,
     facts.RebalanceStarted: _started,
     facts.JoinPhaseCompleted: _joined,
+    facts.TargetAssignmentComputed: _computed,
+    facts.MemberAssigned: _assigned,
     facts.AssignmentStored: _stored,
     facts.GroupEmptied: _emptied,
     facts.GroupDied: _ended,
@@ -280,6 +340,9 @@ _ENTRIES: Mapping[type[Fact], Callable[[GroupBook, Any], None]] = {
     facts.MemberExpired: lambda book, fact: book.dropped(fact.member_id, "session expired", fact.at_ms),
     facts.MemberMissedJoin: lambda book, fact: book.dropped(fact.member_id, "did not join in time", fact.at_ms),
     facts.MemberMissedSync: lambda book, fact: book.dropped(fact.member_id, "did not sync in time", fact.at_ms),
+    facts.MemberMissedRevocation: lambda book, fact: book.dropped(
+        fact.member_id, "did not give up partitions in time", fact.at_ms
+    ),
     facts.MemberTurnedAway: lambda book, fact: book.dropped(
         fact.member_id, f"turned away: {fact.why or 'group is full'}", fact.at_ms
     ),
@@ -311,7 +374,8 @@ class Bookmark:
         return {
             "running": None
             if running is None
-            else {each.name: getattr(running, each.name) for each in fields(Rebalance)},
+            else {each.name: getattr(running, each.name) for each in fields(Rebalance)}
+            | {"moves": [[one.partition, one.old_owner, one.new_owner, one.unassigned_ms] for one in running.moves]},
             "held": [[member_id, sorted(held)] for member_id, held in ownership.held.items()],
             "free": [[*partition, since_ms] for partition, since_ms in ownership.free_since_ms.items()],
             "last": [[*partition, owner] for partition, owner in ownership.last_owners.items()],
@@ -331,7 +395,7 @@ class Bookmark:
 
 
 def _rebalance(saved: Any) -> Rebalance:
-    moves = [Move((topic, number), old, new) for (topic, number), old, new in saved["moves"]]
+    moves = [Move((topic, number), *rest) for (topic, number), *rest in saved["moves"]]
     return Rebalance(
         **{**saved, "cause": Cause(saved["cause"]), "outcome": RebalanceOutcome(saved["outcome"]), "moves": moves}
     )

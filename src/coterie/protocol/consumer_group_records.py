@@ -6,6 +6,7 @@ compact fields. What a newer Kafka adds as tagged fields is passed over.
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from coterie.protocol.buffer import Buffer, Reader, Writer
 
 EPOCH, PARTITION_METADATA, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 3, 4, 5, 6, 7, 8, 16
 """The types of records."""
+MEMBER_STATES = ("Stable", "UnrevokedPartitions", "UnreleasedPartitions")
+"""The names of the states of a member, by their numbers in its record."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -105,6 +108,11 @@ class ConsumerGroupRecord:
     """The member, or the pattern; empty where the record is about the group."""
     value: Value | None
     """None: a tombstone."""
+
+
+def topic_id_text(data: bytes) -> str:
+    """Return a topic id as Kafka prints it: URL-safe base64 without its padding."""
+    return urlsafe_b64encode(data)[:22].decode()
 
 
 def read_consumer_group_record(key: Buffer, value: Buffer | None) -> ConsumerGroupRecord | None:

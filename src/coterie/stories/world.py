@@ -28,6 +28,8 @@ class LogEntry:
     value: bytes | None
     producer_id: int | None
     marker: bool | None
+    at_ms: int
+    """When it was appended."""
 
 
 @dataclass
@@ -122,7 +124,9 @@ class StoryWorld:
         batch.then.error = error
         if not error:
             batch.then.base_offset = len(self.log)
-            entries = [LogEntry(key, value, batch.producer_id, batch.marker) for key, value in batch.records]
+            entries = [
+                LogEntry(key, value, batch.producer_id, batch.marker, self.now_ms) for key, value in batch.records
+            ]
             self.log += entries
         self._perform(self.shard.handle(batch.then, self.now_ms))
 

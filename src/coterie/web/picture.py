@@ -41,9 +41,12 @@ class MemberNames:
 
 
 WIDTH, LEFT, RIGHT, TOP, BELOW = 960, 110, 16, 30, 46
-ROW, BAR, LABEL = 22, 16, 18
+ROW, BAR, LABEL, PHASE = 22, 16, 18, 5
 SVG = "http://www.w3.org/2000/svg"
-KEY = "bar = owner of the partition; grey = unassigned; dashed line = rebalance, numbered as in the table"
+KEY = (
+    "bar = owner of the partition; grey = unassigned; dashed line = rebalance, numbered as in the table; "
+    "above: its two phases"
+)
 HUES = (210, 25, 145, 285, 50, 345, 180, 100, 255, 0)
 """Hues; neighbours in this list are easy to distinguish."""
 
@@ -52,6 +55,7 @@ STYLE = """
   font: 12px system-ui, sans-serif; }
 .picture text { fill: var(--ink); } .picture .tick { fill: var(--faint); font-size: 11px; }
 .picture .grid { stroke: var(--line); } .picture .row { fill: var(--line); opacity: .35; }
+.picture .phase { fill: var(--ink); opacity: .25; } .picture .last { opacity: .6; }
 .picture .rebalance { stroke: var(--ink); stroke-dasharray: 2 3; opacity: .6; } .picture .number { font-weight: 600; }
 .picture .bar { fill: hsl(var(--hue) var(--sat) var(--light)); } .picture .who { fill: #fff; font-size: 11px; }
 @media (prefers-color-scheme: dark) {
@@ -140,7 +144,21 @@ def _mark(number: int | None, one: Rebalance, scale: Scale, bottom: int, names: 
     label = f'<text class="number" x="{x}" y="{TOP - 12}" text-anchor="middle">{number}</text>' if number else ""
     return (
         f"<g><title>{escape(one.cause + who)}</title>"
-        f'<line class="rebalance" x1="{x}" x2="{x}" y1="{TOP - 8}" y2="{bottom}"/>{label}</g>'
+        f'<line class="rebalance" x1="{x}" x2="{x}" y1="{TOP - 8}" y2="{bottom}"/>{_phases(one, scale)}{label}</g>'
+    )
+
+
+def _phases(one: Rebalance, scale: Scale) -> str:
+    """Draw how long a rebalance took, above the rows: its first phase light, its last one dark."""
+    if one.ended_ms is None or not one.has_times:
+        return ""
+    between_ms = one.ended_ms if one.joined_ms is None else one.joined_ms
+    x = [scale.x(at_ms) for at_ms in (one.began_ms, between_ms, one.ended_ms)]
+    drawn = (("phase", x[0], x[1]), ("phase last", x[1], x[2]))
+    return "".join(
+        f'<rect class="{kind}" x="{begin}" y="{TOP - 8}" width="{round(end - begin, 1)}" height="{PHASE}"/>'
+        for kind, begin, end in drawn
+        if end > begin
     )
 
 

@@ -5,17 +5,30 @@ One file of HTML that needs nothing else. It reads well in light and dark, wide 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from itertools import groupby
 
-from coterie.facts import Fact
+from coterie.facts import CLASSIC, CONSUMER, Fact
 from coterie.ledger import Interval, Rebalance, RebalanceOutcome, fold, intervals_of
 from coterie.web.picture import MemberNames, colour_of, picture
 
-COLUMNS = ("", "began", "cause", "member", "generation", "join", "sync", "moved", "kept", "unassigned", "outcome")
+PHASES: Mapping[str, tuple[str, str, str]] = {
+    CLASSIC: ("generation", "join", "sync"),
+    CONSUMER: ("epoch", "assigning", "reconciling"),
+}
+"""The names of the number and of the two phases of a rebalance, by the type of the group."""
+PHASES_MEAN = {
+    CLASSIC: "Join: until all members had joined. Sync: until their assignment was stored.",
+    CONSUMER: (
+        "Consumer group (KIP-848): a rebalance is one group epoch. Assigning: until the target assignment was "
+        "computed. Reconciling: until the last member had all of it. A member that had to revoke partitions is listed "
+        "with the time, from the begin of the rebalance, at which it had; others waited for it. Meanwhile members read "
+        "on in the partitions that they keep."
+    ),
+}
 
 UNKNOWN = "unknown"
 
@@ -89,6 +102,10 @@ def _summary(facts: Sequence[Fact], rebalances: Sequence[Rebalance], groups: Seq
 
 def _group(group: str, rebalances: Sequence[Rebalance], intervals: Sequence[Interval], names: MemberNames) -> list[str]:
     moved, is_derived = sum(len(one.moves) for one in rebalances), any(one.is_derived for one in rebalances)
+    has_times = all(one.has_times for one in rebalances)
+    types = list(dict.fromkeys(one.group_type for one in rebalances)) or [CLASSIC]
+    phases = [" / ".join(dict.fromkeys(names)) for names in zip(*(PHASES[one] for one in types), strict=True)]
+    columns = ("", "began", "cause", "member", *phases, "moved", "kept", "unassigned", "outcome")
     unassigned = [one.unassigned_ms for one in rebalances if one.unassigned_ms is not None]
     took = [one.took_ms for one in rebalances if one.took_ms is not None]
     figures = [
@@ -98,7 +115,7 @@ def _group(group: str, rebalances: Sequence[Rebalance], intervals: Sequence[Inte
             "unassigned partition-seconds",
             _known(f"{sum(unassigned) / 1_000:.1f}", is_derived=is_derived, is_known=bool(unassigned)),
         ),
-        ("longest rebalance", _known(_time(max(took, default=None)), is_derived=is_derived, is_known=bool(took))),
+        ("longest rebalance", _known(_time(max(took, default=None)), is_derived=not has_times, is_known=bool(took))),
     ]
     return [
         f"<section><h2>Group {escape(group)}</h2>",
@@ -108,10 +125,11 @@ def _group(group: str, rebalances: Sequence[Rebalance], intervals: Sequence[Inte
         f'<div class="wide">{picture(intervals, rebalances, names)}</div>',
         _legend(intervals, names),
         '<div class="wide"><table class="rebalances"><thead><tr>',
-        *(f"<th>{column}</th>" for column in COLUMNS),
+        *(f"<th>{column}</th>" for column in columns),
         "</tr></thead><tbody>",
         *(_row(number, one, rebalances[0].began_ms, names) for number, one in enumerate(rebalances, 1)),
         "</tbody></table></div>",
+        *(f"<p class='faint'>{PHASES_MEAN[one]}</p>" for one in types),
         f"<p class='faint'>{UNASSIGNED}</p></section>",
     ]
 
@@ -134,8 +152,6 @@ def _legend(intervals: Sequence[Interval], names: MemberNames) -> str:
 
 def _row(number: int, one: Rebalance, first_ms: int, names: MemberNames) -> str:
     member = names.of(one.culprit) if one.culprit else ""
-    late = one.last_to_join
-    waited = f"<br><span class='faint'>last to join: {escape(names.of(late))}</span>" if late and one.waits_for else ""
     reason = f"<br><span class='faint'>{escape(one.shown_reason)}</span>" if one.shown_reason else ""
     lost = "".join(
         f"<br><span class='faint'>{escape(names.of(member_id))}: {escape(why)}</span>"
@@ -143,13 +159,20 @@ def _row(number: int, one: Rebalance, first_ms: int, names: MemberNames) -> str:
     )
     generation = "" if one.generation_id is None else f"{one.generation_id}"
     at = _time(one.began_ms - first_ms)
-    join, sync = (UNKNOWN, UNKNOWN) if one.is_derived else (_time(one.join_ms), _time(one.sync_ms))
+    join, sync = (_time(one.join_ms), _time(one.sync_ms)) if one.has_times else (UNKNOWN, UNKNOWN)
+    late = f"last: {names.of(one.last_to_join)}" if one.last_to_join and one.waits_for else ""
+    revoked = [
+        f"{names.of(who)} revoked: {_time(ms) if ms is not None else 'never'}"
+        for who, ms in one.revoked_after_ms.items()
+    ]
+    waited = "".join(f"<br><span class='faint'>{escape(text)}</span>" for text in (late, *revoked) if text)
+    after_join, after_sync = ("", waited) if one.is_of_consumer_group else (waited, "")
     unassigned = f"{(one.unassigned_ms or 0) / 1_000:.2f} s"
     unassigned = _known(unassigned, is_derived=one.is_derived, is_known=one.unassigned_ms is not None)
     cells = [
-        f"<td class='n'>{number}</td><td class='n'>{f'before {at}' if one.is_derived else at}</td>",
+        f"<td class='n'>{number}</td><td class='n'>{at if one.has_times else f'before {at}'}</td>",
         f"<td>{escape(one.cause)}{reason}</td><td>{escape(member)}{lost}</td><td class='n'>{generation}</td>",
-        f"<td class='n'>{join}{waited}</td><td class='n'>{sync}</td>",
+        f"<td class='n'>{join}{after_join}</td><td class='n'>{sync}{after_sync}</td>",
         f"<td class='n'>{_moves(one, names)}</td><td class='n'>{one.kept}</td>",
         f"<td class='n'>{unassigned}</td>",
         f"<td>{escape(one.outcome if one.outcome is not RebalanceOutcome.RUNNING else 'still running')}</td>",

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.consumer.group_world import GroupWorld, pair
 from coterie.coordinator.consumer.states import ON_RECONCILE, MemberState, Situation
-from coterie.facts import AssignmentStored, Cause, MemberMissedJoin, RebalanceStarted
+from coterie.facts import AssignmentStored, Cause, MemberMissedRevocation, RebalanceStarted
 
 UNREVOKED, UNRELEASED = MemberState.UNREVOKED_PARTITIONS, MemberState.UNRELEASED_PARTITIONS
 
@@ -116,7 +116,7 @@ def test_a_member_that_does_not_give_up_in_time_is_removed_although_it_heartbeat
     world.world.advance(1)
     a.beats(expect="UNKNOWN_MEMBER_ID")
     b.beats(expect={"t": [0, 1]})
-    assert MemberMissedJoin(world.world.now_ms, "g", "a") in world.world.facts
+    assert MemberMissedRevocation(world.world.now_ms, "g", "a") in world.world.facts
     causes = [fact.cause for fact in world.world.facts if isinstance(fact, RebalanceStarted)]
     assert causes[-1] is Cause.REVOCATION_TIMEOUT
 

@@ -17,18 +17,21 @@ from coterie.coordinator.consumer.states import MemberState
 from coterie.coordinator.consumer.target import compute_target, vote
 from coterie.coordinator.consumer.topic_image import metadata_hash
 from coterie.facts import (
+    CONSUMER,
     AssignmentStored,
     Cause,
     Fact,
     GroupEmptied,
-    JoinPhaseCompleted,
+    MemberAssigned,
     MemberReplaced,
     RebalanceStarted,
+    TargetAssignmentComputed,
 )
 from coterie.protocol.consumer_group_records import (
     CURRENT,
     EPOCH,
     MEMBER,
+    MEMBER_STATES,
     REGEX,
     TARGET,
     TARGET_EPOCH,
@@ -76,6 +79,16 @@ class Change:
     ) -> None:
         value = CurrentAssignment(epoch, previous_epoch, int(state), _by_id(assigned), _by_id(pending_revocation))
         self._add(CURRENT, member.member_id, value)
+        fact = MemberAssigned(
+            self.now_ms,
+            self.group.group_id,
+            member.member_id,
+            epoch,
+            MEMBER_STATES[state],
+            _by_name(self.group, assigned),
+            _by_name(self.group, pending_revocation),
+        )
+        self.facts.append(fact)
 
     def target(self, member_id: str, target: Target) -> None:
         partitions = [TopicPartitions(topic_id, list(numbers)) for topic_id, numbers in target.items()]
@@ -99,17 +112,17 @@ class Change:
             old.assigned,
             old.pending_revocation,
         )
+        if old.member_id != member_id:
+            group.sessions.pop(old.member_id, None)
+            assert old.metadata.instance_id is not None
+            fact = MemberReplaced(self.now_ms, group.group_id, member_id, old.member_id, old.metadata.instance_id)
+            self.facts.append(fact)
         self.remove(old.member_id)
         self.member(member_id, old.metadata)
         new = group.members[member_id]
         if target is not None:
             self.target(member_id, target)
         self.current(new, 0, 0, state, assigned, pending)
-        if old.member_id != member_id:
-            group.sessions.pop(old.member_id, None)
-            assert old.metadata.instance_id is not None
-            fact = MemberReplaced(self.now_ms, group.group_id, member_id, old.member_id, old.metadata.instance_id)
-            self.facts.append(fact)
         return new
 
     def remove(self, member_id: str) -> None:
@@ -132,7 +145,7 @@ class Change:
         group = self.group
         self.facts.append(
             RebalanceStarted(
-                self.now_ms, group.group_id, cause, member_id, None, group.group_epoch, list(group.members)
+                self.now_ms, group.group_id, cause, member_id, None, group.group_epoch, list(group.members), CONSUMER
             )
         )
         group.is_rebalancing = True
@@ -162,7 +175,8 @@ class Change:
             if target != group.targets.get(member_id, {}):
                 self.target(member_id, target)
         self.assignment_epoch(group.group_epoch, wall_ms)
-        self.facts.append(JoinPhaseCompleted(self.now_ms, group.group_id, group.assignment_epoch, vote(group), "", {}))
+        fact = TargetAssignmentComputed(self.now_ms, group.group_id, group.assignment_epoch, vote(group))
+        self.facts.append(fact)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -183,16 +197,19 @@ class Change:
 
 
 def written_assignments(group: ConsumerGroup) -> dict[str, bytes]:
-    """Return what each member is assigned, in the bytes of the classic protocol: facts have one form for both."""
-    names = group.image.topic_names
+    """Return what each member owns, in the bytes of the classic protocol: these facts have one form for both."""
     return {
         member.member_id: write_assignment(
-            Assignment(
-                {names[topic_id]: sorted(parts) for topic_id, parts in member.assigned.items() if topic_id in names}
-            )
+            Assignment(_by_name(group, united(member.assigned, member.pending_revocation)))
         )
         for member in group.members.values()
     }
+
+
+def _by_name(group: ConsumerGroup, assigned: Assigned) -> dict[str, list[int]]:
+    """Return partitions by the names of their topics; those of a deleted topic are left out."""
+    names = group.image.topic_names
+    return {names[topic_id]: sorted(numbers) for topic_id, numbers in assigned.items() if topic_id in names}
 
 
 def _by_id(assigned: Assigned) -> list[TopicPartitions]:

@@ -214,7 +214,7 @@ def _accept(
     if member is None and group.is_dead:
         change.facts.append(GroupCreated(now_ms, group.group_id, simple=False))
     before = None if member is None else member.assigned
-    cause = Cause.PROTOCOLS_CHANGED if member is not None else Cause.NEW_MEMBER
+    cause = Cause.SUBSCRIPTION_CHANGED if member is not None else Cause.NEW_MEMBER
     old = NEW if member is None else member.metadata
     metadata = _updated(old, request)
     if member is None:

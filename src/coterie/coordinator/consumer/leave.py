@@ -20,7 +20,7 @@ from coterie.coordinator.consumer.group import (
 )
 from coterie.coordinator.consumer.states import MemberState
 from coterie.errors import ErrorCode
-from coterie.facts import Cause, MemberExpired, MemberLeft, MemberMissedJoin, MemberMissedSync
+from coterie.facts import Cause, MemberExpired, MemberLeft, MemberMissedJoin, MemberMissedRevocation, MemberMissedSync
 from coterie.protocol.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatAnswer
 
 
@@ -89,7 +89,7 @@ def revocation_due(group: ConsumerGroup, event: RevocationDue, now_ms: int) -> E
     if member is None or member.epoch != event.member_epoch or member.state is not MemberState.UNREVOKED_PARTITIONS:
         return []
     change = Change(group, now_ms)
-    change.facts.append(MemberMissedJoin(now_ms, group.group_id, event.member_id))
+    change.facts.append(MemberMissedRevocation(now_ms, group.group_id, event.member_id))
     return remove(change, [member], Cause.REVOCATION_TIMEOUT)
 
 

@@ -45,12 +45,14 @@ def regex_due(group: ConsumerGroup, event: RegexDue, now_ms: int) -> Effects:
     if not group.pattern_members:
         return []
     change = Change(group, now_ms)
-    has_changed = False
+    has_changed, new = False, set()
     group.regex_version = version = group.image.version
     for pattern, topics in resolve(group.pattern_members, group.image, event.may_describe).items():
         known = group.resolved.get(pattern)
         has_changed |= known is None or list(known.topics) != topics
+        new |= {pattern} if known is None else set()
         change.resolved(pattern, topics, version)
     if has_changed:
-        change.bump(Cause.TOPICS_CHANGED)
+        who = (one.member_id for one in group.members.values() if one.metadata.pattern in new)
+        change.bump(Cause.REGEX_RESOLVED, next(who, ""))
     return change.write(None, None, None)

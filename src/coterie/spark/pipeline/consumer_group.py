@@ -19,8 +19,8 @@ from coterie.protocol.consumer_group_records import (
     MemberMetadata,
     TargetEpoch,
     TopicPartitions,
+    topic_id_text,
 )
-from coterie.spark.pipeline.decoding import topic_id_text
 from coterie.spark.pipeline.partition_owners import (
     CONSUMER,
     GIVEN_UP,

@@ -13,7 +13,6 @@ version 0 to 4.
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +24,7 @@ import pyarrow.compute as pc
 from coterie.errors import MalformedError
 from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.protocol.buffer import Reader
-from coterie.protocol.consumer_group_records import TYPES
+from coterie.protocol.consumer_group_records import TYPES, topic_id_text
 from coterie.protocol.messages import CommittedOffset, GroupRecord
 from coterie.protocol.offsets_topic import (
     FLEXIBLE_FROM,
@@ -138,11 +137,6 @@ def _committed(value: CommittedOffset) -> Row:
     if value.topic_id is not None:
         row["topic_id"] = topic_id_text(value.topic_id.bytes)
     return row
-
-
-def topic_id_text(data: bytes) -> str:
-    """Return a topic id as Kafka prints it: URL-safe base64 without its padding."""
-    return urlsafe_b64encode(data)[:22].decode()
 
 
 # --- commits, a column at a time --------------------------------------------------------------------------------------

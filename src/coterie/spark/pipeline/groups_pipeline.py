@@ -26,13 +26,14 @@ from coterie.client.network.runtime import clock_ms
 from coterie.client.types import TopicPartition
 from coterie.errors import CoterieError, KafkaError
 from coterie.ledger.written_facts import FACTS_TOPIC
+from coterie.protocol.consumer_group_records import topic_id_text
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.spark.batch_plan import BatchPlan, OffsetRange
 from coterie.spark.offsets import LATEST
 from coterie.spark.options import SourceOptions, Use, admin_settings
 from coterie.spark.partition_reader import read_range
 from coterie.spark.pipeline import schemas, tables
-from coterie.spark.pipeline.decoding import COMMIT, FACT, GROUP, topic_id_text
+from coterie.spark.pipeline.decoding import COMMIT, FACT, GROUP
 from coterie.spark.pipeline.schemas import STATES, TableSchema
 from coterie.spark.source import GroupLogSource
 

@@ -1,0 +1,287 @@
+"""Rebalances of consumer groups (KIP-848) in the ledger: what bumped the epoch, who was waited for, what it cost.
+
+Every story is told twice: by the coordinator's facts, and by the records that it wrote to `__consumer_offsets`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from coordinator.consumer.group_world import GroupWorld, pair
+from coterie.facts import CONSUMER, Cause, Fact
+from coterie.ledger import Bookmark, Move, Rebalance, RebalanceOutcome, fold, intervals_of, read_fact, write_fact
+from coterie.ledger.derived import DerivedCause, derived_facts
+from coterie.protocol.consumer_group_records import read_consumer_group_record
+
+T0 = 1_000_000
+"""When a world begins."""
+
+
+def rebalances(world: GroupWorld) -> list[Rebalance]:
+    return world.world.ledger.rebalances
+
+
+def derived(world: GroupWorld) -> list[Fact]:
+    read = ((entry.at_ms, read_consumer_group_record(entry.key, entry.value)) for entry in world.world.log)
+    return list(derived_facts(((at_ms, one) for at_ms, one in read if one is not None), world.image.topic_names))
+
+
+def newcomer() -> GroupWorld:
+    """Member a owns four partitions; b joins at 1 s; a gives two up at 3 s; b heartbeats at 5 s."""
+    world = GroupWorld(t=4)
+    a = world.member("a").joins("t", assignor="range")
+    world.world.advance(1_000)
+    b = world.member("b").joins("t", assignor="range")
+    world.world.advance(500)
+    a.beats(expect={"t": [0, 1]})
+    world.world.advance(1_500)
+    a.gives_up()
+    world.world.advance(2_000)
+    b.beats(expect={"t": [2, 3]})
+    return world
+
+
+def test_a_newcomer_waits_for_the_member_that_gives_up() -> None:
+    """K13: only what moves is unassigned, from the owner's report to the newcomer's next heartbeat."""
+    first, second = rebalances(newcomer())
+    assert (first.cause, first.culprit, first.old_generation_id, first.generation_id) == (Cause.NEW_MEMBER, "a", 1, 2)
+    assert first.took_ms == 0 and [move.unassigned_ms for move in first.moves] == [None] * 4
+    assert (second.cause, second.culprit, second.group_type) == (Cause.NEW_MEMBER, "b", CONSUMER)
+    assert (second.began_ms, second.took_ms, second.outcome) == (T0 + 1_000, 4_000, RebalanceOutcome.STABLE)
+    assert (second.join_ms, second.sync_ms) == (0, 4_000)
+    assert second.revoked_after_ms == {"a": 2_000}
+    assert second.joined_after_ms == {"a": 2_000, "b": 4_000} and second.last_to_join == "b"
+    assert second.moves == [Move(("t", number), "a", "b", 2_000) for number in (2, 3)]
+    assert (second.kept, second.unassigned_ms, second.protocol_name) == (2, 4_000, "range")
+
+
+def slow_revocation() -> GroupWorld:
+    """Member a does not give up within its rebalance timeout of 6 s, although it heartbeats."""
+    world = GroupWorld(t=2)
+    a = world.member("a").joins("t", timeout=6_000)
+    b = world.member("b").joins("t")
+    a.beats()
+    for _ in range(3):
+        world.world.advance(2_000)
+        a.beats(expect="*")
+    world.world.advance(1_000)
+    b.beats(expect={"t": [0, 1]})
+    return world
+
+
+def test_a_member_that_does_not_give_up_is_named_and_removed() -> None:
+    """K12: the rebalance that waited for it never ended; the next one is its doing."""
+    _, second, third = rebalances(slow_revocation())
+    assert (second.outcome, second.revoked_after_ms) == (RebalanceOutcome.SUPERSEDED, {"a": None})
+    assert second.dropped == {"a": "did not give up partitions in time"}
+    assert (third.cause, third.culprit) == (Cause.REVOCATION_TIMEOUT, "a")
+    assert (third.began_ms, third.took_ms, third.unassigned_ms) == (T0 + 6_000, 1_000, 2_000)
+
+
+def leave() -> GroupWorld:
+    """Member b leaves; a hears of it 700 ms later."""
+    world = GroupWorld(t=4)
+    a, b = pair(world)
+    b.leaves()
+    world.world.advance(700)
+    a.beats(expect={"t": [0, 1, 2, 3]})
+    return world
+
+
+def test_what_a_member_leaves_is_unassigned_until_another_heartbeats() -> None:
+    """K2: nothing but a heartbeat computes the target."""
+    last = rebalances(leave())[-1]
+    assert (last.cause, last.culprit, last.waits_for) == (Cause.MEMBER_LEFT, "b", ["a"])
+    assert (last.join_ms, last.sync_ms, last.took_ms) == (700, 0, 700)
+    assert (last.unassigned_ms, last.kept) == (1_400, 2)
+    assert last.moves == [Move(("t", number), "b", "a", 700) for number in (2, 3)]
+
+
+def crash() -> GroupWorld:
+    """Member b is silent for its session timeout."""
+    world = GroupWorld(t=2)
+    a, _ = pair(world)
+    for _ in range(8):
+        world.world.advance(5_000)
+        a.beats()
+    world.world.advance(5_250)
+    a.beats()
+    return world
+
+
+def test_a_member_that_crashed_is_unassigned_from_the_end_of_its_session() -> None:
+    """K10: before, the coordinator does not know."""
+    last = rebalances(crash())[-1]
+    assert (last.cause, last.culprit) == (Cause.SESSION_EXPIRED, "b")
+    assert (last.began_ms - T0, last.took_ms, last.unassigned_ms) == (45_000, 250, 250)
+
+
+def partitions_added() -> GroupWorld:
+    world = GroupWorld(t=2)
+    a, b = pair(world)
+    world.world.advance(1_000)
+    world.image.create("t", 4)
+    world.world.advance(1_000)
+    b.beats()
+    a.beats()
+    b.gives_up()
+    a.beats()
+    b.beats()
+    return world
+
+
+def test_partitions_that_were_added_have_no_old_owner_and_an_unknown_gap() -> None:
+    """K28: no member asked for it."""
+    last = rebalances(partitions_added())[-1]
+    assert (last.cause, last.culprit, last.outcome) == (Cause.TOPICS_CHANGED, "", RebalanceOutcome.STABLE)
+    assert {move.partition: (move.old_owner, move.unassigned_ms) for move in last.moves if not move.old_owner} == {
+        ("t", 2): ("", None),
+        ("t", 3): ("", None),
+    }
+
+
+def regex() -> GroupWorld:
+    """The first resolution is a's doing; later a topic appears."""
+    world = GroupWorld(orders=2)
+    a = world.member("a").joins(pattern="ord.*")
+    world.world.advance(1)
+    a.beats(expect={"orders": [0, 1]})
+    world.image.create("ordinary", 1)
+    world.world.advance(11_000)
+    a.beats()
+    world.world.advance(1)
+    a.beats(expect={"orders": [0, 1], "ordinary": [0]})
+    return world
+
+
+def test_a_regular_expression_that_is_resolved_bumps_the_epoch() -> None:
+    """K7: with the member that brought it, and without one when topics have changed."""
+    first, second = rebalances(regex())
+    assert (first.cause, first.culprit, first.outcome) == (Cause.REGEX_RESOLVED, "a", RebalanceOutcome.STABLE)
+    assert (second.cause, second.culprit) == (Cause.REGEX_RESOLVED, "")
+    assert [move.partition for move in second.moves] == [("ordinary", 0)] and second.kept == 2
+
+
+def static_restart() -> GroupWorld:
+    """A static member is away for 20 s and comes back under another id."""
+    world = GroupWorld(t=2)
+    a = world.member("a", instance="i").joins("t")
+    a.goes_away()
+    world.world.advance(20_000)
+    world.member("a2", instance="i").joins("t", expect={"t": [0, 1]})
+    return world
+
+
+def test_a_static_restart_is_no_rebalance_and_keeps_its_partitions() -> None:
+    """K14: the owner has another id from then on."""
+    world = static_restart()
+    (only,) = rebalances(world)
+    assert only.cause is Cause.NEW_MEMBER
+    owners = [(one.owner, one.began_ms - T0, one.ended_ms) for one in intervals_of(world.world.facts)]
+    assert owners == [("a", 0, T0 + 20_000)] * 2 + [("a2", 20_000, None)] * 2
+
+
+def subscription_changed() -> GroupWorld:
+    world = GroupWorld(t=2, u=2)
+    a, b = pair(world)
+    b.beats(topics=("t", "u"))
+    a.beats()
+    b.beats()
+    return world
+
+
+def superseded() -> GroupWorld:
+    """Member c joins while a still gives up for b."""
+    world = GroupWorld(t=6)
+    a = world.member("a").joins("t", assignor="range")
+    b = world.member("b").joins("t", assignor="range")
+    a.beats()
+    world.world.advance(1_000)
+    c = world.member("c").joins("t", assignor="range")
+    world.world.advance(1_000)
+    a.gives_up()
+    a.gives_up()
+    b.beats()
+    c.beats()
+    return world
+
+
+def emptied() -> GroupWorld:
+    world = GroupWorld(t=2)
+    a, b = pair(world)
+    a.leaves()
+    b.leaves()
+    return world
+
+
+STORIES: Mapping[str, Callable[[], GroupWorld]] = {
+    story.__name__: story
+    for story in (
+        *(newcomer, slow_revocation, leave, crash, partitions_added, regex),
+        *(static_restart, subscription_changed, superseded, emptied),
+    )
+}
+SEEN_AS: Mapping[Cause, DerivedCause] = {
+    Cause.MEMBER_LEFT: DerivedCause.MEMBER_GONE,
+    Cause.SESSION_EXPIRED: DerivedCause.MEMBER_GONE,
+    Cause.REVOCATION_TIMEOUT: DerivedCause.MEMBER_GONE,
+    Cause.TOPICS_CHANGED: DerivedCause.UNKNOWN,
+}
+"""The causes that the log does not say."""
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_the_log_shows_the_same_rebalances_as_the_facts(story: str) -> None:
+    """K27: every step is a record. Only why a member is gone, and who changed topics, is not in the log."""
+    world = STORIES[story]()
+    seen = fold(derived(world))
+    assert all(one.is_derived for one in seen)
+    for one, two in zip(rebalances(world), seen, strict=True):
+        assert two.cause == SEEN_AS.get(Cause(one.cause), one.cause)
+        two.dropped.pop(one.culprit, None)  # in the log the epoch comes before the members that are gone
+        said = replace(two, cause=one.cause, reason=None, is_derived=False, protocol_name=one.protocol_name)
+        said.dropped, said.generation_id = one.dropped, one.generation_id
+        assert said == replace(one, waits_for=said.waits_for)
+        assert sorted(one.waits_for) == sorted(two.waits_for)
+    assert intervals_of(derived(world)) == intervals_of(world.world.facts)
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_a_story_that_is_written_and_read_again_is_the_same(story: str) -> None:
+    """As `__coterie_facts` has it, and with the state saved after each fact."""
+    world = STORIES[story]()
+    mark, ended = Bookmark("g"), []
+    for fact in world.world.facts:
+        again = read_fact(write_fact(fact))
+        assert again is not None
+        one = mark.add(again)
+        ended += [] if one is None else [one]
+        mark = Bookmark.from_json("g", json.loads(json.dumps(mark.to_json())))
+    assert ended == [one for one in rebalances(world) if one.outcome is not RebalanceOutcome.RUNNING]
+
+
+def test_a_group_that_turns_to_other_topics_names_the_member() -> None:
+    """K1: the set of topic names has changed."""
+    last = rebalances(subscription_changed())[-1]
+    assert (last.cause, last.culprit) == (Cause.SUBSCRIPTION_CHANGED, "b")
+
+
+def test_an_epoch_that_is_overtaken_is_superseded_and_its_moves_go_on() -> None:
+    """Section 3: members reconcile towards the target of that moment."""
+    _, second, third = rebalances(superseded())
+    assert (second.outcome, second.revoked_after_ms) == (RebalanceOutcome.SUPERSEDED, {"a": None})
+    assert (third.outcome, third.culprit, third.kept + len({move.partition for move in third.moves})) == (
+        RebalanceOutcome.STABLE,
+        "c",
+        6,
+    )
+
+
+def test_an_empty_group_owes_nothing() -> None:
+    """K4: no members, no gaps."""
+    *_, last = rebalances(emptied())
+    assert (last.outcome, last.took_ms, last.unassigned_ms) == (RebalanceOutcome.EMPTY, 0, 0)
