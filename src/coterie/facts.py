@@ -16,6 +16,7 @@ from coterie.errors import ErrorCode
 __all__ = [
     "AssignmentFailed",
     "AssignmentStored",
+    "AssignorFailed",
     "Cause",
     "ClockSet",
     "Fact",
@@ -288,6 +289,16 @@ class AssignmentFailed(Fact):
 
     generation_id: int
     error: ErrorCode
+
+
+@dataclass(slots=True)
+class AssignorFailed(Fact):
+    """The broker's assignor has not computed a target assignment for a consumer group, which keeps its last one."""
+
+    generation_id: int
+    """The group epoch. The assignor is asked again when there is another one."""
+    assignor: str
+    why: str
 
 
 @dataclass(slots=True)

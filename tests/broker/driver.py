@@ -12,6 +12,7 @@ from coterie.broker.broker_effects import (
     Authenticated,
     BackgroundTask,
     Close,
+    Computation,
     DeleteFiles,
     Effects,
     Flush,
@@ -59,6 +60,7 @@ class World:
         self.facts: list[Fact] = []
         self.flushes: deque[Flush | Work] = deque()
         self.background_tasks: deque[BackgroundTask] = deque()
+        self.computations: deque[Computation] = deque()
         self.tasks: list[DeleteFiles] = []
         self.authenticated: list[Connection] = []
         self.ready: deque[Connection] = deque()
@@ -98,6 +100,8 @@ class World:
                 self._carry_out(self.cluster.handle(self.flushes.popleft().run(), self.now_ms))
             elif self.auto and self.background_tasks:
                 self._carry_out(self.cluster.handle(self.background_tasks.popleft().run(_no_rest), self.now_ms))
+            elif self.auto and self.computations:
+                self._carry_out(self.cluster.handle(self.computations.popleft().run(), self.now_ms))
             else:
                 return
 
@@ -119,6 +123,8 @@ class World:
                 self.flushes.append(effect)
             elif isinstance(effect, BackgroundTask):
                 self.background_tasks.append(effect)
+            elif isinstance(effect, Computation):
+                self.computations.append(effect)
             elif isinstance(effect, Authenticated):
                 self.authenticated.append(effect.connection)
             elif isinstance(effect, DeleteFiles):

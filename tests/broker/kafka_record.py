@@ -16,7 +16,6 @@ OTHER_DEFAULTS = {
     "log.dirs": "empty is none: the server has its own word for where data is",
 }
 OTHER_BOUNDS = {
-    "group.consumer.assignors": "a class cannot be loaded",
     "default.replication.factor": "one node, one replica",
     "min.insync.replicas": "one node, one replica",
     "ssl.keystore.type": "a word that is no type is refused",

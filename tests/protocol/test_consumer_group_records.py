@@ -66,7 +66,9 @@ def value_of(kind: int, words: dict[str, Any]) -> object:
         case 6:
             return TargetEpoch(words["assignmentEpoch"], words["assignmentTimestamp"])
         case 7:
-            return TargetAssignment(partitions_of(words["topicPartitions"]))
+            return TargetAssignment(
+                {each.topic_id: tuple(each.partitions) for each in partitions_of(words["topicPartitions"])}
+            )
         case 8:
             return CurrentAssignment(
                 words["memberEpoch"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from struct import iter_unpack
 
 from coterie.assignors.model import Member
@@ -19,6 +20,8 @@ def java_sorted(texts: Iterable[str]) -> list[str]:
 
 def by_id(members: Sequence[Member]) -> list[Member]:
     """Return members as the sticky assignors order them: by member id, static or not."""
+    if all(member.id.isascii() for member in members):
+        return sorted(members, key=attrgetter("id"))
     return sorted(members, key=lambda member: _utf16(member.id))
 
 

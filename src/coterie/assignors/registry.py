@@ -6,9 +6,11 @@ lag-aware = "my_package.assignors:LagAware"
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 
+from coterie.assignors.lag_aware import LagAware
 from coterie.assignors.model import Assignor
 from coterie.assignors.range import Range
 from coterie.assignors.roundrobin import RoundRobin
@@ -17,6 +19,10 @@ from coterie.errors import CoterieError
 
 GROUP = "coterie.assignors"
 BUILT_IN: dict[str, type[Assignor]] = {kind.name: kind for kind in (Range, RoundRobin, Sticky, CooperativeSticky)}
+
+
+SERVER_SIDE = ("uniform", "range")
+"""Kafka's assignors of consumer groups, which `coterie.coordinator.consumer.target` has."""
 
 
 class UnknownAssignorError(CoterieError, LookupError):
@@ -43,3 +49,30 @@ def assignor(name: str) -> Assignor:
     near = get_close_matches(name, assignor_names(), 1)
     hint = f'; did you mean "{near[0]}"?' if near else ""
     raise UnknownAssignorError(f'unknown assignor "{name}"; known are {", ".join(assignor_names())}{hint}')
+
+
+def server_side_assignors(names: Iterable[str]) -> dict[str, Assignor]:
+    """Return the assignors of `group.consumer.assignors` that are not Kafka's own, by name.
+
+    `lag-aware` is ours, unless there is an entry point of that name.
+    """
+    return {name: _server_side(name) for name in names if name not in SERVER_SIDE}
+
+
+def _server_side(name: str) -> Assignor:
+    known = assignor_names()
+    if name == LagAware.name and name not in known:
+        return LagAware()
+    if name not in known:
+        there = sorted({*known, LagAware.name} - {*SERVER_SIDE, CooperativeSticky.name})
+        raise UnknownAssignorError(
+            f'group.consumer.assignors names the unknown assignor "{name}"; known are '
+            f"{', '.join((*SERVER_SIDE, *there))}"
+        )
+    found = assignor(name)
+    if found.cooperative:
+        raise UnknownAssignorError(
+            f'group.consumer.assignors names "{name}", which withholds partitions until their owners have given them '
+            "up. The broker does this by itself; use uniform instead"
+        )
+    return found

@@ -24,6 +24,7 @@ __all__ = [
     "BackgroundTask",
     "BackgroundTaskEnded",
     "Close",
+    "Computation",
     "DeleteFiles",
     "Effect",
     "Effects",
@@ -192,6 +193,15 @@ class BackgroundTask:
 
 
 @dataclass(slots=True)
+class Computation:
+    """Run code of a user, or something long, on a thread of its own; what it returns is handed back as an event."""
+
+    run: Callable[[], Any]
+    timeout_ms: int
+    """Nobody waits for the result any longer than this."""
+
+
+@dataclass(slots=True)
 class DeleteFiles:
     """Free the space of files that nobody needs any more, away from the loop; it has no result."""
 
@@ -199,7 +209,7 @@ class DeleteFiles:
     work: Callable[[], None]
 
 
-Effect = Send | Close | Authenticated | Ready | Flush | Work | BackgroundTask | DeleteFiles | Emit | Reply
+Effect = Send | Close | Authenticated | Ready | Flush | Work | BackgroundTask | Computation | DeleteFiles | Emit | Reply
 Effects = list[Effect]
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from coterie.assignors import server_side_assignors
 from coterie.broker.broker_effects import (
     BackgroundTaskEnded,
     Effects,
@@ -117,6 +118,7 @@ class Cluster:
         `users` may log in, besides those of the settings and those that were stored.
         """
         check_nodes(nodes)
+        self._assignors = server_side_assignors(settings.group_consumer_assignors)
         self.files = files
         self.settings = settings
         self.wall = WallClock() if wall is None else wall
@@ -239,6 +241,7 @@ class Cluster:
             self.facts_topic,
             self.reporter,
             self.wall,
+            self._assignors,
         )
         handlers = self._handlers(settings, replicas, groups)
         return Node(

@@ -8,23 +8,26 @@ answers COORDINATOR_LOAD_IN_PROGRESS (C3).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from coterie.broker.broker_effects import Effects, Work
+from coterie.assignors import Assignor, Topic
+from coterie.broker.broker_effects import Computation, Effects, Work
 from coterie.broker.broker_facts import Reporter
 from coterie.broker.calls import Call, Gather, Responses
 from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.maintenance.facts_topic import FactsTopic
 from coterie.broker.maintenance.flushing import Flusher
 from coterie.broker.replica_manager import ReplicaManager
-from coterie.coordinator.classic.effects import Reply
+from coterie.coordinator.classic.effects import ComputeTarget, Reply
+from coterie.coordinator.consumer.target import ASSIGNORS, TargetComputed
 from coterie.coordinator.runtime import Append, AppendBatch, GroupCoordinator, Replay, Timers
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.batch import batches
+from coterie.protocol.messages import CommittedOffset
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC
 from coterie.protocol.records import NO_LIMIT, BatchBuilder, EndMarker, build_marker, marker_of, raw_records
 from coterie.storage import DataDirectory, DiskChange, LogError, LogReadError, Origin, PartitionLog
@@ -67,6 +70,8 @@ class GroupService:
     facts_topic: FactsTopic
     reporter: Reporter
     wall: WallClock
+    assignors: Mapping[str, Assignor]
+    """Those of `group.consumer.assignors` that are not Kafka's."""
 
     # --- events and effects of the coordinator ------------------------------------------------------------------------
 
@@ -86,6 +91,8 @@ class GroupService:
                 out += self._answer(effect, now_ms)
             elif kind is Append:  # just before a flush: by then more has come that fits into the same batch
                 self.flusher.before_next(partial(self._append, effect))
+            elif kind is ComputeTarget:
+                out.append(self._compute(effect))
             else:
                 effect.fact.at_ms = self.wall.at(effect.fact.at_ms)
                 out.append(effect)
@@ -100,6 +107,34 @@ class GroupService:
         index: int
         gather, index = token  # type: ignore[misc]
         return gather.put(index, reply.answer, now_ms)
+
+    # --- targets ------------------------------------------------------------------------------------------------------
+
+    def _compute(self, effect: ComputeTarget) -> Computation:
+        """Ask the assignor that the group has voted for."""
+        asked: TargetComputed = effect.then
+        timeout_ms = self.coordinator.settings.coterie_assignor_timeout_ms
+        assign = ASSIGNORS.get(asked.assignor)
+        if assign is not None:
+            return Computation(partial(asked.compute, assign, is_kafkas=True), timeout_ms)
+        chosen = self.assignors[asked.assignor]
+        if chosen.uses_lag:
+            asked.topics = {
+                name: replace(topic, lag=self._lag(name, topic, effect.offsets.get(name, {})))
+                for name, topic in asked.topics.items()
+            }
+        return Computation(partial(asked.compute, chosen.assign, is_kafkas=False), timeout_ms)
+
+    def _lag(self, name: str, topic: Topic, committed: Mapping[int, CommittedOffset]) -> list[int | None]:
+        """Return how many records of each partition the group has not read, where it has committed an offset."""
+        lag: list[int | None] = []
+        for partition in range(topic.partitions):
+            log, stored = self.directory.logs.get((name, partition)), committed.get(partition)
+            if log is None or stored is None:
+                lag.append(None)
+            else:
+                lag.append(max(0, self.replicas.high_watermark(log) - stored.offset))
+        return lag
 
     # --- appends ------------------------------------------------------------------------------------------------------
 

@@ -200,6 +200,9 @@ class Writer:
     def done(self) -> bytes:
         return b"".join(self._parts)
 
+    def raw(self, data: bytes) -> None:
+        self._parts.append(data)
+
     def int8(self, value: int) -> None:
         self._number(_INT8, value)
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from struct import error, pack
 from typing import Any
 from uuid import UUID
 
-from coterie.protocol.buffer import Buffer, Reader, Writer
+from coterie.errors import MalformedError
+from coterie.protocol.buffer import Buffer, Reader, Writer, uvarint
 
 EPOCH, PARTITION_METADATA, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 3, 4, 5, 6, 7, 8, 16
 """The types of records."""
@@ -70,7 +72,10 @@ class TargetEpoch:
 
 @dataclass(slots=True, frozen=True)
 class TargetAssignment:
-    partitions: Sequence[TopicPartitions]
+    partitions: Mapping[UUID, Sequence[int]]
+    """By topic."""
+    written: bytes | None = field(default=None, compare=False, repr=False)
+    """Its bytes, if they were made before, with `write_target`."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -197,6 +202,10 @@ def _target_epoch(reader: Reader) -> TargetEpoch:
     return TargetEpoch(epoch, _int64(tags.get(_TIMESTAMP_TAG)))
 
 
+def _target_assignment(reader: Reader) -> TargetAssignment:
+    return TargetAssignment({each.topic_id: tuple(each.partitions) for each in _topic_partitions(reader)})
+
+
 def _current_assignment(reader: Reader) -> CurrentAssignment:
     return CurrentAssignment(
         reader.int32(), reader.int32(), reader.int8(), _topic_partitions(reader), _topic_partitions(reader)
@@ -242,7 +251,7 @@ TYPES: Mapping[int, _Row] = {
     PARTITION_METADATA: _Row("topics of a consumer group", _partition_metadata),
     MEMBER: _Row("member of a consumer group", _member_metadata, is_about_one=True),
     TARGET_EPOCH: _Row("target epoch of a consumer group", _target_epoch),
-    TARGET: _Row("target of a member", lambda reader: TargetAssignment(_topic_partitions(reader)), is_about_one=True),
+    TARGET: _Row("target of a member", _target_assignment, is_about_one=True),
     CURRENT: _Row("assignment of a member", _current_assignment, is_about_one=True),
     REGEX: _Row("pattern of a consumer group", _resolved_pattern, is_about_one=True),
 }
@@ -310,9 +319,16 @@ def _written_classic(value: MemberMetadata) -> bytes:
     return field.done()
 
 
+def write_target(partitions: Mapping[UUID, Sequence[int]]) -> bytes:
+    """Return the value of a target. Those of a large group have thousands of topics: nothing is called for a field."""
+    parts = [uvarint(len(partitions) + 1)]
+    for topic_id, numbers in partitions.items():
+        parts += topic_id.bytes, _int32_array(numbers), _NO_TAGS
+    return b"".join((*parts, _NO_TAGS))
+
+
 def _write_target(writer: Writer, value: TargetAssignment) -> None:
-    _write_partitions(writer, value.partitions)
-    writer.tagged_fields({})
+    writer.raw(write_target(value.partitions) if value.written is None else value.written)
 
 
 def _write_current(writer: Writer, value: CurrentAssignment) -> None:
@@ -335,22 +351,24 @@ def _write_partitions(writer: Writer, topics: Sequence[TopicPartitions]) -> None
     writer.compact_array_length(len(topics))
     for topic in topics:
         writer.uuid(topic.topic_id)
-        _write_int32s(writer, topic.partitions)
-        epochs = Writer()
-        _write_int32s(epochs, topic.epochs)
-        writer.tagged_fields({_EPOCHS_TAG: epochs.done()} if topic.epochs else {})
+        writer.raw(_int32_array(topic.partitions))
+        writer.tagged_fields({_EPOCHS_TAG: _int32_array(topic.epochs)} if topic.epochs else {})
+
+
+_NO_TAGS = uvarint(0)
+
+
+def _int32_array(values: Sequence[int]) -> bytes:
+    try:
+        return uvarint(len(values) + 1) + pack(f">{len(values)}i", *values)
+    except error:
+        raise MalformedError("a partition or epoch does not fit into an int32") from None
 
 
 def _write_strings(writer: Writer, values: Sequence[str]) -> None:
     writer.compact_array_length(len(values))
     for value in values:
         writer.compact_string(value)
-
-
-def _write_int32s(writer: Writer, values: Sequence[int]) -> None:
-    writer.compact_array_length(len(values))
-    for value in values:
-        writer.int32(value)
 
 
 _WRITE: Mapping[type, Callable[[Writer, Any], None]] = {

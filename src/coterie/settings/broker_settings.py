@@ -170,8 +170,15 @@ class GroupCoordinatorSettings(Settings):
     group_consumer_assignors: tuple[str, ...] = setting(
         GROUPS,
         ("uniform", "range"),
-        Words(("uniform", "range")),
-        "The assignors of consumer groups; the first is used if no member names one.",
+        Words(),
+        "The assignors of consumer groups: uniform, range, and assignors of your own, by the names of their entry "
+        "points. The first is used if no member names one.",
+    )
+    coterie_assignor_timeout_ms: int = setting(
+        GROUPS,
+        10_000,
+        int32(1),
+        "How long an assignor of your own may take. Then the group keeps its last target assignment.",
     )
     group_consumer_session_timeout_ms: int = setting(
         GROUPS, 45_000, int32(1), "How long a member of a consumer group may be silent before it is removed."
@@ -775,7 +782,7 @@ class BrokerSettings(GroupCoordinatorSettings):
         if self.group_consumer_heartbeat_interval_ms >= self.group_consumer_session_timeout_ms:
             problems.append("group.consumer.heartbeat.interval.ms must be less than group.consumer.session.timeout.ms")
         if not self.group_consumer_assignors:
-            problems.append("group.consumer.assignors is empty; give uniform, range, or both")
+            problems.append("group.consumer.assignors is empty; give uniform, range, or both, or assignors of your own")
         retention = (self.log_retention_ms, self.log_retention_minutes, self.log_retention_hours)
         if next(time for time in retention if time is not None) == 0:
             problems.append(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from coterie.broker.broker_effects import (
     BackgroundTask,
     Close,
+    Computation,
     DeleteFiles,
     Effect,
     Flush,
@@ -55,6 +56,8 @@ FIRST_PORT = 9091
 TRY_AGAIN_MS = 1_000
 BACKGROUND_TASK_STEPS, BACKGROUND_TASK_MS = 1, 20
 """Long work runs in pieces of this size, with pauses of this length for other events."""
+COMPUTATION_MS = 30
+"""How long the broker computes the target of a large consumer group, or one with an assignor of a user."""
 
 
 class BrokerLink:
@@ -384,6 +387,8 @@ class Machine(Host):
                 elif kind is BackgroundTask:
                     self._background_task = effect  # type: ignore[assignment]
                     self.later(BACKGROUND_TASK_MS, self._background_task_goes_on, (cluster, effect))
+                elif kind is Computation:
+                    self.later(COMPUTATION_MS, self._computed, (cluster, effect))
                 elif kind is Emit:
                     self.world.on_fact(self, effect.fact)  # type: ignore[union-attr]
                 elif kind is Ready:
@@ -511,6 +516,15 @@ class Machine(Host):
         self._background_task = None
         self.background_tasks += 1
         self.run("what follows long work", partial(cluster.handle, ended))
+
+    def _computed(self, about: tuple[Cluster, Computation]) -> None:
+        cluster, computation = about
+        if cluster is not self.cluster:
+            return
+        if self.is_paused:
+            self.misses(self._computed, about)
+            return
+        self.run("what follows a computation", partial(cluster.handle, computation.run()))
 
     def _chore(self, about: tuple[Cluster, Any]) -> None:
         cluster, work = about

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from coterie.coordinator.classic import Group
-from coterie.coordinator.classic.effects import Reply
+from coterie.coordinator.classic.effects import ComputeTarget, Reply
 from coterie.coordinator.consumer import ConsumerGroup, TopicImage
 from coterie.coordinator.runtime import Append, AppendBatch, Replay, Shard, Timers
 from coterie.errors import CoterieError, ErrorCode
@@ -77,6 +77,8 @@ class StoryWorld:
         self.facts: list[Fact] = []
         self.ledger = Ledger()
         self.replies: dict[int, Any] = {}
+        self.computations: list[ComputeTarget] = []
+        """The targets that are to be computed. A story ends a computation by sending its `then`."""
         self._appends: deque[AppendBatch] = deque()
         self._tokens = 0
         self.timers: Timers[Any] = Timers()
@@ -170,6 +172,8 @@ class StoryWorld:
             elif isinstance(effect, Emit):
                 self.facts.append(effect.fact)
                 self.ledger.add(effect.fact)
+            elif isinstance(effect, ComputeTarget):
+                self.computations.append(effect)
             else:
                 assert isinstance(effect, Append)
                 batch = effect.batch()

@@ -6,8 +6,11 @@ It hands events to the cluster and its nodes, and performs the effects they retu
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import resource
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,6 +22,7 @@ from coterie.broker.broker_effects import (
     BackgroundTask,
     BackgroundTaskEnded,
     Close,
+    Computation,
     DeleteFiles,
     Effects,
     Flush,
@@ -81,6 +85,8 @@ class Throttle:
 
 
 STOP_GRACE_S = 5.0
+COMPUTATIONS_AT_ONCE = 4
+"""How many threads compute. One that cannot be interrupted takes its place for ever."""
 FILES_EVERY_S = 3.0
 """How often we look whether certificates have changed."""
 READS_AT_LEAST, READS_AT_MOST = 2, 20
@@ -123,6 +129,9 @@ class Server:
         self._disk = ThreadPoolExecutor(1, "coterie-disk")
         self._tasks = ThreadPoolExecutor(1, "coterie-tasks")
         self._background_tasks = ThreadPoolExecutor(1, "coterie-background")
+        self._computations: deque[Computation] = deque()
+        """Those that wait for their turn."""
+        self._computing = 0
         self._link_closed = asyncio.Event()
         """Set when a connection has closed."""
         self._sweep: asyncio.TimerHandle | None = None
@@ -495,6 +504,8 @@ class Server:
                     self.wait_for_turn(effect.connection.link)  # type: ignore[union-attr]
             elif kind is BackgroundTask:
                 self._in_background(effect)  # type: ignore[arg-type]
+            elif kind is Computation:
+                self._compute(effect)  # type: ignore[arg-type]
             elif kind is Authenticated:
                 self._authenticated(effect.connection)  # type: ignore[union-attr]
             elif kind is Close:
@@ -639,11 +650,45 @@ class Server:
         self.handle("what follows long work", done.result())
         self._idle.set()
 
+    def _compute(self, effect: Computation) -> None:
+        """Run it, if not too many run already, on a thread that does not keep the process from ending."""
+        self._computations.append(effect)
+        self._start_computations()
+
+    def _start_computations(self) -> None:
+        while self._computations and self._computing < COMPUTATIONS_AT_ONCE:
+            self._computing += 1
+            effect = self._computations.popleft()
+            thread = threading.Thread(target=self._run_computation, args=(effect,), daemon=True)
+            thread.start()
+            self._loop.call_later(effect.timeout_ms / 1_000, _interrupt, thread)
+
+    def _run_computation(self, effect: Computation) -> None:
+        ended = None
+        try:
+            ended = effect.run()
+        finally:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._computed, ended)
+
+    def _computed(self, ended: Any) -> None:
+        """Nothing has come of a computation that was interrupted."""
+        self._computing -= 1
+        if ended is not None:
+            self.handle("what follows a computation", ended)
+        self._start_computations()
+
     def _run_task(self, effect: DeleteFiles) -> None:
         try:
             effect.work()
         except OSError as error:
             self._loop.call_soon_threadsafe(self.emit, Trouble(wall_ms(), "", f"{effect.what}: {error}"))
+
+
+def _interrupt(thread: threading.Thread) -> None:
+    """Have a thread that still runs raise SystemExit, which ends it as soon as it runs Python code again."""
+    if thread.is_alive() and thread.ident is not None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
 
 
 def run_in_loop(coroutine: Any) -> Any:

@@ -1,7 +1,8 @@
 """What a group wants done. Effects that take time carry the event they come back as.
 
-`Reply` and `Emit` go up; `Persist`, `Arm` and `Disarm` are for the shard. The events at the end of this file are the
-ones that come back: a write that ended, a timer that rang. They carry what is needed to see that they are stale.
+`Reply`, `Emit` and `ComputeTarget` go up; `Persist`, `Arm` and `Disarm` are for the shard. The events at the end of
+this file are the ones that come back: a write that ended, a timer that rang. They carry what is needed to see that they
+are stale.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ from typing import Any
 
 from coterie.errors import ErrorCode
 from coterie.facts import Emit
-from coterie.protocol.messages import CommitPartition, JoinGroup, LeftGroup, OffsetRecord, Protocol, Record, Token
+from coterie.protocol.messages import (
+    CommitPartition,
+    CommittedOffset,
+    JoinGroup,
+    LeftGroup,
+    OffsetRecord,
+    Protocol,
+    Record,
+    Token,
+)
 
 TimerKey = tuple[str, str, str]
 """Group, kind, member (or ""). Arming a key again replaces what it had."""
@@ -48,7 +58,17 @@ class Persist:
     producer_epoch: int = -1
 
 
-Effect = Reply | Emit | Arm | Disarm | Persist
+@dataclass(slots=True)
+class ComputeTarget:
+    """Have the target of a consumer group computed, away from the event loop; then hand `then` back."""
+
+    then: Any
+    """The question, and, when it comes back, the answer (`coordinator/consumer/target.py`)."""
+    offsets: Mapping[str, Mapping[int, CommittedOffset]]
+    """What the group has committed, for assignors that look at lag."""
+
+
+Effect = Reply | Emit | Arm | Disarm | Persist | ComputeTarget
 Effects = list[Effect]
 
 

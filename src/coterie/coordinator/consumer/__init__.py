@@ -35,10 +35,13 @@ from coterie.coordinator.consumer.lifecycle import (
     consumer_group_written,
     restore_consumer_group,
     retirement_failed,
+    target_computed,
+    target_late,
     unload_consumer_group,
 )
 from coterie.coordinator.consumer.regex_refresh import RegexDue, regex_due
 from coterie.coordinator.consumer.states import GroupState, MemberState
+from coterie.coordinator.consumer.target import TargetComputed, TargetLate
 from coterie.coordinator.consumer.topic_image import TopicImage
 from coterie.coordinator.offsets.offset_metadata_manager import (
     expiry_due,
@@ -103,6 +106,7 @@ RULES: Mapping[type, Callable[[Any, Any, int], Effects]] = {
     RejoinDue: rejoin_due,
     SyncDue: sync_due,
     RegexDue: regex_due,
+    TargetLate: target_late,
     effects.ExpiryDue: expiry_due,
     # writes that ended
     ConsumerGroupWritten: consumer_group_written,
@@ -111,6 +115,7 @@ RULES: Mapping[type, Callable[[Any, Any, int], Effects]] = {
     effects.TombstonesWritten: tombstones_written,
     effects.DeletionWritten: deletion_written,
     # news from elsewhere
+    TargetComputed: target_computed,
     effects.TransactionEnded: transaction_ended,
     TopicsDeleted: topics_deleted,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from coterie.coordinator.classic.effects import Effects, Persist
+from coterie.coordinator.classic.effects import Arm, ComputeTarget, Effects, Persist
 from coterie.coordinator.consumer.group import (
     Assigned,
     ConsumerGroup,
@@ -14,7 +14,12 @@ from coterie.coordinator.consumer.group import (
     Target,
 )
 from coterie.coordinator.consumer.states import MemberState
-from coterie.coordinator.consumer.target import compute_target, vote
+from coterie.coordinator.consumer.target import (
+    ASSIGNORS,
+    TargetComputed,
+    TargetLate,
+    question,
+)
 from coterie.coordinator.consumer.topic_image import metadata_hash
 from coterie.facts import (
     CONSUMER,
@@ -57,6 +62,7 @@ class Change:
         self.now_ms = now_ms
         self.records: list[Record] = []
         self.facts: list[Fact] = []
+        self.effects: Effects = []  # besides the write
 
     def _add(self, kind: int, about: str, value: Value | None) -> None:
         record = ConsumerGroupRecord(kind, self.group.group_id, about, value)
@@ -91,8 +97,7 @@ class Change:
         self.facts.append(fact)
 
     def target(self, member_id: str, target: Target) -> None:
-        partitions = [TopicPartitions(topic_id, list(numbers)) for topic_id, numbers in target.items()]
-        self._add(TARGET, member_id, TargetAssignment(partitions))
+        self._add(TARGET, member_id, TargetAssignment(target))
 
     def epoch(self, epoch: int) -> None:
         """Write the group epoch, with what the subscribed topics are now (K28)."""
@@ -164,18 +169,39 @@ class Change:
         group.image_version = group.image.version
 
     def compute_target_if_due(self) -> None:
-        """Compute the target for the group epoch, but not more often than the interval allows (K2)."""
+        """Compute the target for the group epoch, but not more often than the interval allows (K2).
+
+        An assignor that has failed is asked again when there is another group epoch.
+        """
         group = self.group
         if group.group_epoch <= group.assignment_epoch:
             return
         wall_ms = group.wall.at(self.now_ms)
-        if group.assigned_ms and 0 <= wall_ms - group.assigned_ms < group.assignment_interval_ms:
+        if group.computing is not None or group.failed_epoch == group.group_epoch:
             return
-        for member_id, target in compute_target(group).items():
-            if target != group.targets.get(member_id, {}):
-                self.target(member_id, target)
-        self.assignment_epoch(group.group_epoch, wall_ms)
-        fact = TargetAssignmentComputed(self.now_ms, group.group_id, group.assignment_epoch, vote(group))
+        last_ms = max(group.assigned_ms, group.tried_ms)
+        if last_ms and 0 <= wall_ms - last_ms < group.assignment_interval_ms:
+            return
+        asked = question(group)
+        assign = ASSIGNORS.get(asked.assignor)
+        if assign is not None and asked.is_small:
+            asked.take(assign(asked.members, asked.topics))
+            self.computed(asked)
+            return
+        asked.targets = dict(asked.targets)
+        group.computing, group.tried_ms = asked, wall_ms
+        late_ms = self.now_ms + group.settings.coterie_assignor_timeout_ms
+        late = Arm(group.target_key(), late_ms, TargetLate(group.group_id, asked))
+        self.effects += [late, ComputeTarget(asked, group.offsets)]
+
+    def computed(self, computed: TargetComputed) -> None:
+        """Take a target for the group epoch that it was computed for."""
+        group = self.group
+        for member_id, target in computed.changed.items():
+            if member_id in group.members:
+                self._add(TARGET, member_id, target)
+        self.assignment_epoch(computed.group_epoch, group.wall.at(self.now_ms))
+        fact = TargetAssignmentComputed(self.now_ms, group.group_id, group.assignment_epoch, computed.assignor)
         self.facts.append(fact)
 
     # --- the end ------------------------------------------------------------------------------------------------------
@@ -184,7 +210,7 @@ class Change:
         """Return the effects: the write, or the answer alone if no record was added."""
         group = self.group
         if not self.records:
-            return [] if token is None else group.reply(token, answer, request)
+            return self.effects if token is None else [*self.effects, *group.reply(token, answer, request)]
         if group.is_rebalancing and group.group_epoch == group.assignment_epoch and group.all_reconciled():
             group.is_rebalancing = False
             assignments = written_assignments(group)
@@ -193,7 +219,7 @@ class Change:
         if token is not None:
             written.replies.append((token, answer, request))
         group.unwritten.append(written)
-        return [Persist(self.records, written)]
+        return [*self.effects, Persist(self.records, written)]
 
 
 def written_assignments(group: ConsumerGroup) -> dict[str, bytes]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import UUID
 
 from coterie.coordinator.classic.effects import Arm, Effects, Reply, TimerKey, Written
@@ -57,8 +58,10 @@ NEVER = 1 << 62
 JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
 NEW_GROUP_EPOCH = 1
 """The epochs of a group that has no records of them (K1)."""
+WHILE_COMPUTING_MS = 500
+"""How soon a member shall send its next heartbeat while the target is being computed."""
 _PARTITION_BYTES = 64
-_SESSION, _REVOCATION, _REGEX, _JOIN, _SYNC = "session", "revocation", "regex", "join", "sync"
+_SESSION, _REVOCATION, _REGEX, _TARGET, _JOIN, _SYNC = "session", "revocation", "regex", "target", "join", "sync"
 
 Target = Mapping[UUID, Sequence[int]]
 Assigned = Mapping[UUID, Mapping[int, int]]
@@ -151,21 +154,35 @@ class Session:
     """Until when a classic member that has joined must sync."""
 
 
+@dataclass(slots=True)
+class KnownMembers:
+    """The members as assignors see them, kept from one target to the next, while no topic changes (`target.py`)."""
+
+    version: int | None = None
+    """Of the image that they were made with."""
+    members: dict[str, Any] = field(default_factory=dict)
+
+
 class ConsumerGroup(OffsetsGroup):
     __slots__ = (
+        "_reconciled",
         "_subscribed",
+        "_topic_members",
         "assigned_ms",
         "assignment_epoch",
         "classic_members",
         "classic_protocols",
+        "computing",
         "configs",
         "durable",
+        "failed_epoch",
         "group_epoch",
         "holders",
         "image",
         "image_version",
         "is_deleted",
         "is_rebalancing",
+        "known_members",
         "members",
         "metadata_hash",
         "pattern_members",
@@ -175,6 +192,7 @@ class ConsumerGroup(OffsetsGroup):
         "sessions",
         "static",
         "targets",
+        "tried_ms",
         "unwritten",
         "upgrade",
     )
@@ -201,6 +219,7 @@ class ConsumerGroup(OffsetsGroup):
         self.regex_version: int | None = None  # of the image that they were matched with last
         self.is_rebalancing = False  # the end of the rebalance has not been told as a fact
         self.upgrade: Upgrade | None = None  # until it is durable
+        self.known_members = KnownMembers()
         self._clear()
 
     def _clear(self) -> None:
@@ -216,6 +235,11 @@ class ConsumerGroup(OffsetsGroup):
         self.classic_protocols: dict[str, int] = {}  # name -> how many classic members can use it
         self.holders: dict[UUID, dict[int, str]] = {}  # who has a partition assigned, or has still to give it up
         self._subscribed: frozenset[str] | None = None
+        self._topic_members: dict[str, int] = {}  # topic -> how many members name it
+        self._reconciled = 0  # how many members are
+        self.computing: object | None = None  # the computation of a target that is under way (`target.py`)
+        self.tried_ms = 0  # when the last one began, by the wall clock; 0: never
+        self.failed_epoch = 0  # the group epoch for which the assignor has failed; 0: none
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -230,7 +254,7 @@ class ConsumerGroup(OffsetsGroup):
         return GroupState.STABLE if self.all_reconciled() else GroupState.RECONCILING
 
     def all_reconciled(self) -> bool:
-        return all(map(self.is_reconciled, self.members.values()))
+        return self._reconciled == len(self.members)
 
     def is_reconciled(self, member: ConsumerGroupMember) -> bool:
         return member.state is MemberState.STABLE and member.epoch == self.assignment_epoch
@@ -253,7 +277,8 @@ class ConsumerGroup(OffsetsGroup):
 
     def subscribed_topics(self) -> frozenset[str]:
         if self._subscribed is None:
-            self._subscribed = frozenset().union(*map(self.topics_of, self.members.values()))
+            resolved = [self.resolved[each].topics for each in self.pattern_members if each in self.resolved]
+            self._subscribed = frozenset(self._topic_members).union(*resolved)
         return self._subscribed
 
     def holder(self, topic_id: UUID, partition: int) -> str | None:
@@ -276,7 +301,9 @@ class ConsumerGroup(OffsetsGroup):
 
     @property
     def heartbeat_interval_ms(self) -> int:
-        return self.config("consumer.heartbeat.interval.ms", self.settings.group_consumer_heartbeat_interval_ms)
+        """A member that is answered while the target is being computed shall not wait long for it."""
+        own = self.config("consumer.heartbeat.interval.ms", self.settings.group_consumer_heartbeat_interval_ms)
+        return own if self.computing is None else min(own, WHILE_COMPUTING_MS)
 
     @property
     def assignment_interval_ms(self) -> int:
@@ -297,6 +324,7 @@ class ConsumerGroup(OffsetsGroup):
             self.group_epoch, self.metadata_hash = value.epoch, value.metadata_hash
         elif isinstance(value, TargetEpoch):
             self.assignment_epoch, self.assigned_ms = value.assignment_epoch, value.assigned_ms
+            self._reconciled = sum(map(self.is_reconciled, self.members.values()))
         elif record.type == REGEX:
             self._subscribed = None
             if isinstance(value, ResolvedPattern):
@@ -309,12 +337,14 @@ class ConsumerGroup(OffsetsGroup):
         member = self.members.get(member_id)
         if member is not None:
             self._hold(-_bytes_of(member))
-            self._count_pattern(member.metadata.pattern, -1)
+            self._count_subscription(member.metadata, -1)
             self._count_classic(member.metadata, -1)
             if self.static.get(member.metadata.instance_id or "") == member_id:
                 del self.static[member.metadata.instance_id or ""]
         if not isinstance(value, MemberMetadata):
-            self.members.pop(member_id, None)
+            if member is not None:
+                self._reconciled -= self.is_reconciled(member)
+                del self.members[member_id]
             return
         value = replace(
             value,
@@ -324,20 +354,19 @@ class ConsumerGroup(OffsetsGroup):
         )
         if member is None:
             member = self.members[member_id] = ConsumerGroupMember(member_id, value)
+            self._reconciled += self.is_reconciled(member)
         member.metadata = value
         self._hold(_bytes_of(member))
-        self._count_pattern(value.pattern, +1)
+        self._count_subscription(value, +1)
         self._count_classic(value, +1)
         if value.instance_id is not None:
             self.static[value.instance_id] = member_id
 
-    def _count_pattern(self, pattern: str | None, step: int) -> None:
-        if pattern:
-            count = self.pattern_members.get(pattern, 0) + step
-            if count:
-                self.pattern_members[pattern] = count
-            else:
-                del self.pattern_members[pattern]
+    def _count_subscription(self, metadata: MemberMetadata, step: int) -> None:
+        for name in metadata.topics:
+            _count(self._topic_members, name, step)
+        if metadata.pattern:
+            _count(self.pattern_members, metadata.pattern, step)
 
     def _count_classic(self, metadata: MemberMetadata, step: int) -> None:
         if metadata.classic_session_timeout_ms is not None:
@@ -360,8 +389,10 @@ class ConsumerGroup(OffsetsGroup):
         if not isinstance(value, CurrentAssignment):
             member.assigned, member.pending_revocation = {}, {}
             return
+        self._reconciled -= self.is_reconciled(member)
         member.epoch, member.previous_epoch = value.member_epoch, value.previous_member_epoch
         member.state = MemberState(value.state)
+        self._reconciled += self.is_reconciled(member)
         member.assigned, member.pending_revocation = _by_topic(value.assigned), _by_topic(value.pending_revocation)
         for topic_id, partitions in _both(member.assigned, member.pending_revocation):
             held = self.holders.setdefault(topic_id, {})
@@ -372,7 +403,7 @@ class ConsumerGroup(OffsetsGroup):
 
     def _apply_target(self, member_id: str, value: Value | None) -> None:
         if isinstance(value, TargetAssignment):
-            self.targets[member_id] = {topic.topic_id: tuple(topic.partitions) for topic in value.partitions}
+            self.targets[member_id] = value.partitions
         else:
             self.targets.pop(member_id, None)
 
@@ -446,6 +477,9 @@ class ConsumerGroup(OffsetsGroup):
     def regex_key(self) -> TimerKey:
         return (self.group_id, _REGEX, "")
 
+    def target_key(self) -> TimerKey:
+        return (self.group_id, _TARGET, "")
+
     def timer_keys(self) -> Iterator[TimerKey]:
         for member_id in self.sessions:
             yield self.session_key(member_id)
@@ -453,6 +487,7 @@ class ConsumerGroup(OffsetsGroup):
             yield self.join_key(member_id)
             yield self.sync_key(member_id)
         yield self.regex_key()
+        yield self.target_key()
 
     def session(self, member_id: str) -> Session:
         session = self.sessions.get(member_id)
@@ -554,6 +589,14 @@ class ConsumerGroup(OffsetsGroup):
 
     def listed(self) -> ListedGroup:
         return ListedGroup(self.group_id, CONSUMER, self.state.value, "consumer")
+
+
+def _count(counts: dict[str, int], name: str, step: int) -> None:
+    count = counts.get(name, 0) + step
+    if count:
+        counts[name] = count
+    else:
+        del counts[name]
 
 
 def _since(member: ConsumerGroupMember, topic_id: UUID, partition: int) -> int | None:

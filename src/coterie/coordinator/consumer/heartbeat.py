@@ -21,7 +21,6 @@ from coterie.coordinator.consumer.leave import leave
 from coterie.coordinator.consumer.reconciliation import Owned, reconcile
 from coterie.coordinator.consumer.regex import why_invalid
 from coterie.coordinator.consumer.regex_refresh import RegexDue, last_resolved_ms, needs_refresh
-from coterie.coordinator.consumer.target import ASSIGNORS
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, GroupCreated, MemberJoined
 from coterie.protocol.consumer_group_records import MemberMetadata
@@ -54,7 +53,7 @@ def heartbeat_refusal(request: ConsumerGroupHeartbeat, settings: GroupCoordinato
     if epoch < STATIC_LEAVE_EPOCH:
         return _INVALID, f"MemberEpoch is {epoch}; it must be at least {STATIC_LEAVE_EPOCH}."
     known = settings.group_consumer_assignors
-    if request.assignor is not None and (request.assignor not in known or request.assignor not in ASSIGNORS):
+    if request.assignor is not None and request.assignor not in known:
         return (
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {request.assignor} is not supported. Supported are: {', '.join(known)}.",

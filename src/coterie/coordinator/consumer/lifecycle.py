@@ -1,22 +1,23 @@
-"""Writes of a consumer group that ended, and how it is loaded and unloaded."""
+"""Writes and computations of a consumer group that ended, and how it is loaded and unloaded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coterie.coordinator.classic.effects import Effects, Reply, error_for_client
-from coterie.coordinator.consumer.change import written_assignments
+from coterie.coordinator.classic.effects import Disarm, Effects, Reply, error_for_client
+from coterie.coordinator.consumer.change import Change, written_assignments
 from coterie.coordinator.consumer.conversion import Retired
 from coterie.coordinator.consumer.group import ConsumerGroup, ConsumerGroupWritten
 from coterie.coordinator.consumer.reconciliation import expect_revocation
 from coterie.coordinator.consumer.states import GroupState, MemberState
+from coterie.coordinator.consumer.target import TargetComputed, TargetLate
 from coterie.coordinator.consumer.topic_image import TopicImage
 from coterie.coordinator.offsets.offsets_group import HeldBytes
 from coterie.coordinator.offsets.stored_offsets import StoredOffsets
 from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
-from coterie.facts import Emit, GroupLoaded, GroupUnloaded, WriteFailed
+from coterie.facts import AssignorFailed, Emit, GroupLoaded, GroupUnloaded, WriteFailed
 from coterie.protocol.consumer_group_records import Value
 from coterie.protocol.messages import (
     ConsumerGroupHeartbeat,
@@ -83,6 +84,44 @@ def _expect_all(group: ConsumerGroup, now_ms: int) -> Effects:
         if member.state is MemberState.UNREVOKED_PARTITIONS:
             effects.append(expect_revocation(group, member, now_ms))
     return effects
+
+
+def target_computed(group: ConsumerGroup, event: TargetComputed, now_ms: int) -> Effects:
+    """Take a target for the group epoch that it was computed for (K2). The group may have a later one by now.
+
+    If a static member was replaced meanwhile, within the same epoch, the target names a member that is gone. Then it is
+    dropped, and the next heartbeat has it computed again.
+    """
+    if group.computing is not event:
+        return []  # it came too late, or the group was loaded again
+    group.computing = None
+    ended = Disarm(group.target_key())
+    if event.why:
+        return [ended, *_assignor_failed(group, event, event.why, now_ms)]
+    if not group.members:
+        return [ended]
+    if event.group_epoch == group.group_epoch and any(each.id not in group.members for each in event.members):
+        group.tried_ms = 0
+        return [ended]
+    change = Change(group, now_ms)
+    change.computed(event)
+    return [ended, *change.write(None, None, None)]
+
+
+def target_late(group: ConsumerGroup, event: TargetLate, now_ms: int) -> Effects:
+    """Go on without the answer of an assignor that takes too long."""
+    if group.computing is not event.computing:
+        return []
+    group.computing = None
+    timeout_ms = group.settings.coterie_assignor_timeout_ms
+    why = f"it took more than {timeout_ms} ms (coterie.assignor.timeout.ms)"
+    return _assignor_failed(group, event.computing, why, now_ms)
+
+
+def _assignor_failed(group: ConsumerGroup, asked: TargetComputed, why: str, now_ms: int) -> Effects:
+    """Keep the last target until there is another group epoch."""
+    group.failed_epoch = asked.group_epoch
+    return [Emit(AssignorFailed(now_ms, group.group_id, asked.group_epoch, asked.assignor, why))]
 
 
 def restore_consumer_group(

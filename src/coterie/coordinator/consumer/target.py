@@ -1,39 +1,51 @@
 """The target assignment: which assignor is used, and what it assigns (section 5).
 
-`uniform` is the assignor `sticky` of the classic protocol, applied to the last target; `range` is `range`. So both are
-the functions of `coterie.assignors`, with Kafka's names for them.
+`uniform` is the assignor `sticky` of the classic protocol, applied to the last target; `range` is `range`. They are the
+functions of `coterie.assignors`, with Kafka's names for them, and small targets are computed at once, as in Kafka.
+Everything else takes time: the assignor of a user, and a large group. For these the rule returns `ComputeTarget`, and
+the event `TargetComputed` brings the result. Until then the members work with the last target (K2).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from coterie.assignors import Assignment, Member, Range, Topic
+from coterie.assignors import Member, Owned, Range, Topic
 from coterie.assignors.claims import Claim
 from coterie.assignors.java_order import by_id
 from coterie.assignors.sticky import stick
-from coterie.coordinator.consumer.group import ConsumerGroup, Target
+from coterie.coordinator.consumer.group import ConsumerGroup, ConsumerGroupMember, Target
+from coterie.protocol.consumer_group_records import MemberMetadata, ResolvedPattern, TargetAssignment, write_target
 from coterie.protocol.java_hash import map_order
 
+Shares = Mapping[str, Owned]
+"""Member id to topic to partitions."""
+Assign = Callable[[Sequence[Member], Mapping[str, Topic]], Shares]
 
-def uniform(members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
+AT_ONCE, AT_ONCE_UNEQUAL = 2_000, 1_000
+"""The most members and partitions, or members times topics if subscriptions differ, whose target is computed at once.
+
+It takes a few milliseconds. A larger one would hold the event loop for longer than clients should wait.
+"""
+
+
+def uniform(members: Sequence[Member], topics: Mapping[str, Topic]) -> Shares:
     """Balance all partitions at once; no partition moves unless the balance needs it (K18)."""
     ordered = by_id(members)
     shares, _ = stick(ordered, [Claim(member.owned, 0, natural=True) for member in ordered], topics)
-    return {member.id: dict(share) for member, share in zip(ordered, shares, strict=True)}
+    return {member.id: share for member, share in zip(ordered, shares, strict=True)}
 
 
-def ranges(members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
+def ranges(members: Sequence[Member], topics: Mapping[str, Topic]) -> Shares:
     """Assign each topic by itself, in consecutive shares (K17)."""
     return Range().assign(members, topics)
 
 
-ASSIGNORS: Mapping[str, Callable[[Sequence[Member], Mapping[str, Topic]], Assignment]] = {
-    "uniform": uniform,
-    "range": ranges,
-}
+ASSIGNORS: Mapping[str, Assign] = {"uniform": uniform, "range": ranges}
+"""Kafka's assignors of consumer groups."""
 
 
 def vote(group: ConsumerGroup) -> str:
@@ -49,27 +61,147 @@ def vote(group: ConsumerGroup) -> str:
     return next(name for name in map_order(list(votes)) if votes[name] == most)
 
 
-def compute_target(group: ConsumerGroup) -> dict[str, Target]:
-    """Return the target of each member for the present subscriptions and topics."""
+# --- what assignors are given -----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class TargetComputed:
+    """What an assignor is asked and, when it has answered, the targets that it changes, or `why` there are none."""
+
+    group_id: str
+    group_epoch: int
+    assignor: str
+    members: Sequence[Member]
+    topics: Mapping[str, Topic]
+    topic_ids: Mapping[str, UUID]
+    targets: Mapping[str, Target]
+    """The last target of each member."""
+    changed: Mapping[str, TargetAssignment] = field(default_factory=dict)
+    why: str = ""
+
+    @property
+    def is_small(self) -> bool:
+        first = self.members[0].topics if self.members else ()
+        if any(member.topics is not first for member in self.members):
+            return len(self.members) * len(self.topics) <= AT_ONCE_UNEQUAL
+        return len(self.members) + sum(topic.partitions for topic in self.topics.values()) <= AT_ONCE
+
+    def compute(self, assign: Assign, *, is_kafkas: bool) -> TargetComputed:
+        """Ask an assignor. It may take long, and runs on any thread. The answer of one that is not Kafka's is checked.
+
+        A user's assignor is given copies, since it may change what it is given.
+        """
+        try:
+            if is_kafkas:
+                self.take(assign(self.members, self.topics))
+                return self
+            shares = assign([replace(each, owned=dict(each.owned)) for each in self.members], dict(self.topics))
+            self.why = nonsense(self.members, self.topics, shares)
+            if not self.why:
+                self.take(shares)
+        except Exception as error:  # noqa: BLE001  whatever it was, the group goes on without it
+            self.why = f"it raised {type(error).__name__}: {error}"
+        return self
+
+    def take(self, shares: Shares) -> None:
+        """Take the answer: find the targets that it changes, and their bytes."""
+        ids = self.topic_ids
+        changed: dict[str, TargetAssignment] = {}
+        for member in self.members:
+            share = shares.get(member.id, _NOTHING)
+            old = self.targets.get(member.id, _NO_TARGET)
+            if share is member.owned and len(share) == len(old):  # as of nearly all members of a large group
+                continue
+            new = {ids[name]: tuple(sorted(share[name])) for name in sorted(share) if len(share[name])}
+            if new != old:
+                changed[member.id] = TargetAssignment(new, write_target(new))
+        self.changed = changed
+
+
+_NO_TARGET: Target = {}
+_NOTHING: Owned = {}
+
+
+@dataclass(slots=True)
+class TargetLate:
+    """The assignor has had its time (`coterie.assignor.timeout.ms`)."""
+
+    group_id: str
+    computing: TargetComputed
+
+
+@dataclass(slots=True)
+class _Known:
+    """A member for assignors, and what it was made of."""
+
+    metadata: MemberMetadata
+    resolved: ResolvedPattern | None
+    target: Target
+    member: Member
+
+
+def question(group: ConsumerGroup) -> TargetComputed:
+    """Return what the assignor is asked for the present subscriptions and topics."""
     image = group.image
-    names = group.subscribed_topics()
-    topics = {name: Topic(image.topics[name].partitions) for name in sorted(names) if name in image.topics}
-    ids: dict[str, UUID] = {name: image.topics[name].id for name in topics}
-    members = [
-        Member(
-            member.member_id,
-            sorted(group.topics_of(member)),
-            member.metadata.instance_id,
-            owned={
-                image.topic_names[topic_id]: partitions
-                for topic_id, partitions in group.targets.get(member.member_id, {}).items()
-                if topic_id in image.topic_names
-            },
-        )
-        for member in group.members.values()
-    ]
-    assigned = ASSIGNORS[vote(group)](members, topics)
-    return {
-        member_id: {ids[name]: tuple(sorted(shares[name])) for name in sorted(shares) if shares[name]}
-        for member_id, shares in assigned.items()
-    }
+    found = image.topics
+    topics = {name: Topic(found[name].partitions) for name in sorted(group.subscribed_topics()) if name in found}
+    ids = {name: found[name].id for name in topics}
+    return TargetComputed(group.group_id, group.group_epoch, vote(group), _members(group), topics, ids, group.targets)
+
+
+def _members(group: ConsumerGroup) -> list[Member]:
+    """Return the members for assignors. Those that have not changed since the last target are not made again."""
+    image, known = group.image, group.known_members
+    if known.version != image.version:
+        known.members.clear()
+        known.version = image.version
+    before, names = known.members, image.topic_names
+    equal: dict[Sequence[str], Sequence[str]] = {}
+    after: dict[str, _Known] = {}
+    members: list[Member] = []
+    for member_id, member in group.members.items():
+        metadata, target = member.metadata, group.targets.get(member_id, _NO_TARGET)
+        resolved = group.resolved.get(metadata.pattern) if metadata.pattern else None
+        one: _Known | None = before.get(member_id)
+        if one is None or one.metadata is not metadata or one.target is not target or one.resolved is not resolved:
+            one = _Known(metadata, resolved, target, _member(group, member, names, target))
+        topics = one.member.topics
+        one.member.topics = equal.setdefault(topics, topics)
+        after[member_id] = one
+        members.append(one.member)
+    known.members = after
+    return members
+
+
+def _member(group: ConsumerGroup, member: ConsumerGroupMember, names: Mapping[UUID, str], target: Target) -> Member:
+    owned = {names[topic_id]: partitions for topic_id, partitions in target.items() if topic_id in names}
+    topics = tuple(sorted(group.topics_of(member)))
+    return Member(member.member_id, topics, member.metadata.instance_id, member.metadata.rack_id, owned)
+
+
+# --- what they answer -------------------------------------------------------------------------------------------------
+
+
+def nonsense(members: Sequence[Member], topics: Mapping[str, Topic], shares: object) -> str:
+    """Return what is wrong with the answer of an assignor; "" if it can be used.
+
+    Each partition of a topic that somebody subscribes to has exactly one member, and that member subscribes to it.
+    """
+    if not isinstance(shares, Mapping):
+        return f"its answer is not a mapping of members, but {type(shares).__name__}"
+    subscribed = {member.id: frozenset(member.topics) for member in members}
+    taken: dict[str, bytearray] = {name: bytearray(topic.partitions) for name, topic in topics.items()}
+    for member_id, share in shares.items():
+        if member_id not in subscribed:
+            return f"it names {member_id!r}, which is not a member"
+        for name, partitions in share.items():
+            if len(partitions) and (name not in subscribed[member_id] or name not in taken):
+                return f"it gives topic {name!r} to {member_id}, which does not subscribe to it"
+            for partition in partitions:
+                if not isinstance(partition, int) or not 0 <= partition < len(taken[name]):
+                    return f"it gives {name} partition {partition!r}, which does not exist, to {member_id}"
+                if taken[name][partition]:
+                    return f"it gives partition {partition} of {name} to two members"
+                taken[name][partition] = 1
+    missing = [f"{name}-{found.index(0)}" for name, found in taken.items() if 0 in found]
+    return f"it leaves {missing[0]} without a member" if missing else ""

@@ -19,6 +19,7 @@ from coterie.coordinator import classic, consumer
 from coterie.coordinator.classic import Group, HeldBytes, listed
 from coterie.coordinator.classic.effects import (
     Arm,
+    ComputeTarget,
     DeletionWritten,
     Disarm,
     Effects,
@@ -188,7 +189,7 @@ class MarkerWritten(Written):
     group_id: str = field(default="")
 
 
-Outward = Reply | Emit | Append
+Outward = Reply | Emit | Append | ComputeTarget
 """The effects of a shard."""
 
 
@@ -354,7 +355,7 @@ class Shard:
         unwritable: list[_Unwritten] = []
         for effect in effects:
             kind = type(effect)
-            if kind is Reply or kind is Emit:
+            if kind is Reply or kind is Emit or kind is ComputeTarget:
                 out.append(effect)  # type: ignore[arg-type]
             elif isinstance(effect, Arm):
                 self.timers.arm(effect.key, effect.at_ms, effect.then)
