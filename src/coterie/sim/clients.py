@@ -272,7 +272,9 @@ _Request = tuple[ModuleType, Any, Callable[[Any], ErrorCode], str]
 
 
 class AdminProcess(Client):
-    """Creates and deletes topics, sets configs and deletes groups: one request after the other, each until it has a final answer."""
+    """Creates and deletes topics and groups, and sets configs: one request after the other, each until it has a final
+    answer.
+    """
 
     def __init__(self, *about: Any) -> None:
         super().__init__(*about)
@@ -438,8 +440,8 @@ WITHOUT_PROTOCOL = 4
 class Zombie(Client):
     """A process that was away while its group went on, such as a machine brought back from a snapshot.
 
-    It speaks for a generation that is over: nothing that it asks for may be granted. In a consumer group its commits may
-    be, for partitions that it got in its epoch or before (K19).
+    It speaks for a generation that is over: nothing that it asks for may be granted. In a consumer group its commits
+    may be, for partitions that it got in its epoch or before (K19).
     """
 
     def __init__(self, world: World, name: str, clock: HostClock, of: ConsumerProcess) -> None:

@@ -103,7 +103,7 @@ class Scene:
             "group.consumer.min.session.timeout.ms": 2_000,
             "group.consumer.min.heartbeat.interval.ms": 500,
             "group.consumer.session.timeout.ms": session_ms,
-            "group.consumer.heartbeat.interval.ms": rng.choice((1_000, 3_000, 5_000)),
+            "group.consumer.heartbeat.interval.ms": rng.choice((1_000, 5_000, 5_000)),
             "group.consumer.assignment.interval.ms": rng.choice((0, 1_000, 15_000)),
         }
         self.usual = self.habits(
@@ -295,7 +295,7 @@ def consumer_group_subscriptions(scene: Scene) -> None:
     scene.topics |= {"u": 5}
     slots = scene.group()
     names = (("t",), ("u",), ("t", "u"), ("t", "v1"), ("u", "v1", "v2"))
-    patterns = ("t|u", "v.*", "t|v1", ".*")
+    patterns = ("t|u", "v.*", "t|v1", "[tuv].*")
     for _ in range(2 * scene.members):
         slot, at_ms = scene.rng.choice(slots), scene.time()
         if scene.rng.random() < 0.5:
@@ -369,7 +369,7 @@ _MORE: dict[str, Callable[[Scene], None]] = {
 }
 WORKLOADS = MappingProxyType({**_FIRST, **_MORE})
 _SHARE_OF_MORE = 0.4
-"""The share of seeds that get one of `_MORE`. It has a stream of its own: so the other draws of a seed stay the same."""
+"""The share of seeds that get one of `_MORE`. It has a stream of its own, so that the other draws stay the same."""
 
 
 MINUTE_MS = 60_000

@@ -430,6 +430,7 @@ class ConsumerGroup(OffsetsGroup):
         """Make the group from its durable records and those on their way to the log."""
         self.let_go()
         self._clear()
+        self.image_version = self.regex_version = None  # what was compared with them may not be in the log
         if self.is_deleted:
             return
         for (kind, about), value in sorted(self.durable.items(), key=lambda entry: entry[0][0]):  # members first

@@ -338,6 +338,9 @@ class _Epochs:
     names: Mapping[UUID, str]
 
 
+_REMEMBERED = 200
+
+
 class EpochsAreChecked(GroupObserver):
     """Heartbeats and commits are granted only in an epoch that the rules allow (K8, K19)."""
 
@@ -351,7 +354,7 @@ class EpochsAreChecked(GroupObserver):
 
     def look(self, group: ConsumerGroup) -> None:
         now_ms = self.world.schedule.now_ms
-        history = self._history.setdefault(group.group_id, deque(maxlen=200))
+        history = self._history.setdefault(group.group_id, deque(maxlen=_REMEMBERED))
         members = {
             one.member_id: (one.epoch, one.previous_epoch, one.assigned, one.pending_revocation)
             for one in group.members.values()
@@ -365,24 +368,25 @@ class EpochsAreChecked(GroupObserver):
         request = asked.request
         if asked.module is consumer_group_heartbeat:
             if not answer.error and request.member_epoch > 0:
-                self._must(client, asked, _may_beat, "a heartbeat")
-        elif asked.module is offset_commit and request.group_id in self._history:
-            if request.generation_id >= 0 and ErrorCode.NONE in answer.errors:
-                self.count += 1
-                self._must(client, asked, _may_commit, "a commit")
+                self._must(client, asked, _may_beat, f"a heartbeat in epoch {request.member_epoch}")
+            return
+        if asked.module is not offset_commit or request.group_id not in self._history:
+            return
+        if request.generation_id >= 0 and ErrorCode.NONE in answer.errors:
+            self.count += 1
+            self._must(client, asked, _may_commit, f"a commit in epoch {request.generation_id}")
 
     def _must(self, client: Client, asked: Asked, allows: Any, what: str) -> None:
         group_id = asked.request.group_id
         self._look_at(group_id)
-        history = self._history.get(group_id, ())
-        for at, state in enumerate(history):
-            is_over = at + 1 < len(history) and history[at + 1].since_ms < asked.sent_ms
-            if not is_over and allows(state, asked.request):
+        for state in reversed(self._history.get(group_id, ())):
+            if allows(state, asked.request):
                 return
-        if len(history) == 200 and history[0].since_ms > asked.sent_ms:
-            return
-        epoch = getattr(asked.request, "member_epoch", None) or asked.request.generation_id
-        self.fails(f"{client.name} was granted {what} in epoch {epoch}")
+            if state.since_ms < asked.sent_ms:
+                break  # what was before it was over when the request was sent
+        else:
+            return  # it is older than what is remembered
+        self.fails(f"{client.name} was granted {what}")
 
 
 def _may_beat(state: _Epochs, request: Request) -> bool:
