@@ -95,6 +95,16 @@ def test_a_group_commits_what_was_printed_and_goes_on_there(broker: coterie.Brok
         assert peer.offsets_of(topic) == {(topic, 0): 3, (topic, 1): 3}
 
 
+def test_it_joins_a_group_of_the_protocol_that_is_given(broker: coterie.Broker, topic: str) -> None:
+    """K6: a heartbeat creates a consumer group."""
+    first = consume(broker, topic, "-g", topic, "--protocol", "consumer", "-c", "4")
+    second = consume(broker, topic, "-g", topic, "--protocol", "consumer", "-e")
+    assert sorted([*lines(first), *lines(second)]) == ALL
+    with coterie.Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        (listed,) = [one for one in admin.list_groups() if one.group_id == topic]
+    assert (listed.type, listed.state) == ("consumer", "Empty")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_orderly(broker: coterie.Broker, topic: str, number: signal.Signals) -> None:
     command = [COMMAND, "consume", topic, "-g", f"{topic}-{number}", "-b", broker.bootstrap_servers]
@@ -127,6 +137,7 @@ def test_who_stops_reading_is_no_error(broker: coterie.Broker, topic: str) -> No
         (["{topic}", "-p", "5"], "has no partition 5; it has 0 to 1"),
         (["{topic}", "-g", "g", "-p", "0"], "--group and --partition contradict each other"),
         (["{topic}", "-g", "g", "--from", "3"], "coterie groups reset"),
+        (["{topic}", "--protocol", "consumer"], "--protocol is that of a group: give --group, too"),
         (["{topic}", "--from", "yesterday"], "beginning, end, an offset"),
         (["{topic}", "--from", "@yesterday"], "is not a time"),
         (["{topic}", "--json", "-K", ":"], "--json cannot be combined with --format"),

@@ -217,10 +217,19 @@ def assign(
     run(names or [], compare=compare, case_id=case, leaving=leave or [], joining=join or [], growing=grow or [])
 
 
+class ProtocolChoice(StrEnum):
+    classic = "classic"
+    consumer = "consumer"
+
+
 @app.command()
 def consume(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.")],
     group: Annotated[str | None, typer.Option("--group", "-g", help="Join this group, and commit offsets.")] = None,
+    protocol: Annotated[
+        ProtocolChoice | None,
+        typer.Option("--protocol", help="The group's protocol: classic (default), or consumer (KIP-848)."),
+    ] = None,
     start: Annotated[
         str,
         typer.Option(
@@ -262,6 +271,8 @@ def consume(
     Try it: coterie consume orders -e -f '%p %o %k %v\n'
 
     Try it: coterie consume orders payments --group audit --json
+
+    Try it: coterie consume orders --group audit --protocol consumer
     """
     from coterie.cli.consume import ConsumeOptions
     from coterie.cli.consume import consume as run
@@ -271,6 +282,7 @@ def consume(
             topics=topics,
             bootstrap=bootstrap,
             group=group,
+            protocol=protocol,
             start=start,
             count=count,
             exit_at_end=exit_at_end,

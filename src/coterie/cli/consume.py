@@ -42,6 +42,7 @@ class ConsumeOptions:
     topics: Sequence[str]
     bootstrap: str | None = None
     group: str | None = None
+    protocol: str | None = None
     start: str = "beginning"
     count: int | None = None
     exit_at_end: bool = False
@@ -81,6 +82,8 @@ def _writer(wanted: ConsumeOptions) -> Writer:
 def _settings(wanted: ConsumeOptions) -> ConsumerSettings:
     if wanted.group is not None and wanted.partitions:
         raise CoterieError("--group and --partition contradict each other: a group assigns the partitions itself")
+    if wanted.protocol is not None and wanted.group is None:
+        raise CoterieError("--protocol is that of a group: give --group, too")
     if wanted.group is not None and wanted.start not in {"beginning", "end"}:
         raise CoterieError(
             "with --group, --from must be beginning or end: it applies only where the group has no committed offset. "
@@ -94,7 +97,12 @@ def _settings(wanted: ConsumeOptions) -> ConsumerSettings:
         "auto.offset.reset": "latest" if wanted.start == "end" else "earliest",
     }
     return ConsumerSettings.load(
-        properties, wanted.sets, defaults, bootstrap_servers=wanted.bootstrap, group_id=wanted.group
+        properties,
+        wanted.sets,
+        defaults,
+        bootstrap_servers=wanted.bootstrap,
+        group_id=wanted.group,
+        group_protocol=wanted.protocol,
     )
 
 

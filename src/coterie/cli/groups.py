@@ -23,6 +23,7 @@ from coterie.client.admin import (
     MemberToRemove,
     checked,
 )
+from coterie.client.admin.admin_types import CLASSIC, CONSUMER_TYPE
 from coterie.client.types import OffsetAndMetadata, TopicPartition
 from coterie.errors import ErrorCode, KafkaError
 from coterie.settings.client_settings import duration_ms
@@ -37,16 +38,21 @@ CONSUMER_TYPES = ("consumer", "")
 Committed = dict[TopicPartition, OffsetAndMetadata | KafkaError | None]
 
 
-def list_all(admin: Admin, *, states: Sequence[str], types: Sequence[str], everything: bool) -> Rows:
+def list_all(
+    admin: Admin, *, states: Sequence[str], types: Sequence[str], everything: bool, verbose: bool = False
+) -> Rows:
     found = admin.list_groups(states=_split(states), types=_split(types))
     shown = [group for group in found if everything or types or group.protocol_type in CONSUMER_TYPES]
-    rows: list[Sequence[Cell]] = [(group.group_id, group.type.capitalize(), group.state) for group in shown]
+    rows: list[Sequence[Cell]] = [
+        (group.group_id, group.type.capitalize(), *([group.protocol_type or None] if verbose else []), group.state)
+        for group in shown
+    ]
     notes = [] if rows else ["no group matches" if states or types else "there are no consumer groups"]
     others = Counter(_kind(group) for group in found if group not in shown)
     if others:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(others.items()))
         notes.append(f"not listed: {kinds}; --all lists them too")
-    return Rows(("GROUP", "TYPE", "STATE"), rows, notes)
+    return Rows(("GROUP", "TYPE", *(["PROTOCOL"] if verbose else []), "STATE"), rows, notes)
 
 
 def _kind(group: GroupListing) -> str:
@@ -91,16 +97,28 @@ def _offsets(
 def members(admin: Admin, group_ids: Sequence[str], *, verbose: bool) -> Rows:
     found = _described(admin, group_ids)
     has_instances = any(member.instance_id for group in _groups(found) for member in group.members)
+    shows_upgraded = verbose and any(
+        {member.type for member in group.members} >= {CLASSIC, CONSUMER_TYPE} for group in _groups(found)
+    )
     rows: list[Sequence[Cell]] = []
     for group in _groups(found):
         for member in _busiest_first(group):
             instance = (member.instance_id,) if has_instances else ()
             target = (group.assignment_epoch, _partitions(member.target_assignment))
             more = (member.epoch, _partitions(member.assignment), *target) if verbose else ()
+            upgraded = (_is_upgraded(group, member),) if shows_upgraded else ()
             begin = (group.group_id, member.member_id, *instance, member.host, member.client_id)
-            rows.append((*begin, len(member.assignment), *more))
+            rows.append((*begin, len(member.assignment), *more, *upgraded))
     columns = (*MEMBERS[:2], "GROUP-INSTANCE-ID", *MEMBERS[2:]) if has_instances else MEMBERS
-    return Rows((*columns, *MORE_MEMBER_COLUMNS) if verbose else columns, rows, _notes(found), _errors(found.values()))
+    more_columns = (*(MORE_MEMBER_COLUMNS if verbose else ()), *(("UPGRADED",) if shows_upgraded else ()))
+    return Rows((*columns, *more_columns), rows, _notes(found), _errors(found.values()))
+
+
+def _is_upgraded(group: GroupDescription, member: MemberDescription) -> str | None:
+    """Return whether a member of a consumer group uses the protocol of the group; None if it is not known."""
+    if group.type != CONSUMER_TYPE or not member.type:
+        return None
+    return "true" if member.type == CONSUMER_TYPE else "false"
 
 
 def state(admin: Admin, group_ids: Sequence[str], *, verbose: bool) -> Rows:
@@ -218,7 +236,7 @@ def _partitions(places: Sequence[TopicPartition]) -> str | None:
         f"{topic}:{','.join(str(place.partition) for place in its)}"
         for topic, its in groupby(places, key=lambda place: place.topic)
     ]
-    return ";".join(topics) or None
+    return ";".join(sorted(topics)) or None
 
 
 def _split(texts: Sequence[str]) -> list[str]:

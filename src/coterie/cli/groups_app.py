@@ -32,14 +32,17 @@ def list_groups(
         typer.Option("--type", metavar="TYPE", help="Only these types: classic,consumer,share,streams."),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also share, streams and other groups.")] = False,
+    verbose: Verbose = False,
 ) -> AdminCommand:
-    """List groups and their state.
+    """List groups and their state; with --verbose also their protocol type.
 
     Try it: coterie groups list --state Stable,PreparingRebalance
     """
     from coterie.cli import groups
 
-    return lambda admin: groups.list_all(admin, states=state or [], types=type_ or [], everything=everything)
+    return lambda admin: groups.list_all(
+        admin, states=state or [], types=type_ or [], everything=everything, verbose=verbose
+    )
 
 
 @groups_app.command()
@@ -49,6 +52,8 @@ def describe(
     verbose: Verbose = False,
 ) -> AdminCommand:
     """Show committed offset, lag and owner for each partition.
+
+    In a consumer group (KIP-848) the owner of a partition may still have to give it up.
 
     Try it: coterie groups describe orders
 
@@ -67,6 +72,9 @@ def members(
 ) -> AdminCommand:
     """List the members of a group; with --verbose also their partitions.
 
+    In a consumer group (KIP-848) --verbose shows each member's epoch and target assignment, and UPGRADED if some
+    members still use the classic protocol.
+
     Try it: coterie groups members orders --verbose
     """
     from coterie.cli import groups
@@ -80,7 +88,7 @@ def state(
     names: SomeNames = None,
     verbose: Verbose = False,
 ) -> AdminCommand:
-    """Show a group's coordinator, assignor and state.
+    """Show a group's coordinator, assignor and state; with --verbose also its epochs.
 
     Try it: coterie groups state orders
     """

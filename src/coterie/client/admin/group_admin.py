@@ -437,6 +437,8 @@ def _described_consumer_group(
             tuple(member.subscribed_topic_names),
             member.member_epoch,
             _partitions_of(member.target_assignment),
+            _MEMBER_TYPES.get(member.member_type, ""),
+            member.subscribed_topic_regex or "",
         )
         for member in group.members
     ]
@@ -451,6 +453,9 @@ def _described_consumer_group(
         group.group_epoch,
         group.assignment_epoch,
     )
+
+
+_MEMBER_TYPES = {0: CLASSIC, 1: CONSUMER_TYPE}
 
 
 def _partitions_of(assignment: consumer_group_describe.Assignment) -> tuple[TopicPartition, ...]:
