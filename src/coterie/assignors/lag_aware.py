@@ -1,7 +1,7 @@
 """`lag-aware`, an assignor of the broker for consumer groups: it spreads lag, not partitions.
 
-Partitions are dealt from the largest lag to the smallest, each to the member with the least to read so far. A member
-keeps what it has if it has only a little more to read than that one, so that few partitions move. Without any lag the
+First each member keeps what it has, the largest lag first, until it has its share of all there is to read. The rest is
+dealt from the largest lag to the smallest, each to the member with the least to read so far. Without any lag the
 members get equal numbers of partitions.
 """
 
@@ -14,7 +14,7 @@ from coterie.assignors.java_order import by_id
 from coterie.assignors.model import Assignment, Assignor, Member, Topic
 
 SLACK = 0.1
-"""How much more than the least a member may have to read and keep a partition: this share of the average load."""
+"""How much more than the average a member may have to read and keep all it has."""
 
 
 class LagAware(Assignor):
@@ -37,23 +37,31 @@ class LagAware(Assignor):
             name: tuple(position for position, names in enumerate(wanted) if name in names) for name in topics
         }
         weights = _weights({name: topic for name, topic in topics.items() if readers[name]})
-        slack = SLACK * sum(weights.values()) / len(ordered) if ordered else 0.0
+        share = (1 + SLACK) * sum(weights.values()) / len(ordered) if ordered else 0.0
         loads = [0.0] * len(ordered)
-        heaps = {each: [(0.0, position) for position in each] for each in set(readers.values())}
+
+        def give(place: tuple[str, int], position: int) -> None:
+            loads[position] += weights[place]
+            shares[position].setdefault(place[0], []).append(place[1])
+
+        left = []
+        for place in sorted(weights, key=lambda each: (-weights[each], each)):
+            mine = owner.get(place)
+            if mine is not None and (not loads[mine] or loads[mine] + weights[place] <= share):
+                give(place, mine)
+            else:
+                left.append(place)
+        heaps = {each: [(loads[position], position) for position in each] for each in set(readers.values())}
         for heap in heaps.values():
             heapify(heap)
-        for name, partition in sorted(weights, key=lambda each: (-weights[each], each)):
-            heap = heaps[readers[name]]
+        for place in left:
+            heap = heaps[readers[place[0]]]
             while heap[0][0] < loads[heap[0][1]]:  # it has got more since, perhaps of other topics
                 heapreplace(heap, (loads[heap[0][1]], heap[0][1]))
-            least = heap[0][1]
-            mine = owner.get((name, partition), least)
-            position = mine if loads[mine] <= loads[least] + slack else least
-            loads[position] += weights[name, partition]
-            shares[position].setdefault(name, []).append(partition)
+            give(place, heap[0][1])
         return {
-            member.id: {name: sorted(share[name]) for name in sorted(share)}
-            for member, share in zip(ordered, shares, strict=True)
+            member.id: {name: sorted(dealt[name]) for name in sorted(dealt)}
+            for member, dealt in zip(ordered, shares, strict=True)
         }
 
 

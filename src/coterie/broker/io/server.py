@@ -665,11 +665,10 @@ class Server:
 
     def _run_computation(self, effect: Computation) -> None:
         ended = None
-        try:
+        with suppress(SystemExit):
             ended = effect.run()
-        finally:
-            with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._computed, ended)
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._computed, ended)
 
     def _computed(self, ended: Any) -> None:
         """Nothing has come of a computation that was interrupted."""
