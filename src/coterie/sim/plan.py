@@ -343,6 +343,25 @@ def consumer_group_slow_disk(scene: Scene) -> None:
     flapping(scene)
 
 
+def consumer_group_upgrade(scene: Scene) -> None:
+    """Members are restarted one by one with the other group protocol, and others of both come and go (K24 to K26)."""
+    scene.use_consumer_protocol()
+    rng = scene.rng
+    slots = scene.group(group_protocol=rng.choice(("classic", "classic", "consumer")))
+    at_ms = rng.randint(30_000, 120_000)
+    for protocol in ("consumer", "classic", rng.choice(("classic", "consumer"))):
+        for slot in slots:
+            scene.leave(slot, at_ms)
+            at_ms += rng.randint(200, 6_000)
+            scene.come(slot, at_ms, group_protocol=protocol)
+            at_ms += rng.choice((50, 2_000, 15_000))
+        at_ms += rng.choice((1_000, 60_000))
+    for _ in range(scene.members):
+        at_ms, slot = scene.time(), f"x{len(scene.steps)}"
+        scene.come(slot, at_ms, group_protocol=rng.choice(("classic", "consumer")))
+        scene.leave(slot, at_ms + rng.choice((300, 5_000, 30_000)))
+
+
 _FIRST: dict[str, Callable[[Scene], None]] = {
     "steady": steady,
     "rolling-deploy": rolling_deploy,
@@ -366,6 +385,7 @@ _MORE: dict[str, Callable[[Scene], None]] = {
     "consumer-group-configs": consumer_group_configs,
     "consumer-group-moves": consumer_group_moves,
     "consumer-group-slow-disk": consumer_group_slow_disk,
+    "consumer-group-upgrade": consumer_group_upgrade,
 }
 WORKLOADS = MappingProxyType({**_FIRST, **_MORE})
 _SHARE_OF_MORE = 0.4

@@ -432,7 +432,7 @@ class ConsumerGroup(OffsetsGroup):
         self._clear()
         self.image_version = self.regex_version = None  # what was compared with them may not be in the log
         if self.is_deleted:
-            return
+            return  # it was unloaded, or another group has its place
         for (kind, about), value in sorted(self.durable.items(), key=lambda entry: entry[0][0]):  # members first
             self.apply_record(ConsumerGroupRecord(kind, self.group_id, about, value))
         for written in self.unwritten:
@@ -447,8 +447,7 @@ class ConsumerGroup(OffsetsGroup):
             return []
         later = self.unwritten[positions[0] + 1 :]
         del self.unwritten[positions[0] :]
-        if not self.is_deleted:  # else it was unloaded: another coordinator makes it from the log
-            self.rebuild()
+        self.rebuild()
         return later
 
     def tombstones(self, also: Sequence[Record] = ()) -> list[Record]:

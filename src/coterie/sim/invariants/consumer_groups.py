@@ -17,6 +17,7 @@ from coterie.facts import (
     Fact,
     GroupCreated,
     GroupDied,
+    GroupEmptied,
     GroupLoaded,
     GroupUnloaded,
     MemberExpired,
@@ -24,16 +25,19 @@ from coterie.facts import (
     RebalanceStarted,
     WriteFailed,
 )
-from coterie.protocol.apis import consumer_group_heartbeat, offset_commit
+from coterie.protocol.apis import consumer_group_heartbeat, join_group, leave_group, offset_commit
 from coterie.protocol.apis.consumer_group_heartbeat import Request
 from coterie.sim.clients import Asked, Client
 from coterie.sim.consumer import ConsumerProcess
 from coterie.sim.machine import BrokerLink, Machine
 from coterie.sim.world import Observer, World
 
-_HEARTBEAT, _COMMIT = consumer_group_heartbeat.API.key, offset_commit.API.key
+_HEARTBEAT, _COMMIT, _JOIN_GROUP, _LEAVE_GROUP = (
+    module.API.key for module in (consumer_group_heartbeat, offset_commit, join_group, leave_group)
+)
 _JOIN, _LEAVE, _STATIC_LEAVE = 0, -1, -2
-_NEW_LIFE = (GroupCreated, GroupDied)
+_NEW_LIFE = (GroupCreated, GroupDied, GroupEmptied)
+"""An Empty group may change its type, and counts again then (K24, K26)."""
 _OTHER_STATE = (WriteFailed, GroupLoaded, GroupUnloaded, *_NEW_LIFE)
 """What may take an epoch back that no member was told."""
 
@@ -42,7 +46,10 @@ class GroupObserver(Observer):
     """Looks at a consumer group before each of its requests is handled: so it sees what the last one has done."""
 
     def request_arrived(self, _machine: Machine, link: BrokerLink, frame: bytes) -> None:
-        if frame[1] in {_HEARTBEAT, _COMMIT} and link.wire.client.group_id in self.world.consumer_protocol_groups:
+        if (
+            frame[1] in {_HEARTBEAT, _COMMIT, _JOIN_GROUP}
+            and link.wire.client.group_id in self.world.consumer_protocol_groups
+        ):
             self._look_at(link.wire.client.group_id)
 
     def sample(self) -> None:
@@ -247,11 +254,19 @@ class EpochsHaveCauses(GroupObserver):
         self._bumps: dict[str, _Bumps] = {}
         self._joined: set[str] = set()
         self._left: set[str] = set()
+        """Members of the newer protocol that have sent a join or a leave, and groups in which classic members have."""
         self._heard_ms: dict[str, int] = {}
         """When each member sent its last heartbeat that was accepted."""
         self._unrevoked_ms: dict[str, tuple[int, int]] = {}
         """The epoch in which a member has partitions to give up, and since when."""
         self.count = 0
+
+    def request_arrived(self, machine: Machine, link: BrokerLink, frame: bytes) -> None:
+        super().request_arrived(machine, link, frame)
+        if frame[1] == _JOIN_GROUP:
+            self._joined.add(link.wire.client.group_id)
+        elif frame[1] == _LEAVE_GROUP:
+            self._left.add(link.wire.client.group_id)
 
     def heartbeat_sent(self, _client: Client, request: Request) -> None:
         if request.member_epoch == _JOIN:
@@ -290,15 +305,16 @@ class EpochsHaveCauses(GroupObserver):
 
     def _started(self, bumps: _Bumps, fact: RebalanceStarted) -> None:
         if self.world.consumer_group(fact.group_id) is None:
+            bumps.epoch = None  # it is a classic group now
             return
         self.count += 1
         if bumps.epoch is not None and fact.generation_id != bumps.epoch:
             self.fails(f"{fact.group_id} went from epoch {bumps.epoch} to {fact.generation_id + 1} (K1)")
         bumps.epoch = fact.generation_id + 1
         cause, member_id = fact.cause, fact.member_id
-        if cause in {Cause.NEW_MEMBER, Cause.PROTOCOLS_CHANGED} and member_id not in self._joined:
+        if cause in {Cause.NEW_MEMBER, Cause.PROTOCOLS_CHANGED} and not {member_id, fact.group_id} & self._joined:
             self.fails(f"epoch {bumps.epoch} of {fact.group_id}: {cause}, and {member_id} has not joined")
-        if cause is Cause.MEMBER_LEFT and member_id not in self._left:
+        if cause is Cause.MEMBER_LEFT and not {member_id, fact.group_id} & self._left:
             self.fails(f"epoch {bumps.epoch} of {fact.group_id}: {member_id} has not left")
         if cause is Cause.TOPICS_CHANGED and not self._has_pattern(fact.group_id):
             bumps.topics_changed += 1
@@ -333,9 +349,9 @@ class _Epochs:
     """The members of a group at a time."""
 
     since_ms: int
-    members: Mapping[str, tuple[int, int, Mapping[UUID, Mapping[int, int]], Mapping[UUID, Mapping[int, int]]]]
-    """Member epoch, previous epoch, assigned, pending revocation."""
-    names: Mapping[UUID, str]
+    members: Mapping[str, tuple[int, int, Mapping[UUID, Mapping[int, int]], Mapping[UUID, Mapping[int, int]]]] | None
+    """Member epoch, previous epoch, assigned, pending revocation. None: it is a classic group, and not judged here."""
+    names: Mapping[UUID, str] = field(default_factory=dict)
 
 
 _REMEMBERED = 200
@@ -352,17 +368,22 @@ class EpochsAreChecked(GroupObserver):
         self._looked_ms: dict[str, int] = {}
         self.count = 0
 
-    def look(self, group: ConsumerGroup) -> None:
-        now_ms = self.world.schedule.now_ms
-        history = self._history.setdefault(group.group_id, deque(maxlen=_REMEMBERED))
-        members = {
-            one.member_id: (one.epoch, one.previous_epoch, one.assigned, one.pending_revocation)
-            for one in group.members.values()
-        }
-        if not history or history[-1].members != members:
-            since_ms = self._looked_ms.get(group.group_id, 0)
-            history.append(_Epochs(since_ms, members, dict(group.image.topic_names)))
-        self._looked_ms[group.group_id] = now_ms
+    def _look_at(self, group_id: str) -> None:
+        group = self.world.any_group(group_id)
+        if isinstance(group, ConsumerGroup):
+            members = {
+                one.member_id: (one.epoch, one.previous_epoch, one.assigned, one.pending_revocation)
+                for one in group.members.values()
+            }
+            self._note(group_id, _Epochs(self._looked_ms.get(group_id, 0), members, dict(group.image.topic_names)))
+        elif group is not None:
+            self._note(group_id, _Epochs(self._looked_ms.get(group_id, 0), None))
+
+    def _note(self, group_id: str, epochs: _Epochs) -> None:
+        history = self._history.setdefault(group_id, deque(maxlen=_REMEMBERED))
+        if not history or history[-1].members != epochs.members:
+            history.append(epochs)
+        self._looked_ms[group_id] = self.world.schedule.now_ms
 
     def answered(self, client: Client, asked: Asked, answer: Any) -> None:
         request = asked.request
@@ -380,7 +401,7 @@ class EpochsAreChecked(GroupObserver):
         group_id = asked.request.group_id
         self._look_at(group_id)
         for state in reversed(self._history.get(group_id, ())):
-            if allows(state, asked.request):
+            if state.members is None or allows(state.members, state.names, asked.request):
                 return
             if state.since_ms < asked.sent_ms:
                 break  # what was before it was over when the request was sent
@@ -389,9 +410,9 @@ class EpochsAreChecked(GroupObserver):
         self.fails(f"{client.name} was granted {what}")
 
 
-def _may_beat(state: _Epochs, request: Request) -> bool:
+def _may_beat(members: Mapping[str, Any], _names: Mapping[UUID, str], request: Request) -> bool:
     """K8: the epoch of the member; or the one before, and it owns nothing that it is not assigned."""
-    found = state.members.get(request.member_id)
+    found = members.get(request.member_id)
     if found is None:
         return False
     epoch, previous, assigned, _ = found
@@ -402,15 +423,15 @@ def _may_beat(state: _Epochs, request: Request) -> bool:
     return all(at in assigned.get(one.topic_id, {}) for one in request.topic_partitions for at in one.partitions)
 
 
-def _may_commit(state: _Epochs, request: Any) -> bool:
+def _may_commit(members: Mapping[str, Any], names: Mapping[UUID, str], request: Any) -> bool:
     """K19: the epoch of the member; or an older one, for partitions that it has had since then."""
-    found = state.members.get(request.member_id)
+    found = members.get(request.member_id)
     if found is None or request.generation_id > found[0]:
         return False
     if request.generation_id == found[0]:
         return True
     since = {
-        TopicPartition(state.names.get(topic_id, ""), at): epoch
+        TopicPartition(names.get(topic_id, ""), at): epoch
         for some in found[2:]
         for topic_id, partitions in some.items()
         for at, epoch in partitions.items()

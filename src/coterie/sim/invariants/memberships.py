@@ -52,6 +52,10 @@ class OneOwner(Observer):
     def on_fact(self, _machine: Machine, fact: Fact) -> None:
         if type(fact) is GroupCreated:  # another group of that name, which counts from 1 again
             self._owners.pop(fact.group_id, None)
+        elif type(fact) is JoinPhaseCompleted and fact.group_id in self.world.consumer_protocol_groups:
+            known = self._owners.get(fact.group_id, {})  # a group that was Empty counts again in the other protocol
+            for later in [generation for generation in known if generation >= fact.generation_id]:
+                del known[later]
 
 
 class CooperativeMembersKeepReading(Observer):
