@@ -22,7 +22,7 @@ def rebalances(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
             row["log_offset"],
             sorted(row["came"]),
             sorted(row["left"]),
-            [tuple(move.values()) for move in row["moved"]],
+            [(move["topic"], move["partition"], move["old_owner"], move["new_owner"]) for move in row["moved"]],
         )
         for row in rows
     )

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator.consumer.group_world import GroupWorld
 from coterie import Broker
 from coterie.errors import CoterieError, MalformedError
 from coterie.facts import Fact
-from coterie.ledger import fold, write_fact
-from coterie.protocol.consumer_group_records import CurrentAssignment, read_consumer_group_record
+from coterie.ledger import Rebalance, RebalanceOutcome, fold, write_fact
+from coterie.ledger.derived import derived_facts
+from coterie.protocol.consumer_group_records import CurrentAssignment, read_consumer_group_record, topic_id_text
 from coterie.protocol.messages import GroupRecord, StoredGroup, StoredMember
 from coterie.protocol.offsets_topic import write_record
 from coterie.protocol.subscription import Assignment, Subscription, write_assignment, write_subscription
 from coterie.spark.pipeline.decoding import decode_record
 from coterie.spark.pipeline.group_state import GroupState, observed_rebalance
 from coterie.spark.pipeline.partition_owners import LogPosition
+from ledger.test_consumer_groups import STORIES
 from protocol.recorded import lines
 from spark.busy_groups import KEEPS_ALL, live_busily
 from spark.lived import LIVED, NAMES
@@ -256,3 +261,90 @@ def test_bytes_that_tell_nothing_are_refused_and_change_nothing() -> None:
 def test_a_memory_of_another_release_is_not_guessed_at() -> None:
     with pytest.raises(CoterieError, match="this release writes"):
         GroupState.from_json("g", {}, '{"version": 99}')
+
+
+# --- consumer groups --------------------------------------------------------------------------------------------------
+
+
+def as_row(one: Rebalance) -> dict[str, Any]:
+    """What a row about a rebalance must say, from the ledger."""
+    row = observed_rebalance(one)
+    wanted = ("from_generation", "generation", "outcome", "began_ms", "ended_ms", "joined_ms", "joined_after")
+    return {name: row[name] for name in (*wanted, "revoked_after", "moved", "kept", "unassigned_ms")}
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_the_log_of_a_consumer_group_has_the_rebalances_that_its_coordinator_told(story: str) -> None:
+    """K27: every step is a record; the state is written down and taken up again after each of them."""
+    world = STORIES[story]()
+    names = {topic_id_text(topic_id.bytes): name for topic_id, name in world.image.topic_names.items()}
+    log = [LogRecord(0, at, one.at_ms, one.key, one.value) for at, one in enumerate(world.world.log)]
+    rows = Reading(log, range(len(log)), names).rebalances
+    told = [one for one in world.world.ledger.rebalances if one.outcome is not RebalanceOutcome.RUNNING]
+    assert len(rows) == len(told) >= 1
+    for row, one in zip(rows, told, strict=True):
+        expected = as_row(one)
+        if one.outcome is not RebalanceOutcome.STABLE:
+            expected |= {"kept": row["kept"]}  # the ledger does not know
+        assert {name: row[name] for name in expected} == expected
+
+
+def test_what_kafka_wrote_of_consumer_groups_is_as_the_ledger_derives_it() -> None:
+    """Recorded from Apache Kafka 4.3.1: two readers of one log, one for tables and one for the report."""
+    read = ((one.ms, read_consumer_group_record(one.key, one.value)) for one in LIVED)
+    ids = {UUID(bytes=urlsafe_b64decode(f"{text}==")): name for text, name in NAMES.items()}
+    told = fold(derived_facts(((ms, one) for ms, one in read if one is not None), ids))
+    rows = [row for row in Reading(LIVED, names=NAMES).rebalances if row["protocol"] == "consumer"]
+    key = ("group_id", "generation")
+    by_key = {tuple(row[name] for name in key): row for row in rows}
+    settled = [one for one in told if one.outcome is RebalanceOutcome.STABLE]
+    assert len(settled) >= 10 and any(one.revoked_after_ms for one in settled)
+    for one in settled:
+        row = by_key[one.group_id, one.generation_id]
+        expected = as_row(one)
+        assert {name: row[name] for name in expected} == expected
+
+
+def test_a_settled_epoch_has_every_member_at_its_target() -> None:
+    """K22: types 6, 7 and 8 of what Apache Kafka 4.3.1 wrote agree with each other."""
+    found = [row for row in Reading(LIVED, names=NAMES).generations if row["protocol"] == "consumer"]
+    settled = [row for row in found if row.get("settled") and row["members"]]
+    assert len(settled) >= 10
+    for row in settled:
+        assert row["assignment_epoch"] == row["generation"]
+        for member in row["members"]:
+            assert (member["epoch"], member["state"], member["type"]) == (row["generation"], "Stable", "consumer")
+            assert member["assignment"] == member["target"] and member["pending_revocation"] == []
+
+
+def test_a_group_that_reconciles_shows_who_is_behind() -> None:
+    """K22: what a member must give up is in its assignment and not in its target."""
+    world = GroupWorld(t=2, topics=1)
+    a = world.member("a").joins("t", assignor="range", rack_id="r1")
+    world.member("b").joins("t", pattern="top.*", assignor="range")
+    a.beats()
+    world.world.advance(1)
+    world.member("c").joins("t", assignor="range")  # ends the row of the epoch before
+    log = [LogRecord(0, at, one.at_ms, one.key, one.value) for at, one in enumerate(world.world.log)]
+    names = {topic_id_text(topic_id.bytes): name for topic_id, name in world.image.topic_names.items()}
+    reading = Reading(log, names=names)
+    row = next(one for one in reading.generations if not one["settled"])
+    first = row["members"][0]
+    assert (first["member_id"], first["rack_id"], first["assignor"], first["state"]) == (
+        *("a", "r1", "range", "UnrevokedPartitions"),
+    )
+    assert first["pending_revocation"] == [{"topic": "t", "partition": 1}]
+    assert first["target"] == [{"topic": "t", "partition": 0}] and len(first["assignment"]) == 2
+    assert row["assignor"] == "range"
+    assert reading.generations[-1]["regexes"] == [{"regex": "top.*", "topics": ["topics"]}]
+    assert reading.groups["g"].state()["state"] == "Reconciling"
+
+
+def test_a_group_whose_target_is_not_computed_yet_is_assigning() -> None:
+    """K2, K4: after a leave nothing computes it until a member heartbeats."""
+    world = STORIES["leave"]()
+    first_leave = next(at for at, one in enumerate(world.world.log) if one.value is None)
+    log = [LogRecord(0, at, one.at_ms, one.key, one.value) for at, one in enumerate(world.world.log)]
+    until = next(at for at in range(first_leave, len(log)) if log[at].value is not None) + 1  # the new epoch
+    assert Reading(log[:until]).groups["g"].state()["state"] == "Assigning"
+    assert Reading(log).groups["g"].state()["state"] == "Stable"

@@ -314,64 +314,73 @@ class _Member:
     owned: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
 class EpochChanges:
-    """What the records before a group epoch say about its cause: they are written with it, and before it (K27)."""
+    """What the records since the last group epoch say about the cause of the next: they come before it (K27)."""
 
-    def __init__(self) -> None:
-        self.came: list[str] = []
-        self.left: dict[str, str | None] = {}
-        """Members and their instance ids."""
-        self.changed: list[str] = []
-        """Members with another subscription."""
-        self.resolved: list[str] = []
-        """Regular expressions that match other topics than before."""
+    came: list[str] = field(default_factory=list)
+    left: dict[str, str | None] = field(default_factory=dict)
+    """The members that were erased, and their instance ids; those among `came` came and left again."""
+    replaced: dict[str, str] = field(default_factory=dict)
+    """The new and the old ids of static members that came back, which needs no new epoch (K14)."""
+    changed: list[str] = field(default_factory=list)
+    """Members with another subscription."""
+    resolved: list[str] = field(default_factory=list)
+    """Regular expressions that match other topics than before."""
 
     def joined(self, member_id: str, instance_id: str | None) -> str | None:
-        """Note a new member. Returns the old id of a static member that came back."""
-        if member_id in self.left:
-            del self.left[member_id]
-            return member_id
-        old = next(
-            (one for one, instance in self.left.items() if instance_id is not None and instance == instance_id), None
-        )
+        """Note a new member. Returns the id that it had before if it is a static member that came back."""
+        is_old = {one for one, instance in self.left.items() if instance_id is not None and instance == instance_id}
+        old = member_id if member_id in self.left else next(iter(is_old), None)
         if old is None:
             self.came.append(member_id)
-        else:
-            del self.left[old]
+            return None
+        del self.left[old]
+        if old in self.came:
+            self.came[self.came.index(old)] = member_id
+        elif old != member_id:
+            self.replaced[member_id] = self.replaced.pop(old, old)
         return old
 
-    def gone(self, member_id: str, instance_id: str | None) -> None:
-        if member_id in self.came:
-            self.came.remove(member_id)
-        else:
-            self.left[member_id] = instance_id
+    @property
+    def joiners(self) -> list[str]:
+        return [one for one in self.came if one not in self.left]
+
+    @property
+    def leavers(self) -> list[str]:
+        return [self.replaced.get(one, one) for one in self.left if one not in self.came]
+
+    def ids(self) -> tuple[list[str], list[str]]:
+        """Return the ids that are new, and those that are gone: a static member that came back has both."""
+        replaced = {new: old for new, old in self.replaced.items() if new not in self.left}
+        return [*self.joiners, *replaced], [*self.leavers, *replaced.values()]
 
     def cause(self) -> tuple[Cause | DerivedCause, str]:
         """Return the most likely cause, and the member behind it."""
-        if self.resolved:
-            return Cause.REGEX_RESOLVED, next(iter((*self.came, *self.changed)), "")
-        suggested: tuple[tuple[Cause | DerivedCause, Iterable[str]], ...] = (
-            (Cause.NEW_MEMBER, self.came),
-            (DerivedCause.MEMBER_GONE, self.left),
+        suggested: tuple[tuple[Cause | DerivedCause, Sequence[str]], ...] = (
+            (Cause.NEW_MEMBER, self.joiners),
+            (DerivedCause.MEMBER_GONE, self.leavers),
             (Cause.SUBSCRIPTION_CHANGED, self.changed),
         )
-        for cause, members in suggested:
-            for member_id in members:
-                return cause, member_id
-        return DerivedCause.UNKNOWN, ""
+        if self.resolved:
+            return Cause.REGEX_RESOLVED, next(iter((*self.joiners, *self.changed)), "")
+        return next(((cause, members[0]) for cause, members in suggested if members), (DerivedCause.UNKNOWN, ""))
 
-    def why(self, missing: int = 0) -> str:
-        """Describe the change in words."""
+    def why(self, missing: int) -> str:
+        """Describe the change in words; `missing` is the number of epochs in between that are not in the log."""
         reasons = [
-            _count(len(self.came), "member joined", "members joined"),
-            _count(len(self.left), "member disappeared", "members disappeared"),
+            _count(len(self.joiners), "member joined", "members joined"),
+            _count(len(self.leavers), "member disappeared", "members disappeared"),
+            _count(len(self.replaced), "static member rejoined", "static members rejoined"),
             _count(len(self.changed), "member changed its subscription", "members changed their subscriptions"),
             _count(len(self.resolved), "regular expression was resolved", "regular expressions were resolved"),
         ]
-        said = ", ".join(reason for reason in reasons if reason)
+        said = ", ".join(reason for reason in reasons if reason) or f"unknown: {_TOPICS_PROBABLY}"
         not_logged = _count(missing, "epoch was not logged", "epochs were not logged")
-        said = said or "unknown: no member changed; probably topics of the subscription did"
         return f"{said}; {not_logged}" if not_logged else said
+
+
+_TOPICS_PROBABLY = "no member changed; probably topics of the subscription did"
 
 
 class _ConsumerGroup:
@@ -389,6 +398,8 @@ class _ConsumerGroup:
         self._resolved: dict[str, Sequence[str]] = {}
         self._is_rebalancing = False
         self._next = EpochChanges()
+        self._early: dict[str, CurrentAssignment] = {}
+        """Assignments of members whose metadata was written again, and so compacted to a later place in the log."""
 
     def apply(self, at_ms: int, record: ConsumerGroupRecord) -> Iterator[Fact]:
         value, about = record.value, record.about
@@ -396,8 +407,10 @@ class _ConsumerGroup:
             yield from self._new_epoch(at_ms, value)
         elif record.type == MEMBER:
             yield from self._member(at_ms, about, value)
-        elif record.type == CURRENT and isinstance(value, CurrentAssignment):
-            yield from self._current(at_ms, about, value)
+        elif record.type == CURRENT:
+            self._early.pop(about, None)
+            if isinstance(value, CurrentAssignment):
+                yield from self._current(at_ms, about, value)
         elif record.type == TARGET_EPOCH and isinstance(value, TargetEpoch):
             self._assignment_epoch = value.assignment_epoch
             yield facts.TargetAssignmentComputed(at_ms, self._group_id, value.assignment_epoch, self._assignor())
@@ -414,7 +427,9 @@ class _ConsumerGroup:
             return  # the same again, with another hash of its topics
         if self._epoch is not None and (epoch is None or epoch < self._epoch):
             yield facts.GroupDied(at_ms, self._group_id, "its record was deleted")
-            self._reset()
+            new = {} if epoch is None else {one: self._members[one] for one in self._next.joiners}
+            self._reset()  # if the epoch is lower, the tombstone was compacted away
+            self._members, self._next.came = new, [*new]
         if epoch is None:
             return
         before, self._epoch = self._epoch, epoch
@@ -425,8 +440,8 @@ class _ConsumerGroup:
             return
         old = epoch - 1 if before is None else before
         cause, who = changes.cause()
-        missing = _count(epoch - old - 1, "epoch was not logged", "epochs were not logged")
-        reason = changes.why(epoch - old - 1).removeprefix("unknown: ") if cause is DerivedCause.UNKNOWN else missing
+        not_logged = _count(epoch - old - 1, "epoch was not logged", "epochs were not logged")
+        reason = _TOPICS_PROBABLY if cause is DerivedCause.UNKNOWN and not not_logged else not_logged
         yield RebalanceSeen(
             at_ms,
             self._group_id,
@@ -451,7 +466,7 @@ class _ConsumerGroup:
         if not isinstance(value, MemberMetadata):
             if member is not None:
                 del self._members[member_id]
-                self._next.gone(member_id, member.metadata.instance_id)
+                self._next.left[member_id] = member.metadata.instance_id
             return
         if member is not None:
             if _topics(member.metadata) != _topics(value):
@@ -465,11 +480,15 @@ class _ConsumerGroup:
             yield facts.MemberJoined(at_ms, self._group_id, member_id, instance_id, value.client_id, value.client_host)
         elif old != member_id:
             yield facts.MemberReplaced(at_ms, self._group_id, member_id, old, instance_id or "")
+        early = self._early.pop(member_id, None)
+        if early is not None:
+            yield from self._current(at_ms, member_id, early)
 
     def _current(self, at_ms: int, member_id: str, value: CurrentAssignment) -> Iterator[Fact]:
         member = self._members.get(member_id)
         if member is None:
-            return  # its metadata was compacted to a later place in the log, or erased
+            self._early[member_id] = value
+            return
         assigned, pending = self._by_name(value.assigned), self._by_name(value.pending_revocation)
         state = MEMBER_STATES[value.state] if 0 <= value.state < len(MEMBER_STATES) else f"state {value.state}"
         member.epoch, member.state = value.member_epoch, state

@@ -231,6 +231,7 @@ def _started(book: GroupBook, fact: facts.RebalanceStarted) -> None:
             fact.at_ms,
             fact.generation_id,
             list(fact.waits_for),
+            fact.generation_id + 1 if fact.group_type == facts.CONSUMER else None,  # an epoch begins at once
             group_type=fact.group_type,
         )
     )
@@ -271,7 +272,6 @@ def _computed(book: GroupBook, fact: facts.TargetAssignmentComputed) -> None:
     current = book.running()
     if current is not None:
         current.joined_ms = fact.at_ms
-        current.generation_id = fact.assignment_epoch
         current.protocol_name = fact.assignor
 
 

@@ -2,26 +2,38 @@
 
 A rebalance begins with the record of a new group epoch. It is over when every member has reached that epoch with all
 that it was assigned, or when the next epoch comes. Members that join are written before their epoch, and those that
-leave are erased before it (semantics-848 rule 27), so both belong to the epoch that follows. A member owns what it was
-assigned, and also what it has yet to give back.
+leave are erased before it (K27), so both belong to the epoch that follows. A member owns what it was assigned, and also
+what it has yet to give back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from coterie.ledger.derived import FIRST_EPOCHS, EpochChanges
 from coterie.protocol.consumer_group_records import (
+    CURRENT,
+    EPOCH,
+    MEMBER,
+    MEMBER_STATES,
+    REGEX,
+    TARGET,
+    TARGET_EPOCH,
     ConsumerGroupEpoch,
     ConsumerGroupRecord,
     CurrentAssignment,
     MemberMetadata,
+    ResolvedPattern,
+    TargetAssignment,
     TargetEpoch,
     TopicPartitions,
+    Value,
     topic_id_text,
 )
 from coterie.spark.pipeline.partition_owners import (
+    CLASSIC,
     CONSUMER,
     GIVEN_UP,
     MEMBER_GONE,
@@ -35,31 +47,37 @@ from coterie.spark.pipeline.partition_owners import (
     derived_rebalance,
 )
 
-_STABLE = 0
 WHOLE = "from the new epoch to the last member's"
 OVERTAKEN = "from the new epoch to the next one"
-EPOCH, MEMBER, TARGET_EPOCH, CURRENT = 3, 5, 6, 8
-FIRST_EPOCHS = (1, 2)
-"""A new group is at 1 in memory, so the first epoch in the log is 2 (semantics-848 rule 1); older Kafka began at 0."""
 
 
 @dataclass(slots=True)
 class _ConsumerMember:
     about: Row
-    """Its columns in a generation, without the assignment."""
-    epoch: int = -1
-    is_stable: bool = False
+    """Its columns in a generation, without what it is assigned."""
+    epoch: int | None = None
+    state: str | None = None
     held: set[PartitionKey] = field(default_factory=set)
+    pending: set[PartitionKey] = field(default_factory=set)
+    """What it has yet to give back, of what it holds."""
 
 
 @dataclass(slots=True)
 class _Epoch:
+    """A rebalance that has not ended."""
+
     from_epoch: int
     began_ms: int
+    why: str
     came: list[str]
     left: list[str]
-    causes: list[str]
     change: OwnerChanges = field(default_factory=OwnerChanges)
+    computed_ms: int | None = None
+    """When the target assignment was computed."""
+    reached: dict[str, int] = field(default_factory=dict)
+    """How long after the begin each member had all of its target."""
+    revoked: dict[str, int | None] = field(default_factory=dict)
+    """How long after the begin each member that had to give up partitions had; None if it has not."""
 
 
 class ConsumerGroupState:
@@ -69,13 +87,16 @@ class ConsumerGroupState:
         self.owners = PartitionOwners()
         self.epoch: int | None = None
         self.previous_row: int | None = None
-        self.assignor: str | None = None
+        self.assignment_epoch: int | None = None
         self.assigned_ms: int | None = None
+        self._targets: dict[str, list[PartitionKey]] = {}
+        self._resolved: dict[str, list[str]] = {}
+        """Regular expressions, and the topics that they match."""
         self._members: dict[str, _ConsumerMember] = {}
         self._behind: set[str] = set()
         """Members that have not reached the epoch, kept so that a record does not cost a look at the whole group."""
         self._rebalance: _Epoch | None = None
-        self._next = _Epoch(0, 0, [], [], [])
+        self._next = EpochChanges()
         """What was written before the epoch that it leads to."""
 
     @property
@@ -88,6 +109,8 @@ class ConsumerGroupState:
             return "Gone"
         if not self._members:
             return "Empty"
+        if self.assignment_epoch is not None and self.assignment_epoch < self.epoch:
+            return "Assigning"
         return "Reconciling" if self._behind else "Stable"
 
     @property
@@ -101,15 +124,17 @@ class ConsumerGroupState:
     # --- records ------------------------------------------------------------------------------------------------------
 
     def apply(self, record: ConsumerGroupRecord, at: LogPosition, rows: GroupRows) -> None:
-        value = record.value
+        value, about = record.value, record.about
         if record.type == EPOCH:
             self._new_epoch(value.epoch if isinstance(value, ConsumerGroupEpoch) else None, at, rows)
         elif record.type == MEMBER:
-            self._member(record.about, value if isinstance(value, MemberMetadata) else None, at)
+            self._member(about, value if isinstance(value, MemberMetadata) else None, at)
         elif record.type == CURRENT:
-            self._current(record.about, value if isinstance(value, CurrentAssignment) else None, at)
-        elif record.type == TARGET_EPOCH and isinstance(value, TargetEpoch):
-            self.assigned_ms = value.assigned_ms or None
+            self._current(about, value if isinstance(value, CurrentAssignment) else None, at)
+        elif record.type in (TARGET, TARGET_EPOCH):
+            self._target(about, value, at)
+        elif record.type == REGEX:
+            self._regex(about, list(value.topics) if isinstance(value, ResolvedPattern) else None)
         # A member that is erased while all wait for it does not end the rebalance: the next epoch is in the same write.
         has_reached = record.type == CURRENT and value is not None
         if self._rebalance is not None and has_reached and not self._behind:
@@ -126,14 +151,32 @@ class ConsumerGroupState:
         if epoch is None:
             return
         before, self.epoch = self.epoch, epoch
-        following, self._next = self._next, _Epoch(0, 0, [], [], [])
+        changes, self._next = self._next, EpochChanges()
         self._behind = {member_id for member_id, member in self._members.items() if self._is_behind(member)}
         if before is None and epoch not in FIRST_EPOCHS:
             return  # the first that is known of it: there is nothing to compare with
-        following.from_epoch, following.began_ms = epoch - 1 if before is None else before, at.log_ms
-        self._rebalance = following
+        old = epoch - 1 if before is None else before
+        self._rebalance = _Epoch(old, at.log_ms, changes.why(epoch - old - 1), *changes.ids())
         if not self._members:
             self._close(at, rows, "empty", WHOLE)
+
+    def _target(self, member_id: str, value: Value | None, at: LogPosition) -> None:
+        if isinstance(value, TargetEpoch):
+            self.assignment_epoch, self.assigned_ms = value.assignment_epoch, value.assigned_ms or None
+            if self._rebalance is not None and value.assignment_epoch == self.epoch:
+                self._rebalance.computed_ms = at.log_ms
+        elif isinstance(value, TargetAssignment):
+            self._targets[member_id] = sorted(_keys(value.partitions))
+        else:
+            self._targets.pop(member_id, None)
+
+    def _regex(self, pattern: str, topics: list[str] | None) -> None:
+        if topics is None:
+            self._resolved.pop(pattern, None)
+            return
+        if topics != self._resolved.get(pattern):
+            self._next.resolved.append(pattern)
+        self._resolved[pattern] = topics
 
     def _member(self, member_id: str, value: MemberMetadata | None, at: LogPosition) -> None:
         member = self._members.get(member_id)
@@ -142,22 +185,15 @@ class ConsumerGroupState:
                 self._release(member, at, MEMBER_GONE)
                 del self._members[member_id]
                 self._behind.discard(member_id)
-                if member_id in self._next.came:  # in key of a static member, without an epoch, and gone again
-                    self._next.came.remove(member_id)
-                else:
-                    self._next.left.append(member_id)
+                self._next.left[member_id] = member.about.get("instance_id")
             return
         about = _about(member_id, value)
         if member is None:
             member = self._members[member_id] = _ConsumerMember(about)
-            if member_id in self._next.left:  # it had been removed
-                self._next.left.remove(member_id)
-            else:
-                self._next.came.append(member_id)
-        elif member.about["topics"] != about["topics"] or member.about["pattern"] != about["pattern"]:
-            self._next.causes.append("a member changed its subscription")
+            self._next.joined(member_id, value.instance_id)
+        elif member.about.get("topics") != about["topics"] or member.about.get("pattern") != about["pattern"]:
+            self._next.changed.append(member_id)
         member.about = about
-        self.assignor = value.server_assignor or self.assignor
         if self._is_behind(member):
             self._behind.add(member_id)
 
@@ -166,27 +202,42 @@ class ConsumerGroupState:
         if value is None:
             if member is not None:
                 self._release(member, at, MEMBER_GONE)
-                member.epoch, member.is_stable = -1, False
+                member.epoch = member.state = None
             return
         if member is None:  # its metadata was compacted to a later place in the log
             member = self._members[member_id] = _ConsumerMember({"member_id": member_id})
-        held = set(_keys([*value.assigned, *value.pending_revocation]))
+        pending = set(_keys(value.pending_revocation))
+        held = {*_keys(value.assigned), *pending}
         change = self._rebalance.change if self._rebalance is not None else OwnerChanges()
         for key in member.held - held:
             self._end(key, member_id, at, GIVEN_UP)
         owner = PartitionOwner(member_id, member.about.get("instance_id"), member.about.get("client_id"))
         for key in sorted(held - member.held):
             self.owners.give(key, owner, at.log_ms, self.epoch or value.member_epoch, change)
-        member.held, member.epoch, member.is_stable = held, value.member_epoch, value.state == _STABLE
+        member.held, member.pending, member.epoch = held, pending, value.member_epoch
+        member.state = MEMBER_STATES[value.state] if 0 <= value.state < len(MEMBER_STATES) else f"state {value.state}"
         (self._behind.add if self._is_behind(member) else self._behind.discard)(member_id)
+        if self._rebalance is not None:
+            self._rebalance_goes_on(self._rebalance, member_id, member, at)
+
+    def _rebalance_goes_on(self, rebalance: _Epoch, member_id: str, member: _ConsumerMember, at: LogPosition) -> None:
+        after_ms = at.log_ms - rebalance.began_ms
+        if member.pending:
+            rebalance.revoked[member_id] = None
+        elif member_id in rebalance.revoked and rebalance.revoked[member_id] is None:
+            rebalance.revoked[member_id] = after_ms
+        if member_id in self._behind:
+            rebalance.reached.pop(member_id, None)
+        else:
+            rebalance.reached[member_id] = after_ms
 
     def _is_behind(self, member: _ConsumerMember) -> bool:
-        return member.epoch != self.epoch or not member.is_stable
+        return member.epoch != self.epoch or member.state != MEMBER_STATES[0]
 
     def _release(self, member: _ConsumerMember, at: LogPosition, why: str) -> None:
         for key in sorted(member.held):
             self._end(key, member.about["member_id"], at, why)
-        member.held = set()
+        member.held, member.pending = set(), set()
 
     def _end(self, key: PartitionKey, member_id: str, at: LogPosition, why: str) -> None:
         held = self.owners.open.get(key)
@@ -209,7 +260,7 @@ class ConsumerGroupState:
                 CONSUMER,
                 at,
                 generations=(closing.from_epoch, self.epoch),
-                cause=_cause(closing),
+                cause=closing.why,
                 outcome=outcome,
                 came=closing.came,
                 left=closing.left,
@@ -217,6 +268,9 @@ class ConsumerGroupState:
                 change=closing.change.columns(self.names),
                 began_ms=closing.began_ms,
                 duration=(at.log_ms - closing.began_ms, covers),
+                joined_ms=closing.computed_ms,
+                joined_after=closing.reached,
+                revoked_after=closing.revoked,
             )
         )
         rows.generations.append(self._row(at, closing, is_settled=outcome != "superseded by the next rebalance"))
@@ -231,19 +285,34 @@ class ConsumerGroupState:
             "previous_generation": before,
             "missing": None if before is None or self.epoch is None else self.epoch - before - 1,
             "protocol_type": "consumer",
-            "assignor": self.assignor,
+            "assignment_epoch": self.assignment_epoch,
+            "assignor": self._assignor(),
             "state_ms": self.assigned_ms if self.assigned_ms is not None else closing.began_ms,
-            "members": [
-                member.about | {"assignment": self._assignment(member)} for _, member in sorted(self._members.items())
-            ],
+            "members": [self._member_row(member_id, member) for member_id, member in sorted(self._members.items())],
+            "regexes": [{"regex": regex, "topics": topics} for regex, topics in sorted(self._resolved.items())],
             "settled": is_settled,
             "tombstone": False,
             **at.columns(),
         }
 
-    def _assignment(self, member: _ConsumerMember) -> list[Row]:
-        named = sorted((self.names.get(topic, topic), partition) for topic, partition in member.held)
+    def _member_row(self, member_id: str, member: _ConsumerMember) -> Row:
+        target = self._targets.get(member_id)
+        return member.about | {
+            "assignment": self._named(member.held),
+            "epoch": member.epoch,
+            "state": member.state,
+            "pending_revocation": self._named(member.pending),
+            "target": None if target is None else self._named(target),
+        }
+
+    def _named(self, keys: Iterable[PartitionKey]) -> list[Row]:
+        named = sorted((self.names.get(topic, topic), partition) for topic, partition in keys)
         return [{"topic": topic, "partition": partition} for topic, partition in named]
+
+    def _assignor(self) -> str | None:
+        """Return the assignor that most members name (K16); None if nobody does: the default is not in the log."""
+        votes = [one.about["assignor"] for one in self._members.values() if one.about.get("assignor")]
+        return max(sorted(votes, reverse=True), key=votes.count, default=None)
 
     def _gone(self, at: LogPosition, rows: GroupRows) -> None:
         self.owners.forget(at.log_ms, self.epoch or 0, "group gone")
@@ -257,8 +326,10 @@ class ConsumerGroupState:
                 **at.columns(),
             }
         )
-        self.epoch = self.previous_row = None
-        self._members, self._behind, self._next = {}, set(), _Epoch(0, 0, [], [], [])
+        self.epoch = self.previous_row = self.assignment_epoch = None
+        new = {one: self._members[one] for one in self._next.joiners}  # if only the tombstone was compacted away
+        self._members, self._behind, self._next = new, set(new), EpochChanges([*new])
+        self._targets, self._resolved = {}, {}
 
     # --- JSON ---------------------------------------------------------------------------------------------------------
 
@@ -266,13 +337,16 @@ class ConsumerGroupState:
         return {
             "epoch": self.epoch,
             "previous_row": self.previous_row,
-            "assignor": self.assignor,
+            "assignment_epoch": self.assignment_epoch,
             "assigned_ms": self.assigned_ms,
             "members": [
-                [member.about, member.epoch, member.is_stable, sorted(member.held)] for member in self._members.values()
+                [member.about, member.epoch, member.state, sorted(member.held), sorted(member.pending)]
+                for member in self._members.values()
             ],
+            "targets": self._targets,
+            "resolved": self._resolved,
             "rebalance": self._rebalance and _rebalance_to_json(self._rebalance),
-            "next": _rebalance_to_json(self._next),
+            "next": asdict(self._next),
             "holding": self.owners.to_json(),
         }
 
@@ -280,38 +354,35 @@ class ConsumerGroupState:
     def from_json(cls, group_id: str, names: Mapping[str, str], data: Any) -> ConsumerGroupState:
         state = cls(group_id, names)
         state.epoch, state.previous_row = data["epoch"], data["previous_row"]
-        state.assignor, state.assigned_ms = data["assignor"], data["assigned_ms"]
-        for about, epoch, is_stable, held in data["members"]:
-            keys = {(topic, partition) for topic, partition in held}
-            state._members[about["member_id"]] = _ConsumerMember(about, epoch, is_stable, keys)
+        state.assignment_epoch, state.assigned_ms = data["assignment_epoch"], data["assigned_ms"]
+        for about, epoch, member_state, held, pending in data["members"]:
+            member = _ConsumerMember(about, epoch, member_state, set(map(_key, held)), set(map(_key, pending)))
+            state._members[about["member_id"]] = member
         state._behind = {member_id for member_id, one in state._members.items() if state._is_behind(one)}
+        state._targets = {member_id: [_key(one) for one in target] for member_id, target in data["targets"].items()}
+        state._resolved = data["resolved"]
         state._rebalance = data["rebalance"] and _rebalance_from_json(data["rebalance"])
-        state._next = _rebalance_from_json(data["next"])
+        state._next = EpochChanges(**data["next"])
         state.owners = PartitionOwners.from_json(data["holding"])
         return state
 
 
+def _key(said: Any) -> PartitionKey:
+    topic, partition = said
+    return topic, partition
+
+
 def _rebalance_to_json(one: _Epoch) -> Any:
-    moved = [[*key, *owners] for key, owners in one.change.moved.items()]
-    return [one.from_epoch, one.began_ms, one.came, one.left, one.causes, moved, one.change.unassigned_ms]
+    moved = [[*key, *change] for key, change in one.change.moved.items()]
+    return asdict(one) | {"change": [moved, one.change.unassigned_ms]}
 
 
 def _rebalance_from_json(data: Any) -> _Epoch:
-    from_epoch, began_ms, came, left, causes, moved, unassigned_ms = data
-    change = OwnerChanges({(topic, partition): (old, new) for topic, partition, old, new in moved}, 0, unassigned_ms)
-    return _Epoch(from_epoch, began_ms, came, left, causes, change)
-
-
-def _cause(one: _Epoch) -> str:
-    reasons = [
-        f"{len(one.came)} {'member' if len(one.came) == 1 else 'members'} came" if one.came else "",
-        f"{len(one.left)} {'member is' if len(one.left) == 1 else 'members are'} gone" if one.left else "",
-        *dict.fromkeys(one.causes),
-    ]
-    return (
-        ", ".join(reason for reason in reasons if reason)
-        or "unknown: no member changed; probably topics of the subscription did"
+    moved, unassigned_ms = data["change"]
+    change = OwnerChanges(
+        {(topic, number): (old, new, gap) for topic, number, old, new, gap in moved}, 0, unassigned_ms
     )
+    return _Epoch(**data | {"change": change})
 
 
 def _keys(partitions: Iterable[TopicPartitions]) -> Iterable[PartitionKey]:
@@ -331,4 +402,7 @@ def _about(member_id: str, value: MemberMetadata) -> Row:
         "session_timeout_ms": value.classic_session_timeout_ms,
         "topics": sorted(value.topics),
         "pattern": value.pattern or None,
+        "rack_id": value.rack_id,
+        "assignor": value.server_assignor,
+        "type": CONSUMER if value.classic_session_timeout_ms is None else CLASSIC,
     }

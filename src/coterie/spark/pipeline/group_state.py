@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from coterie.errors import CoterieError, MalformedError
-from coterie.ledger import Bookmark, Rebalance, read_fact
+from coterie.facts import Cause
+from coterie.ledger import Bookmark, Rebalance, RebalanceOutcome, read_fact
 from coterie.ledger.derived import ChangeKind, RecordChange, Seen, compare
 from coterie.protocol.consumer_group_records import read_consumer_group_record
 from coterie.protocol.messages import GroupRecord, StoredGroup
@@ -28,6 +29,7 @@ from coterie.spark.pipeline.partition_owners import (
     PartitionOwner,
     PartitionOwners,
     Row,
+    after_rows,
     derived_rebalance,
 )
 
@@ -109,8 +111,10 @@ class ClassicGroupState:
 
     def _rebalance(self, step: RecordChange, value: StoredGroup, at: LogPosition, change: Row) -> Row:
         duration: tuple[int | None, str] = (None, NOT_KNOWN)
-        if value.members and value.state_timestamp_ms >= 0:
-            duration = (at.log_ms - value.state_timestamp_ms, SYNC_ONLY)
+        joined_ms = value.state_timestamp_ms if value.members and value.state_timestamp_ms >= 0 else None
+        if joined_ms is not None:
+            duration = (at.log_ms - joined_ms, SYNC_ONLY)
+        moved = [move | {"unassigned_ms": move["unassigned_ms"] or None} for move in change["moved"]]
         return derived_rebalance(
             self.group_id,
             CLASSIC,
@@ -121,9 +125,11 @@ class ClassicGroupState:
             came=step.came,
             left=step.left,
             members=len(value.members),
-            change=change | {"unassigned_ms": change["unassigned_ms"] or None},  # 0 would say that it is known
+            # 0 would say that it is known
+            change=change | {"moved": moved, "unassigned_ms": change["unassigned_ms"] or None},
             began_ms=None,
             duration=duration,
+            joined_ms=joined_ms,
         )
 
     def _row(self, value: StoredGroup, at: LogPosition, last: Seen | None, members: list[Row], note: str | None) -> Row:
@@ -188,7 +194,7 @@ def _owners(value: StoredGroup, notes: list[str]) -> tuple[dict[PartitionKey, Pa
 
 
 WHOLE = "from its first cause to its end"
-VERSION = 1
+VERSION = 2
 """The version of the JSON of a state."""
 RECENT_MS = 3_600_000
 RECENT_REBALANCES = 1_000
@@ -290,6 +296,11 @@ def observe(mark: Bookmark, data: bytes, at: LogPosition) -> Row | None:
     return None if ended is None else observed_rebalance(ended) | at.columns()
 
 
+_SETTLED = frozenset({RebalanceOutcome.STABLE, RebalanceOutcome.EMPTY})
+_LEFT = frozenset({Cause.MEMBER_LEFT, Cause.SESSION_EXPIRED, Cause.REVOCATION_TIMEOUT})
+"""Causes whose member had left before the rebalance began."""
+
+
 def observed_rebalance(one: Rebalance) -> Row:
     moved = [
         {
@@ -297,14 +308,16 @@ def observed_rebalance(one: Rebalance) -> Row:
             "partition": move.partition[1],
             "old_owner": move.old_owner,
             "new_owner": move.new_owner,
+            "unassigned_ms": move.unassigned_ms,
         }
         for move in sorted(one.moves, key=lambda move: move.partition)
     ]
-    before = {*one.waits_for, *one.dropped}
+    newcomers = {one.culprit} if one.cause is Cause.NEW_MEMBER else set()
+    came = newcomers if one.is_of_consumer_group else one.joined_after_ms.keys() - {*one.waits_for, *one.dropped}
     return {
         "group_id": one.group_id,
         "evidence": "observed",
-        "protocol": CLASSIC,
+        "protocol": one.group_type,
         "from_generation": one.old_generation_id,
         "generation": one.generation_id,
         "missing": 0,
@@ -316,10 +329,13 @@ def observed_rebalance(one: Rebalance) -> Row:
         "ended_ms": one.ended_ms,
         "duration_ms": one.took_ms,
         "duration_is": WHOLE,
-        "members": len(one.joined_after_ms),
-        "came": sorted(one.joined_after_ms.keys() - before),
-        "left": sorted(one.dropped),
+        "members": len(one.joined_after_ms) if one.outcome in _SETTLED else None,
+        "came": sorted(came),
+        "left": sorted({*one.dropped, *([one.culprit] if one.cause in _LEFT else [])}),
+        "joined_ms": one.joined_ms,
+        "joined_after": after_rows(one.joined_after_ms),
         "last_to_join": one.last_to_join,
+        "revoked_after": after_rows(one.revoked_after_ms) if one.is_of_consumer_group else None,
         "moved": moved,
         "kept": one.kept,
         "unassigned_ms": one.unassigned_ms,

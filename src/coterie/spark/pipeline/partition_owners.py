@@ -50,6 +50,9 @@ def derived_rebalance(
     change: Mapping[str, Any],
     began_ms: int | None,
     duration: tuple[int | None, str],
+    joined_ms: int | None = None,
+    joined_after: Mapping[str, int] | None = None,
+    revoked_after: Mapping[str, int | None] | None = None,
 ) -> Row:
     before, after = generations
     return {
@@ -68,9 +71,18 @@ def derived_rebalance(
         "members": members,
         "came": list(came),
         "left": list(left),
+        "joined_ms": joined_ms,
+        "joined_after": after_rows(joined_after),
+        "last_to_join": None if not joined_after else max(joined_after, key=lambda member: joined_after[member]),
+        "revoked_after": after_rows(revoked_after),
         **change,
         **at.columns(),
     }
+
+
+def after_rows(after_ms: Mapping[str, int | None] | None) -> list[Row] | None:
+    """Return how long after the begin of a rebalance each member did something."""
+    return None if after_ms is None else [{"member_id": who, "after_ms": ms} for who, ms in sorted(after_ms.items())]
 
 
 MOVED, GIVEN_UP, MEMBER_GONE = "moved", "given up", "member gone"
@@ -87,17 +99,17 @@ class PartitionOwner:
 class OwnerChanges:
     """What a rebalance has changed so far."""
 
-    moved: dict[PartitionKey, tuple[str, str]] = field(default_factory=dict)
-    """Old and new owner of each partition that has moved."""
+    moved: dict[PartitionKey, tuple[str, str, int | None]] = field(default_factory=dict)
+    """Old and new owner of each partition that has moved, and how long it had none; None if it never had one."""
     kept: int = 0
     unassigned_ms: int = 0
 
-    def move(self, key: PartitionKey, old: str, new: str) -> None:
-        first = self.moved.get(key, (old, new))[0]
+    def move(self, key: PartitionKey, old: str, new: str, gap_ms: int | None) -> None:
+        first, _, earlier_ms = self.moved.get(key, (old, new, None))
         if first == new:  # there and back within one rebalance
             self.moved.pop(key, None)
         else:
-            self.moved[key] = first, new
+            self.moved[key] = first, new, gap_ms if earlier_ms is None else earlier_ms + (gap_ms or 0)
 
     def columns(self, names: Mapping[str, str]) -> Row:
         """Return the columns of a rebalance; `names` are the names of topics by id."""
@@ -105,8 +117,8 @@ class OwnerChanges:
             (names.get(topic, topic), partition, *owners) for (topic, partition), owners in self.moved.items()
         )
         moved = [
-            {"topic": topic, "partition": partition, "old_owner": old, "new_owner": new}
-            for topic, partition, old, new in named
+            {"topic": topic, "partition": partition, "old_owner": old, "new_owner": new, "unassigned_ms": gap_ms}
+            for topic, partition, old, new, gap_ms in named
         ]
         return {"moved": moved, "kept": self.kept, "unassigned_ms": self.unassigned_ms}
 
@@ -150,12 +162,13 @@ class PartitionOwners:
             return
         if held is not None:
             self.end(key, at_ms, generation, MOVED)
-        change.unassigned_ms += max(at_ms - self.free_since_ms.pop(key, at_ms), 0)
+        gap_ms = max(at_ms - self.free_since_ms.pop(key, at_ms), 0)
+        change.unassigned_ms += gap_ms
         before = self.last_owner.get(key, "")
         if before == owner.member_id:
             change.kept += 1
         else:
-            change.move(key, before, owner.member_id)
+            change.move(key, before, owner.member_id, gap_ms if before else None)
         self.last_owner[key] = owner.member_id
         self.open[key] = _Interval(owner, at_ms, generation)
 

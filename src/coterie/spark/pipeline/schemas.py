@@ -44,7 +44,11 @@ class TableSchema:
 
 _TEXT, _INT, _LONG, _REAL, _FLAG = pa.string(), pa.int32(), pa.int64(), pa.float64(), pa.bool_()
 _PLACE = pa.struct([("topic", _TEXT), ("partition", _INT)])
-_MOVE = pa.struct([("topic", _TEXT), ("partition", _INT), ("old_owner", _TEXT), ("new_owner", _TEXT)])
+_MOVE = pa.struct(
+    [("topic", _TEXT), ("partition", _INT), ("old_owner", _TEXT), ("new_owner", _TEXT), ("unassigned_ms", _LONG)]
+)
+_AFTER = pa.struct([("member_id", _TEXT), ("after_ms", _LONG)])
+_REGEX = pa.struct([("regex", _TEXT), ("topics", pa.list_(_TEXT))])
 _MEMBER = pa.struct(
     [
         ("member_id", _TEXT),
@@ -56,6 +60,13 @@ _MEMBER = pa.struct(
         ("topics", pa.list_(_TEXT)),
         ("pattern", _TEXT),
         ("assignment", pa.list_(_PLACE)),
+        ("rack_id", _TEXT),
+        ("assignor", _TEXT),
+        ("type", _TEXT),
+        ("epoch", _INT),
+        ("state", _TEXT),
+        ("pending_revocation", pa.list_(_PLACE)),
+        ("target", pa.list_(_PLACE)),
     ]
 )
 _SPARK_NAMES: Mapping[Any, str] = {
@@ -125,10 +136,20 @@ GENERATIONS = TableSchema(
             "missing", _INT, "How many generations between the two are not in the log: compacted, or never completed."
         ),
         Column("protocol_type", _TEXT, "consumer, connect, or another type that the members have."),
-        Column("assignor", _TEXT, "The assignor, by name."),
+        Column("assignment_epoch", _INT, "The epoch of the target assignment; null in a classic group."),
+        Column(
+            "assignor", _TEXT, "The assignor; in the new protocol, the one that most members name, null if none does."
+        ),
         Column("leader", _TEXT, "The leader, which assigned the partitions; null in the new protocol."),
         Column("state_ms", _LONG, "When the group entered its state: for a classic group, when all had joined."),
-        Column("members", pa.list_(_MEMBER), "The members, with their subscriptions and assignments."),
+        Column(
+            "members",
+            pa.list_(_MEMBER),
+            "The members, with their subscriptions and assignments. In the new protocol also the type of each (classic "
+            "or consumer), its epoch and state, its target assignment, and what it has yet to give up of its "
+            "assignment.",
+        ),
+        Column("regexes", pa.list_(_REGEX), "Regular expressions of subscriptions that the broker resolved."),
         Column(
             "settled",
             _FLAG,
@@ -174,11 +195,33 @@ REBALANCES = TableSchema(
         Column("ended_ms", _LONG, "When it ended."),
         Column("duration_ms", _LONG, "How long it took, as far as known."),
         Column("duration_is", _TEXT, "Which part of the rebalance the duration covers."),
-        Column("members", _INT, "How many members there were at its end."),
+        Column("members", _INT, "How many members there were at its end; null if unknown."),
         Column("came", pa.list_(_TEXT), "Members that joined."),
         Column("left", pa.list_(_TEXT), "Members that left or were removed."),
-        Column("last_to_join", _TEXT, "The member that joined last, which all others waited for; only observed."),
-        Column("moved", pa.list_(_MOVE), "Partitions whose owner is not their last one; the old owner may be empty."),
+        Column(
+            "joined_ms",
+            _LONG,
+            "When all had joined or, in the new protocol, when the target assignment was computed; null if unknown.",
+        ),
+        Column(
+            "joined_after",
+            pa.list_(_AFTER),
+            "How long after the begin each member joined or, in the new protocol, had all of its target assignment; "
+            "null if unknown.",
+        ),
+        Column("last_to_join", _TEXT, "The last of these, which all others waited for."),
+        Column(
+            "revoked_after",
+            pa.list_(_AFTER),
+            "Members that had to give up partitions, for which others waited, and how long after the begin each had; "
+            "the time is null if it never did. Only in the new protocol.",
+        ),
+        Column(
+            "moved",
+            pa.list_(_MOVE),
+            "Partitions whose owner is not their last one, and how long each had none; a partition that never had an "
+            "owner has no old one, and null.",
+        ),
         Column("kept", _INT, "Number of partitions whose owner stayed the same."),
         Column(
             "unassigned_ms",
@@ -219,7 +262,11 @@ HEALTH = TableSchema(
         Column("at_ms", _LONG, "When it was measured."),
         _GROUP,
         Column("protocol", _TEXT, "classic, consumer (KIP-848), or simple (offsets but never a member)."),
-        Column("state", _TEXT, "Stable, Empty, or, in the new protocol, Reconciling; as last written to the log."),
+        Column(
+            "state",
+            _TEXT,
+            "Stable, Empty or, in the new protocol, Assigning or Reconciling; as last written to the log.",
+        ),
         Column("generation", _INT, "The generation or epoch."),
         Column("members", _INT, "The number of members."),
         Column("partitions", _INT, "The number of partitions with a committed offset."),
@@ -285,7 +332,7 @@ GROUPS_STATE = TableSchema(
     (
         _GROUP,
         Column("protocol", _TEXT, "classic or consumer."),
-        Column("state", _TEXT, "Stable, Empty, Reconciling or Gone."),
+        Column("state", _TEXT, "Stable, Empty, Assigning, Reconciling or Gone."),
         Column("generation", _INT, "The last one."),
         Column("members", _INT, "The number of records."),
         Column("recent", pa.list_(_RECENT), "Its latest rebalances."),

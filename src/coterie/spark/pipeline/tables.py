@@ -245,7 +245,7 @@ def _verdict(at_ms: int) -> Column:
         )
         .when((members == 0) & (records > 0), F.format_string("no members, lag %d records", records))
         .when(members == 0, "no members, no lag")
-        .when(F.col("state") == "Reconciling", "partitions are being reassigned")
+        .when(F.col("state").isin("Assigning", "Reconciling"), "partitions are being reassigned")
         .when(
             is_far & (silent_s >= FAR_BEHIND_S),
             F.format_string("stuck: no commit for %.0f s, lag %d records", silent_s, records),
