@@ -33,6 +33,7 @@ from coterie.coordinator.consumer.lifecycle import (
 )
 from coterie.coordinator.consumer.regex_refresh import RegexDue, regex_due
 from coterie.coordinator.consumer.states import GroupState, MemberState
+from coterie.coordinator.consumer.steady_heartbeat import says_nothing_new, steady_heartbeat
 from coterie.coordinator.consumer.target import TargetComputed, TargetLate
 from coterie.coordinator.consumer.topic_image import TopicImage
 from coterie.coordinator.offsets.offset_metadata_manager import (
@@ -74,6 +75,8 @@ __all__ = [
     "consumer_group_loaded",
     "heartbeat_refusal",
     "restore_consumer_group",
+    "says_nothing_new",
+    "steady_heartbeat",
     "unload_consumer_group",
 ]
 
