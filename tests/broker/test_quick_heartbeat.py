@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.driver import Client, World
+from broker.test_consumer_groups import ask
 from coterie.broker.broker_effects import Send
 from coterie.broker.calls import Connection
 from coterie.broker.handlers.quick_heartbeat import HEARTBEAT, QuickHeartbeat
+from coterie.coordinator.consumer import ConsumerGroup
 from coterie.errors import ErrorCode
 from coterie.protocol.apis import heartbeat
 from coterie.protocol.frames import request_frame
 from coterie.protocol.messages import Heartbeat
+from raw_kafka import frame_of
 
 GROUPS = ("stable", "preparing", "empty", "absent", "")
 
@@ -111,3 +116,135 @@ def test_an_ordinary_heartbeat_takes_the_short_way() -> None:
     assert QuickHeartbeat().answer(world.node.coordinator, frame, world.now_ms) is not None
     client.forget()
     assert client.heartbeat("g", member.member_id, 1) is ErrorCode.NONE
+
+
+# --- consumer groups --------------------------------------------------------------------------------------------------
+
+
+def world_with_consumer_groups() -> tuple[World, Client]:
+    world = World(settings={"group.consumer.assignment.interval.ms": 0})
+    client = world.client()
+    client.create("t", 2)
+    client.find_coordinator()
+    for group, member, more in (
+        ("stable", "a", {}),
+        ("static", "a", {"instance_id": "i"}),
+        ("pattern", "a", {"subscribed_topic_regex": "t.*"}),
+        ("two", "a", {}),
+        ("two", "b", {}),
+    ):
+        says(client, group, member, 0, rebalance_timeout=60_000, topics=["t"], owned=(), **more)
+    return world, client
+
+
+def steady_frame(
+    group: str, member: str, epoch: int, version: int = 1, correlation_id: int = 1, client_id: str = "c", **said: Any
+) -> bytes:
+    words = {
+        "group_id": group,
+        "member_id": member,
+        "member_epoch": epoch,
+        "instance_id": None,
+        "subscribed_topic_names": said.pop("topics", None),
+        "topic_partitions": said.pop("owned", None),
+        **said,
+    }
+    if version == 0:
+        words.pop("subscribed_topic_regex", None)
+    return frame_of("consumer_group_heartbeat", version, correlation_id, client_id, words)
+
+
+def answered(client: Client, frame: bytes) -> bytes:
+    client.send_frame(frame)
+    return client.next_frame()
+
+
+def says(client: Client, group: str, member: str, epoch: int, **said: Any) -> None:
+    answered(client, steady_frame(group, member, epoch, **said))
+
+
+STEADY = st.builds(
+    steady_frame,
+    st.sampled_from(["stable", "stable", "static", "pattern", "two", "absent", ""]),
+    st.sampled_from(["a", "a", "a", "b", "", "x" * 300]),
+    st.sampled_from([2, 2, 2, 3, 1, 0, -1, -2]),
+    version=st.sampled_from([1, 1, 0]),
+    correlation_id=st.integers(0, 2**31 - 1),
+    client_id=st.sampled_from(["c", "c", "c", "d"]),
+    instance_id=st.sampled_from([None, None, None, "i", "unknown"]),
+    topics=st.sampled_from([None, None, None, ["t"], ["t", "u"], []]),
+    owned=st.sampled_from([None, None, ()]),
+    subscribed_topic_regex=st.sampled_from([None, None, None, "u.*", ""]),
+    server_assignor=st.sampled_from([None, None, "range", "nosuch"]),
+)
+CHANGES = st.sampled_from(["nothing", "nothing", "topic", "partitions", "joins", "leaves"])
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(STEADY, st.integers(0, 12_000), CHANGES), max_size=6), st.lists(st.integers(0, 5), max_size=8)
+)
+def test_the_short_way_of_consumer_groups_answers_as_the_plain_one(
+    said: list[tuple[bytes, int, str]], again: list[int]
+) -> None:
+    """K5 to K10: whatever the heartbeat says, and whatever happens to the group in between."""
+    beats = [*said, *(said[which % len(said)] for which in again if said)]
+    worlds = world_with_consumer_groups(), world_with_consumer_groups()
+    (quick, quick_client), (plain, plain_client) = worlds
+    short_way = QuickHeartbeat(quick_client.connection)
+    for number, (frame, pause_ms, change) in enumerate(beats):
+        expected = answered(plain_client, frame)
+        answer = short_way.answer(quick.node.coordinator, frame, quick.now_ms)
+        quick.perform([])
+        assert (answered(quick_client, frame) if answer is None else answer[4:]) == expected
+        for world, client in worlds:
+            _happens(client, change, number)
+            world.advance(pause_ms)
+        assert _shape(quick) == _shape(plain)
+    for world, _ in worlds:
+        world.advance(44_999)
+    assert _shape(quick) == _shape(plain)
+    assert [type(fact).__name__ for fact in quick.facts] == [type(fact).__name__ for fact in plain.facts]
+
+
+def _happens(client: Client, change: str, number: int) -> None:
+    if change == "topic":
+        client.create(f"u{number}", 1)
+    elif change == "partitions":
+        topic = {"name": "t", "count": 3 + number, "assignments": None}
+        ask(client, "create_partitions", 3, topics=(topic,), timeout=1_000, validate_only=False)
+    elif change == "joins":
+        says(client, "stable", f"n{number}", 0, rebalance_timeout=60_000, topics=["t"], owned=())
+    elif change == "leaves":
+        says(client, "two", "b", -1)
+
+
+def _shape(world: World) -> list[object]:
+    return [
+        (group.group_id, group.group_epoch, group.assignment_epoch, group.state, group.sessions, group.members)
+        for shard in world.node.coordinator.shards.values()
+        for group in shard.groups.values()
+        if isinstance(group, ConsumerGroup)
+    ]
+
+
+def test_a_heartbeat_that_changes_nothing_takes_the_short_way() -> None:
+    """K8: also of a static member, and of one that subscribes to a regular expression."""
+    world, client = world_with_consumer_groups()
+    says(client, "pattern", "a", 2)  # the topics of the expression were found after the join
+    for group, epoch, more in (("stable", 2, {}), ("static", 2, {"instance_id": "i"}), ("pattern", 3, {})):
+        frame = steady_frame(group, "a", epoch, **more)
+        assert QuickHeartbeat(client.connection).answer(world.node.coordinator, frame, world.now_ms) is not None
+
+
+def test_a_heartbeat_needs_the_right_to_read_the_group() -> None:
+    """K29: without it the plain way answers, with the error."""
+    world, client = world_with_consumer_groups()
+    frame = steady_frame("stable", "a", 2)
+
+    class Denies:
+        def authorize(self, *_: object) -> bool:
+            return False
+
+    short_way = QuickHeartbeat(client.connection, Denies())  # type: ignore[arg-type]
+    assert short_way.answer(world.node.coordinator, frame, world.now_ms) is None

@@ -70,7 +70,7 @@ class BrokerLink:
         self.wire = wire
         self.connection = Connection(wire.client.name, self)
         self.cutter = FrameCutter(node.settings.socket_request_max_bytes)
-        self.quick = QuickHeartbeat()
+        self.quick = QuickHeartbeat(self.connection)
         self.heard_ms = now_ms
         self.is_read = True
         """False: the node stops and reads no more requests."""

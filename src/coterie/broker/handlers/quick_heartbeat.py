@@ -1,28 +1,35 @@
 """The hot path, written out: a heartbeat as nine of ten clients send it, from its frame to the frame of its answer.
 
 It skips the node's bookkeeping of a request, since there is nothing to wait for, and never a rule. A frame with
-anything unusual is left to the plain path, errors included; a property test checks that both answer the same.
+anything unusual is left to the plain path, errors included; a property test checks that both answer the same. So is a
+heartbeat of a consumer group that changes anything (`coordinator/consumer/steady_heartbeat.py`).
 """
 
 from __future__ import annotations
 
 from coterie.broker.calls import Connection
 from coterie.broker.security.authorizer import StandardAuthorizer
+from coterie.coordinator.consumer import says_nothing_new
 from coterie.coordinator.runtime import GroupCoordinator
 from coterie.errors import ErrorCode
 from coterie.protocol.acls import AclOperation, AclResourceType
-from coterie.protocol.apis import heartbeat
-from coterie.protocol.frames import response_frame
-from coterie.protocol.messages import Heartbeat
+from coterie.protocol.apis import consumer_group_heartbeat, heartbeat
+from coterie.protocol.frames import client_id_of, response_frame
+from coterie.protocol.messages import ConsumerGroupHeartbeat, Heartbeat
 
 __all__ = ["HEARTBEAT", "QuickHeartbeat"]
 
 VERSION = 4
-HEARTBEAT = bytes((0, heartbeat.API.key, 0, VERSION))
+_KEY, _CONSUMER_KEY = heartbeat.API.key, consumer_group_heartbeat.API.key
+HEARTBEAT = (
+    bytes((0, _KEY, 0, VERSION)),
+    *(bytes((0, _CONSUMER_KEY, 0, version)) for version in consumer_group_heartbeat.API.versions),
+)
 """How such a frame begins: API key and version."""
 
 _CORRELATION, _SAID = slice(4, 8), slice(8, None)
 _BEFORE, _AFTER = 4, 8
+_VERSION_AT = 3
 _LONG = 1024
 """What is longer than any heartbeat's frame need be is not kept for comparison."""
 _ANSWERS = {error: response_frame(0, heartbeat.write_response(error, VERSION), flexible=True) for error in ErrorCode}
@@ -33,7 +40,17 @@ _ENDS = {error: (answer[:_BEFORE], answer[_AFTER:]) for error, answer in _ANSWER
 class QuickHeartbeat:
     """Answers the heartbeats of one connection. A member sends the same again and again: that is not read twice."""
 
-    __slots__ = ("_authorizer", "_connection", "_meant", "_said")
+    __slots__ = (
+        "_authorizer",
+        "_connection",
+        "_ends",
+        "_interval_ms",
+        "_meant",
+        "_said",
+        "_steady",
+        "_steady_said",
+        "_version",
+    )
 
     def __init__(self, connection: Connection | None = None, authorizer: StandardAuthorizer | None = None) -> None:
         """Each heartbeat needs READ on its group if there is an authorizer. The plain path refuses it without."""
@@ -41,11 +58,18 @@ class QuickHeartbeat:
         self._authorizer = authorizer
         self._said = b""
         self._meant: Heartbeat | None = None
+        # the same for consumer groups, and the last answer: its interval, its bytes around the correlation id
+        self._steady_said, self._version = b"", -1
+        self._steady: ConsumerGroupHeartbeat | None = None
+        self._interval_ms: int | None = None
+        self._ends = (b"", b"")
 
     def answer(self, coordinator: GroupCoordinator, frame: bytes, now_ms: int) -> bytes | None:
         """The answer to a frame that begins with HEARTBEAT, or None: then nothing has been answered yet."""
         if len(frame) > _LONG:
             return None
+        if frame[1] == _CONSUMER_KEY:
+            return self._answer_steady(coordinator, frame, now_ms)
         try:
             said = frame[_SAID]
             if said != self._said:
@@ -59,6 +83,47 @@ class QuickHeartbeat:
         before, after = _ENDS[reply.answer]  # type: ignore[union-attr]
         return before + frame[_CORRELATION] + after
 
+    def _answer_steady(self, coordinator: GroupCoordinator, frame: bytes, now_ms: int) -> bytes | None:
+        try:
+            said = frame[_SAID]
+            if said != self._steady_said or frame[_VERSION_AT] != self._version:
+                self._steady, self._interval_ms = self._read_steady(frame), None
+                self._steady_said, self._version = said, frame[_VERSION_AT]
+            steady = self._steady
+            if steady is None or (self._authorizer is not None and not self._may(steady.group_id)):
+                return None
+            interval_ms = coordinator.steady_heartbeat(steady, now_ms)
+        except Exception:  # noqa: BLE001  as above
+            return None
+        if interval_ms is None:
+            return None
+        if interval_ms != self._interval_ms:
+            self._interval_ms, self._ends = interval_ms, _steady_ends(steady, interval_ms, self._version)
+        before, after = self._ends
+        return before + frame[_CORRELATION] + after
+
+    def _read_steady(self, frame: bytes) -> ConsumerGroupHeartbeat | None:
+        at = _body_at(frame)
+        if at is None or self._connection is None:
+            return None
+        said = consumer_group_heartbeat.read_request(frame, at, frame[_VERSION_AT])
+        request = ConsumerGroupHeartbeat(
+            None,
+            said.group_id,
+            said.member_id,
+            said.member_epoch,
+            said.instance_id,
+            said.rack_id,
+            said.rebalance_timeout_ms,
+            said.subscribed_topic_names,
+            said.subscribed_topic_regex,
+            said.server_assignor,
+            None if said.topic_partitions is None else {},
+            client_id=client_id_of(frame),
+            client_host=f"/{self._connection.host}",
+        )
+        return request if says_nothing_new(request) else None
+
     def _may(self, group_id: str) -> bool:
         connection = self._connection
         return (
@@ -71,7 +136,20 @@ class QuickHeartbeat:
 
 
 def _read(frame: bytes) -> Heartbeat | None:
-    at = 11 + (frame[8] << 8 | frame[9])  # behind the client's id, and a byte: no tagged fields
-    if frame[8] >= 0x80 or frame[at - 1]:
-        return None
-    return heartbeat.read_request(frame, at, VERSION, None)
+    at = _body_at(frame)
+    return None if at is None else heartbeat.read_request(frame, at, VERSION, None)
+
+
+def _body_at(frame: bytes) -> int | None:
+    """Return where the body begins, behind the client's id and a byte: no tagged fields. None: it is unusual."""
+    at = 11 + (frame[8] << 8 | frame[9])
+    return None if frame[8] >= 0x80 or frame[at - 1] else at
+
+
+def _steady_ends(request: ConsumerGroupHeartbeat, interval_ms: int, version: int) -> tuple[bytes, bytes]:
+    """Return the bytes of the answer to a heartbeat that changes nothing, before and after the correlation id."""
+    response = consumer_group_heartbeat.Response(
+        member_id=request.member_id, member_epoch=request.member_epoch, heartbeat_interval_ms=interval_ms
+    )
+    answer = response_frame(0, consumer_group_heartbeat.write_response(response, version), flexible=True)
+    return answer[:_BEFORE], answer[_AFTER:]

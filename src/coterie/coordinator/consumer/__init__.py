@@ -41,6 +41,7 @@ from coterie.coordinator.consumer.lifecycle import (
 )
 from coterie.coordinator.consumer.regex_refresh import RegexDue, regex_due
 from coterie.coordinator.consumer.states import GroupState, MemberState
+from coterie.coordinator.consumer.steady_heartbeat import says_nothing_new, steady_heartbeat
 from coterie.coordinator.consumer.target import TargetComputed, TargetLate
 from coterie.coordinator.consumer.topic_image import TopicImage
 from coterie.coordinator.offsets.offset_metadata_manager import (
@@ -83,6 +84,8 @@ __all__ = [
     "heartbeat_refusal",
     "put_back",
     "restore_consumer_group",
+    "says_nothing_new",
+    "steady_heartbeat",
     "unload_consumer_group",
 ]
 

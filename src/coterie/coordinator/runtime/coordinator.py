@@ -218,6 +218,11 @@ class GroupCoordinator:
             return self._refuse(event, partition)
         return shard.handle(event, now_ms)
 
+    def steady_heartbeat(self, request: ConsumerGroupHeartbeat, now_ms: int) -> int | None:
+        """Handle a heartbeat of a consumer group that changes nothing; None: `handle` must."""
+        shard = self.shards.get(self.partition_of(request.group_id))
+        return None if shard is None else shard.steady_heartbeat(request, now_ms)
+
     def _handle_other(self, event: Any, now_ms: int) -> list[Outward]:
         if isinstance(event, ListGroups):
             return self._list(event, now_ms)

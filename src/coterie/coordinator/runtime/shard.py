@@ -308,6 +308,13 @@ class Shard:
         self._start_append(out)
         return out
 
+    def steady_heartbeat(self, request: ConsumerGroupHeartbeat, now_ms: int) -> int | None:
+        """Handle a heartbeat that says nothing new, if nothing has changed; see `consumer.steady_heartbeat`."""
+        group = self.groups.get(request.group_id)
+        if type(group) is not ConsumerGroup or (self._held and request.group_id in self._held):
+            return None
+        return consumer.steady_heartbeat(group, request, now_ms)
+
     def load(self, groups: Iterable[Group | ConsumerGroup], now_ms: int) -> list[Outward]:
         """Take the groups that were read from the log: the sessions of all members start now (C4)."""
         out: list[Outward] = []
