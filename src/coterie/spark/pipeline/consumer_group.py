@@ -166,7 +166,8 @@ class ConsumerGroupState:
             if self._rebalance is not None and value.assignment_epoch == self.epoch:
                 self._rebalance.computed_ms = at.log_ms
         elif isinstance(value, TargetAssignment):
-            self._targets[member_id] = sorted(_keys(value.partitions))
+            keys = _keys(TopicPartitions(*topic) for topic in value.partitions.items())
+            self._targets[member_id] = sorted(keys)
         else:
             self._targets.pop(member_id, None)
 
