@@ -76,7 +76,7 @@ public class ToolRunner {
 // A producer sends numbered records for some time, and a member of a group reads them meanwhile and commits.
 //
 // Arguments: a file with the settings of both, topic, group, for how many ms. It prints one line of JSON: how many
-// records were sent and read, how many different ones, the committed offset, and how often each client authenticated again.
+// records were sent and read, how many different ones, the committed offset, and how often the clients authenticated again.
 class PassOn {
     static final long PATIENCE_MS = 60_000;
     static final int AT_ONCE = 10;
@@ -105,7 +105,8 @@ class PassOn {
                     consumer.subscribe(List.of(given[1]));
                 }
                 poll(consumer, read);
-            } while (System.currentTimeMillis() < ends);
+            } while (System.currentTimeMillis() < ends
+                || (again(producer, consumer) == 0 && System.currentTimeMillis() < ends + PATIENCE_MS));
             for (Future<RecordMetadata> each : sent) {
                 each.get();
             }
@@ -115,9 +116,8 @@ class PassOn {
             consumer.commitSync();
             TopicPartition first = new TopicPartition(given[1], 0);
             long committed = consumer.committed(java.util.Set.of(first)).get(first).offset();
-            System.out.printf("{\"sent\": %d, \"read\": %d, \"different\": %d, \"committed\": %d, \"again\": [%d, %d]}%n",
-                sent.size(), read.size(), new HashSet<>(read).size(), committed,
-                authenticatedAgain(producer.metrics()), authenticatedAgain(consumer.metrics()));
+            System.out.printf("{\"sent\": %d, \"read\": %d, \"different\": %d, \"committed\": %d, \"again\": %d}%n",
+                sent.size(), read.size(), new HashSet<>(read).size(), committed, again(producer, consumer));
         }
     }
 
@@ -125,6 +125,11 @@ class PassOn {
         for (ConsumerRecord<String, String> each : consumer.poll(Duration.ofMillis(20))) {
             read.add(each.value());
         }
+    }
+
+    // How often the one of the two has authenticated again that did so less often.
+    private static long again(KafkaProducer<?, ?> producer, KafkaConsumer<?, ?> consumer) {
+        return Math.min(authenticatedAgain(producer.metrics()), authenticatedAgain(consumer.metrics()));
     }
 
     private static long authenticatedAgain(Map<MetricName, ? extends Metric> metrics) {
