@@ -18,6 +18,7 @@ PROPERTIES = {
 }
 _PATIENCE_SECONDS = 60
 _SILENCE_SECONDS = 5
+_OFTEN = 30
 
 
 class KafkaBroker(Broker):
@@ -43,9 +44,13 @@ class KafkaBroker(Broker):
             time.sleep(0.1)
 
     def _until_loaded(self) -> None:
+        """Wait until the coordinator has answered for a while: it may be loaded twice after a crash."""
         until = time.monotonic() + _PATIENCE_SECONDS
         values = {"group_ids": ("g",), "include_authorized_operations": False}
-        while self.ask("consumer_group_describe", 1, values).groups[0].error_code.name != "group_id_not_found":
+        answered = 0
+        while answered < _OFTEN:
+            found = self.ask("consumer_group_describe", 1, values).groups[0].error_code.name
+            answered = answered + 1 if found == "group_id_not_found" else 0
             assert time.monotonic() < until, "the coordinator is not loaded"
             time.sleep(0.1)
 

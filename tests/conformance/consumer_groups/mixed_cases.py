@@ -36,7 +36,7 @@ _SEEN = ["- describe", "- describe_classic", "- list"]
 UPGRADES: Mapping[str, list[str]] = {
     "upgraded": [f"z {_BEAT} names=t"],
     "upgraded with other topics": [f"z {_BEAT} names=t2"],
-    "upgraded by a regular expression": ["z beat epoch=0 timeout=60000 owned=- regex=t names="],
+    "upgraded by a regular expression": [f"z {_BEAT} regex=t", "- wait ms=500", "z beat"],
     "epoch 1": ["z beat epoch=1"],
     "leaves": ["z beat epoch=-1"],
     "bad regex": [f"z {_BEAT} regex=(?=a)"],
@@ -56,14 +56,17 @@ _AFTER_UPGRADE = [
 NOT_UPGRADED: Mapping[str, list[str]] = {
     "another protocol type": ["m0 join type=connect", "m0 sync type=connect give=m0:t:0"],
     "user data in an assignment": ["m0 join", "m0 sync data=x give=m0:t:0,1,2,3"],
-    "an unreadable subscription": ["m0 join sub=bad", "m0 sync give=m0:t:0"],
-    "an unreadable assignment": ["m0 join", "m0 sync give=m0:bad"],
+    "a subscription that is too short": ["m0 join sub=short", "m0 sync give=m0:t:0"],
+    "a subscription that is odd": ["m0 join sub=odd", "m0 sync give=m0:t:0"],
+    "an empty subscription": ["m0 join sub=empty", "m0 sync give=m0:t:0"],
+    "an assignment that is too short": ["m0 join", "m0 sync give=m0:short"],
+    "an assignment that is odd": ["m0 join", "m0 sync give=m0:odd"],
+    "two owners": [*_TWO_JOINED, "m1 sync wait=no", "m0 sync give=m0:t:0,1,2|m1:t:2,3", "m1 hears"],
 }
 UPGRADED: Mapping[str, list[str]] = {
     "user data in a subscription": ["m0 join data=x", "m0 sync give=m0:t:0,1,2,3"],
     "an unknown assignor": ["m0 join protocols=best", "m0 sync protocol=best give=m0:t:0,1,2,3"],
     "an unknown topic": ["m0 join names=t,gone", "m0 sync give=m0:t:0,1/gone:0"],
-    "two owners": [*_TWO_JOINED, "m1 sync wait=no", "m0 sync give=m0:t:0,1,2|m1:t:2,3", "m1 hears"],
     "a subscription of version 0": ["m0 join sub=0", "m0 sync give=m0:t:0,1,2,3"],
     "a subscription of version 3": ["m0 join sub=3 rack=r", "m0 sync give=m0:t:0,1,2,3"],
 }
@@ -110,7 +113,8 @@ JOINS: Axes = (
     _INSTANCES,
     {"other type": "type=connect", "no protocols": "protocols=", "other protocols": "protocols=best,other"},
     {
-        "unreadable": "sub=bad",
+        "too short": "sub=short",
+        "odd": "sub=odd",
         "version 0": "sub=0",
         "version 3": "sub=3 rack=r",
         "other topics": "names=t2",

@@ -8,6 +8,7 @@ it was assigned last, `owned=-` an empty list, `owned=t:0,1/t2:0` these partitio
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -25,6 +26,12 @@ from coterie.protocol.subscription import (
 TOPICS = {"t": 4, "t2": 2, "other": 1}
 UNKNOWN_TOPIC = UUID("12345678-1234-1234-1234-123456789abc")
 _HANDLED_MS = 50
+_UNREADABLE = {"short": b"\x00\x01\x00", "odd": b"\x00\x01\xff\xff\xff\xfe", "empty": b""}
+"""Bytes that are neither a subscription nor an assignment."""
+_MADE_LENGTH = 22
+"""Of the ids that brokers make for members of consumer groups."""
+_CLASSIC_ID = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+"""What brokers add to the client id, for the id of a member of a classic group."""
 _TEXTS = {
     "instance": "instance_id",
     "rack": "rack_id",
@@ -123,7 +130,7 @@ class Playing:
     def _owned_by_name(self, who: str, text: str) -> dict[str, list[int]]:
         if text == "mine":
             return self.mine.get(who, {})
-        parts = [part.split(":") for part in text.split("/")] if text not in {"-", "bad", ""} else []
+        parts = [part.split(":") for part in text.split("/")] if text not in {"-", "", *_UNREADABLE} else []
         return {name: [int(number) for number in numbers.split(",")] for name, numbers in parts}
 
     def _beat(self, who: str, said: dict[str, str]) -> Any:
@@ -165,6 +172,10 @@ class Playing:
         (group,) = self.broker.ask("consumer_group_describe", 1, values).groups
         if group.error_code.name != "none":
             return {"error": group.error_code.name, "message": bool(group.error_message)}
+        is_random = len(group.members) > 1 and any(
+            str(self._anonymous(member.member_id)).startswith("made(") and member.instance_id is None
+            for member in group.members
+        )  # then so is the order in which they are assigned partitions
         return {
             "state": group.group_state,
             "epochs": [group.group_epoch, group.assignment_epoch],
@@ -178,8 +189,8 @@ class Playing:
                         "epoch": member.member_epoch,
                         "names": sorted(member.subscribed_topic_names),
                         "regex": member.subscribed_topic_regex,
-                        "has": self._by_name(member.assignment.topic_partitions),
-                        "target": self._by_name(member.target_assignment.topic_partitions),
+                        "has": None if is_random else self._by_name(member.assignment.topic_partitions),
+                        "target": None if is_random else self._by_name(member.target_assignment.topic_partitions),
                         "type": member.member_type,
                     }
                     for member in group.members
@@ -299,14 +310,15 @@ class Playing:
             if version < since:
                 del values[name]
         answer = self._exchange(who, "join_group", version, values, said)
-        if not isinstance(answer, str) and answer.error_code.name == "member_id_required" and "once" not in said:
+        if not isinstance(answer, str) and answer.error_code.name == "member_id_required":
             self.made[who] = answer.member_id
-            answer = self._exchange(who, "join_group", version, {**values, "member_id": answer.member_id}, said)
+            if "once" not in said:
+                answer = self._exchange(who, "join_group", version, {**values, "member_id": answer.member_id}, said)
         return answer if isinstance(answer, str) else self._joined(who, answer)
 
     def _subscription(self, who: str, said: dict[str, str]) -> bytes:
-        if said.get("sub") == "bad":
-            return b"\x00\x01\x00"
+        if said.get("sub") in _UNREADABLE:
+            return _UNREADABLE[said["sub"]]
         owned = self._owned_by_name(who, said.get("owned", "-"))
         topics = [name for name in said.get("names", "t").split(",") if name]
         data = said["data"].encode() if "data" in said else None
@@ -316,7 +328,7 @@ class Playing:
     def _joined(self, who: str, answer: Any) -> Any:
         if answer.error_code.name == "none":
             self.told[who] = answer.generation_id
-            if answer.member_id != f"{self.prefix}-{who}":
+            if self._is_new(answer.member_id, who):
                 self.made[who] = answer.member_id
         return {
             "error": answer.error_code.name,
@@ -333,8 +345,7 @@ class Playing:
             name, _, shares = given.partition(":")
             data = said["data"].encode() if "data" in said else None
             written = write_assignment(Assignment(self._owned_by_name(name, shares), data, version=1))
-            bytes_ = b"\x00\x01\x00" if shares == "bad" else written
-            assignments.append({"member_id": self._id(name), "assignment": bytes_})
+            assignments.append({"member_id": self._id(name), "assignment": _UNREADABLE.get(shares, written)})
         values = {
             "group_id": self.group,
             "generation_id": self._epoch(who, said.get("epoch", "told")),
@@ -416,10 +427,14 @@ class Playing:
         """Return the name of a member in its case; an id that the broker made is said to be one."""
         if member_id is None:
             return None
-        for who, made in self.made.items():
-            if member_id == made:
-                return f"{who}'" if made.startswith(self.prefix) else f"made({len(member_id)})"
-        return member_id.replace(f"{self.prefix}-", "")
+        if len(member_id) == _MADE_LENGTH and not member_id.startswith(self.prefix):
+            return f"made({_MADE_LENGTH})"
+        return _CLASSIC_ID.sub("'", member_id.replace(f"{self.prefix}-", ""))
+
+    def _is_new(self, member_id: str, who: str) -> bool:
+        """Return whether it is an id of the member's own, or one that was made for it: not that of another."""
+        name = str(self._anonymous(member_id))
+        return name == who or name.endswith("'") or name.startswith("made(")
 
     def _shown(self, answer: Any) -> str:
         return json.dumps(answer, separators=(",", ":"), sort_keys=True).replace(self.prefix, "")

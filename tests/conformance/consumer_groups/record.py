@@ -36,9 +36,9 @@ def main() -> int:
     unexplained = [found for found, row in compare(answers) if row is None]
     for found in unexplained:
         print(found)
-    steps = sum(map(len, answers.values()))
+    count = sum(map(len, answers.values()))
     print(
-        f"consumer groups: {len(answers)} cases, {steps} steps: {len(unexplained)} differences from Apache Kafka 4.3.1"
+        f"consumer groups: {len(answers)} cases, {count} steps: {len(unexplained)} differences from Apache Kafka 4.3.1"
     )
     return bool(unexplained)
 

@@ -78,9 +78,9 @@ def test_the_first_rebalance_of_a_group_may_be_interrupted_by_an_upgrade() -> No
     a.beats("REBALANCE_IN_PROGRESS").joins().syncs()
 
 
-def _refused(world: GroupWorld, error: str = "GROUP_ID_NOT_FOUND") -> str:
+def _refused(world: GroupWorld) -> str:
     before = world.classic_group.state, world.classic_group.generation_id, len(world.world.log)
-    z = world.member("z").joins("t", expect=error)
+    z = world.member("z").joins("t", expect="GROUP_ID_NOT_FOUND")
     after = world.classic_group.state, world.classic_group.generation_id, len(world.world.log)
     assert after == before
     assert z.heard is not None
@@ -111,15 +111,17 @@ def test_a_group_of_another_protocol_type_is_not_upgraded() -> None:
     assert "connect" in _refused(world)
 
 
-def test_user_data_in_an_assignment_refuses_an_upgrade_and_unreadable_bytes_are_an_error() -> None:
-    """K24."""
+def test_assignments_that_cannot_be_carried_over_refuse_an_upgrade() -> None:
+    """K24: user data, bytes that cannot be read, and a partition that two members own."""
     world = GroupWorld(t=4)
     a, b = classic_pair(world)
     group = world.classic_group
     group.assign(group.members[a.id], write_assignment(Assignment({"t": [0]}, b"data")))
     assert "user data" in _refused(world)
     group.assign(group.members[a.id], b"\0\1\0")
-    _refused(world, "UNKNOWN_SERVER_ERROR")
+    assert "int32" in _refused(world)
+    group.assign(group.members[a.id], write_assignment(Assignment({"t": [0, 2]})))
+    assert "two members" in _refused(world)
     b.beats()
 
 
