@@ -25,7 +25,7 @@ def put(out: Path, name: str, batch: int, *rows: dict[str, Any]) -> None:
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     for batch in range(2):
-        move = {"topic": "t", "partition": 0, "old_owner": "", "new_owner": "a"}
+        move = {"topic": "t", "partition": 0, "old_owner": "", "new_owner": "a", "unassigned_ms": None}
         first = {"group_id": "orders", "generation": batch + 1, "ended_ms": 1_000 * batch, "log_ms": 1_000 * batch}
         put(tmp_path, "rebalances", batch, first | {"came": ["a", "b"], "moved": [move]}, first | {"group_id": "other"})
         put(tmp_path, "health", batch, {"group_id": "orders", "at_ms": batch, "verdict": "OK", "seconds_behind": 1.25})
@@ -43,14 +43,16 @@ def test_a_table_is_shown_for_eyes(out: Path) -> None:
     assert header.startswith("ENDED (UTC)  ") and header.split()[2:5] == ["GROUP_ID", "GENERATION", "EVIDENCE"]
     assert "1970-01-01 00:00:00.000" in first and "1970-01-01 00:00:01.000" in second
     assert "other" not in shown.stdout
-    assert "8 of 24 columns; --all-columns shows all" in shown.stderr
+    assert "8 of 27 columns; --all-columns shows all" in shown.stderr
 
 
 def test_all_columns_are_shown_in_full_when_asked_for(out: Path) -> None:
     shown = run("show", "rebalances", "--out", str(out), "--group", "orders", "--all-columns")
     header, first, _ = shown.stdout.splitlines()
     assert header.replace(" (UTC)", "").split() == [
-        column.name.removesuffix("_ms").upper() if column.name in {"began_ms", "ended_ms", "log_ms"} else name
+        column.name.removesuffix("_ms").upper()
+        if column.name in {"began_ms", "ended_ms", "joined_ms", "log_ms"}
+        else name
         for column in TABLES["rebalances"].columns
         for name in [column.name.upper()]
     ]
@@ -141,7 +143,9 @@ def test_a_group_that_has_rows_elsewhere_is_no_mistake(out: Path) -> None:
 def test_json_has_everything(out: Path) -> None:
     rows = json.loads(run("show", "rebalances", "--out", str(out), "-o", "json").stdout)
     assert len(rows) == 4
-    assert rows[0]["moved"] == [{"topic": "t", "partition": 0, "old_owner": "", "new_owner": "a"}]
+    assert rows[0]["moved"] == [
+        {"topic": "t", "partition": 0, "old_owner": "", "new_owner": "a", "unassigned_ms": None}
+    ]
     assert list(rows[0]) == [column.name for column in TABLES["rebalances"].columns]
 
 

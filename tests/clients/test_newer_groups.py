@@ -62,8 +62,7 @@ class Groups:
         gone = self.has_all(self.member("empty"))
         gone.commit(offsets=[At(TOPIC, 1, 0)], asynchronous=False)
         gone.close()
-        for group_id, state in STATES.items():
-            settled(lambda group_id=group_id: self.group(group_id), lambda group, state=state: group.state == state)  # type: ignore[misc]
+        settled(lambda: {name: self.group(name).state for name in STATES}, lambda found: found == STATES)
         settled(lambda: self.group("reconciling"), lambda group: len({one.epoch for one in group.members}) == 2)
 
     def member(self, group_id: str, protocol: str = "consumer", **more: str) -> Consumer:
