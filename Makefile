@@ -13,7 +13,7 @@ SEED ?=
 KEEP ?=
 
 .DEFAULT_GOAL := help
-.PHONY: corruption coverage properties help cluster-soak demo java venv test dist style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-tls docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code
+.PHONY: corruption coverage properties help cluster-soak demo java venv test dist style format types imports tests soak clients-go mutants bench bench-core bench-start bench-compaction bench-heartbeat bench-tls bench-consumer-groups docs clean bench-records conformance spark-soak bench-spark spark-committer bench-pipeline pipeline-soak sim sim-soak bench-sim bench-code
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -136,6 +136,9 @@ bench-heartbeat: venv ## CPU per heartbeat at 1000 connections, compared with a 
 
 bench-tls: venv ## CPU per heartbeat over TLS, Coterie and Apache Kafka in one run; needs Java
 	PYTHONPATH=tests $(BIN)/python bench/tls.py --json bench/results/tls.json
+
+bench-consumer-groups: venv ## consumer groups (KIP-848) of Coterie and Apache Kafka in one run; needs Java, takes 10 minutes
+	PYTHONPATH=tests $(BIN)/python bench/consumer_groups.py --json bench/results/consumer_groups.json
 
 bench-spark: venv ## Coterie's Spark source and sink compared with Spark's own; needs Java and Maven
 	PYTHONPATH=tests $(BIN)/python bench/spark.py --json bench/results/spark.json

@@ -42,6 +42,7 @@ class Link:
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_hostname=where[0])
         self.beat = b""
+        self.expected = ANSWER
 
     def send(self, api: ModuleType, request: Any, version: int) -> None:
         body = api.write_request(request, version)
@@ -110,9 +111,9 @@ def same_beats(where: tuple[str, int], links: list[Link]) -> list[Link]:
 
 def closed_loop(links: list[Link], seconds: float) -> int:
     """Heartbeats answered in so many seconds, one under way on each connection."""
-    by_fd = {link.socket.fileno(): (link.socket, link.beat) for link in links}
+    by_fd = {link.socket.fileno(): (link.socket, link.beat, link.expected) for link in links}
     poller = select.epoll()
-    for fd, (connection, beat) in by_fd.items():
+    for fd, (connection, beat, _) in by_fd.items():
         connection.settimeout(0)
         poller.register(fd, select.EPOLLIN)
         connection.send(beat)
@@ -125,12 +126,12 @@ def closed_loop(links: list[Link], seconds: float) -> int:
             raise SystemExit(f"{waiting} heartbeats were not answered for 5 s")
         going_on = going_on and time.perf_counter() < until
         for fd, _ in events:
-            connection, beat = by_fd[fd]
+            connection, beat, expected = by_fd[fd]
             try:
-                answer = connection.recv(64)
+                answer = connection.recv(256)
             except ssl.SSLWantReadError:  # a message of TLS itself
                 continue
-            if answer != ANSWER:
+            if answer != expected:
                 raise SystemExit("a heartbeat was answered with an error")
             count += 1
             if going_on:
