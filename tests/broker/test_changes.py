@@ -10,7 +10,7 @@ from coterie.broker.broker_effects import Effects, Work
 from coterie.broker.broker_facts import Reporter
 from coterie.broker.calls import Responses
 from coterie.broker.maintenance.directory_changes import Changes
-from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.facts import Emit, Mistake
 from coterie.protocol.api import ResourceType

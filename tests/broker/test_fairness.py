@@ -17,7 +17,7 @@ from coterie.broker.io.clock import wall_ms
 from coterie.broker.io.scheduling import FRAMES, READ_BYTES, SPARE
 from coterie.broker.io.server import Listener, Server
 from coterie.broker.io.sockets import Link
-from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.wall_clock import WallClock
 from coterie.facts import Fact
 from coterie.protocol.apis import api_versions, fetch, heartbeat
 from coterie.protocol.messages import Heartbeat

@@ -23,7 +23,7 @@ from coterie.broker.io.clock import wall_ms
 from coterie.broker.io.server import Listener, Server
 from coterie.broker.io.sockets import FEW_READS, MOST_READS, READS_AT_ONCE, TlsLink
 from coterie.broker.io.tls import SMALL
-from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.wall_clock import WallClock
 from coterie.facts import Fact
 from coterie.protocol.apis import heartbeat, metadata
 from coterie.protocol.frames import FrameCutter, request_frame

@@ -43,7 +43,7 @@ WORLDS = [
            "    effects = _write(group, request, now_ms)\n    return [*effects, *answer_parked_syncs(group, ErrorCode.NONE, 0)]", workload="flapping"),
     Mutant(SIM, "the generation is not looked at after the write", "coordinator/classic/sync_group.py",
            "if group.state is not COMPLETING or group.generation_id != event.generation_id:\n        return []  # a rebalance",
-           "if group.state is not COMPLETING:\n        return []  # a rebalance", workload="flapping"),
+           "if group.state is not COMPLETING:\n        return []  # a rebalance", workload="slow-disk"),
     Mutant(SIM, "a session's alarm is not set again", "coordinator/classic/heartbeat.py",
            "heard of since the alarm was set\n        return group.set_alarm(member, member.deadline_ms)", "heard of\n        return []"),
     Mutant(SIM, "heartbeats move nothing", "coordinator/classic/heartbeat.py",

@@ -59,6 +59,9 @@ def _kafka_bounds(kafka_type: str, validator: str | None) -> object:
         return (0, 1) if text == "[0,...,1]" else None
     if kafka_type in {"BOOLEAN", "PASSWORD"}:
         return None
+    in_any_case = text.removeprefix("(case insensitive) ")
+    if in_any_case != text:
+        text = in_any_case.lower()
     return set(text.strip("[]").split(", ")) if text.startswith("[") else set()
 
 

@@ -31,7 +31,7 @@ from coterie.broker.io.secure_directory import MECHANISMS
 from coterie.broker.io.server import Listener, Server, listeners_of, run_in_loop
 from coterie.broker.security.client_settings import ClientAccess, Names
 from coterie.broker.security.users import Users
-from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import CoterieError, IllegalStateError
 from coterie.facts import Fact
 from coterie.ledger import Ledger, Rebalance

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from traceback import format_exc
 
-from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.wall_clock import WallClock
 from coterie.facts import Emit, Fact, Mistake
 
 

@@ -69,8 +69,8 @@ from coterie.broker.security.users import Users
 from coterie.broker.topic_manager import Made, TopicManager
 from coterie.coordinator.classic import HeldBytes
 from coterie.coordinator.classic.effects import Reply
-from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.runtime import GroupCoordinator, Timers
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import CoterieError
 from coterie.facts import ClockSet
 from coterie.ledger.written_facts import FACTS_TOPIC

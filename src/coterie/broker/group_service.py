@@ -21,8 +21,8 @@ from coterie.broker.maintenance.facts_topic import FactsTopic
 from coterie.broker.maintenance.flushing import Flusher
 from coterie.broker.replica_manager import ReplicaManager
 from coterie.coordinator.classic.effects import Reply
-from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.runtime import Append, AppendBatch, GroupCoordinator, Replay, Timers
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.batch import batches
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC

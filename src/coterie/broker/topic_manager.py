@@ -22,7 +22,7 @@ from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.maintenance.flushing import Flusher
 from coterie.broker.metadata_cache import MetadataCache, is_internal
 from coterie.broker.placement import Partition, Place
-from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.ledger.written_facts import FACTS_TOPIC
 from coterie.protocol.offsets_topic import OFFSETS_TOPIC

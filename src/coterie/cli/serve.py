@@ -29,7 +29,7 @@ from coterie.broker.cluster import Cluster
 from coterie.broker.io.secure_directory import SecureDirectory
 from coterie.broker.io.server import Listener, Server, listeners_of, run_in_loop
 from coterie.broker.io.sockets import EVERYWHERE, address_text
-from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import CoterieError
 from coterie.facts import Fact, MemberRejoined, OffsetsStored
 from coterie.ledger import field_names, plain

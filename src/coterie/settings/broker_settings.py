@@ -89,7 +89,6 @@ UNSUPPORTED = (
     ignored(
         "there are no transactions yet", "transaction.* transactional.id.expiration.ms add.partitions.to.txn.retry.*"
     ),
-    ignored("members of the two protocols are not mixed in one group", "group.consumer.migration.policy"),
     ignored(
         "groups are of the protocols classic and consumer",
         "group.share.* group.streams.* group.coordinator.* share.coordinator.* share.fetch.*",
@@ -205,6 +204,13 @@ class GroupCoordinatorSettings(Settings):
         GROUPS, 15_000, int32(0), "The longest assignment interval that a consumer group may be given."
     )
     group_consumer_max_size: int = setting(GROUPS, 2**31 - 1, int32(1), "How many members a consumer group may have.")
+    group_consumer_migration_policy: str = setting(
+        GROUPS,
+        "bidirectional",
+        Word(("bidirectional", "upgrade", "downgrade", "disabled"), any_case=True),
+        "Whether a classic group becomes a consumer group when a consumer member joins it (upgrade), and a classic "
+        "group again when the last consumer member has left (downgrade).",
+    )
     group_consumer_regex_refresh_interval_ms: int = setting(
         GROUPS,
         600_000,

@@ -23,10 +23,13 @@ from coterie.client.producer.record_accumulator import RecordAccumulator
 from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode, KafkaError
 from coterie.protocol.apis import (
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
+    delete_topics,
     heartbeat,
+    incremental_alter_configs,
     offset_commit,
     offset_fetch,
     sync_group,
@@ -259,26 +262,36 @@ DONE = frozenset(
         ErrorCode.INVALID_PARTITIONS,
         ErrorCode.NON_EMPTY_GROUP,
         ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_CONFIG,
     }
 )
+_GROUP_RESOURCE = 32
 
 _Request = tuple[ModuleType, Any, Callable[[Any], ErrorCode], str]
 
 
 class AdminProcess(Client):
-    """Creates topics and deletes groups: one request after the other, each until it has a final answer."""
+    """Creates and deletes topics and groups, and sets configs: one request after the other, each until it has a final
+    answer.
+    """
 
     def __init__(self, *about: Any) -> None:
         super().__init__(*about)
         self.requests: deque[_Request] = deque()
         self.topics: dict[str, int] = {}
         """The wanted number of partitions of each topic."""
+        self.topic_changes = 0
+        """How often a topic was created, deleted or got partitions."""
+        self.session_ms: dict[str, list[int]] = {}
+        """The session timeouts that a consumer group was given, by group."""
         self.deleted: set[str] = set()
         """The groups that it has sent DeleteGroups for."""
         self._cluster: NetworkClient | None = None
 
     def create_topic(self, name: str, partitions: int) -> None:
         self.topics[name] = partitions
+        self.topic_changes += 1
         new = create_topics.NewTopic(name=name, num_partitions=partitions, replication_factor=1)
         request = create_topics.Request(topics=[new])
         self._enqueue(
@@ -288,10 +301,30 @@ class AdminProcess(Client):
     def grow_topic(self, name: str, partitions: int) -> None:
         if partitions > self.topics.get(name, partitions):
             self.topics[name] = partitions
+            self.topic_changes += 1
             request = create_partitions.Request(topics=[create_partitions.Topic(name=name, count=partitions)])
             self._enqueue(
                 create_partitions, request, lambda answer: answer.results[0].error, f"grows {name} to {partitions}"
             )
+
+    def delete_topic(self, name: str) -> None:
+        if self.topics.pop(name, None) is not None:
+            self.topic_changes += 1
+            request = delete_topics.Request(topics=[delete_topics.Topic(name=name)])
+            self._enqueue(delete_topics, request, lambda answer: answer.responses[0].error, f"deletes {name}")
+
+    def set_group_config(self, group_id: str, name: str, value: int) -> None:
+        if name == "consumer.session.timeout.ms":
+            self.session_ms.setdefault(group_id, []).append(value)
+        config = incremental_alter_configs.Config(
+            name=name, operation=incremental_alter_configs.AlterConfigOp.SET, value=str(value)
+        )
+        resource = incremental_alter_configs.Resource(
+            resource_type=_GROUP_RESOURCE, resource_name=group_id, configs=[config]
+        )
+        request = incremental_alter_configs.Request(resources=[resource])
+        says = f"sets {name}={value} of {group_id}"
+        self._enqueue(incremental_alter_configs, request, lambda answer: answer.responses[0].error, says)
 
     def delete_group(self, group_id: str) -> None:
         self.deleted.add(group_id)
@@ -407,7 +440,8 @@ WITHOUT_PROTOCOL = 4
 class Zombie(Client):
     """A process that was away while its group went on, such as a machine brought back from a snapshot.
 
-    It speaks for a generation that is over: nothing that it asks for may be granted.
+    It speaks for a generation that is over: nothing that it asks for may be granted. In a consumer group its commits
+    may be, for partitions that it got in its epoch or before (K19).
     """
 
     def __init__(self, world: World, name: str, clock: HostClock, of: ConsumerProcess) -> None:
@@ -416,14 +450,23 @@ class Zombie(Client):
         self.group_id = of.group_id
         self._who = (of.member.member_id, of.habits.instance_id, of.member.generation_id)
         self._owned = sorted(of.member.assigned)
+        self._is_consumer_protocol = of.habits.is_consumer_protocol
 
     def awakes(self, _about: object = None) -> None:
-        group = self.world.group(self.group_id)
-        if group is not None and group.generation_id <= self._who[2]:
-            # A power cut took its generation, and the group has counted to it again: nobody could tell them apart.
+        if self._is_current():
             self.world.when_joined(self.group_id, self.awakes)
             return
         self.begin()
+
+    def _is_current(self) -> bool:
+        member_id, _, generation_id = self._who
+        if self._is_consumer_protocol:
+            consumer_group = self.world.consumer_group(self.group_id)
+            member = consumer_group.members.get(member_id) if consumer_group is not None else None
+            return member is not None and member.epoch == generation_id
+        # A power cut took its generation, and the group has counted to it again: nobody could tell them apart.
+        group = self.world.group(self.group_id)
+        return group is not None and group.generation_id <= generation_id
 
     async def live(self) -> None:
         with suppress(KafkaError):  # whether it was granted is seen by those who watch
@@ -438,6 +481,13 @@ class Zombie(Client):
             commit = OffsetCommit(None, self.group_id, *self._who, entries)
             self.world.commit_sent(self, commit)
             await cluster.send(node_id, offset_commit, commit, at_most=offset_commit.API.last_by_name)
+        if self._is_consumer_protocol:
+            member_id, instance_id, epoch = self._who
+            beat = consumer_group_heartbeat.Request(
+                group_id=self.group_id, member_id=member_id, member_epoch=epoch, instance_id=instance_id
+            )
+            await cluster.send(node_id, consumer_group_heartbeat, beat)
+            return
         await cluster.send(node_id, heartbeat, Heartbeat(None, self.group_id, *self._who))
         sync = SyncGroup(None, self.group_id, *self._who)
         await cluster.send(node_id, sync_group, sync, at_most=WITHOUT_PROTOCOL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -13,8 +14,11 @@ from coterie.client.consumer.async_consumer import AsyncConsumer
 from coterie.client.consumer.engine import Engine, WakeupError
 from coterie.client.consumer.fetcher import Fetcher
 from coterie.client.member import ConsumerMembership, Membership, effects
-from coterie.client.types import TopicPartition
+from coterie.client.member.consumer_protocol.states import ConsumerMemberState
+from coterie.client.member.states import MemberState
+from coterie.client.types import SubscriptionPattern, TopicPartition
 from coterie.errors import CoterieError
+from coterie.protocol.apis import consumer_group_heartbeat
 from coterie.protocol.messages import OffsetCommit
 from coterie.settings.client_settings import ConsumerSettings
 from coterie.sim.clients import Client
@@ -23,7 +27,6 @@ from coterie.sim.schedule import HostClock
 if TYPE_CHECKING:
     from coterie.sim.world import World
 
-AnyMember = Membership | ConsumerMembership
 AFTER_AN_ERROR_S = 0.5
 LOOK_AGAIN_MS = 50
 
@@ -48,12 +51,14 @@ class Habits:
     """The settings of a consumer and the way it is used; a workload chooses them."""
 
     group_id: str = "g"
-    topics: Sequence[str] = ("t",)
-    assignors: Sequence[Assignor] = field(default_factory=lambda: (Range(),))
-    instance_id: str | None = None
     group_protocol: str = _DEFAULTS.group_protocol
+    topics: Sequence[str] = ("t",)
+    pattern: str | None = None
+    """Subscribe to all topics that match it, instead of to names."""
+    assignors: Sequence[Assignor] = field(default_factory=lambda: (Range(),))
     remote_assignor: str | None = None
-    """Only with `group_protocol` consumer, which has none of the next two: they are settings of the broker."""
+    """The assignor of the broker, in a consumer group."""
+    instance_id: str | None = None
     session_timeout_ms: int = _DEFAULTS.session_timeout_ms
     heartbeat_interval_ms: int = _DEFAULTS.heartbeat_interval_ms
     max_poll_interval_ms: int = _DEFAULTS.max_poll_interval_ms
@@ -68,6 +73,16 @@ class Habits:
     metadata_max_age_ms: int = _DEFAULTS.metadata_max_age_ms
     versions: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def is_consumer_protocol(self) -> bool:
+        return self.group_protocol == "consumer"
+
+    def subscribed(self, topics: Iterable[str]) -> list[str]:
+        """Return those of the topics that it subscribes to."""
+        if self.pattern is None:
+            return [topic for topic in topics if topic in self.topics]
+        return [topic for topic in topics if re.fullmatch(self.pattern, topic)]
+
 
 class _ObservedMember(Membership):
     """The shipped member. It reports its effects to the world before they are performed."""
@@ -78,12 +93,12 @@ class _ObservedMember(Membership):
 
     def handle(self, event: Any, now_ms: int) -> effects.Effects:
         wanted = super().handle(event, now_ms)
-        _report(self._process, self, wanted)
+        self._process.observe(self, wanted)
         return wanted
 
 
 class _ObservedConsumerMember(ConsumerMembership):
-    """The same for group.protocol=consumer."""
+    """The shipped member of a consumer group. It reports its effects, too."""
 
     def __init__(self, process: ConsumerProcess, member: ConsumerMembership) -> None:
         super().__init__(member.settings)
@@ -91,24 +106,8 @@ class _ObservedConsumerMember(ConsumerMembership):
 
     def handle(self, event: Any, now_ms: int) -> effects.Effects:
         wanted = super().handle(event, now_ms)
-        _report(self._process, self, wanted)
+        self._process.observe(self, wanted)
         return wanted
-
-
-def _report(process: ConsumerProcess, member: AnyMember, wanted: effects.Effects) -> None:
-    if not process.is_alive:
-        return
-    for effect in wanted:
-        kind = type(effect)
-        if kind is effects.HoldPartitions:
-            process.world.held(process, effect.partitions)  # type: ignore[union-attr]
-        elif kind is effects.SetAssignment:
-            process.world.assigned(process, effect)  # type: ignore[arg-type]
-        elif kind is effects.SendRequest and type(effect.request) is OffsetCommit:  # type: ignore[union-attr]
-            process.world.commit_sent(process, effect.request)  # type: ignore[union-attr]
-    if member.assigned is not process.owned:
-        process.owned = member.assigned
-        process.world.ownership_changed(process)
 
 
 class _ShippedConsumer(AsyncConsumer):
@@ -147,19 +146,13 @@ class ConsumerProcess(Client):
 
     def _make(self) -> None:
         habits = self.habits
-        protocol: dict[str, object] = {
-            "partition_assignment_strategy": list(habits.assignors),
-            "session_timeout_ms": habits.session_timeout_ms,
-            "heartbeat_interval_ms": habits.heartbeat_interval_ms,
-        }
-        if habits.group_protocol == "consumer":
-            protocol = {"group_protocol": "consumer", "group_remote_assignor": habits.remote_assignor}
         self._client = _ShippedConsumer(
             self,
             self.settings(
                 group_id=habits.group_id,
                 group_instance_id=habits.instance_id,
-                **protocol,
+                group_protocol=habits.group_protocol,
+                **self._settings_of_protocol(),
                 max_poll_interval_ms=habits.max_poll_interval_ms,
                 enable_auto_commit=habits.auto_commit,
                 auto_commit_interval_ms=habits.auto_commit_interval_ms,
@@ -171,11 +164,45 @@ class ConsumerProcess(Client):
             ),
         )
 
+    def _settings_of_protocol(self) -> dict[str, object]:
+        habits = self.habits
+        if habits.is_consumer_protocol:
+            return {"group_remote_assignor": habits.remote_assignor}
+        return {
+            "partition_assignment_strategy": list(habits.assignors),
+            "session_timeout_ms": habits.session_timeout_ms,
+            "heartbeat_interval_ms": habits.heartbeat_interval_ms,
+        }
+
     @property
-    def member(self) -> AnyMember:
+    def member(self) -> Membership | ConsumerMembership:
         member = self._client.engine.member
         assert member is not None
         return member
+
+    @property
+    def keeps_reading(self) -> bool:
+        """Return whether it reads on in a rebalance what it keeps: cooperative members, and those of KIP-848."""
+        return self.habits.is_consumer_protocol or self.member.settings.is_cooperative
+
+    def observe(self, member: Membership | ConsumerMembership, wanted: effects.Effects) -> None:
+        """Report to the world what the member does."""
+        world = self.world
+        if not self.is_alive:
+            return
+        for effect in wanted:
+            if isinstance(effect, effects.HoldPartitions):
+                world.held(self, effect.partitions)
+            elif isinstance(effect, effects.SetAssignment):
+                world.assigned(self, effect)
+            elif isinstance(effect, effects.SendRequest):
+                if type(effect.request) is OffsetCommit:
+                    world.commit_sent(self, effect.request)
+                elif type(effect.request) is consumer_group_heartbeat.Request:
+                    world.heartbeat_sent(self, effect.request)
+        if member.assigned is not self.owned:
+            self.owned = member.assigned
+            world.ownership_changed(self)
 
     @property
     def fetcher(self) -> Fetcher:
@@ -185,7 +212,7 @@ class ConsumerProcess(Client):
 
     async def live(self) -> None:
         client, habits = self._client, self.habits
-        self._subscribe(habits.topics)
+        self._subscribe()
         while self._closing is None:
             self.user = User.POLLING
             try:
@@ -193,14 +220,20 @@ class ConsumerProcess(Client):
             except WakeupError:
                 continue
             except CoterieError as error:
-                if self.member.failure is not None:  # fenced for good
+                if self.member.state is MemberState.FENCED:
                     self.later(0, lambda _: self.world.fenced(self), None)
+                    return
+                if self.member.state is ConsumerMemberState.FATAL:
+                    self.later(0, self._fails, error)
                     return
                 await self._failed(error)
                 continue
             if records:
                 await self._process(records)
         await self._close(*self._closing)
+
+    def _fails(self, error: CoterieError) -> None:
+        self.world.failed(self, error)
 
     async def _failed(self, error: Exception) -> None:
         self.user = User.AWAY
@@ -225,9 +258,10 @@ class ConsumerProcess(Client):
                 self.errors.append(error)
         self.user = User.AWAY
 
-    def _subscribe(self, topics: Iterable[str]) -> None:
+    def _subscribe(self) -> None:
+        habits = self.habits
         self._client.subscribe(
-            topics,
+            habits.topics if habits.pattern is None else SubscriptionPattern(habits.pattern),
             on_assigned=self._listener(effects.Listened.ASSIGNED),
             on_revoked=self._listener(effects.Listened.REVOKED),
             on_lost=self._listener(effects.Listened.LOST),
@@ -247,10 +281,10 @@ class ConsumerProcess(Client):
         self.habits.work_ms = min(self.habits.work_ms, 200)
         self.habits.listener_ms = min(self.habits.listener_ms, 1_000)
 
-    def subscribe(self, topics: Sequence[str]) -> None:
-        self.habits.topics = topics
+    def subscribe(self, topics: Sequence[str], pattern: str | None) -> None:
+        self.habits.topics, self.habits.pattern = topics, pattern
         if self._closing is None:
-            self.loop.run(self._subscribe, topics)
+            self.loop.run(self._subscribe)
 
     def close(self, within_ms: int = 30_000, *, leave: bool | None = None) -> None:
         if not self.is_alive or self._closing is not None:

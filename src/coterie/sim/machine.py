@@ -34,8 +34,8 @@ from coterie.broker.handlers.quick_heartbeat import HEARTBEAT, QuickHeartbeat
 from coterie.broker.io.clock import AWAY_MS
 from coterie.broker.node import Node
 from coterie.coordinator.classic.effects import Reply
-from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.runtime import Shard
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import CoterieError, MalformedError
 from coterie.facts import Emit
 from coterie.protocol.frames import FrameCutter

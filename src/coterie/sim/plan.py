@@ -16,7 +16,9 @@ from coterie.sim.steps import (
     Come,
     Commit,
     CreateTopic,
+    DeleteTopic,
     Fault,
+    GroupConfig,
     GroupDeletion,
     GrowTopic,
     Leave,
@@ -61,6 +63,8 @@ class Scene:
     every_ms: int = 700
     """How often a producer sends a record."""
     nodes: int = 1
+    disk_ms: int | None = None
+    """The mean time of a sync, if the workload needs a certain one."""
 
     def time(self) -> int:
         return self.rng.randint(FIRST_MS, self.length_ms)
@@ -90,6 +94,23 @@ class Scene:
             self.come(slot, FIRST_MS + self.rng.choice((0, self.rng.randint(0, 20_000))), **more)
         self.slots += new
         return new
+
+    def use_consumer_protocol(self) -> None:
+        """All members that are added from now on have group.protocol=consumer."""
+        rng = self.rng
+        session_ms = rng.choice((8_000, 20_000, 45_000))
+        self.settings |= {
+            "group.consumer.min.session.timeout.ms": 2_000,
+            "group.consumer.min.heartbeat.interval.ms": 500,
+            "group.consumer.session.timeout.ms": session_ms,
+            "group.consumer.heartbeat.interval.ms": rng.choice((1_000, 5_000, 5_000)),
+            "group.consumer.assignment.interval.ms": rng.choice((0, 1_000, 15_000)),
+        }
+        self.usual = self.habits(
+            group_protocol="consumer",
+            session_timeout_ms=session_ms,
+            remote_assignor=rng.choice((None, None, "uniform", "range")),
+        )
 
     def come(self, slot: str, at_ms: int, **more: object) -> None:
         self.steps.append(Come(at_ms=at_ms, slot=slot, habits=self.habits(**more)))
@@ -248,23 +269,127 @@ def moving_coordinators(scene: Scene) -> None:
             scene.steps.append(MoveCoordinator(at_ms=at_ms, group_id=group_id, node=node, in_a_rebalance=True))
 
 
-WORKLOADS: MappingProxyType[str, Callable[[Scene], None]] = MappingProxyType(
-    {
-        "steady": steady,
-        "rolling-deploy": rolling_deploy,
-        "autoscaler": autoscaler,
-        "flapping": flapping,
-        "slow-joiners": slow_joiners,
-        "static-members": static_members,
-        "mixed-versions": mixed_versions,
-        "subscriptions": subscriptions,
-        "growing-topics": growing_topics,
-        "over-the-limit": over_the_limit,
-        "several-groups": several_groups,
-        "expiring-offsets": expiring_offsets,
-        "moving-coordinators": moving_coordinators,
+def slow_disk(scene: Scene) -> None:
+    """The disk is slower than a rebalance: the next one has begun before the assignment of this one is durable."""
+    scene.disk_ms = scene.rng.choice((1_000, 4_000))
+    scene.settings["group.initial.rebalance.delay.ms"] = 0
+    flapping(scene)
+
+
+def consumer_group(scene: Scene) -> None:
+    """Members come and go as in other workloads, with group.protocol=consumer."""
+    scene.use_consumer_protocol()
+    kinds = (rolling_deploy, autoscaler, flapping, slow_joiners, growing_topics, several_groups, expiring_offsets)
+    scene.rng.choice(kinds)(scene)
+
+
+def consumer_group_static(scene: Scene) -> None:
+    """Static members leave for a while, and return in time, too late, or while another process has their instance."""
+    scene.use_consumer_protocol()
+    static_members(scene)
+
+
+def consumer_group_subscriptions(scene: Scene) -> None:
+    """Members subscribe to names and regular expressions, and topics are created, deleted and get partitions."""
+    scene.use_consumer_protocol()
+    scene.topics |= {"u": 5}
+    slots = scene.group()
+    names = (("t",), ("u",), ("t", "u"), ("t", "v1"), ("u", "v1", "v2"))
+    patterns = ("t|u", "v.*", "t|v1", "[tuv].*")
+    for _ in range(2 * scene.members):
+        slot, at_ms = scene.rng.choice(slots), scene.time()
+        if scene.rng.random() < 0.5:
+            scene.steps.append(Subscribe(at_ms=at_ms, slot=slot, pattern=scene.rng.choice(patterns)))
+        else:
+            scene.steps.append(Subscribe(at_ms=at_ms, slot=slot, topics=scene.rng.choice(names)))
+    for topic in ("v1", "v2"):
+        at_ms = scene.time()
+        for _ in range(scene.rng.randint(1, 3)):
+            scene.steps.append(CreateTopic(at_ms=at_ms, topic=topic, partitions=scene.rng.randint(1, 4)))
+            scene.steps.append(GrowTopic(at_ms=at_ms + scene.rng.choice((50, 5_000, 20_000)), topic=topic, by=2))
+            at_ms += scene.rng.choice((1_000, 15_000, 60_000))
+            scene.steps.append(DeleteTopic(at_ms=at_ms, topic=topic))
+            at_ms += scene.rng.choice((300, 10_000, 40_000))
+    scene.steps.append(GrowTopic(at_ms=scene.time(), topic="t", by=1))
+
+
+def consumer_group_configs(scene: Scene) -> None:
+    """The group gets short sessions and other intervals by its own configs, and may be too small for all members."""
+    scene.use_consumer_protocol()
+    if scene.rng.random() < 0.5:
+        scene.settings["group.consumer.max.size"] = max(scene.members - 1, 1)
+    scene.rng.choice((rolling_deploy, autoscaler, slow_joiners))(scene)
+    configs = {
+        "consumer.session.timeout.ms": (6_000, 10_000, 45_000),
+        "consumer.heartbeat.interval.ms": (500, 2_000, 5_000),
+        "consumer.assignment.interval.ms": (0, 1_000, 15_000),
     }
-)
+    for _ in range(6):
+        name = scene.rng.choice(list(configs))
+        value = scene.rng.choice(configs[name])
+        scene.steps.append(GroupConfig(at_ms=scene.time(), group_id="g", name=name, value=value))
+
+
+def consumer_group_moves(scene: Scene) -> None:
+    """Consumer groups move between nodes."""
+    scene.use_consumer_protocol()
+    moving_coordinators(scene)
+
+
+def consumer_group_slow_disk(scene: Scene) -> None:
+    """Heartbeats arrive while the records of earlier ones are still on their way to the disk, and are lost there."""
+    scene.use_consumer_protocol()
+    scene.disk_ms = scene.rng.choice((300, 1_000))
+    flapping(scene)
+
+
+def consumer_group_upgrade(scene: Scene) -> None:
+    """Members are restarted one by one with the other group protocol, and others of both come and go (K24 to K26)."""
+    scene.use_consumer_protocol()
+    rng = scene.rng
+    slots = scene.group(group_protocol=rng.choice(("classic", "classic", "consumer")))
+    at_ms = rng.randint(30_000, 120_000)
+    for protocol in ("consumer", "classic", rng.choice(("classic", "consumer"))):
+        for slot in slots:
+            scene.leave(slot, at_ms)
+            at_ms += rng.randint(200, 6_000)
+            scene.come(slot, at_ms, group_protocol=protocol)
+            at_ms += rng.choice((50, 2_000, 15_000))
+        at_ms += rng.choice((1_000, 60_000))
+    for _ in range(scene.members):
+        at_ms, slot = scene.time(), f"x{len(scene.steps)}"
+        scene.come(slot, at_ms, group_protocol=rng.choice(("classic", "consumer")))
+        scene.leave(slot, at_ms + rng.choice((300, 5_000, 30_000)))
+
+
+_FIRST: dict[str, Callable[[Scene], None]] = {
+    "steady": steady,
+    "rolling-deploy": rolling_deploy,
+    "autoscaler": autoscaler,
+    "flapping": flapping,
+    "slow-joiners": slow_joiners,
+    "static-members": static_members,
+    "mixed-versions": mixed_versions,
+    "subscriptions": subscriptions,
+    "growing-topics": growing_topics,
+    "over-the-limit": over_the_limit,
+    "several-groups": several_groups,
+    "expiring-offsets": expiring_offsets,
+    "moving-coordinators": moving_coordinators,
+}
+_MORE: dict[str, Callable[[Scene], None]] = {
+    "slow-disk": slow_disk,
+    "consumer-group": consumer_group,
+    "consumer-group-static": consumer_group_static,
+    "consumer-group-subscriptions": consumer_group_subscriptions,
+    "consumer-group-configs": consumer_group_configs,
+    "consumer-group-moves": consumer_group_moves,
+    "consumer-group-slow-disk": consumer_group_slow_disk,
+    "consumer-group-upgrade": consumer_group_upgrade,
+}
+WORKLOADS = MappingProxyType({**_FIRST, **_MORE})
+_SHARE_OF_MORE = 0.4
+"""The share of seeds that get one of `_MORE`. It has a stream of its own, so that the other draws stay the same."""
 
 
 MINUTE_MS = 60_000
@@ -311,7 +436,10 @@ class Plan:
         """Draw what is not given. `faults` 0: no random faults."""
         rng = Rng(seed)
         throw = rng.of("plan")
-        drawn, usual = throw.choice(list(WORKLOADS)), throw.randint(2, 6)  # also if given: what follows stays the same
+        drawn, usual = throw.choice(list(_FIRST)), throw.randint(2, 6)  # also if given: what follows stays the same
+        more = rng.of("more workloads")
+        if more.random() < _SHARE_OF_MORE:
+            drawn = more.choice(list(_MORE))
         name = workload or drawn
         if name not in WORKLOADS:
             raise CoterieError(f"unknown workload {name!r}; the workloads are {', '.join(WORKLOADS)}")
@@ -334,6 +462,8 @@ class Plan:
         scene.nodes = drawn_nodes if nodes is None else nodes
         scene.settings |= throw.choice(({}, SOON_COMPACTED))
         WORKLOADS[name](scene)
+        if scene.disk_ms is not None:
+            knobs["disk_ms"] = scene.disk_ms
         luck = rng.of("faults")
         many = luck.randint(LEAST_FAULTS, MOST_FAULTS) * max(1, length_ms // LENGTH_MS) if faults is None else faults
         slots = [*scene.slots, "p"]

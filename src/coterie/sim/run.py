@@ -17,12 +17,14 @@ from typing import Any
 
 from coterie.broker.broker_facts import LeadersChanged
 from coterie.client.member import Membership
+from coterie.client.member.consumer_protocol.states import ConsumerMemberState
+from coterie.client.member.states import MemberState
 from coterie.client.types import TopicPartition
-from coterie.coordinator.classic import Group, State
-from coterie.coordinator.consumer import GroupState
+from coterie.coordinator.classic import State
+from coterie.coordinator.consumer import ConsumerGroup, GroupState
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, Fact, GroupLoaded, MemberExpired, RebalanceStarted
-from coterie.protocol.apis import by_key, heartbeat
+from coterie.protocol.apis import by_key, consumer_group_heartbeat, heartbeat
 from coterie.sim.clients import Asked, Client
 from coterie.sim.consumer import ConsumerProcess
 from coterie.sim.invariants import INVARIANTS
@@ -82,7 +84,7 @@ class StoryObserver(Observer):
         self._unhashed.clear()
 
     def _row(self, who: str, says: str, hears: str, group_id: str = "") -> None:
-        group = self.world.group_of_either_type(group_id) if group_id else None
+        group = self.world.any_group(group_id) if group_id else None
         state = str(group.state) if group is not None else "Dead" if group_id else ""
         self.steps.append(StoryStep(self.world.schedule.now_ms, who, says, hears, state))
 
@@ -101,6 +103,9 @@ class StoryObserver(Observer):
         if module is heartbeat:
             if answer is not ErrorCode.NONE:
                 self._row(client.name, "", f"beat: {answer.name}", client.group_id)
+        elif module is consumer_group_heartbeat:
+            if answer.error or asked.request.member_epoch <= 0 or answer.assignment is not None:
+                self._row(client.name, _heartbeat(asked.request), _answer(answer)[:_WIDEST], client.group_id)
         elif module.API.key in _SAYS:
             first = answer[0] if isinstance(answer, list) else answer
             said = in_words(first[1] if isinstance(first, tuple) else first)
@@ -136,7 +141,32 @@ class StoryObserver(Observer):
         self._row(who, f"({what})", "")
 
 
-_REQUESTS = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "DeleteGroups")
+_EPOCHS = {0: "joins", -1: "leaves", -2: "leaves for a while"}
+
+
+def _heartbeat(request: consumer_group_heartbeat.Request) -> str:
+    return _EPOCHS.get(request.member_epoch, f"beat in epoch {request.member_epoch}")
+
+
+def _answer(answer: consumer_group_heartbeat.Response) -> str:
+    if answer.error:
+        return answer.error.name
+    if answer.assignment is None:
+        return f"epoch {answer.member_epoch}"
+    owned = [sorted(topic.partitions) for topic in answer.assignment.topic_partitions]
+    return f"epoch {answer.member_epoch}, assigned {owned}"
+
+
+_REQUESTS = (
+    "JoinGroup",
+    "SyncGroup",
+    "Heartbeat",
+    "ConsumerGroupHeartbeat",
+    "LeaveGroup",
+    "OffsetCommit",
+    "OffsetFetch",
+    "DeleteGroups",
+)
 _NAMES = {row.key: row.name for row in by_key.values() if row.name in _REQUESTS}
 
 
@@ -163,13 +193,13 @@ class Account:
         self.counts.update(other.counts)
 
     def lines(self) -> Iterable[str]:
-        states = [str(state) for state in State]
+        states = dict.fromkeys([*map(str, State), *map(str, GroupState)])
         yield f"{self.runs} runs, {self.simulated_ms / 3_600_000:.1f} simulated hours, {self.events} events"
         yield "requests by group state:"
-        yield "  " + " ".join(["request".ljust(13), *(state.rjust(20) for state in states)])
+        yield "  " + " ".join(["request".ljust(22), *(state.rjust(20) for state in states)])
         for request in _REQUESTS:
             found = [str(self.cells[request, state] or "-").rjust(20) for state in states]
-            yield "  " + " ".join([request.ljust(13), *found])
+            yield "  " + " ".join([request.ljust(22), *found])
         yield "faults: " + (", ".join(f"{name} {count}" for name, count in sorted(self.faults.items())) or "none")
         yield "rebalances: " + ", ".join(f"{cause} {self.causes[str(cause)]}" for cause in Cause)
         yield "seen: " + ", ".join(f"{name} {count}" for name, count in sorted(self.counts.items()))
@@ -189,7 +219,7 @@ class Exercised(Observer):
             group_id, coordinator = link.wire.client.group_id, link.node.coordinator
             shard = coordinator.shards.get(coordinator.partition_of(group_id))
             group = shard.groups.get(group_id) if shard is not None else None
-            self._cells[name, group.state if group is not None else State.DEAD] += 1
+            self._cells[name, str(group.state if group is not None else State.DEAD)] += 1
 
     def on_fact(self, _machine: Machine, fact: Fact) -> None:
         if type(fact) is RebalanceStarted:
@@ -237,7 +267,7 @@ class Converged:
         A static leader that is back does not know what was added meanwhile (KIP-814). A group that was loaded knows of
         each member the one assignor that was chosen, and turns away who does not have it, until a leader rejoins (C4).
         """
-        habits = [consumer.habits for consumer in self._world.consumers.values()]
+        habits = [one.habits for one in self._world.consumers.values() if not one.habits.is_consumer_protocol]
         lists = {tuple(assignor.name for assignor in one.assignors) for one in habits}
         return len(lists) > 1 or any(one.instance_id is not None for one in habits)
 
@@ -252,6 +282,8 @@ class Converged:
         groups: dict[str, list[ConsumerProcess]] = {}
         for consumer in world.consumers.values():
             groups.setdefault(consumer.group_id, []).append(consumer)
+        for habits in world.restarting.values():
+            groups.setdefault(habits.group_id, [])
         for group_id, consumers in groups.items():
             missing = self._missing_in(group_id, consumers)
             if missing:
@@ -260,23 +292,26 @@ class Converged:
 
     def _missing_in(self, group_id: str, consumers: list[ConsumerProcess]) -> str:
         world = self._world
-        limit = world.machine.settings.group_max_size
-        well = [one for one in consumers if _is_settled(one)]
-        if len(well) < min(len(consumers), limit):
-            others = [one for one in consumers if one not in well]
-            return f"{len(others)} of {len(consumers)} are not stable: {others[0].member.explain(others[0].now_ms)}"
-        group = world.group_of_either_type(group_id)
-        if group is None or group.state not in {State.STABLE, GroupState.STABLE}:
+        group = world.any_group(group_id)
+        if group is None or str(group.state) != State.STABLE:
             return f"group {group_id} is {group.state if group else 'not there'}"
-        generation = group.generation_id if isinstance(group, Group) else group.assignment_epoch
+        settings = world.machine.settings
+        limit = settings.group_consumer_max_size if isinstance(group, ConsumerGroup) else settings.group_max_size
+        count = len(consumers) + sum(habits.group_id == group_id for habits in world.restarting.values())
+        well = [one for one in consumers if _is_well(one)]
+        if len(well) < min(count, limit):
+            others = [one for one in consumers if one not in well]
+            why = others[0].member.explain(others[0].now_ms) if others else "about to be restarted"
+            return f"{count - len(well)} of {count} are not stable: {why}"
         generations = {one.member.generation_id for one in well}
+        generation = group.assignment_epoch if isinstance(group, ConsumerGroup) else group.generation_id
         if generations != {generation}:
             return f"group {group_id} is in generation {generation}, its members in {sorted(generations)}"
         wanted = {
             TopicPartition(topic, partition)
             for consumer in well
-            for topic in consumer.habits.topics
-            for partition in range(world.admin.topics.get(topic, 0))
+            for topic in consumer.habits.subscribed(world.admin.topics)
+            for partition in range(world.admin.topics[topic])
         }
         owned = sorted(one for consumer in well for one in consumer.member.assigned)
         if owned != sorted(wanted):
@@ -287,9 +322,11 @@ class Converged:
         return ""
 
 
-def _is_settled(consumer: ConsumerProcess) -> bool:
+def _is_well(consumer: ConsumerProcess) -> bool:
     member = consumer.member
-    return member.is_stable and (not isinstance(member, Membership) or member.rejoin_reason is None)
+    if isinstance(member, Membership):
+        return member.state is MemberState.STABLE and member.rejoin_reason is None
+    return member.state is ConsumerMemberState.STABLE
 
 
 SAMPLE_MS = 5_000

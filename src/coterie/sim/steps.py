@@ -101,16 +101,17 @@ class Replace(Step):
 @dataclass(frozen=True, kw_only=True)
 class Subscribe(Step):
     slot: str
-    topics: Sequence[str]
+    topics: Sequence[str] = ()
+    pattern: str | None = None
 
     @property
     def described(self) -> str:
-        return f"{self.slot} subscribes to {', '.join(self.topics)}"
+        return f"{self.slot} subscribes to {self.pattern or ', '.join(self.topics)}"
 
     def begin(self, world: World) -> None:
         consumer = world.consumers.get(self.slot)
         if consumer is not None:
-            consumer.subscribe(self.topics)
+            consumer.subscribe(self.topics, self.pattern)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +139,32 @@ class GrowTopic(Step):
     def begin(self, world: World) -> None:
         if self.topic in world.admin.topics:
             world.admin.grow_topic(self.topic, world.admin.topics[self.topic] + self.by)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteTopic(Step):
+    topic: str
+
+    @property
+    def described(self) -> str:
+        return f"topic {self.topic} is deleted"
+
+    def begin(self, world: World) -> None:
+        world.admin.delete_topic(self.topic)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupConfig(Step):
+    group_id: str
+    name: str
+    value: int
+
+    @property
+    def described(self) -> str:
+        return f"group {self.group_id} gets {self.name}={self.value}"
+
+    def begin(self, world: World) -> None:
+        world.admin.set_group_config(self.group_id, self.name, self.value)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ Everything that happens passes through here once, by name, and is handed to each
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from coterie.broker.broker_facts import Trouble
@@ -14,6 +15,7 @@ from coterie.client.types import TopicPartition
 from coterie.coordinator.classic import Group
 from coterie.coordinator.consumer import ConsumerGroup
 from coterie.facts import Fact, GroupLoaded, JoinPhaseCompleted
+from coterie.protocol.apis import consumer_group_heartbeat
 from coterie.protocol.messages import OffsetCommit
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.sim.clients import AdminProcess, Client, Committer, ProducerProcess, Zombie
@@ -67,6 +69,7 @@ class Observer:
     def held(self, consumer: ConsumerProcess, partitions: Collection[TopicPartition]) -> None: ...
     def assigned(self, consumer: ConsumerProcess, effect: effects.SetAssignment) -> None: ...
     def commit_sent(self, client: Client, request: OffsetCommit) -> None: ...
+    def heartbeat_sent(self, client: Client, request: consumer_group_heartbeat.Request) -> None: ...
     def took(self, consumer: ConsumerProcess, records: Sequence[Any]) -> None: ...
     def processed(self, consumer: ConsumerProcess, records: Sequence[Any]) -> None: ...
     def acknowledged(self, where: TopicPartition, offset: int, value: bytes) -> None: ...
@@ -83,6 +86,7 @@ HOOKS = tuple(
 
 EPOCH_MS = 1_700_000_000_000
 SOON_MS = 60
+RESTART_MS = 5_000
 
 
 class World:
@@ -115,6 +119,10 @@ class World:
         """The running processes by name. A name may be used again by another process."""
         self.displaced: list[ConsumerProcess] = []
         """Running processes whose slot another process has."""
+        self.restarting: dict[str, Habits] = {}
+        """Processes that failed and are about to be started again, by name."""
+        self.consumer_protocol_groups: set[str] = set()
+        """The groups that have had a member with group.protocol=consumer."""
         self.producers: dict[str, ProducerProcess] = {}
         self.clients: dict[str, Client] = {}
         """The other clients."""
@@ -148,6 +156,9 @@ class World:
         """Start a process of that name, unless it runs already."""
         if name in self.consumers:
             return None
+        self.restarting.pop(name, None)
+        if habits.is_consumer_protocol:
+            self.consumer_protocol_groups.add(habits.group_id)
         life = self._lives[name] = self._lives.get(name, 0) + 1
         consumer = ConsumerProcess(self, name if life == 1 else f"{name}.{life}", self._clock(name), habits)
         consumer.slot = name
@@ -174,6 +185,22 @@ class World:
         """End a process whose slot another one has; its supervisor does not restart it."""
         consumer.ends()
         self._gone(consumer, "was fenced")
+
+    def failed(self, consumer: ConsumerProcess, error: Exception) -> None:
+        """End a process whose poll raises an error for good. Its supervisor restarts it, if it has its slot."""
+        if not consumer.is_alive:
+            return
+        slot = consumer.slot
+        if self.consumers.get(slot) is consumer:
+            self.restarting[slot] = habits = replace(consumer.habits)
+
+            def restart(_about: object) -> None:
+                if self.restarting.get(slot) is habits:
+                    self.consumer(slot, habits)
+
+            self.schedule.after(RESTART_MS, restart, None)
+        consumer.ends()
+        self._gone(consumer, f"failed: {error}")
 
     def _gone(self, consumer: ConsumerProcess, how: str) -> None:
         if self.consumers.get(consumer.slot) is consumer:
@@ -203,7 +230,7 @@ class World:
         client.later(0, lambda _: client.ends(), None)
         self.clients.pop(client.name, None)
 
-    def group_of_either_type(self, group_id: str) -> Group | ConsumerGroup | None:
+    def any_group(self, group_id: str) -> Group | ConsumerGroup | None:
         """The group as its coordinator has it; None without a coordinator."""
         for _, _, shard in self.machine.shards():
             group = shard.groups.get(group_id)
@@ -212,13 +239,13 @@ class World:
         return None
 
     def group(self, group_id: str) -> Group | None:
-        """The same, if it is a classic group."""
-        group = self.group_of_either_type(group_id)
+        """The group, if it is a classic one."""
+        group = self.any_group(group_id)
         return group if isinstance(group, Group) else None
 
     def consumer_group(self, group_id: str) -> ConsumerGroup | None:
-        """The same, if it is a group of KIP-848."""
-        group = self.group_of_either_type(group_id)
+        """The group, if it is a consumer group."""
+        group = self.any_group(group_id)
         return group if isinstance(group, ConsumerGroup) else None
 
     def may_not_know(self, group_id: str, sent_ms: int) -> bool:
@@ -283,6 +310,9 @@ class World:
 
     def commit_sent(self, client: Client, request: OffsetCommit) -> None:
         self._each("commit_sent", client, request)
+
+    def heartbeat_sent(self, client: Client, request: consumer_group_heartbeat.Request) -> None:
+        self._each("heartbeat_sent", client, request)
 
     def took(self, consumer: ConsumerProcess, records: Sequence[Any]) -> None:
         if consumer.is_alive:

@@ -6,13 +6,11 @@ from coordinator.consumer.group_world import GROUP, GroupWorld
 from coterie.errors import ErrorCode
 from coterie.protocol.messages import (
     CommitPartition,
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     LeavingMember,
     OffsetCommit,
     Protocol,
-    SyncGroup,
 )
 
 
@@ -48,27 +46,6 @@ def test_an_empty_classic_group_stays_if_it_cannot_be_written() -> None:
     group = world.world.group(GROUP)
     assert group is not None
     assert group.offsets["t"][0].offset == 5
-
-
-def test_a_classic_group_with_members_refuses_a_consumer_member() -> None:
-    """K24: with another epoch than 0 as Kafka does; with 0 Kafka would upgrade it."""
-    world = GroupWorld(t=1)
-    given = world.ask(_join())
-    world.ask(_join(given.member_id))
-    world.world.advance(3_000)
-    world.member("a").says(3, expect="GROUP_ID_NOT_FOUND")
-    world.member("a").joins("t", expect="GROUP_ID_NOT_FOUND")
-    assert world.world.group(GROUP) is not None
-
-
-def test_a_consumer_group_with_members_refuses_a_classic_one() -> None:
-    """K25: unlike Kafka, which would let it in; heartbeats and syncs of others are unknown."""
-    world = GroupWorld(t=1)
-    a = world.member("a").joins("t")
-    assert world.ask(_join()).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert world.ask(Heartbeat(0, GROUP, "a", None, 2)) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert world.ask(SyncGroup(0, GROUP, "a", None, 2)).error is ErrorCode.UNKNOWN_MEMBER_ID
-    a.beats()
 
 
 def test_leave_group_removes_consumer_members_with_one_bump() -> None:

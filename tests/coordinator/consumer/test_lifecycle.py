@@ -218,6 +218,49 @@ def test_new_partitions_arrive_without_anybody_asking() -> None:
     world.expect("Stable", 4)
 
 
+def test_new_partitions_arrive_after_a_write_of_them_that_failed() -> None:
+    """K28: the epoch that was taken back begins with the next heartbeat."""
+    world = GroupWorld(t=1)
+    a = world.member("a").joins("t")
+    world.image.create("t", 2)
+    world.world.holds_writes = True
+    a.beats()
+    world.world.end_write(ErrorCode.NOT_ENOUGH_REPLICAS)
+    world.world.holds_writes = False
+    a.beats(expect={"t": [0, 1]})
+    world.expect("Stable", 3)
+
+
+def test_a_new_topic_that_an_expression_matches_arrives_after_a_write_that_failed() -> None:
+    """K7, K28: the expression is resolved again."""
+    world = GroupWorld(t1=1)
+    a = world.member("a").joins(pattern="t.*")
+    world.world.advance(1)
+    a.beats(expect={"t1": [0]})
+    world.image.create("t2", 1)
+    world.world.advance(10_001)
+    a.beats()
+    world.world.holds_writes = True
+    world.world.advance(1)
+    world.world.end_write(ErrorCode.NOT_ENOUGH_REPLICAS)
+    world.world.holds_writes = False
+    a.beats()
+    world.world.advance(1)
+    a.beats(expect={"t1": [0], "t2": [0]})
+
+
+def test_a_group_that_moves_during_a_write_holds_no_memory() -> None:
+    """C4: what the write would have changed is not made again in a group that is gone."""
+    world = GroupWorld(t=2)
+    a = world.member("a").joins("t")
+    world.world.holds_writes = True
+    world.member("b").joins("t")
+    a.leaves()
+    held = world.world.shard.held_in_all
+    world.world.shard.unload(world.world.now_ms)
+    assert held.total == 0
+
+
 def test_the_offsets_of_a_group() -> None:
     """K19, K20: the epoch counts; an older one is checked for each partition."""
     world = GroupWorld(t=4)

@@ -16,8 +16,8 @@ from coterie.broker.placement import NOBODY
 from coterie.broker.replica_manager import ReplicaManager
 from coterie.broker.security.auth_helper import AuthHelper
 from coterie.broker.topic_manager import Made, TopicManager
-from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.runtime import find_coordinator as node_for
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.protocol.acls import AclOperation, AclResourceType
 from coterie.protocol.apis import (

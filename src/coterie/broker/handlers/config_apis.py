@@ -19,7 +19,7 @@ from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.maintenance.group_configs import GroupConfigs
 from coterie.broker.metadata_cache import MetadataCache
 from coterie.broker.security.auth_helper import AuthHelper
-from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.protocol.acls import AclOperation, AclResourceType
 from coterie.protocol.api import ResourceType

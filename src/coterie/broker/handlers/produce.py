@@ -11,8 +11,8 @@ from coterie.broker.calls import Call, Handler, Responses, close
 from coterie.broker.metadata_cache import MetadataCache, is_internal
 from coterie.broker.replica_manager import ReplicaManager
 from coterie.broker.security.auth_helper import AuthHelper
-from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.runtime import Timers
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.protocol.acls import AclOperation, AclResourceType
 from coterie.protocol.apis import produce

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.wall_clock import WallClock
 
 __all__ = ["AWAY_MS", "LOOK_EVERY_MS", "Clock", "wall_ms"]
 

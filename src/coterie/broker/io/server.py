@@ -52,7 +52,7 @@ from coterie.broker.security.principals import parse_mapping_rules, principal_of
 from coterie.broker.security.sasl_listener import Validate
 from coterie.broker.security.unsecured_tokens import validate_unsecured
 from coterie.coordinator.classic.effects import Reply
-from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import CoterieError
 from coterie.facts import Emit, Fact
 from coterie.settings.broker_settings import BrokerSettings

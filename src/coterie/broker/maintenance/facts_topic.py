@@ -14,8 +14,8 @@ from coterie.broker.broker_effects import Effects
 from coterie.broker.broker_facts import Reporter
 from coterie.broker.handlers.refusals import TopicError
 from coterie.broker.maintenance.flushing import Flusher
-from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.runtime import Timers
+from coterie.coordinator.wall_clock import WallClock
 from coterie.facts import Fact, OffsetsStored
 from coterie.ledger import write_fact
 from coterie.ledger.written_facts import FACTS_TOPIC

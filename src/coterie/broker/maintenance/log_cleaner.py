@@ -17,8 +17,8 @@ from coterie.broker.broker_effects import BackgroundTask, BackgroundTaskEnded, D
 from coterie.broker.broker_facts import Reporter
 from coterie.broker.maintenance.directory_changes import Changes
 from coterie.broker.maintenance.flushing import Flusher
-from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.runtime import Timers
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import MalformedError
 from coterie.settings.broker_settings import BrokerSettings
 from coterie.storage import (

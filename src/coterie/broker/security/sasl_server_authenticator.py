@@ -18,8 +18,8 @@ from coterie.broker.broker_facts import AuthenticationFailed, Reporter
 from coterie.broker.calls import Connection
 from coterie.broker.security.illegal_sasl_state import illegal_sasl_state
 from coterie.broker.security.sasl_listener import SaslListener
-from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.runtime import Timers
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode, MalformedError
 from coterie.protocol.apis import FIRST_FLEXIBLE, Api, api_versions, by_key, sasl_authenticate, sasl_handshake
 from coterie.protocol.frames import read_request_header, response_frame

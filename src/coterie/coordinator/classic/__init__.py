@@ -18,7 +18,6 @@ from coterie.coordinator.classic.join_group import creation_written, join_group,
 from coterie.coordinator.classic.join_phase import join_phase_due
 from coterie.coordinator.classic.leave_group import leave_group
 from coterie.coordinator.classic.lifecycle import delete_group, deletion_written, empty_written, loaded, restore, unload
-from coterie.coordinator.classic.member_bytes import HeldBytes
 from coterie.coordinator.classic.states import State
 from coterie.coordinator.classic.sync_group import assignment_written, sync_group, sync_phase_due, sync_precheck
 from coterie.coordinator.offsets.offset_metadata_manager import (
@@ -31,6 +30,7 @@ from coterie.coordinator.offsets.offset_metadata_manager import (
     topics_deleted,
     transaction_ended,
 )
+from coterie.coordinator.offsets.offsets_group import HeldBytes
 from coterie.errors import ErrorCode
 from coterie.protocol.messages import (
     DeleteGroup,

@@ -18,7 +18,7 @@ from coterie.coordinator.classic.effects import (
     TimerKey,
     Written,
 )
-from coterie.coordinator.classic.member_bytes import HeldBytes, bytes_of_id, bytes_of_member, bytes_of_protocols
+from coterie.coordinator.classic.member_bytes import bytes_of_id, bytes_of_member, bytes_of_protocols
 from coterie.coordinator.classic.states import (
     DEAD,
     EMPTY,
@@ -33,8 +33,8 @@ from coterie.coordinator.classic.states import (
     State,
     enter,
 )
-from coterie.coordinator.classic.wall_clock import WallClock
-from coterie.coordinator.offsets.offsets_group import OffsetsGroup
+from coterie.coordinator.offsets.offsets_group import HeldBytes, OffsetsGroup
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.protocol.commit_rows import OffsetRows
 from coterie.protocol.java_hash import MIN_CAPACITY, capacity_for, map_order, spread

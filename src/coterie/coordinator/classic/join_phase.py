@@ -49,7 +49,7 @@ def start_rebalance(group: Group, now_ms: int, cause: Cause, member_id: str = ""
         return [*effects, _wait(group, now_ms, delay_ms, rest_ms)]
     if group.all_members_joined():
         return effects + complete(group, now_ms)
-    return [*effects, _wait(group, now_ms, group.rebalance_timeout_ms())]
+    return [*effects, wait_for_joins(group, now_ms)]
 
 
 def recheck(group: Group, now_ms: int) -> Effects:
@@ -123,6 +123,11 @@ def _become_empty(group: Group, now_ms: int) -> Effects:
         group.write({}, EmptyWritten(group_id=group.group_id)),
         Emit(GroupEmptied(now_ms, group.group_id, group.generation_id)),
     ]
+
+
+def wait_for_joins(group: Group, now_ms: int) -> Arm:
+    """Give all members of a phase their time to join once more."""
+    return _wait(group, now_ms, group.rebalance_timeout_ms())
 
 
 def _wait(group: Group, now_ms: int, delay_ms: int, rest_ms: int | None = None) -> Arm:

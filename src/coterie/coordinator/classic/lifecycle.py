@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from coterie.coordinator.classic.effects import DeletionWritten, Effects, EmptyWritten, Persist, Reply, error_for_client
 from coterie.coordinator.classic.group import ClassicGroupMember, Group
 from coterie.coordinator.classic.join_phase import start_rebalance
-from coterie.coordinator.classic.member_bytes import HeldBytes
 from coterie.coordinator.classic.states import DEAD, EMPTY, STABLE, enter, resume
-from coterie.coordinator.classic.wall_clock import WallClock
-from coterie.coordinator.offsets.offsets_group import OffsetsGroup
+from coterie.coordinator.offsets.offsets_group import HeldBytes, OffsetsGroup
 from coterie.coordinator.offsets.stored_offsets import StoredOffsets, tombstones
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.facts import Cause, Emit, GroupDied, GroupLoaded, GroupUnloaded, OffsetsExpired, WriteFailed
 from coterie.protocol.messages import (

@@ -18,15 +18,6 @@ OVERHEAD = 256
 """Bytes that a member, an id or a protocol costs beside its content."""
 
 
-class HeldBytes:
-    """A sum over all groups of a process."""
-
-    __slots__ = ("total",)
-
-    def __init__(self) -> None:
-        self.total = 0
-
-
 def bytes_of_protocols(protocols: Sequence[Protocol]) -> int:
     return sum([OVERHEAD + len(protocol.name) + len(protocol.metadata) for protocol in protocols])
 

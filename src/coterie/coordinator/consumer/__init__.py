@@ -18,15 +18,23 @@ from coterie.coordinator.consumer.classic_requests import (
     leave_of_classic,
     sync_of_classic,
 )
-from coterie.coordinator.consumer.conversion import Retired, become_classic, become_consumer, heartbeat_to_classic
+from coterie.coordinator.consumer.conversion import Retired, become_consumer, begin, put_back
 from coterie.coordinator.consumer.describe_group import describe_as_classic, describe_consumer_group
-from coterie.coordinator.consumer.group import ConsumerGroup, ConsumerGroupWritten, ConsumerSessionDue, RevocationDue
-from coterie.coordinator.consumer.heartbeat import consumer_group_heartbeat, heartbeat_refusal
-from coterie.coordinator.consumer.leave import consumer_session_due, revocation_due
+from coterie.coordinator.consumer.group import (
+    ConsumerGroup,
+    ConsumerGroupWritten,
+    ConsumerSessionDue,
+    RejoinDue,
+    RevocationDue,
+    SyncDue,
+)
+from coterie.coordinator.consumer.heartbeat import consumer_group_heartbeat, heartbeat_refusal, heartbeat_to_classic
+from coterie.coordinator.consumer.leave import consumer_session_due, rejoin_due, revocation_due, sync_due
 from coterie.coordinator.consumer.lifecycle import (
     consumer_group_loaded,
     consumer_group_written,
     restore_consumer_group,
+    retirement_failed,
     unload_consumer_group,
 )
 from coterie.coordinator.consumer.regex_refresh import RegexDue, regex_due
@@ -66,10 +74,11 @@ __all__ = [
     "MemberState",
     "Retired",
     "TopicImage",
-    "become_classic",
     "become_consumer",
+    "begin",
     "consumer_group_loaded",
     "heartbeat_refusal",
+    "put_back",
     "restore_consumer_group",
     "unload_consumer_group",
 ]
@@ -91,10 +100,13 @@ RULES: Mapping[type, Callable[[Any, Any, int], Effects]] = {
     # timers that rang
     ConsumerSessionDue: consumer_session_due,
     RevocationDue: revocation_due,
+    RejoinDue: rejoin_due,
+    SyncDue: sync_due,
     RegexDue: regex_due,
     effects.ExpiryDue: expiry_due,
     # writes that ended
     ConsumerGroupWritten: consumer_group_written,
+    Retired: retirement_failed,
     effects.OffsetsWritten: offsets_written,
     effects.TombstonesWritten: tombstones_written,
     effects.DeletionWritten: deletion_written,

@@ -16,7 +16,15 @@ from coterie.coordinator.consumer.group import (
 from coterie.coordinator.consumer.states import MemberState
 from coterie.coordinator.consumer.target import compute_target, vote
 from coterie.coordinator.consumer.topic_image import metadata_hash
-from coterie.facts import AssignmentStored, Cause, Fact, GroupEmptied, JoinPhaseCompleted, RebalanceStarted
+from coterie.facts import (
+    AssignmentStored,
+    Cause,
+    Fact,
+    GroupEmptied,
+    JoinPhaseCompleted,
+    MemberReplaced,
+    RebalanceStarted,
+)
 from coterie.protocol.consumer_group_records import (
     CURRENT,
     EPOCH,
@@ -73,6 +81,37 @@ class Change:
         partitions = [TopicPartitions(topic_id, list(numbers)) for topic_id, numbers in target.items()]
         self._add(TARGET, member_id, TargetAssignment(partitions))
 
+    def epoch(self, epoch: int) -> None:
+        """Write the group epoch, with what the subscribed topics are now (K28)."""
+        group = self.group
+        self._add(EPOCH, "", ConsumerGroupEpoch(epoch, metadata_hash(group.image, group.subscribed_topics())))
+        group.image_version = group.image.version
+
+    def assignment_epoch(self, epoch: int, computed_ms: int) -> None:
+        self._add(TARGET_EPOCH, "", TargetEpoch(epoch, computed_ms))
+
+    def replace(self, old: ConsumerGroupMember, member_id: str) -> ConsumerGroupMember:
+        """Give the place of a static member to the one that returns: target and assignment (K14, K25)."""
+        group = self.group
+        target, state, assigned, pending = (
+            group.targets.get(old.member_id),
+            old.state,
+            old.assigned,
+            old.pending_revocation,
+        )
+        self.remove(old.member_id)
+        self.member(member_id, old.metadata)
+        new = group.members[member_id]
+        if target is not None:
+            self.target(member_id, target)
+        self.current(new, 0, 0, state, assigned, pending)
+        if old.member_id != member_id:
+            group.sessions.pop(old.member_id, None)
+            assert old.metadata.instance_id is not None
+            fact = MemberReplaced(self.now_ms, group.group_id, member_id, old.member_id, old.metadata.instance_id)
+            self.facts.append(fact)
+        return new
+
     def remove(self, member_id: str) -> None:
         """Write the tombstones of a member."""
         for kind in (CURRENT, TARGET, MEMBER):
@@ -91,15 +130,13 @@ class Change:
     def bump(self, cause: Cause, member_id: str = "") -> None:
         """Begin the next group epoch (K1)."""
         group = self.group
-        hashed = metadata_hash(group.image, group.subscribed_topics())
         self.facts.append(
             RebalanceStarted(
                 self.now_ms, group.group_id, cause, member_id, None, group.group_epoch, list(group.members)
             )
         )
         group.is_rebalancing = True
-        self._add(EPOCH, "", ConsumerGroupEpoch(group.group_epoch + 1, hashed))
-        group.image_version = group.image.version
+        self.epoch(group.group_epoch + 1)
         if not group.members:
             self.facts.append(GroupEmptied(self.now_ms, group.group_id, group.group_epoch))
             group.is_rebalancing = False
@@ -124,7 +161,7 @@ class Change:
         for member_id, target in compute_target(group).items():
             if target != group.targets.get(member_id, {}):
                 self.target(member_id, target)
-        self._add(TARGET_EPOCH, "", TargetEpoch(group.group_epoch, wall_ms))
+        self.assignment_epoch(group.group_epoch, wall_ms)
         self.facts.append(JoinPhaseCompleted(self.now_ms, group.group_id, group.assignment_epoch, vote(group), "", {}))
 
     # --- the end ------------------------------------------------------------------------------------------------------

@@ -1,19 +1,37 @@
-"""Requests of the classic protocol to a consumer group that has members (section 8).
+"""Requests of the classic protocol to a consumer group: its classic members keep using them (K25).
 
-Members of the two protocols cannot be mixed in one group: a classic member is refused. LeaveGroup removes members by
-id or instance, as tools do.
+The generation of a classic member is its member epoch. A join takes the member's next step towards its target, as a
+heartbeat of a consumer member does; a sync brings what it is assigned; a heartbeat says whether it has to join again.
 """
 
 from __future__ import annotations
 
-from coterie.coordinator.classic.effects import Effects, Reply
+from base64 import urlsafe_b64encode
+from dataclasses import replace
+from uuid import UUID
+
+from coterie.coordinator.classic.effects import Arm, Disarm, Effects, Reply
 from coterie.coordinator.classic.join_group import join_precheck
+from coterie.coordinator.classic.member_bytes import OVERHEAD, bytes_of_protocols
+from coterie.coordinator.classic.sync_group import sync_precheck
 from coterie.coordinator.consumer.change import Change
-from coterie.coordinator.consumer.conversion import retire
-from coterie.coordinator.consumer.group import ConsumerGroup
-from coterie.errors import ErrorCode
-from coterie.facts import Cause, MemberLeft
+from coterie.coordinator.consumer.conversion import classic_protocols, downgrade, may_downgrade, retire, written_for
+from coterie.coordinator.consumer.group import NEVER, ConsumerGroup, ConsumerGroupMember, RejoinDue, SyncDue
+from coterie.coordinator.consumer.heartbeat import NEW, too_large
+from coterie.coordinator.consumer.leave import remove
+from coterie.coordinator.consumer.reconciliation import reconcile
+from coterie.coordinator.consumer.states import (
+    DISABLED,
+    ON_CLASSIC_HEARTBEAT,
+    ON_CLASSIC_SYNC,
+    ClassicSituation,
+    MemberState,
+)
+from coterie.errors import ErrorCode, MalformedError
+from coterie.facts import Cause, MemberJoined, MemberLeft
+from coterie.protocol.consumer_group_records import MemberMetadata
 from coterie.protocol.messages import (
+    CONSUMER,
     Heartbeat,
     JoinedGroup,
     JoinGroup,
@@ -24,46 +42,234 @@ from coterie.protocol.messages import (
     SyncedGroup,
     SyncGroup,
 )
+from coterie.protocol.subscription import Subscription, read_subscription
+
+# --- JoinGroup --------------------------------------------------------------------------------------------------------
 
 
 def join_of_classic(group: ConsumerGroup, request: JoinGroup, now_ms: int) -> Effects:
-    """A join without id turns an Empty group into a classic one (K26)."""
+    """Take a classic member in, or its next step. A join without id turns an Empty group into a classic one (K26)."""
     error = join_precheck(request, group.settings)
-    if error:
-        return [Reply(request.token, JoinedGroup(error, request.member_id))]
-    if not group.members:
+    if not error and not group.members:
         if not request.member_id:
             return retire(group, request, now_ms)
-        return [Reply(request.token, JoinedGroup(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))]
-    return [Reply(request.token, JoinedGroup(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))]
+        error = ErrorCode.UNKNOWN_MEMBER_ID
+    error = error or _join_refused(group, request)
+    member_id = request.member_id or _made(request.fresh_id)
+    if not error and not request.member_id and request.needs_member_id and request.instance_id is None:
+        return [Reply(request.token, JoinedGroup(ErrorCode.MEMBER_ID_REQUIRED, member_id))]  # and nothing is kept
+    error = error or _static_refused(group, request)
+    if error:
+        return [Reply(request.token, JoinedGroup(error, request.member_id))]
+    try:
+        subscription = read_subscription(request.protocols[0].metadata)
+    except MalformedError:
+        return [Reply(request.token, JoinedGroup(ErrorCode.UNKNOWN_SERVER_ERROR, request.member_id))]
+    holder = None if request.instance_id is None else group.static.get(request.instance_id)
+    return _accept(group, request, member_id, group.members.get(holder or member_id), subscription, now_ms)
 
 
-def sync_of_classic(_group: ConsumerGroup, request: SyncGroup, _now_ms: int) -> Effects:
-    return [Reply(request.token, SyncedGroup(ErrorCode.UNKNOWN_MEMBER_ID))]
+def _made(fresh_id: str) -> str:
+    """Return a new id in the form that consumer groups give: a UUID in base64."""
+    try:
+        return urlsafe_b64encode(UUID(fresh_id).bytes).decode().rstrip("=")
+    except ValueError:
+        return fresh_id  # of a story, where ids have names
 
 
-def heartbeat_of_classic(_group: ConsumerGroup, request: Heartbeat, _now_ms: int) -> Effects:
-    return [Reply(request.token, ErrorCode.UNKNOWN_MEMBER_ID)]
+def _join_refused(group: ConsumerGroup, request: JoinGroup) -> ErrorCode:
+    """Check in Kafka's order: policy, size, protocols."""
+    settings = group.settings
+    if settings.group_consumer_migration_policy == DISABLED:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if len(group.members) >= settings.group_consumer_max_size and request.member_id not in group.members:
+        return ErrorCode.GROUP_MAX_SIZE_REACHED
+    shared = [name for name, count in group.classic_protocols.items() if count == group.classic_members]
+    names = [protocol.name for protocol in request.protocols]
+    if request.protocol_type != CONSUMER or not names:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.classic_members and set(names).isdisjoint(shared):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    size = OVERHEAD + len(request.member_id) + bytes_of_protocols(request.protocols)
+    refusal = too_large(group, size)
+    return ErrorCode.NONE if refusal is None else refusal[0]
+
+
+def _static_refused(group: ConsumerGroup, request: JoinGroup) -> ErrorCode:
+    """A static member is new only without an id; then it takes the place of the holder, if there is one."""
+    if request.instance_id is None or not request.member_id:
+        return ErrorCode.NONE
+    holder = group.static.get(request.instance_id)
+    if holder is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return ErrorCode.NONE if holder == request.member_id else ErrorCode.FENCED_INSTANCE_ID
+
+
+def _accept(
+    group: ConsumerGroup,
+    request: JoinGroup,
+    member_id: str,
+    member: ConsumerGroupMember | None,
+    subscription: Subscription,
+    now_ms: int,
+) -> Effects:
+    change = Change(group, now_ms)
+    generation_id = group.group_epoch
+    was_consumer = member is not None and not member.is_classic
+    old = NEW if member is None else member.metadata
+    if member is None:
+        fact = MemberJoined(
+            now_ms, group.group_id, member_id, request.instance_id, request.client_id, request.client_host
+        )
+        change.facts.append(fact)
+    elif member.member_id != member_id:
+        member = change.replace(member, member_id)
+    metadata = _updated(old, request, subscription)
+    if metadata != old:
+        change.member(member_id, metadata)
+        change.forget_pattern(old.pattern if old.pattern != metadata.pattern else None)
+    member = group.members[member_id]
+    has_changed = set(metadata.topics) != set(old.topics) or metadata.pattern != old.pattern
+    if has_changed:
+        change.bump(Cause.NEW_MEMBER if old is NEW else Cause.PROTOCOLS_CHANGED, member_id)
+    else:
+        change.bump_if_topics_changed()
+    downgrades = was_consumer and request.instance_id is not None and may_downgrade(group)
+    if not downgrades:
+        change.compute_target_if_due()
+    is_stale = downgrades and group.assignment_epoch < group.group_epoch
+    topics = group.image.topics
+    owned = {topics[name].id: numbers for name, numbers in subscription.owned.items() if name in topics}
+    effects = [] if is_stale else reconcile(change, member, owned, subscription_changed=has_changed)
+    answer = JoinedGroup(ErrorCode.NONE, member_id, member.epoch, CONSUMER, request.protocols[0].name)
+    if downgrades:
+        cause = Cause.STATIC_MEMBER_REPLACED if is_stale else None
+        return effects + downgrade(change, generation_id, cause, member_id, request, answer)
+    effects += group.expect(member_id, now_ms)
+    session = group.session(member_id)
+    session.join_by_ms = NEVER
+    session.sync_by_ms = now_ms + request.rebalance_timeout_ms
+    effects.append(Arm(group.sync_key(member_id), session.sync_by_ms, SyncDue(group.group_id, member_id)))
+    return effects + change.write(request.token, answer, request)
+
+
+def _updated(old: MemberMetadata, request: JoinGroup, subscription: Subscription) -> MemberMetadata:
+    """Return what the member says of itself now. It keeps its vote for an assignor, and no regular expression."""
+    return replace(
+        old,
+        instance_id=old.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=old.rack_id if subscription.rack is None else subscription.rack,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        topics=tuple(sorted(set(subscription.topics))),
+        pattern="",
+        rebalance_timeout_ms=(
+            old.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
+        ),
+        classic_session_timeout_ms=request.session_timeout_ms,
+        classic_protocols=classic_protocols(request.protocols),
+    )
+
+
+# --- SyncGroup and Heartbeat ------------------------------------------------------------------------------------------
+
+
+def sync_of_classic(group: ConsumerGroup, request: SyncGroup, now_ms: int) -> Effects:
+    """Answer with the current assignment, in the version of the member's subscription."""
+    error = sync_precheck(request, group.settings) or _refused(group, request)
+    if error:
+        return [Reply(request.token, SyncedGroup(error))]
+    member = group.members[request.member_id]
+    protocol = member.metadata.classic_protocols[0]
+    if request.protocol_type not in {None, CONSUMER} or request.protocol_name not in {None, protocol.name}:
+        return [Reply(request.token, SyncedGroup(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))]
+    error = ON_CLASSIC_SYNC[_situation(group, member)]
+    if error:
+        return [*_tell_to_rejoin(group, member, now_ms), Reply(request.token, SyncedGroup(error))]
+    group.session(member.member_id).sync_by_ms = NEVER
+    assigned = {topic_id: sorted(numbers) for topic_id, numbers in member.assigned.items()}
+    assignment = written_for(group, assigned, protocol.metadata)
+    answer = SyncedGroup(ErrorCode.NONE, assignment, request.protocol_type, request.protocol_name)
+    return [
+        Disarm(group.sync_key(member.member_id)),
+        *group.expect(member.member_id, now_ms),
+        *group.reply(request.token, answer, request),
+    ]
+
+
+def heartbeat_of_classic(group: ConsumerGroup, request: Heartbeat, now_ms: int) -> Effects:
+    """Say whether the member has to join again. It is answered at once: what it hears may only be too early."""
+    error = _refused(group, request)
+    if error:
+        return [Reply(request.token, error)]
+    member = group.members[request.member_id]
+    effects = group.expect(member.member_id, now_ms)
+    error = ON_CLASSIC_HEARTBEAT[_situation(group, member)]
+    if error:
+        effects += _tell_to_rejoin(group, member, now_ms)
+    return [*effects, Reply(request.token, error)]
+
+
+def _refused(group: ConsumerGroup, request: SyncGroup | Heartbeat) -> ErrorCode:
+    """Check instance, member and generation, as a classic group does."""
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    if request.instance_id is not None:
+        holder = group.static.get(request.instance_id)
+        if holder is not None and holder != request.member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+        if holder is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+    member = group.members.get(request.member_id)
+    if member is None or not member.is_classic:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return ErrorCode.NONE if request.generation_id == member.epoch else ErrorCode.ILLEGAL_GENERATION
+
+
+def _situation(group: ConsumerGroup, member: ConsumerGroupMember) -> ClassicSituation:
+    if member.state is MemberState.UNREVOKED_PARTITIONS:
+        return ClassicSituation.MUST_GIVE_UP
+    if member.epoch < group.assignment_epoch:
+        return ClassicSituation.BEHIND
+    if member.state is MemberState.UNRELEASED_PARTITIONS and _can_take_all(group, member):
+        return ClassicSituation.CAN_TAKE_ALL
+    return ClassicSituation.UP_TO_DATE
+
+
+def _can_take_all(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
+    return all(
+        number in member.assigned.get(topic_id, {}) or group.holder(topic_id, number) is None
+        for topic_id, numbers in group.targets.get(member.member_id, {}).items()
+        for number in numbers
+    )
+
+
+def _tell_to_rejoin(group: ConsumerGroup, member: ConsumerGroupMember, now_ms: int) -> Effects:
+    """From the first time it is told, the member has its rebalance timeout to join."""
+    session = group.session(member.member_id)
+    if session.join_by_ms != NEVER:
+        return []
+    session.join_by_ms = now_ms + member.metadata.rebalance_timeout_ms
+    then = RejoinDue(group.group_id, member.member_id)
+    return [Arm(group.join_key(member.member_id), session.join_by_ms, then)]
+
+
+# --- LeaveGroup -------------------------------------------------------------------------------------------------------
 
 
 def leave_of_classic(group: ConsumerGroup, request: LeaveGroup, now_ms: int) -> Effects:
-    """Remove members by id or instance; several are one group epoch (K25)."""
+    """Remove members of both protocols, by id or instance; several are one group epoch (K25)."""
     change = Change(group, now_ms)
-    answers, gone = [], []
+    answers: list[LeftMember] = []
+    gone: dict[str, ConsumerGroupMember] = {}
     for leaving in request.members:
         member_id, error = _who(group, leaving)
         answers.append(LeftMember(leaving.member_id, leaving.instance_id, error))
-        if error:
-            continue
-        member = group.members[member_id]
-        fact = MemberLeft(now_ms, group.group_id, member_id, member.metadata.instance_id, leaving.reason)
-        change.facts.append(fact)
-        change.remove(member_id)
-        change.forget_pattern(member.metadata.pattern)
-        gone.append(member_id)
-    if gone:
-        change.bump(Cause.MEMBER_LEFT, gone[0])
-    return change.write(request.token, LeftGroup(ErrorCode.NONE, answers), request)
+        if not error and member_id not in gone:
+            member = gone[member_id] = group.members[member_id]
+            fact = MemberLeft(now_ms, group.group_id, member_id, member.metadata.instance_id, leaving.reason)
+            change.facts.append(fact)
+    return remove(change, list(gone.values()), Cause.MEMBER_LEFT, request, LeftGroup(ErrorCode.NONE, answers))
 
 
 def _who(group: ConsumerGroup, leaving: LeavingMember) -> tuple[str, ErrorCode]:

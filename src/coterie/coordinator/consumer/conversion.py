@@ -1,26 +1,50 @@
-"""An Empty group becomes one of the other type (K24, K26): its offsets stay, its epochs start anew."""
+"""Groups that change their type while they have members, or are Empty (K24, K26). Their offsets stay.
+
+An upgrade is written together with the join that asks for it; the classic group returns if that fails. A downgrade
+changes nothing before it is durable: the shard holds back requests till then, and gives them to the classic group.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
 
-from coterie.coordinator.classic.effects import Effects, Persist, Written
-from coterie.coordinator.classic.group import Group
-from coterie.coordinator.classic.states import EMPTY, resume
-from coterie.coordinator.consumer.group import JOIN_EPOCH, ConsumerGroup
-from coterie.coordinator.consumer.heartbeat import heartbeat_refusal, refused
+from coterie.coordinator.classic.effects import Arm, Disarm, Effects, Persist, Reply, SessionDue, Written
+from coterie.coordinator.classic.group import NEVER, ClassicGroupMember, Group
+from coterie.coordinator.classic.join_phase import start_rebalance, wait_for_joins
+from coterie.coordinator.classic.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, enter, resume
+from coterie.coordinator.consumer.change import Change
+from coterie.coordinator.consumer.group import JOIN_EPOCH, ConsumerGroup, Target, Upgrade
+from coterie.coordinator.consumer.states import MAY_DOWNGRADE, MAY_UPGRADE, MemberState
 from coterie.coordinator.consumer.topic_image import TopicImage
-from coterie.errors import ErrorCode
-from coterie.protocol.messages import ConsumerGroupHeartbeat, JoinGroup
+from coterie.coordinator.offsets.offsets_group import HeldBytes
+from coterie.errors import ErrorCode, MalformedError
+from coterie.facts import Cause, Emit, Fact
+from coterie.protocol.consumer_group_records import ClassicProtocol, MemberMetadata
+from coterie.protocol.messages import (
+    CONSUMER,
+    ConsumerGroupHeartbeat,
+    GroupRecord,
+    JoinedGroup,
+    JoinGroup,
+    Protocol,
+    Record,
+    SyncedGroup,
+)
+from coterie.protocol.subscription import (
+    Assignment,
+    Subscription,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+)
+
+Refusal = tuple[ErrorCode, str]
 
 
-@dataclass(slots=True, kw_only=True)
-class Retired(Written):
-    """The tombstones of an Empty consumer group, which a classic group follows."""
-
-    request: JoinGroup
-    successor: Group
+# --- upgrade (K24) ----------------------------------------------------------------------------------------------------
 
 
 def become_consumer(
@@ -29,34 +53,237 @@ def become_consumer(
     image: TopicImage | None,
     configs: Mapping[str, Mapping[str, str]] | None,
 ) -> ConsumerGroup | Group:
-    """Return the consumer group that a heartbeat is for; a classic group that has members stays what it is."""
-    if not (group.is_dead or group.is_empty):
+    """Return the consumer group that a heartbeat is for; the classic group itself if it stays what it is.
+
+    The new group is kept if it accepts the heartbeat. Until then it counts for itself what it holds.
+    """
+    if group.is_dead:
+        return ConsumerGroup(group.group_id, group.settings, group.wall, group.held_in_all, image, configs)
+    if request.member_epoch != JOIN_EPOCH:
         return group
-    new = ConsumerGroup(group.group_id, group.settings, group.wall, group.held_in_all, image, configs)
-    if group.is_empty and request.member_epoch == JOIN_EPOCH:
-        new.stored, new.unwritten_commits = group.stored, group.unwritten_commits
-        new.was_classic = group
+    held = HeldBytes()
+    held.total = group.held_in_all.total - group.held_bytes
+    new = ConsumerGroup(group.group_id, group.settings, group.wall, held, image, configs)
+    new.stored, new.unwritten_commits = group.stored, group.unwritten_commits
+    records = [] if group.is_empty else _upgraded(group, new)
+    if isinstance(records, tuple):
+        return group
+    new.upgrade = Upgrade(group, group.state, records)
     return new
 
 
-def heartbeat_to_classic(group: Group, request: ConsumerGroupHeartbeat, _now_ms: int) -> Effects:
-    """A classic group that has members takes no member of the other protocol."""
-    why = f"Group {request.group_id} is a classic group."
-    if request.member_epoch == JOIN_EPOCH:
-        why = f"Group {request.group_id} is a classic group with members, which cannot be upgraded."
-    return refused(request, heartbeat_refusal(request, group.settings) or (ErrorCode.GROUP_ID_NOT_FOUND, why))
+def upgrade_refusal(group: Group) -> Refusal:
+    """Return why a classic group that has members does not become a consumer group."""
+    tried = _upgraded(group, ConsumerGroup(group.group_id, group.settings, group.wall))
+    assert isinstance(tried, tuple)
+    return tried
+
+
+def _upgraded(group: Group, new: ConsumerGroup) -> list[Record] | Refusal:
+    """Give `new` the members of a classic group, with what they are assigned; return the records, or why it fails."""
+    why = None
+    if group.settings.group_consumer_migration_policy not in MAY_UPGRADE:
+        why = "group.consumer.migration.policy does not allow it"
+    elif group.protocol_type != CONSUMER:
+        why = f"its protocol type is {group.protocol_type}, not {CONSUMER}"
+    elif len(group.members) > group.settings.group_consumer_max_size:
+        why = f"it has more members than group.consumer.max.size, {group.settings.group_consumer_max_size}"
+    try:
+        read = {} if why else {member.member_id: _read(group, member) for member in group.in_map_order()}
+    except MalformedError as error:
+        return ErrorCode.UNKNOWN_SERVER_ERROR, f"Group {group.group_id} cannot be upgraded: {error}."
+    if any(assignment.user_data for _, assignment in read.values()):
+        why = "its assignor adds user data to assignments, which would be lost"
+    if why is not None:
+        return ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is a classic group, and not upgraded: {why}."
+    return _as_members(group, new, read)
+
+
+def _read(group: Group, member: ClassicGroupMember) -> tuple[Subscription, Assignment]:
+    """Return subscription and assignment; a member of a group that has none yet is assigned nothing."""
+    metadata = member.metadata(group.protocol_name) if group.protocol_name is not None else member.protocols[0].metadata
+    assignment = read_assignment(member.assignment) if member.assignment else Assignment({})
+    return read_subscription(metadata), assignment
+
+
+def _as_members(group: Group, new: ConsumerGroup, read: Mapping[str, tuple[Subscription, Assignment]]) -> list[Record]:
+    change = Change(new, 0)
+    targets: dict[str, Target] = {}
+    topics = new.image.topics
+    for member in group.in_map_order():
+        subscription, assignment = read[member.member_id]
+        metadata = MemberMetadata(
+            member.instance_id,
+            subscription.rack,
+            member.client_id,
+            member.client_host,
+            tuple(sorted(set(subscription.topics))),
+            "",
+            member.rebalance_timeout_ms,
+            None,
+            member.session_timeout_ms,
+            classic_protocols(member.protocols),
+        )
+        change.member(member.member_id, metadata)
+        targets[member.member_id] = {
+            topics[name].id: tuple(sorted(numbers))
+            for name, numbers in sorted(assignment.partitions.items())
+            if name in topics and numbers
+        }
+    generation = group.generation_id
+    change.epoch(generation)
+    for member_id, target in targets.items():
+        change.target(member_id, target)
+    change.assignment_epoch(generation, 0)
+    for member_id, target in targets.items():
+        assigned = {topic_id: dict.fromkeys(numbers, generation) for topic_id, numbers in target.items()}
+        change.current(new.members[member_id], generation, generation, MemberState.STABLE, assigned, {})
+    return change.records
+
+
+def classic_protocols(protocols: Sequence[Protocol]) -> tuple[ClassicProtocol, ...]:
+    return tuple(ClassicProtocol(protocol.name, bytes(protocol.metadata)) for protocol in protocols)
+
+
+def take_over(change: Change) -> Effects:
+    """Take the place of a classic group, with the records of the upgrade: who waits there has to join again."""
+    group, now_ms = change.group, change.now_ms
+    upgrade = group.upgrade
+    if upgrade is None or upgrade.classic.is_dead:
+        return []
+    classic = upgrade.classic
+    change.records += [GroupRecord(group.group_id, None), *upgrade.records]
+    effects: Effects = []
+    for member in classic.in_map_order():
+        effects += classic.answer_join(member, JoinedGroup(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        if member.parked_sync is not None:
+            effects.append(Reply(member.parked_sync, SyncedGroup(ErrorCode.REBALANCE_IN_PROGRESS)))
+            member.parked_sync = None
+    effects += [Disarm(key) for key in classic.timer_keys()]
+    for member_id in classic.members:
+        effects += group.expect(member_id, now_ms)
+    enter(classic, DEAD, now_ms)
+    group.held_in_all = classic.held_in_all
+    group.held_in_all.total += group.held_bytes
+    return effects
+
+
+def put_back(upgrade: Upgrade, now_ms: int) -> Effects:
+    """Let a classic group go on: its upgrade could not be written."""
+    group = upgrade.classic
+    resume(group, upgrade.state, group.wall.at(now_ms))
+    effects: Effects = []
+    for member in group.in_map_order():
+        member.alarm_ms = NEVER
+        effects += group.expect_by(member, now_ms + member.session_timeout_ms)
+    for member_id, lapses_ms in group.pending.items():
+        effects.append(Arm(group.session_key(member_id), lapses_ms, SessionDue(group.group_id, member_id)))
+    if group.state is PREPARING:
+        effects.append(wait_for_joins(group, now_ms))
+    elif group.state is COMPLETING:
+        effects += start_rebalance(group, now_ms, Cause.WRITE_FAILED)
+    return effects
+
+
+# --- downgrade (K26) --------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class Retired(Written):
+    """The end of a consumer group, and the beginning of the classic group that follows."""
+
+    successor: Group
+    request: Any = None
+    answer: Any = None
+    """What the request is answered when it is durable. None: the classic group handles the request."""
+    cause: Cause | None = None
+    """Of the rebalance that follows; None: there is none."""
+    member_id: str = ""
+    facts: Sequence[Fact] = field(default_factory=list)
 
 
 def retire(group: ConsumerGroup, request: JoinGroup, now_ms: int) -> Effects:
     """Write the end of an Empty consumer group; the join is handled by the classic group that follows."""
+    successor = _successor(group)
+    resume(successor, EMPTY, group.wall.at(now_ms))
+    retired = Retired(group_id=group.group_id, token=request.token, request=request, successor=successor)
+    return [Persist(group.tombstones(), retired)]
+
+
+def may_downgrade(group: ConsumerGroup) -> bool:
+    """Return whether a group in which only classic members are left becomes a classic group."""
+    return (
+        0 < len(group.members) == group.classic_members <= group.settings.group_max_size
+        and group.settings.group_consumer_migration_policy in MAY_DOWNGRADE
+    )
+
+
+def downgrade(
+    change: Change, generation_id: int, cause: Cause | None, member_id: str, request: Any, answer: Any
+) -> Effects:
+    """Make a group of classic members a classic group, assigned as the target says. `cause`: of its rebalance."""
+    group = change.group
+    successor = _successor(group)
+    successor.protocol_type = CONSUMER
+    successor.generation_id = generation_id
+    for member in group.members.values():
+        metadata = member.metadata
+        assert metadata.classic_session_timeout_ms is not None
+        successor.add(
+            ClassicGroupMember(
+                member.member_id,
+                metadata.instance_id,
+                metadata.client_id,
+                metadata.client_host,
+                metadata.classic_session_timeout_ms,
+                metadata.rebalance_timeout_ms,
+                [Protocol(protocol.name, protocol.metadata) for protocol in metadata.classic_protocols],
+            )
+        )
+    successor.protocol_name = successor.vote()
+    successor.note_subscriptions()
+    for each in successor.members.values():
+        target = group.targets.get(each.member_id, {})
+        successor.assign(each, written_for(group, target, each.metadata(successor.protocol_name)))
+    resume(successor, STABLE, group.wall.at(change.now_ms))
+    assignments = {each.member_id: each.assignment for each in successor.members.values()}
+    records = [*change.records, *group.tombstones(change.records), successor.record(assignments)]
+    retired = Retired(
+        group_id=group.group_id,
+        token=None if request is None else request.token,
+        successor=successor,
+        request=request,
+        answer=answer,
+        cause=cause,
+        member_id=member_id,
+        facts=change.facts,
+    )
+    return [Persist(records, retired)]
+
+
+def written_for(group: ConsumerGroup, partitions: Mapping[UUID, Sequence[int]], subscription: bytes) -> bytes:
+    """Return partitions in the bytes of an assignment, in the version of the member's subscription."""
+    names = group.image.topic_names
+    known = sorted((names[topic_id], sorted(numbers)) for topic_id, numbers in partitions.items() if topic_id in names)
+    return write_assignment(Assignment(dict(known), version=read_subscription(subscription).version))
+
+
+def _successor(group: ConsumerGroup) -> Group:
     successor = Group(group.group_id, group.settings, group.wall, group.held_in_all)
     successor.stored, successor.unwritten_commits = group.stored, group.unwritten_commits
-    become_classic(successor, now_ms)
-    return [Persist(group.tombstones(), Retired(group_id=group.group_id, request=request, successor=successor))]
+    successor.is_in_log = True
+    return successor
 
 
-def become_classic(group: Group, now_ms: int) -> Group:
-    """Make a classic group Empty: it follows a consumer group, or returns since that could not be written."""
-    group.is_in_log = True
-    resume(group, EMPTY, group.wall.at(now_ms))
-    return group
+def begin(retired: Retired, now_ms: int) -> Effects:
+    """Start the classic group that follows a consumer group: the sessions of its members, and its rebalance."""
+    group = retired.successor
+    effects: Effects = []
+    if retired.token is not None and retired.answer is not None:
+        effects.append(Reply(retired.token, retired.answer))
+    effects += map(Emit, retired.facts)
+    for member in group.in_map_order():
+        effects += group.expect_by(member, now_ms + member.session_timeout_ms)
+    if retired.cause is not None:
+        effects += start_rebalance(group, now_ms, retired.cause, retired.member_id)
+    return effects

@@ -13,11 +13,12 @@ from uuid import UUID
 
 from coterie.coordinator.classic.effects import Arm, Effects, Reply, TimerKey, Written
 from coterie.coordinator.classic.group import Group
-from coterie.coordinator.classic.member_bytes import OVERHEAD, HeldBytes
-from coterie.coordinator.classic.wall_clock import WallClock
+from coterie.coordinator.classic.member_bytes import OVERHEAD
+from coterie.coordinator.classic.states import State
 from coterie.coordinator.consumer.states import GroupState, MemberState
 from coterie.coordinator.consumer.topic_image import NoTopics, TopicImage
-from coterie.coordinator.offsets.offsets_group import OffsetsGroup
+from coterie.coordinator.offsets.offsets_group import HeldBytes, OffsetsGroup
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.facts import Fact
 from coterie.protocol.commit_rows import OffsetRows
@@ -57,7 +58,7 @@ JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
 NEW_GROUP_EPOCH = 1
 """The epochs of a group that has no records of them (K1)."""
 _PARTITION_BYTES = 64
-_SESSION, _REVOCATION, _REGEX = "session", "revocation", "regex"
+_SESSION, _REVOCATION, _REGEX, _JOIN, _SYNC = "session", "revocation", "regex", "join", "sync"
 
 Target = Mapping[UUID, Sequence[int]]
 Assigned = Mapping[UUID, Mapping[int, int]]
@@ -80,6 +81,31 @@ class ConsumerSessionDue:
 
     group_id: str
     member_id: str
+
+
+@dataclass(slots=True)
+class RejoinDue:
+    """A classic member was told to join again, and has had its rebalance timeout for it (K25)."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(slots=True)
+class SyncDue:
+    """A classic member has joined, and has had its rebalance timeout to sync (K25)."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(slots=True)
+class Upgrade:
+    """The classic group whose place a consumer group takes (K24). It returns if that cannot be written."""
+
+    classic: Group
+    state: State
+    records: Sequence[Record] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -119,6 +145,10 @@ class Session:
     alarm_ms: int = NEVER
     restored_until_ms: int = 0
     """The deadline that it was given when the group was loaded."""
+    join_by_ms: int = NEVER
+    """Until when a classic member that was told to join again must have joined."""
+    sync_by_ms: int = NEVER
+    """Until when a classic member that has joined must sync."""
 
 
 class ConsumerGroup(OffsetsGroup):
@@ -126,6 +156,8 @@ class ConsumerGroup(OffsetsGroup):
         "_subscribed",
         "assigned_ms",
         "assignment_epoch",
+        "classic_members",
+        "classic_protocols",
         "configs",
         "durable",
         "group_epoch",
@@ -144,7 +176,7 @@ class ConsumerGroup(OffsetsGroup):
         "static",
         "targets",
         "unwritten",
-        "was_classic",
+        "upgrade",
     )
 
     def __init__(
@@ -168,7 +200,7 @@ class ConsumerGroup(OffsetsGroup):
         self.resolving = False  # the regular expressions are about to be resolved
         self.regex_version: int | None = None  # of the image that they were matched with last
         self.is_rebalancing = False  # the end of the rebalance has not been told as a fact
-        self.was_classic: Group | None = None  # the Empty group that it has taken the place of
+        self.upgrade: Upgrade | None = None  # until it is durable
         self._clear()
 
     def _clear(self) -> None:
@@ -180,6 +212,8 @@ class ConsumerGroup(OffsetsGroup):
         self.targets: dict[str, Target] = {}
         self.resolved: dict[str, ResolvedPattern] = {}
         self.pattern_members: dict[str, int] = {}  # regular expression -> how many members subscribe to it
+        self.classic_members = 0
+        self.classic_protocols: dict[str, int] = {}  # name -> how many classic members can use it
         self.holders: dict[UUID, dict[int, str]] = {}  # who has a partition assigned, or has still to give it up
         self._subscribed: frozenset[str] | None = None
 
@@ -235,6 +269,11 @@ class ConsumerGroup(OffsetsGroup):
     def session_timeout_ms(self) -> int:
         return self.config("consumer.session.timeout.ms", self.settings.group_consumer_session_timeout_ms)
 
+    def session_timeout_of(self, member: ConsumerGroupMember | None) -> int:
+        """Return how long a member may be silent: a classic member says so itself (K25)."""
+        own = None if member is None else member.metadata.classic_session_timeout_ms
+        return self.session_timeout_ms if own is None else own
+
     @property
     def heartbeat_interval_ms(self) -> int:
         return self.config("consumer.heartbeat.interval.ms", self.settings.group_consumer_heartbeat_interval_ms)
@@ -271,6 +310,7 @@ class ConsumerGroup(OffsetsGroup):
         if member is not None:
             self._hold(-_bytes_of(member))
             self._count_pattern(member.metadata.pattern, -1)
+            self._count_classic(member.metadata, -1)
             if self.static.get(member.metadata.instance_id or "") == member_id:
                 del self.static[member.metadata.instance_id or ""]
         if not isinstance(value, MemberMetadata):
@@ -287,6 +327,7 @@ class ConsumerGroup(OffsetsGroup):
         member.metadata = value
         self._hold(_bytes_of(member))
         self._count_pattern(value.pattern, +1)
+        self._count_classic(value, +1)
         if value.instance_id is not None:
             self.static[value.instance_id] = member_id
 
@@ -297,6 +338,12 @@ class ConsumerGroup(OffsetsGroup):
                 self.pattern_members[pattern] = count
             else:
                 del self.pattern_members[pattern]
+
+    def _count_classic(self, metadata: MemberMetadata, step: int) -> None:
+        if metadata.classic_session_timeout_ms is not None:
+            self.classic_members += step
+            for protocol in metadata.classic_protocols:
+                self.classic_protocols[protocol.name] = self.classic_protocols.get(protocol.name, 0) + step
 
     def _apply_current(self, member_id: str, value: Value | None) -> None:
         member = self.members.get(member_id)
@@ -352,6 +399,9 @@ class ConsumerGroup(OffsetsGroup):
         """Make the group from its durable records and those on their way to the log."""
         self.let_go()
         self._clear()
+        self.image_version = self.regex_version = None  # what was compared with them may not be in the log
+        if self.is_deleted:
+            return  # it was unloaded, or another group has its place
         for (kind, about), value in sorted(self.durable.items(), key=lambda entry: entry[0][0]):  # members first
             self.apply_record(ConsumerGroupRecord(kind, self.group_id, about, value))
         for written in self.unwritten:
@@ -369,12 +419,13 @@ class ConsumerGroup(OffsetsGroup):
         self.rebuild()
         return later
 
-    def tombstones(self) -> list[Record]:
-        """Return the records that end an Empty group: those of members went with them."""
-        kinds = (TARGET_EPOCH, REGEX, PARTITION_METADATA, EPOCH)
-        under_way = [record for written in self.unwritten for record in written.records]
-        known = {(each.type, each.about): None for each in under_way if isinstance(each, ConsumerGroupRecord)}
-        found = {key for key in (*self.durable, *known, (EPOCH, "")) if key[0] in kinds}
+    def tombstones(self, also: Sequence[Record] = ()) -> list[Record]:
+        """Return the records that end the group; `also` are records of it that are to be written before them."""
+        kinds = (CURRENT, TARGET, MEMBER, TARGET_EPOCH, REGEX, PARTITION_METADATA, EPOCH)
+        found = {*self.durable, (EPOCH, "")}
+        for record in (*(record for written in self.unwritten for record in written.records), *also):
+            if isinstance(record, ConsumerGroupRecord):
+                (found.discard if record.value is None else found.add)((record.type, record.about))
         keys = sorted(found, key=lambda key: (kinds.index(key[0]), key[1]))
         return [ConsumerGroupRecord(kind, self.group_id, about, None) for kind, about in keys]
 
@@ -386,6 +437,12 @@ class ConsumerGroup(OffsetsGroup):
     def revocation_key(self, member_id: str) -> TimerKey:
         return (self.group_id, _REVOCATION, member_id)
 
+    def join_key(self, member_id: str) -> TimerKey:
+        return (self.group_id, _JOIN, member_id)
+
+    def sync_key(self, member_id: str) -> TimerKey:
+        return (self.group_id, _SYNC, member_id)
+
     def regex_key(self) -> TimerKey:
         return (self.group_id, _REGEX, "")
 
@@ -393,14 +450,20 @@ class ConsumerGroup(OffsetsGroup):
         for member_id in self.sessions:
             yield self.session_key(member_id)
             yield self.revocation_key(member_id)
+            yield self.join_key(member_id)
+            yield self.sync_key(member_id)
         yield self.regex_key()
 
-    def expect(self, member_id: str, now_ms: int) -> Effects:
-        """Start the session of a member again. The alarm is only moved if it would ring too late."""
+    def session(self, member_id: str) -> Session:
         session = self.sessions.get(member_id)
         if session is None:
             session = self.sessions[member_id] = Session()
-        session.deadline_ms = now_ms + self.session_timeout_ms
+        return session
+
+    def expect(self, member_id: str, now_ms: int) -> Effects:
+        """Start the session of a member again. The alarm is only moved if it would ring too late."""
+        session = self.session(member_id)
+        session.deadline_ms = now_ms + self.session_timeout_of(self.members.get(member_id))
         if session.deadline_ms >= session.alarm_ms:
             return []
         return self.set_alarm(member_id, session)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coterie.coordinator.classic.effects import Arm, Effects, Reply
+from coterie.coordinator.classic.group import Group
 from coterie.coordinator.classic.member_bytes import OVERHEAD
-from coterie.coordinator.classic.states import DEAD, enter
 from coterie.coordinator.consumer.change import Change, partitions_of
+from coterie.coordinator.consumer.conversion import Refusal, take_over, upgrade_refusal
 from coterie.coordinator.consumer.group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
+    NEVER,
     STATIC_LEAVE_EPOCH,
     ConsumerGroup,
     ConsumerGroupMember,
@@ -21,12 +23,11 @@ from coterie.coordinator.consumer.regex import why_invalid
 from coterie.coordinator.consumer.regex_refresh import RegexDue, last_resolved_ms, needs_refresh
 from coterie.coordinator.consumer.target import ASSIGNORS
 from coterie.errors import ErrorCode
-from coterie.facts import Cause, GroupCreated, MemberJoined, MemberReplaced
+from coterie.facts import Cause, GroupCreated, MemberJoined
 from coterie.protocol.consumer_group_records import MemberMetadata
-from coterie.protocol.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatAnswer, GroupRecord
+from coterie.protocol.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatAnswer
 from coterie.settings.broker_settings import GroupCoordinatorSettings
 
-Refusal = tuple[ErrorCode, str]
 _INVALID = ErrorCode.INVALID_REQUEST
 
 
@@ -64,6 +65,15 @@ def heartbeat_refusal(request: ConsumerGroupHeartbeat, settings: GroupCoordinato
 def refused(request: ConsumerGroupHeartbeat, refusal: Refusal) -> Effects:
     error, message = refusal
     return [Reply(request.token, ConsumerGroupHeartbeatAnswer(error, message))]
+
+
+def heartbeat_to_classic(group: Group, request: ConsumerGroupHeartbeat, _now_ms: int) -> Effects:
+    """Refuse a heartbeat to a classic group that is not upgraded (K24)."""
+    refusal = heartbeat_refusal(request, group.settings)
+    if refusal is None and request.member_epoch == JOIN_EPOCH:
+        refusal = upgrade_refusal(group)
+    why = f"Group {request.group_id} is a classic group."
+    return refused(request, refusal or (ErrorCode.GROUP_ID_NOT_FOUND, why))
 
 
 def consumer_group_heartbeat(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int) -> Effects:
@@ -112,7 +122,7 @@ def _find_member(
     refusal = _regex_refused(group, member, request)
     if refusal is not None:
         return refusal
-    return _too_large(group, request) or member
+    return too_large(group, _size(request)) or member
 
 
 def _joins_refused(
@@ -169,14 +179,17 @@ def _regex_refused(
     return ErrorCode.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex `{pattern[:200]}` is not valid: {why}."
 
 
-def _too_large(group: ConsumerGroup, request: ConsumerGroupHeartbeat) -> Refusal | None:
-    """Bound what members make the coordinator hold, as a join of the classic protocol is bounded."""
-    settings = group.settings
+def _size(request: ConsumerGroupHeartbeat) -> int:
     if request.topics is None and request.pattern is None:
-        return None
+        return 0
     names = (request.member_id, request.instance_id or "", request.pattern or "", *(request.topics or ()))
-    size = OVERHEAD + sum(map(len, names))
-    if (
+    return OVERHEAD + sum(map(len, names))
+
+
+def too_large(group: ConsumerGroup, size: int) -> Refusal | None:
+    """Bound what members make the coordinator hold, as a join to a classic group is bounded."""
+    settings = group.settings
+    if size and (
         size > settings.coterie_group_member_max_bytes
         or group.held_bytes + size > settings.coterie_group_max_bytes
         or group.held_in_all.total + size > settings.coterie_groups_max_bytes
@@ -197,21 +210,21 @@ def _accept(
 ) -> Effects:
     change = Change(group, now_ms)
     resolved_ms = last_resolved_ms(group)
-    if group.was_classic is not None and not group.was_classic.is_dead:
-        enter(group.was_classic, DEAD, now_ms)
-        change.records.append(GroupRecord(group.group_id, None))
+    effects = take_over(change)
     if member is None and group.is_dead:
         change.facts.append(GroupCreated(now_ms, group.group_id, simple=False))
     before = None if member is None else member.assigned
     cause = Cause.PROTOCOLS_CHANGED if member is not None else Cause.NEW_MEMBER
-    old = _NEW if member is None else member.metadata
+    old = NEW if member is None else member.metadata
     metadata = _updated(old, request)
     if member is None:
         change.facts.append(
             MemberJoined(now_ms, group.group_id, member_id, request.instance_id, request.client_id, request.client_host)
         )
-    elif member.is_away and request.member_epoch == JOIN_EPOCH:
-        member = _replace_static(change, member, member_id)
+    elif request.member_epoch == JOIN_EPOCH and (
+        member.is_away or (member.is_classic and request.instance_id is not None)
+    ):
+        member = change.replace(member, member_id)
     if member is None or metadata != old:
         change.member(member_id, metadata)
         member = group.members[member_id]
@@ -223,10 +236,13 @@ def _accept(
         change.bump(cause, member_id)
     else:
         change.bump_if_topics_changed()
-    effects = _refresh_regexes(group, request, resolved_ms, now_ms)
+    effects += _refresh_regexes(group, request, resolved_ms, now_ms)
     change.compute_target_if_due()
     effects += reconcile(change, member, request.owned, subscription_changed=names_changed or regex_changed)
     effects += group.expect(member_id, now_ms)
+    if old.classic_session_timeout_ms is not None:  # it was classic until now (K25)
+        session = group.session(member_id)
+        session.join_by_ms = session.sync_by_ms = NEVER
     answer = ConsumerGroupHeartbeatAnswer(ErrorCode.NONE, None, member_id, member.epoch, group.heartbeat_interval_ms)
     if _is_full(request) or partitions_of(member.assigned) != partitions_of(before or {}):
         answer.assignment = partitions_of(member.assigned)
@@ -234,7 +250,7 @@ def _accept(
 
 
 _UNCHANGED = (None,) * 5
-_NEW = MemberMetadata(None, None, "", "", (), "", -1, None)
+NEW = MemberMetadata(None, None, "", "", (), "", -1, None)
 
 
 def _updated(old: MemberMetadata, request: ConsumerGroupHeartbeat) -> MemberMetadata:
@@ -259,23 +275,6 @@ def _updated(old: MemberMetadata, request: ConsumerGroupHeartbeat) -> MemberMeta
         classic_session_timeout_ms=None,
         classic_protocols=(),
     )
-
-
-def _replace_static(change: Change, old: ConsumerGroupMember, member_id: str) -> ConsumerGroupMember:
-    """Give the place of a static member that is away to the one that returns: target and assignment (K14)."""
-    group = change.group
-    target, state, assigned = group.targets.get(old.member_id), old.state, old.assigned
-    change.remove(old.member_id)
-    change.member(member_id, old.metadata)
-    new = group.members[member_id]
-    if target is not None:
-        change.target(member_id, target)
-    change.current(new, 0, 0, state, assigned, {})
-    if old.member_id != member_id:
-        assert old.metadata.instance_id is not None
-        fact = MemberReplaced(change.now_ms, group.group_id, member_id, old.member_id, old.metadata.instance_id)
-        change.facts.append(fact)
-    return new
 
 
 def _is_full(request: ConsumerGroupHeartbeat) -> bool:

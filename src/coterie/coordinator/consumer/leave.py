@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from coterie.coordinator.classic.effects import Effects, Reply
 from coterie.coordinator.consumer.change import Change
+from coterie.coordinator.consumer.conversion import downgrade, may_downgrade
 from coterie.coordinator.consumer.group import (
+    NEVER,
     STATIC_LEAVE_EPOCH,
     ConsumerGroup,
     ConsumerGroupMember,
     ConsumerSessionDue,
+    RejoinDue,
     RevocationDue,
+    SyncDue,
 )
 from coterie.coordinator.consumer.states import MemberState
 from coterie.errors import ErrorCode
-from coterie.facts import Cause, MemberExpired, MemberLeft, MemberMissedJoin
+from coterie.facts import Cause, MemberExpired, MemberLeft, MemberMissedJoin, MemberMissedSync
 from coterie.protocol.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatAnswer
 
 
@@ -34,21 +41,29 @@ def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: int) ->
         why = f"{whom} is not a member of group {group.group_id}, or another member has its place."
         return [Reply(request.token, ConsumerGroupHeartbeatAnswer(error, why))]
     change = Change(group, now_ms)
+    answer = ConsumerGroupHeartbeatAnswer(ErrorCode.NONE, None, request.member_id, request.member_epoch)
     if request.member_epoch == STATIC_LEAVE_EPOCH:
         kept = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in member.assigned.items()}
         change.current(member, STATIC_LEAVE_EPOCH, member.previous_epoch, member.state, kept, {})
     else:
         change.facts.append(MemberLeft(now_ms, group.group_id, member.member_id, member.metadata.instance_id, None))
-        remove(change, member, Cause.MEMBER_LEFT)
-    answer = ConsumerGroupHeartbeatAnswer(ErrorCode.NONE, None, request.member_id, request.member_epoch)
+        return remove(change, [member], Cause.MEMBER_LEFT, request, answer)
     return change.write(request.token, answer, request)
 
 
-def remove(change: Change, member: ConsumerGroupMember, cause: Cause) -> None:
-    """Remove a member, and its regular expression if nobody else has it."""
-    change.remove(member.member_id)
-    change.forget_pattern(member.metadata.pattern)
-    change.bump(cause, member.member_id)
+def remove(
+    change: Change, members: Sequence[ConsumerGroupMember], cause: Cause, request: Any = None, answer: Any = None
+) -> Effects:
+    """Remove members. If only classic ones are left, the group becomes classic (K26), else its next epoch begins."""
+    group = change.group
+    for member in members:
+        change.remove(member.member_id)
+        change.forget_pattern(member.metadata.pattern)
+    if members and may_downgrade(group):
+        return downgrade(change, group.group_epoch, cause, members[0].member_id, request, answer)
+    if members:
+        change.bump(cause, members[0].member_id)
+    return change.write(None if request is None else request.token, answer, request)
 
 
 def consumer_session_due(group: ConsumerGroup, event: ConsumerSessionDue, now_ms: int) -> Effects:
@@ -63,10 +78,9 @@ def consumer_session_due(group: ConsumerGroup, event: ConsumerSessionDue, now_ms
     never_heard = session.deadline_ms == session.restored_until_ms
     del group.sessions[event.member_id]
     change = Change(group, now_ms)
-    fact = MemberExpired(now_ms, group.group_id, event.member_id, group.session_timeout_ms, never_heard)
+    fact = MemberExpired(now_ms, group.group_id, event.member_id, group.session_timeout_of(member), never_heard)
     change.facts.append(fact)
-    remove(change, member, Cause.COORDINATOR_MOVED if never_heard else Cause.SESSION_EXPIRED)
-    return change.write(None, None, None)
+    return remove(change, [member], Cause.COORDINATOR_MOVED if never_heard else Cause.SESSION_EXPIRED)
 
 
 def revocation_due(group: ConsumerGroup, event: RevocationDue, now_ms: int) -> Effects:
@@ -76,5 +90,26 @@ def revocation_due(group: ConsumerGroup, event: RevocationDue, now_ms: int) -> E
         return []
     change = Change(group, now_ms)
     change.facts.append(MemberMissedJoin(now_ms, group.group_id, event.member_id))
-    remove(change, member, Cause.REVOCATION_TIMEOUT)
-    return change.write(None, None, None)
+    return remove(change, [member], Cause.REVOCATION_TIMEOUT)
+
+
+def rejoin_due(group: ConsumerGroup, event: RejoinDue, now_ms: int) -> Effects:
+    """Remove a classic member that was told to join again, and has not, although it heartbeats (K25)."""
+    session, member = group.sessions.get(event.member_id), group.members.get(event.member_id)
+    if session is None or member is None or session.join_by_ms > now_ms:
+        return []
+    session.join_by_ms = NEVER
+    change = Change(group, now_ms)
+    change.facts.append(MemberMissedJoin(now_ms, group.group_id, event.member_id))
+    return remove(change, [member], Cause.REVOCATION_TIMEOUT)
+
+
+def sync_due(group: ConsumerGroup, event: SyncDue, now_ms: int) -> Effects:
+    """Remove a classic member that has joined, and has not synced in time (K25)."""
+    session, member = group.sessions.get(event.member_id), group.members.get(event.member_id)
+    if session is None or member is None or session.sync_by_ms > now_ms:
+        return []
+    session.sync_by_ms = NEVER
+    change = Change(group, now_ms)
+    change.facts.append(MemberMissedSync(now_ms, group.group_id, event.member_id))
+    return remove(change, [member], Cause.SYNC_TIMEOUT)

@@ -2,48 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from coterie.coordinator.classic.effects import Effects, Reply, error_for_client
-from coterie.coordinator.classic.member_bytes import HeldBytes
-from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.consumer.change import written_assignments
+from coterie.coordinator.consumer.conversion import Retired
 from coterie.coordinator.consumer.group import ConsumerGroup, ConsumerGroupWritten
 from coterie.coordinator.consumer.reconciliation import expect_revocation
 from coterie.coordinator.consumer.states import GroupState, MemberState
 from coterie.coordinator.consumer.topic_image import TopicImage
+from coterie.coordinator.offsets.offsets_group import HeldBytes
 from coterie.coordinator.offsets.stored_offsets import StoredOffsets
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.facts import Emit, GroupLoaded, GroupUnloaded, WriteFailed
 from coterie.protocol.consumer_group_records import Value
-from coterie.protocol.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatAnswer, LeaveGroup, LeftGroup
+from coterie.protocol.messages import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatAnswer,
+    JoinedGroup,
+    JoinGroup,
+    LeaveGroup,
+    LeftGroup,
+    SyncedGroup,
+    SyncGroup,
+)
 from coterie.settings.broker_settings import GroupCoordinatorSettings
+
+_FAILED: Mapping[type, Callable[[Any, ErrorCode], Any]] = {
+    ConsumerGroupHeartbeat: lambda _request, error: ConsumerGroupHeartbeatAnswer(error),
+    JoinGroup: lambda request, error: JoinedGroup(error, request.member_id),
+    SyncGroup: lambda _request, error: SyncedGroup(error),
+    LeaveGroup: lambda _request, error: LeftGroup(error),
+}
 
 
 def failed_answer(request: Any, error: ErrorCode) -> Any:
     """Return the answer to a request whose records could not be written."""
-    if isinstance(request, ConsumerGroupHeartbeat):
-        return ConsumerGroupHeartbeatAnswer(error)
-    if isinstance(request, LeaveGroup):
-        return LeftGroup(error)
-    raise TypeError(f"no answer for {type(request).__name__}")
+    return _FAILED[type(request)](request, error)
 
 
 def consumer_group_written(group: ConsumerGroup, event: ConsumerGroupWritten, now_ms: int) -> Effects:
-    """Answer the requests whose records are durable. If they are not, the shard has taken them back (`abandon`).
-
-    Facts are of the moment at which they are durable: so they never go back in time, however long a write takes.
-    """
+    """Answer the requests whose records are durable. If they are not, the shard has taken them back (`abandon`)."""
     if event.error:
         error = error_for_client(event.error)
         effects: Effects = [Reply(token, failed_answer(request, error)) for token, _, request in event.replies]
         effects.append(Emit(WriteFailed(now_ms, group.group_id, "a change of the group", event.error)))
         return effects + _expect_all(group, now_ms)
     group.unwritten = [other for other in group.unwritten if other is not event]
-    for fact in event.facts:
-        fact.at_ms = now_ms
+    if group.upgrade is not None:
+        group.upgrade.classic.let_go()
+        group.upgrade = None
     return [*(Reply(token, answer) for token, answer, _ in event.replies), *map(Emit, event.facts)]
+
+
+def retirement_failed(group: ConsumerGroup, event: Retired, now_ms: int) -> Effects:
+    """Stay a consumer group: the classic group that was to follow could not be written."""
+    event.successor.let_go()
+    group.rebuild()
+    effects: Effects = []
+    if event.token is not None:
+        effects.append(Reply(event.token, failed_answer(event.request, error_for_client(event.error))))
+    effects.append(Emit(WriteFailed(now_ms, group.group_id, "the end of the consumer group", event.error)))
+    return effects + _expect_all(group, now_ms)
 
 
 def _expect_all(group: ConsumerGroup, now_ms: int) -> Effects:
@@ -82,8 +104,9 @@ def consumer_group_loaded(group: ConsumerGroup, now_ms: int) -> Effects:
     """Start the session of each member, and the time to give up partitions (K27)."""
     effects: Effects = []
     for member in group.members.values():
-        effects += group.expect(member.member_id, now_ms)
-        session = group.sessions[member.member_id]
+        session = group.session(member.member_id)
+        session.deadline_ms = now_ms + group.session_timeout_ms  # whatever a classic member's own is
+        effects += group.set_alarm(member.member_id, session)
         session.restored_until_ms = session.deadline_ms
         if member.state is MemberState.UNREVOKED_PARTITIONS:
             effects.append(expect_revocation(group, member, now_ms))

@@ -29,6 +29,8 @@ def reconcile(
     if after == before:
         return []
     change.current(member, *after)
+    if member.is_classic:
+        return []  # it has a time to join and one to sync instead (K25)
     key = change.group.revocation_key(member.member_id)
     if member.state is not UNREVOKED:
         return [Disarm(key)] if before[2] is UNREVOKED else []

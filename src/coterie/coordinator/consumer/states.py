@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum, IntEnum, StrEnum
 
+from coterie.errors import ErrorCode
+
 
 class GroupState(StrEnum):
     """The names that Kafka's tools print. A state is never set: it follows from the epochs (`ConsumerGroup.state`)."""
@@ -69,3 +71,31 @@ ON_RECONCILE: Mapping[MemberState, Mapping[Situation, Step]] = {
         Situation.WAITS: Step.NEXT,
     },
 }
+
+
+class ClassicSituation(Enum):
+    """How a classic member stands when it asks whether to join again (K25)."""
+
+    MUST_GIVE_UP = "it has partitions to give up"
+    BEHIND = "behind the assignment epoch"
+    CAN_TAKE_ALL = "all that it waits for is free"
+    UP_TO_DATE = "any other"
+
+
+ON_CLASSIC_HEARTBEAT: Mapping[ClassicSituation, ErrorCode] = {
+    ClassicSituation.MUST_GIVE_UP: ErrorCode.REBALANCE_IN_PROGRESS,
+    ClassicSituation.BEHIND: ErrorCode.REBALANCE_IN_PROGRESS,
+    ClassicSituation.CAN_TAKE_ALL: ErrorCode.REBALANCE_IN_PROGRESS,
+    ClassicSituation.UP_TO_DATE: ErrorCode.NONE,
+}
+ON_CLASSIC_SYNC: Mapping[ClassicSituation, ErrorCode] = {
+    ClassicSituation.MUST_GIVE_UP: ErrorCode.NONE,  # the assignment says what it keeps
+    ClassicSituation.BEHIND: ErrorCode.REBALANCE_IN_PROGRESS,
+    ClassicSituation.CAN_TAKE_ALL: ErrorCode.NONE,
+    ClassicSituation.UP_TO_DATE: ErrorCode.NONE,
+}
+
+BIDIRECTIONAL, UPGRADE, DOWNGRADE, DISABLED = "bidirectional", "upgrade", "downgrade", "disabled"
+"""The values of `group.consumer.migration.policy`."""
+MAY_UPGRADE = frozenset({BIDIRECTIONAL, UPGRADE})
+MAY_DOWNGRADE = frozenset({BIDIRECTIONAL, DOWNGRADE})

@@ -41,7 +41,7 @@ def vote(group: ConsumerGroup) -> str:
     votes = Counter(
         member.metadata.server_assignor
         for member in group.members.values()
-        if member.metadata.server_assignor is not None and member.metadata.classic_session_timeout_ms is None
+        if member.metadata.server_assignor is not None
     )
     if not votes:
         return group.settings.group_consumer_assignors[0]

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from coterie.coordinator.classic.member_bytes import HeldBytes
-from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.offsets.stored_offsets import StoredOffsets
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.protocol.messages import (
     CommittedOffset,
@@ -26,6 +25,15 @@ from coterie.settings.broker_settings import GroupCoordinatorSettings
 
 if TYPE_CHECKING:
     from coterie.coordinator.classic.effects import Effects, OffsetsWritten, TimerKey
+
+
+class HeldBytes:
+    """What members make all groups of a process hold."""
+
+    __slots__ = ("total",)
+
+    def __init__(self) -> None:
+        self.total = 0
 
 
 class OffsetsGroup:

@@ -8,10 +8,10 @@ from typing import Any
 
 from coterie.coordinator.classic import PRECHECKS, Group, HeldBytes, restore
 from coterie.coordinator.classic.effects import Reply
-from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.consumer import ConsumerGroup, TopicImage, heartbeat_refusal, restore_consumer_group
 from coterie.coordinator.offsets.stored_offsets import StoredOffsets
 from coterie.coordinator.runtime.shard import Appended, ExpiryCheckDue, Outward, Shard, Timers, WriteLate
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode, MalformedError
 from coterie.facts import Emit, RecordsSkipped
 from coterie.protocol.consumer_group_records import TYPES, ConsumerGroupRecord, Value, read_consumer_group_record
@@ -94,10 +94,8 @@ class Replay:
             self.skipped[record.type] = self.skipped.get(record.type, 0) + 1
 
     def _group(self, record: GroupRecord) -> None:
-        if record.value is None:  # what it has committed has tombstones of its own
+        if record.value is None:  # what it has committed, open transactions included, has tombstones of its own
             self._known.pop(record.group_id, None)
-            if record.group_id in self._offsets:
-                self._offsets[record.group_id].pending.clear()
         else:
             self._known[record.group_id] = record.value
 

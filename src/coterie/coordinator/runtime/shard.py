@@ -30,15 +30,16 @@ from coterie.coordinator.classic.effects import (
     Written,
     error_for_client,
 )
-from coterie.coordinator.classic.wall_clock import WallClock
 from coterie.coordinator.consumer import (
     ConsumerGroup,
     ConsumerGroupWritten,
     Retired,
     TopicImage,
-    become_classic,
     become_consumer,
+    begin,
+    put_back,
 )
+from coterie.coordinator.wall_clock import WallClock
 from coterie.errors import ErrorCode
 from coterie.facts import Emit, Mistake
 from coterie.protocol.commit_rows import OffsetRows
@@ -46,7 +47,6 @@ from coterie.protocol.messages import (
     ConsumerGroupHeartbeat,
     GroupsListed,
     Heartbeat,
-    JoinedGroup,
     ListGroups,
     OffsetsCommitted,
     Record,
@@ -249,6 +249,9 @@ class Shard:
     def classic_groups(self) -> Iterator[Group]:
         return (group for group in self.groups.values() if isinstance(group, Group))
 
+    def consumer_groups(self) -> Iterator[ConsumerGroup]:
+        return (group for group in self.groups.values() if isinstance(group, ConsumerGroup))
+
     def waiting_tokens(self) -> Iterator[Token]:
         """Return the tokens of all requests that will be answered later."""
         for group in self.groups.values():
@@ -450,36 +453,42 @@ class Shard:
                 self.open_transactions.setdefault(producer_id, {})[then.group_id] = None
         elif isinstance(then, ConsumerGroupWritten) and isinstance(item.group, ConsumerGroup):
             self._abandon(item.group, then, out, now_ms)
-        if isinstance(then, Retired):
+        if isinstance(then, Retired) and not then.error:
             self._retired(item.group, then, out, now_ms)
-            return
-        self._follow(item.group, handle(item.group, then, now_ms), out, now_ms)
-        if isinstance(then, DeletionWritten):
+        else:
+            self._follow(item.group, handle(item.group, then, now_ms), out, now_ms)
+        if isinstance(then, DeletionWritten | Retired):
             for event in self._held.pop(then.group_id, ()):
                 out += self.handle(event, now_ms)
 
     def _abandon(self, group: ConsumerGroup, then: ConsumerGroupWritten, out: list[Outward], now_ms: int) -> None:
         """Take back a change that could not be written, and all that was asked for after it and follows from it."""
-        later = group.abandon(then)
-        doomed = [item for item in self._queue if any(item.then is other for other in later)]
+        later = [*map(id, group.abandon(then))]
+        doomed = [
+            item
+            for item in self._queue
+            if item.group is group and (id(item.then) in later or isinstance(item.then, Retired))
+        ]
         self._queue = deque(item for item in self._queue if item not in doomed)
-        if group.is_dead and group.was_classic is not None:
-            self.groups[group.group_id] = become_classic(group.was_classic, now_ms)
+        upgrade = group.upgrade
+        if upgrade is not None and not group.unwritten:
+            group.upgrade = None
+            group.died(now_ms)
+            self.groups[group.group_id] = upgrade.classic
+            self._follow(upgrade.classic, put_back(upgrade, now_ms), out, now_ms)
         for item in doomed:
             item.then.error = then.error
-            self._follow(group, handle(group, item.then, now_ms), out, now_ms)
+            self._ended(item, out, now_ms)
 
     def _retired(self, group: Group | ConsumerGroup, then: Retired, out: list[Outward], now_ms: int) -> None:
-        """An Empty consumer group has become a classic one, or could not: then the join is refused (K26)."""
-        if not then.error:
-            group.died(now_ms)
-            self.groups[group.group_id] = then.successor
-        for event in (then.request, *self._held.pop(then.group_id, ())):
-            if then.error and event is then.request:
-                error = error_for_client(then.error)
-                out.append(Reply(then.request.token, JoinedGroup(error, then.request.member_id)))
-            else:
-                out += self.handle(event, now_ms)
+        """A consumer group has become a classic one (K26)."""
+        for key in group.timer_keys():
+            self.timers.disarm(key)
+        group.died(now_ms)
+        self.groups[group.group_id] = then.successor
+        self._follow(then.successor, begin(then, now_ms), out, now_ms)
+        if then.answer is None and then.request is not None:
+            self._held[then.group_id].insert(0, then.request)
 
     def _watch(self, item: _Unwritten) -> None:
         """One timer for all: it rings for the oldest commit, and finds the next oldest then.

@@ -19,6 +19,12 @@ from coterie.sim.invariants.broker_state import (
     TimesAreTheWallClocks,
 )
 from coterie.sim.invariants.committed_offsets import CommitsAreKept, OnlyOwnersCommit, WhatIsReadStays
+from coterie.sim.invariants.consumer_groups import (
+    EpochsAreChecked,
+    EpochsHaveCauses,
+    EpochsNeverGoBack,
+    OneHolder,
+)
 from coterie.sim.invariants.memberships import (
     CooperativeMembersKeepReading,
     FencedStaysFenced,
@@ -48,6 +54,10 @@ INVARIANTS = (
     ReplayIsTheSame,
     CooperativeMembersKeepReading,
     ListenersAreToldInTurn,
+    OneHolder,
+    EpochsNeverGoBack,
+    EpochsHaveCauses,
+    EpochsAreChecked,
     NothingGrows,
     TimesAreTheWallClocks,
     HeldBytesAreCounted,

@@ -7,6 +7,7 @@ from typing import Any
 
 from coterie.client.types import TopicPartition
 from coterie.coordinator.classic import State
+from coterie.coordinator.consumer import GroupState
 from coterie.errors import ErrorCode
 from coterie.facts import Fact, GroupDied, GroupUnloaded, OffsetsDeletedFact, OffsetsExpired, OffsetsStored
 from coterie.protocol.apis import offset_commit
@@ -146,6 +147,12 @@ class WhatIsReadStays(Observer):
 
     def on_fact(self, _machine: Machine, fact: Fact) -> None:
         if type(fact) is not OffsetsExpired:
+            return
+        newer = self.world.consumer_group(fact.group_id)
+        if newer is not None:
+            read = sorted({topic for topic, _ in fact.partitions} & newer.subscribed_topics())
+            if read and newer.state is GroupState.STABLE:
+                self.fails(f"{fact.group_id} subscribes to {read}, and its offsets have expired (K21)")
             return
         group = self.world.group(fact.group_id)
         if group is None or group.state is not State.STABLE:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from coterie.client.member import Membership, effects
+from coterie.client.member import effects
 from coterie.client.member.states import MemberState
 from coterie.client.types import TopicPartition
 from coterie.errors import ErrorCode
 from coterie.facts import Fact, GroupCreated, GroupLoaded, JoinPhaseCompleted, MemberReplaced
-from coterie.protocol.apis import heartbeat, join_group, offset_commit, sync_group
+from coterie.protocol.apis import consumer_group_heartbeat, heartbeat, join_group, offset_commit, sync_group
 from coterie.sim.clients import Asked, Client
 from coterie.sim.consumer import ConsumerProcess
 from coterie.sim.machine import Machine
@@ -52,10 +52,17 @@ class OneOwner(Observer):
     def on_fact(self, _machine: Machine, fact: Fact) -> None:
         if type(fact) is GroupCreated:  # another group of that name, which counts from 1 again
             self._owners.pop(fact.group_id, None)
+        elif type(fact) is JoinPhaseCompleted and fact.group_id in self.world.consumer_protocol_groups:
+            known = self._owners.get(fact.group_id, {})  # a group that was Empty counts again in the other protocol
+            for later in [generation for generation in known if generation >= fact.generation_id]:
+                del known[later]
 
 
 class CooperativeMembersKeepReading(Observer):
-    """A cooperative member always reads the partitions that it keeps, and revokes none before it joins (KIP-429)."""
+    """A member always reads the partitions that it keeps, if it is cooperative (KIP-429) or of KIP-848.
+
+    A cooperative one revokes none before it joins.
+    """
 
     name = "cooperative members keep reading"
 
@@ -64,12 +71,12 @@ class CooperativeMembersKeepReading(Observer):
         self._held: dict[str, set[TopicPartition]] = {}
 
     def held(self, consumer: ConsumerProcess, partitions: Collection[TopicPartition]) -> None:
-        if consumer.member.settings.is_cooperative:
+        if consumer.keeps_reading:
             self._held.setdefault(consumer.name, set()).update(partitions)
 
     def assigned(self, consumer: ConsumerProcess, effect: effects.SetAssignment) -> None:
         """Called before the fetcher changes: partitions that stay must not have been held, nor be counted as new."""
-        if not consumer.member.settings.is_cooperative:
+        if not consumer.keeps_reading:
             return
         reads = set(consumer.fetcher.assignment)
         kept = reads & set(effect.partitions)
@@ -86,7 +93,6 @@ class CooperativeMembersKeepReading(Observer):
         member = consumer.member
         if (
             kind is effects.Listened.REVOKED
-            and isinstance(member, Membership)
             and member.state is MemberState.PREPARING
             and member.settings.is_cooperative
         ):
@@ -96,7 +102,7 @@ class CooperativeMembersKeepReading(Observer):
 
     def sample(self) -> None:
         for consumer in self.world.consumers.values():
-            if consumer.member.settings.is_cooperative:
+            if consumer.keeps_reading:
                 states = {one: consumer.fetcher.state(one) for one in consumer.fetcher.assignment}
                 paused = [one for one, state in states.items() if state.is_held or state.is_paused]
                 held = self._held.get(consumer.name, set())
@@ -157,7 +163,7 @@ class FencedStaysFenced(Observer):
             granted = answer is ErrorCode.NONE and not self.world.may_not_know(asked.request.group_id, asked.sent_ms)
         elif asked.module is offset_commit:
             granted = ErrorCode.NONE in answer.errors
-        elif asked.module in {join_group, sync_group}:
+        elif asked.module in {join_group, sync_group, consumer_group_heartbeat}:
             granted = answer.error is ErrorCode.NONE
         else:
             return
@@ -179,7 +185,7 @@ class OldGenerationsAreRefused(Observer):
         """For each group, when each of its generations began; one that was not written may come back."""
 
     def on_fact(self, _machine: Machine, fact: Fact) -> None:
-        if type(fact) is JoinPhaseCompleted and self.world.consumer_group(fact.group_id) is None:  # else K19
+        if type(fact) is JoinPhaseCompleted:
             self._since.setdefault(fact.group_id, {})[fact.generation_id] = self.world.schedule.now_ms
         elif type(fact) is GroupLoaded:
             began = self._since.get(fact.group_id, {})
@@ -189,6 +195,8 @@ class OldGenerationsAreRefused(Observer):
             self._since.pop(fact.group_id, None)
 
     def answered(self, client: Client, asked: Asked, answer: Any) -> None:
+        if getattr(asked.request, "group_id", None) in self.world.consumer_protocol_groups:
+            return  # its members have epochs of their own: `EpochsAreChecked`
         if asked.module is heartbeat:
             granted = answer is ErrorCode.NONE
         elif asked.module is offset_commit:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from coterie.broker.calls import Call, Gather
 from coterie.broker.node import Node
-from coterie.coordinator.classic import ClassicGroupMember, Group, State
+from coterie.coordinator.classic import ClassicGroupMember, State
 from coterie.coordinator.classic.group import NEVER
+from coterie.coordinator.consumer.group import Session
 from coterie.facts import (
     Cause,
     Fact,
@@ -22,6 +23,7 @@ from coterie.sim.machine import BrokerLink, Machine
 from coterie.sim.world import Observer, World
 
 LATE_MS = 1_000
+_NO_SESSION = Session()
 
 
 class SilentMembersGo(Observer):
@@ -38,15 +40,16 @@ class SilentMembersGo(Observer):
             for group in shard.classic_groups():
                 for member in group.members.values():
                     if not _waits_for_us(member):
-                        self._look_at(group, member, by_ms)
+                        self._look_at(group.group_id, member.member_id, member, by_ms)
+            for newer in shard.consumer_groups():
+                for member_id in newer.members:
+                    self._look_at(newer.group_id, member_id, newer.sessions.get(member_id, _NO_SESSION), by_ms)
 
-    def _look_at(self, group: Group, member: ClassicGroupMember, by_ms: int) -> None:
-        if member.deadline_ms < by_ms:
-            self.fails(
-                f"{member.member_id} of {group.group_id} is silent since {by_ms - member.deadline_ms} ms too long"
-            )
-        if member.alarm_ms > member.deadline_ms or member.alarm_ms == NEVER:
-            self.fails(f"{member.member_id} of {group.group_id} may be silent as long as it likes")
+    def _look_at(self, group_id: str, member_id: str, session: ClassicGroupMember | Session, by_ms: int) -> None:
+        if session.deadline_ms < by_ms:
+            self.fails(f"{member_id} of {group_id} is silent since {by_ms - session.deadline_ms} ms too long")
+        if session.alarm_ms > session.deadline_ms or session.alarm_ms == NEVER:
+            self.fails(f"{member_id} of {group_id} may be silent as long as it likes")
 
 
 def _waits_for_us(member: ClassicGroupMember) -> bool:
@@ -55,7 +58,15 @@ def _waits_for_us(member: ClassicGroupMember) -> bool:
 
 
 _PARKED = {"JoinGroup", "SyncGroup"}
-_OF_GROUPS = _PARKED | {"Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "DescribeGroups", "DeleteGroups"}
+_OF_GROUPS = _PARKED | {
+    "Heartbeat",
+    "ConsumerGroupHeartbeat",
+    "LeaveGroup",
+    "OffsetCommit",
+    "OffsetFetch",
+    "DescribeGroups",
+    "DeleteGroups",
+}
 
 
 class NobodyIsForgotten(Observer):
@@ -171,6 +182,8 @@ class RebalancesHaveCauses(Observer):
 
     def on_fact(self, machine: Machine, fact: Fact) -> None:
         kind = type(fact)
+        if kind is not GroupLoaded and fact.group_id in self.world.consumer_protocol_groups:
+            return  # `EpochsHaveCauses`
         if kind is RebalanceStarted:
             self._started(machine, fact)  # type: ignore[arg-type]
         elif kind is MemberExpired:
@@ -188,8 +201,6 @@ class RebalancesHaveCauses(Observer):
 
     def _started(self, machine: Machine, fact: RebalanceStarted) -> None:
         cause, member_id = fact.cause, fact.member_id
-        if self.world.consumer_group(fact.group_id) is not None:
-            return  # its members send other requests
         if cause in _BY_JOIN:
             self._must(self._sent("JoinGroup", member_id), fact, "it never sent a join")
         elif cause is Cause.WRITE_FAILED:

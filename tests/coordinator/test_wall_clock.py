@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coterie.coordinator.classic import State
-from coterie.coordinator.classic.wall_clock import DOUBT_MS, STEP_MS, WallClock
+from coterie.coordinator.wall_clock import DOUBT_MS, STEP_MS, WallClock
 from coterie.facts import MemberExpired, OffsetsExpired
 from coterie.protocol.offsets_topic import read_record
 from coterie.stories import Story
